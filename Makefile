@@ -1,0 +1,37 @@
+# make audit and make test set up all they need: a virtual environment in .venv, with pinned versions.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: audit test lint types bench clean help
+
+help:
+	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
+	@echo "make test    run the tests"
+	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
+
+audit: $(STAMP)
+	$(BIN)/specsim audit standard --level quick --out results/audit
+
+test: $(STAMP)
+	$(BIN)/pytest -q
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/run.py
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "specsim needs Python 3.11 or later; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv results .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,92 @@
+"""The one place where functions are handed to numba.
+
+``@kernel`` marks a function that numba compiles when it is first called, so that importing a module, and
+listing the rules, costs nothing. A kernel may call other kernels. Kernels release the GIL, because the
+engine runs them on a pool of threads; division follows NumPy, so that a kernel never raises in the middle
+of a chunk. ``fastmath`` is only for summaries: it lets the compiler reorder additions, and a decision (accept
+or reject) must not depend on that.
+
+Compiled code is kept on disk in a folder named after the package's own sources: numba notices when a kernel
+changes, but not when a kernel that it calls does.
+
+Set ``NUMBA_DISABLE_JIT=1`` to run every kernel as plain Python, for a debugger or for coverage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, cached_property, update_wrapper
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Kernel", "kernel", "summary_kernel"]
+
+PACKAGE = Path(__file__).parent
+
+
+class Kernel:
+    """A function compiled by numba at its first call; `plain` is the same function in Python."""
+
+    def __init__(self, function: Callable[..., Any], *, fastmath: bool):
+        self.plain = function
+        self.fastmath = fastmath
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.compiled(*arguments)
+
+    @cached_property
+    def compiled(self) -> Callable[..., Any]:
+        import numba
+
+        _teach_numba_about_kernels()
+        with _cache_directory():
+            return numba.njit(self.plain, nogil=True, cache=True, error_model="numpy", fastmath=self.fastmath)
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """Compile `function` at its first call, with strict floating-point arithmetic."""
+    return Kernel(function, fastmath=False)
+
+
+def summary_kernel(function: Callable[..., Any]) -> Kernel:
+    """Compile `function` at its first call, letting the compiler reorder sums."""
+    return Kernel(function, fastmath=True)
+
+
+@cache
+def _teach_numba_about_kernels() -> None:
+    """Let a kernel call another: to numba, a `Kernel` is the compiled function behind it."""
+    from numba.core import types
+    from numba.extending import typeof_impl
+
+    @typeof_impl.register(Kernel)
+    def typeof_kernel(value: Kernel, context: Any) -> Any:
+        return types.Dispatcher(value.compiled)
+
+
+@contextmanager
+def _cache_directory() -> Iterator[None]:
+    """Point numba's cache at this version of the sources while one kernel is being declared."""
+    from numba import config
+
+    chosen = config.CACHE_DIR  # type: ignore[attr-defined]  # set at run time
+    root = Path(chosen) if chosen else PACKAGE / "__pycache__"
+    if not chosen and not os.access(PACKAGE, os.W_OK):
+        root = Path.home() / ".cache" / "specsim"
+    config.CACHE_DIR = str(root / f"kernels-{_sources_digest()}")  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = chosen  # type: ignore[attr-defined]
+
+
+@cache
+def _sources_digest() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

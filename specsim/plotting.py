@@ -1,0 +1,43 @@
+"""How specsim's pictures look, and how they are saved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["figure_style", "save_figure"]
+
+STYLE = Path(__file__).with_name("specsim.mplstyle")
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Draw in specsim's style inside the `with`."""
+    import matplotlib.style
+
+    with matplotlib.style.context(STYLE):
+        yield
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write `figure` to `path` (.png, .svg or .pdf), whole or not at all.
+
+    No date is written into it, so that the same figure gives the same file. Raises ValueError for another ending.
+    """
+    kind = path.suffix.lstrip(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise ValueError(f"{path}: a figure is saved as .png, .svg or .pdf")
+    metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with figure_style():
+            figure.savefig(partial, format=kind, metadata=metadata)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

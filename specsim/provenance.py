@@ -1,0 +1,47 @@
+"""Where a result came from: enough to run it again and get the same counts."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+__all__ = ["Provenance"]
+
+LIBRARIES = ("numpy", "scipy", "numba")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """`root` seeds the run again; the rest says with what, on what and how long (`seconds`) it ran."""
+
+    root: int
+    threads: int
+    seconds: float
+    specsim: str
+    python: str
+    machine: str
+    libraries: dict[str, str]
+
+    @classmethod
+    def record(cls, root: int, threads: int, seconds: float) -> Provenance:
+        return cls(
+            root=root,
+            threads=threads,
+            seconds=seconds,
+            specsim=_version("specsim-decoding"),
+            python=platform.python_version(),
+            machine=f"{platform.system()} {platform.machine()}",
+            libraries={name: _version(name) for name in LIBRARIES},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "unknown"

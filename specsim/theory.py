@@ -1,0 +1,80 @@
+"""Closed forms: acceptance, tokens per step and its law.
+
+α is the probability that a drafted token is accepted. Theorem and equation numbers are those of Leviathan,
+Kalman & Matias, arXiv 2211.17192. The formulas in α alone assume that acceptances are independent with one
+common probability; where that fails, as on real text, they are off, and `specsim.simulate` says by how much.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim.distributions import check_rows
+
+__all__ = ["acceptance_rate", "accepted_law", "expected_tokens"]
+
+Floats = NDArray[np.float64]
+
+
+def acceptance_rate(p: ArrayLike, q: ArrayLike) -> Floats | float:
+    """β = Σ_x min(p(x), q(x)), the probability that standard sampling accepts a token drafted from q (Thm 3.5).
+
+    `p` and `q` broadcast over leading axes, the last is the vocabulary; the result has the leading shape, a
+    float for one pair. In [0, 1]; 1 - β is the total variation distance of p and q (Lemma 3.3).
+    Raises ValueError if they are not rows over one vocabulary.
+
+    >>> round(acceptance_rate([0.5, 0.5], [0.8, 0.2]), 12)
+    0.7
+    """
+    p_rows, q_rows = check_rows(p, "p"), check_rows(q, "q")
+    if p_rows.shape[-1] != q_rows.shape[-1]:
+        raise ValueError(
+            f"p has {p_rows.shape[-1]} tokens and q {q_rows.shape[-1]}: they must share one vocabulary"
+        )
+    rate = np.minimum(p_rows, q_rows).sum(axis=-1).clip(max=1.0)
+    return float(rate) if rate.ndim == 0 else rate
+
+
+def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
+    """(1 - α^{γ+1})/(1 - α), the expected number of tokens that a step of γ drafted tokens emits (Eq. 1).
+
+    `alpha` in [0, 1] and integers `gamma` ≥ 0 broadcast; at α = 1 the value is the limit γ + 1.
+    Raises ValueError outside these ranges.
+
+    >>> round(expected_tokens(0.8, 5), 4)
+    3.6893
+    >>> expected_tokens(1.0, 5)
+    6.0
+    """
+    a, g = _check_alpha_gamma(alpha, gamma)
+    distance = 1.0 - a
+    # log1p and expm1 keep the quotient accurate where α is close to 1; at 1 itself it is 0/0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = -np.expm1((g + 1.0) * np.log1p(-distance)) / distance
+    value = np.where(distance == 0.0, g + 1.0, value)
+    return float(value) if value.ndim == 0 else value
+
+
+def accepted_law(alpha: float, gamma: int) -> Floats:
+    """P(τ = 0 … γ) of the number τ of accepted tokens: the capped geometric law behind Eq. 1, shape [γ+1].
+
+    The step emits τ + 1 tokens. Raises ValueError outside the ranges of `expected_tokens`.
+
+    >>> accepted_law(0.5, 2)
+    array([0.5 , 0.25, 0.25])
+    """
+    a, g = _check_alpha_gamma(alpha, gamma)
+    powers = a ** np.arange(int(g) + 2)
+    law = powers[:-1] - powers[1:]
+    law[-1] = powers[-2]
+    return law
+
+
+def _check_alpha_gamma(alpha: ArrayLike, gamma: ArrayLike) -> tuple[Floats, Floats]:
+    a, g = np.asarray(alpha, dtype=np.float64), np.asarray(gamma, dtype=np.float64)
+    if not ((a >= 0) & (a <= 1)).all():
+        raise ValueError(f"alpha: {a[~((a >= 0) & (a <= 1))].flat[0]} is outside [0, 1]")
+    if not ((g >= 0) & (g == np.floor(g)) & np.isfinite(g)).all():
+        raise ValueError(f"gamma: {gamma!r} is not an integer ≥ 0")
+    return a, g
