@@ -1,0 +1,28 @@
+"""Logged p and q on disk: written by whoever runs a decoder, read for α and for frozen rows.
+
+A trace is a folder: `manifest.json` and shards `shard-00000.safetensors`, …, whose rows are positions. One
+*step* of speculative decoding with γ drafted tokens has γ + 1 consecutive rows; the last is the bonus
+position. `writer` makes a trace, `open_trace` reads it, `summarise` measures α over it in one streaming pass.
+
+A log lacks the target's law after any token but the logged one. It answers what the acceptance was along its
+own path; it is no audit of the decoder that wrote it.
+"""
+
+from __future__ import annotations
+
+from specsim.traces.format import Columns
+from specsim.traces.reader import Shard, ShardStatus, Trace, open_trace
+from specsim.traces.summary import TraceSummary, summarise
+from specsim.traces.writer import TraceWriter, writer
+
+__all__ = [
+    "Columns",
+    "Shard",
+    "ShardStatus",
+    "Trace",
+    "TraceSummary",
+    "TraceWriter",
+    "open_trace",
+    "summarise",
+    "writer",
+]

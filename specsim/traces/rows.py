@@ -1,0 +1,195 @@
+"""One pass over rows: β, the row's checksum, and whether its numbers are probabilities.
+
+The loop over a row is one loop, without a branch, of 32-bit lanes, so that the compiler turns it into vector
+code and the whole pass runs at about the speed of reading memory.
+
+The checksum of a row of 32-bit (or 16-bit) words x_0, x_1, … is Σ (x_i ⊕ x_i >> 15)·(2i + 1) mod 2^32, taken
+in blocks, the blocks combined by Horner's rule mod 2^64. Every weight is odd, and the shift carries the high
+bits, which a product mod 2^32 would drop, down to the low ones. So no change of a single word goes unseen, and
+of other changes about one in 2^32. It is a guard against accidents, not against an adversary.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.jit import kernel, summary_kernel
+from specsim.traces.format import Columns, Layout, sum_tolerance
+
+#: What can be wrong with a row. `LABELS` is about the small columns.
+SOUND, BAD_VALUE, BAD_SUM, BAD_LABEL = 0, 1, 2, 3
+FAULTS = {
+    BAD_VALUE: "p or q holds a number that is not a probability",
+    BAD_SUM: "p or q does not sum to 1",
+    BAD_LABEL: "step, context, position, token and accepted do not describe a step",
+}
+
+BLOCK = 2048
+HORNER = np.uint64(0x9E3779B97F4A7C15)
+Q_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
+STEP_FACTOR = np.uint64(0x165667B19E3779F9)
+CONTEXT_FACTOR = np.uint64(0x85EBCA77C2B2AE63)
+PLACE_FACTOR = np.uint64(0x27D4EB2F165667C5)
+HALF = np.uint64(32)
+NO_TOKEN = np.uint32(0xFFFFFFFF)
+NOT_TESTED = np.uint8(0xFF)
+
+
+class Measured(NamedTuple):
+    """What one pass finds in R rows."""
+
+    beta: NDArray[np.float64]  #: [R] Σ min(p, q)
+    checksum: NDArray[np.uint64]  #: [R]
+    fault: NDArray[np.uint8]  #: [R] one of `SOUND`, `BAD_VALUE`, `BAD_SUM`, `BAD_LABEL`
+
+
+def measure(columns: Columns, step_ids: NDArray[np.int64], layout: Layout) -> Measured:
+    """Measure the rows of whole steps, whose ids should be `step_ids` ([R / (γ + 1)])."""
+    rows = columns.step.size
+    found = Measured(np.empty(rows), np.empty(rows, np.uint64), np.empty(rows, np.uint8))
+    with np.errstate(over="ignore"):  # where the kernels run as plain Python, modular arithmetic warns
+        _measure_dense(
+            decode(columns.p),
+            decode(columns.q),
+            _bits(columns.p),
+            _bits(columns.q),
+            np.uint32(0xC0000000 if columns.p.itemsize == 4 else 0xC000),
+            sum_tolerance(layout),
+            *found,
+        )
+        _measure_labels(
+            columns.step.view(np.uint64),
+            columns.context.view(np.uint64),
+            columns.position.view(np.uint32),
+            columns.token.view(np.uint32),
+            columns.accepted.view(np.uint8),
+            step_ids.view(np.uint64),
+            layout.vocab_size,
+            found.checksum,
+            found.fault,
+        )
+    return found
+
+
+def decode(rows: NDArray[Any]) -> NDArray[np.float32]:
+    """The stored probabilities as float32, which holds each exactly; float32 rows are returned as they are."""
+    if rows.itemsize == 4:
+        return rows
+    # the pattern of a half-precision number, moved up to where float32 has its exponent, is that number but for
+    # the exponents' biases (15 and 127 for float16; bfloat16 has float32's own)
+    half = rows.dtype == np.float16
+    shift, scale = (13, 2.0**112) if half else (16, 1.0)
+    decoded = np.empty(rows.shape, np.float32)
+    _decode(_bits(rows).ravel(), np.uint32(1 << shift), np.float32(scale), decoded.ravel())
+    return decoded
+
+
+def _bits(rows: NDArray[Any]) -> NDArray[Any]:
+    return rows.view(np.uint32 if rows.itemsize == 4 else np.uint16)
+
+
+@summary_kernel
+def _measure_dense(  # type: ignore[no-untyped-def]
+    p, q, p_bits, q_bits, outside, tolerance, beta, checksum, fault
+):
+    """Fill beta, the checksum of p and q alone, and the fault of their values, for each row.
+
+    `outside` has the bits that are clear in every number in [0, 2): the sign and the exponent's top bit.
+    """
+    shift = np.uint32(15)
+    for row in range(p.shape[0]):
+        overlap = 0.0
+        p_total = 0.0
+        q_total = 0.0
+        p_hash = HORNER
+        q_hash = HORNER
+        union = np.uint32(0)
+        for low in range(0, p.shape[1], BLOCK):
+            # slices from 0 on, and no call: either would keep the compiler from making one tight vector loop
+            p_block = p[row, low : low + BLOCK]
+            q_block = q[row, low : low + BLOCK]
+            p_words = p_bits[row, low : low + BLOCK]
+            q_words = q_bits[row, low : low + BLOCK]
+            p_sum = np.float32(0)
+            q_sum = np.float32(0)
+            p_part = np.uint32(0)
+            q_part = np.uint32(0)
+            bits = np.uint32(0)
+            weight = np.uint32(1)
+            for i in range(p_block.size):
+                overlap += np.float64(min(p_block[i], q_block[i]))
+                p_sum += p_block[i]
+                q_sum += q_block[i]
+                x = np.uint32(p_words[i])
+                y = np.uint32(q_words[i])
+                bits = np.uint32(bits | np.uint32(x | y))
+                p_part = np.uint32(p_part + np.uint32(np.uint32(x ^ np.uint32(x >> shift)) * weight))
+                q_part = np.uint32(q_part + np.uint32(np.uint32(y ^ np.uint32(y >> shift)) * weight))
+                weight = np.uint32(weight + np.uint32(2))
+            p_total += np.float64(p_sum)
+            q_total += np.float64(q_sum)
+            p_hash = p_hash * HORNER + np.uint64(p_part)
+            q_hash = q_hash * HORNER + np.uint64(q_part)
+            union = np.uint32(union | bits)
+        beta[row] = overlap
+        checksum[row] = p_hash + q_hash * Q_FACTOR
+        if np.uint32(union & outside) != 0:
+            fault[row] = BAD_VALUE
+        elif abs(p_total - 1.0) > tolerance or abs(q_total - 1.0) > tolerance:
+            fault[row] = BAD_SUM
+        else:
+            fault[row] = SOUND
+
+
+@kernel
+def _measure_labels(  # type: ignore[no-untyped-def]
+    step, context, position, token, accepted, step_ids, vocab_size, checksum, fault
+):
+    """Add the labels to each row's checksum, and look whether they describe the steps `step_ids`.
+
+    Columns come as unsigned views, in which −1 is the largest number.
+    """
+    stride = step.size // step_ids.size
+    for s in range(step_ids.size):
+        first = s * stride
+        testing = True  # until a rejection, or the bonus position
+        for j in range(stride):
+            row = first + j
+            place = np.uint64(np.uint64(token[row]) << HALF) | np.uint64(position[row])
+            checksum[row] += (
+                step[row] * STEP_FACTOR
+                + context[row] * CONTEXT_FACTOR
+                + np.uint64(place ^ np.uint64(place >> HALF)) * PLACE_FACTOR
+                + np.uint64(accepted[row])
+            )
+            bonus = j == stride - 1
+            testing = testing and not bonus
+            fits = step[row] == step_ids[s] and context[row] == context[first] and position[row] == j
+            fits = fits and (token[row] == NO_TOKEN if bonus else token[row] < vocab_size)
+            fits = fits and (accepted[row] <= 1 if testing else accepted[row] == NOT_TESTED)
+            if fault[row] == SOUND and not fits:
+                fault[row] = BAD_LABEL
+            testing = testing and accepted[row] == 1
+
+
+@kernel
+def _decode(words, factor, scale, out):  # type: ignore[no-untyped-def]
+    """out = scale · (the float32 of the pattern words · factor); a product, because a variable shift is slower."""
+    for i in range(words.size):
+        out[i] = np.uint32(np.uint32(words[i]) * factor).view(np.float32) * scale
+
+
+@summary_kernel
+def normalise(rows, places, out):  # type: ignore[no-untyped-def]
+    """Put each of rows (float32 [R, V]), divided by its own float64 sum, at out[places[row]] (float64)."""
+    for row in range(rows.shape[0]):
+        source = rows[row]
+        target = out[places[row]]
+        total = 0.0
+        for x in range(source.size):
+            total += np.float64(source[x])
+        for x in range(source.size):
+            target[x] = np.float64(source[x]) / total
