@@ -1,0 +1,297 @@
+"""The Monte Carlo engine: chunks of steps in, integer counts out.
+
+A run is cut into chunks; a chunk draws its steps from a source and a tally counts them into int64 arrays; the
+arrays are added up. Steps are functions of (key, step) and sums of integers do not depend on their order, so
+the counts are the same for any number of threads and any order of chunks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim import rules
+from specsim.distributions import Ints, check_rows
+from specsim.drafts import Chain
+from specsim.jit import kernel
+from specsim.models import Model
+from specsim.provenance import Provenance
+from specsim.sources import Batch, FixedPairSource, ModelRows, RowSource, Source, TraceRows, rule_verifier
+from specsim.streams import Key, RandomSource, key_of, root_of
+from specsim.traces import Trace
+
+__all__ = ["Counts", "Progress", "Simulation", "Tally", "make_source", "run", "simulate"]
+
+Counts = dict[str, NDArray[np.int64]]
+
+#: Called as progress(steps done, steps in all) after every chunk.
+Progress = Callable[[int, int], None]
+
+
+class Tally(Protocol):
+    """What is counted. `zeros()` makes the integer arrays of a chunk, `count` adds one batch to them."""
+
+    def zeros(self) -> dict[str, NDArray[Any]]: ...
+
+    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None: ...
+
+
+def run(
+    source: Source,
+    tally: Tally,
+    key: Key,
+    first: int,
+    steps: int,
+    *,
+    threads: int,
+    progress: Progress | None = None,
+) -> Counts:
+    """Count steps [first, first + steps) of `source`, chunk by chunk, on `threads` threads.
+
+    An exception in a chunk, or Ctrl-C, cancels the chunks not yet begun and is raised here.
+    """
+
+    def chunk(start: int) -> tuple[int, dict[str, NDArray[Any]]]:
+        counts = tally.zeros()
+        n = min(source.chunk, first + steps - start)
+        for batch in source.batches(key, start, n):
+            tally.count(counts, batch, key)
+        return n, counts
+
+    total: Counts = {name: array.astype(np.int64) for name, array in tally.zeros().items()}
+    done = 0
+    starts = iter(range(first, first + steps, source.chunk))
+    with ThreadPoolExecutor(threads) as pool:
+        pending: set[Future[tuple[int, dict[str, NDArray[Any]]]]] = {
+            pool.submit(chunk, start) for start in islice(starts, 2 * threads)
+        }
+        try:
+            while pending:
+                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    n, counts = future.result()
+                    done += n
+                    for name, array in counts.items():
+                        total[name] += array
+                    pending |= {pool.submit(chunk, start) for start in islice(starts, 1)}
+                    if progress is not None:
+                        progress(done, steps)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return total
+
+
+# --- simulate --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StepTally:
+    """Counts accepted lengths [γ+1], and the tokens emitted at each position [γ+1, 1+V].
+
+    Column 0 counts the steps that ended before; a branch to leave them out would cost more. A chunk's table is
+    int32, half as large in the cache.
+    """
+
+    gamma: int
+    vocab_size: int
+
+    def zeros(self) -> dict[str, NDArray[Any]]:
+        return {
+            "lengths": np.zeros(self.gamma + 1, dtype=np.int64),
+            "tokens": np.zeros((self.gamma + 1, self.vocab_size + 1), dtype=np.int32),
+        }
+
+    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
+        count_steps(batch.tokens, batch.accepted, counts["lengths"], counts["tokens"])
+
+
+@kernel
+def count_steps(tokens, accepted, lengths, table):  # type: ignore[no-untyped-def]
+    """Add tokens[γ+1, B] and accepted[B] to lengths[γ+1] and table[γ+1, V+1], the padding to column 0."""
+    for s in range(accepted.size):
+        lengths[accepted[s]] += 1
+    for i in range(tokens.shape[0]):
+        row = table[i]
+        for s in range(tokens.shape[1]):
+            row[tokens[i, s] + 1] += 1
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Counts of a simulated run, and what follows from them.
+
+    `lengths[k]` is the number of steps with exactly k accepted tokens, `tokens[i, x]` how often token x was
+    emitted at position i of a step. `alpha_context` is the mean acceptance probability over the contexts where
+    steps begin (exact, not simulated). `source` says where p and q came from.
+    """
+
+    source: str
+    rule: str
+    gamma: int
+    steps: int
+    lengths: Ints = field(repr=False)
+    tokens: Ints = field(repr=False)
+    alpha_context: float
+    provenance: Provenance = field(repr=False)
+
+    @property
+    def accepted(self) -> int:
+        """Drafted tokens accepted in all."""
+        return int(self.lengths @ np.arange(self.gamma + 1))
+
+    @property
+    def alpha_drafted(self) -> float:
+        """Accepted / drafted, which engines report."""
+        return self.accepted / (self.steps * self.gamma)
+
+    @property
+    def alpha_verified(self) -> float:
+        """Accepted / positions tested: in each step the accepted ones and the rejected one."""
+        rejections = self.steps - int(self.lengths[-1])
+        return self.accepted / (self.accepted + rejections)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean number of tokens that a step emits, in [1, γ+1]."""
+        return 1.0 + self.accepted / self.steps
+
+    @property
+    def tokens_per_step_error(self) -> float:
+        """Standard error of `tokens_per_step`."""
+        k = np.arange(self.gamma + 1)
+        variance = float(self.lengths @ (k - self.accepted / self.steps) ** 2) / self.steps
+        return float(np.sqrt(variance / self.steps))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return {
+            "source": self.source,
+            "rule": self.rule,
+            "gamma": self.gamma,
+            "steps": self.steps,
+            "lengths": self.lengths.tolist(),
+            "tokens": self.tokens.tolist(),
+            "alpha_context": self.alpha_context,
+            "alpha_verified": self.alpha_verified,
+            "alpha_drafted": self.alpha_drafted,
+            "tokens_per_step": self.tokens_per_step,
+            "tokens_per_step_error": self.tokens_per_step_error,
+            "provenance": self.provenance.to_dict(),
+        }
+
+    def _repr_html_(self) -> str:
+        rows: Mapping[str, str] = {
+            "source": self.source,
+            "rule": self.rule,
+            "γ": str(self.gamma),
+            "steps": f"{self.steps:,}",
+            "α context": f"{self.alpha_context:.5f}",
+            "α verified": f"{self.alpha_verified:.5f}",
+            "α drafted": f"{self.alpha_drafted:.5f}",
+            "tokens per step": f"{self.tokens_per_step:.5f} ± {self.tokens_per_step_error:.5f}",
+        }
+        cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
+        return f"<table>{cells}</table>"
+
+
+def simulate(
+    target: ArrayLike | Model | Trace,
+    draft: ArrayLike | Model | None = None,
+    *,
+    rule: str = "standard",
+    gamma: int = 5,
+    steps: int = 1_000_000,
+    rng: RandomSource = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Simulation:
+    """Draw `steps` speculative steps of `rule`, each of `gamma` drafted tokens, and count what they emit.
+
+    `target` and `draft` are two pmfs of shape [V] (the same pair at every position), or two models (each step
+    starts at a context of the target's pool), or `target` is a trace and `draft` is left out (*frozen rows*: the
+    logged rows of each step, with drafts redrawn). `rng` is an int, a Generator, a SeedSequence or None;
+    the same integer gives the same counts on any number of `threads` (default: all cores).
+
+    Raises ValueError or TypeError for anything that is not as above.
+
+    >>> run = simulate([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], gamma=2, steps=10_000, rng=1)
+    >>> int(run.lengths.sum()), round(run.alpha_context, 12)
+    (10000, 0.7)
+    """
+    source = make_source(target, draft, rule=rule, gamma=gamma)
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise ValueError(f"steps: {steps!r} is not a positive integer")
+    root = root_of(rng)
+    threads = available_threads(threads)
+    started = time.perf_counter()
+    tally = StepTally(gamma, source.vocab_size)
+    counts = run(source, tally, key_of(root), 0, int(steps), threads=threads, progress=progress)
+    return Simulation(
+        source=source.kind,
+        rule=rule,
+        gamma=gamma,
+        steps=int(steps),
+        lengths=counts["lengths"],
+        tokens=counts["tokens"][:, 1:],
+        alpha_context=source.alpha_context(),
+        provenance=Provenance.record(root, threads, time.perf_counter() - started),
+    )
+
+
+def make_source(
+    target: ArrayLike | Model | Trace, draft: ArrayLike | Model | None, *, rule: str, gamma: int
+) -> FixedPairSource | RowSource:
+    """The source behind `simulate` and `replay`: told apart by what `target` is."""
+    chosen = rules.get(rule)
+    gamma = Chain(gamma).gamma
+    if isinstance(target, Trace):
+        return RowSource(_trace_rows(target, draft, gamma), rule_verifier(chosen))
+    if isinstance(target, Model) or isinstance(draft, Model):
+        return RowSource(model_rows(target, draft, gamma), rule_verifier(chosen))
+    if draft is None:
+        raise TypeError("draft: missing; only a trace brings its own")
+    p, q = check_rows(target, "target"), check_rows(draft, "draft")
+    if p.ndim != 1 or p.shape != q.shape:
+        raise ValueError(f"target {p.shape} and draft {q.shape} must be two pmfs of one shape [V]")
+    return FixedPairSource(chosen, p, q, gamma)
+
+
+def model_rows(target: Any, draft: Any, gamma: int, contexts: NDArray[np.int32] | None = None) -> ModelRows:
+    """Check that two models fit together, and start their steps from `contexts`, by default the target's own."""
+    if not (isinstance(target, Model) and isinstance(draft, Model)):
+        raise TypeError("target and draft must be of one kind: two pmfs, or two models")
+    if target.vocab_size != draft.vocab_size:
+        raise ValueError(
+            f"target has {target.vocab_size} tokens, draft {draft.vocab_size}: they must share one vocabulary"
+        )
+    longer = target if target.order >= draft.order else draft
+    return ModelRows(target, draft, gamma, longer.contexts if contexts is None else contexts)
+
+
+def _trace_rows(trace: Trace, draft: Any, gamma: int) -> TraceRows:
+    if draft is not None:
+        raise TypeError("draft: a trace brings its own q; leave draft out")
+    if gamma > trace.gamma:
+        raise ValueError(
+            f"gamma: the trace logged {trace.gamma} drafted tokens a step, {gamma} were asked for"
+        )
+    return TraceRows(trace, gamma)
+
+
+def available_threads(threads: int | None) -> int:
+    """`threads`, or as many as this process has cores. Raises ValueError below 1."""
+    import os
+
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads < 1:
+        raise ValueError(f"threads: {threads} is not at least 1")
+    return threads

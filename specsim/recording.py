@@ -1,0 +1,89 @@
+"""Records a trace of two models along a real speculative trajectory: each step goes on where the last one ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from specsim import rules
+from specsim.distributions import inverse_cdf
+from specsim.drafts import Chain
+from specsim.engine import Progress, model_rows
+from specsim.models import Model
+from specsim.provenance import Provenance
+from specsim.sources import ModelRows
+from specsim.streams import Purpose, RandomSource, key_of, root_of, uniforms
+from specsim.traces import Trace, open_trace, writer
+
+__all__ = ["STEPS_PER_TEXT", "record"]
+
+#: Steps that one text goes on for, before the next held-out context begins another.
+STEPS_PER_TEXT = 32
+
+
+def record(
+    path: str | Path,
+    target: Model,
+    draft: Model,
+    *,
+    gamma: int = 5,
+    steps: int = 1000,
+    rule: str = "standard",
+    dtype: str = "float32",
+    rng: RandomSource = None,
+    progress: Progress | None = None,
+) -> Trace:
+    """Write `steps` speculative steps of two models to a new trace in the folder `path`, and open it.
+
+    Every text begins at a context drawn from the target's pool and goes on for `STEPS_PER_TEXT` steps, each from
+    what the one before emitted; so the contexts met are those of the target's own text. `dtype` is float32,
+    float16 or bfloat16. A step logs its drafted tokens, how many were accepted, and the p and q rows of all γ+1
+    positions, the bonus included. Stopping it early leaves a readable trace of the steps so far.
+
+    Raises ValueError for bad arguments, FileExistsError if `path` already holds something.
+    """
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps: {steps!r} is not a positive integer")
+    reader = model_rows(target, draft, Chain(gamma).gamma)
+    root = root_of(rng)
+    provenance = {"rule": rule, "steps": steps, **Provenance.record(root, 1, 0.0).to_dict()}
+    with writer(path, vocab_size=target.vocab_size, gamma=gamma, dtype=dtype, provenance=provenance) as log:
+        for done, (text, drafted, accepted, p, q) in enumerate(
+            _trajectory(reader, rules.get(rule), root, steps), 1
+        ):
+            log.append(text, drafted, accepted, p, q)
+            if progress is not None and (done % STEPS_PER_TEXT == 0 or done == steps):
+                progress(done, steps)
+    return open_trace(path)
+
+
+def _trajectory(
+    reader: ModelRows, rule: rules.Rule, root: int, steps: int
+) -> Iterator[tuple[int, list[int], int, np.ndarray, np.ndarray]]:
+    """(text, drafted tokens, accepted, p rows [γ+1, V], q rows [γ+1, V]) of each step."""
+    key, gamma = key_of(root), reader.gamma
+    for first in range(0, steps, STEPS_PER_TEXT):
+        n = min(STEPS_PER_TEXT, steps - first)
+        u = uniforms(key, Purpose.DRAFT, first, n, gamma)
+        v = uniforms(key, Purpose.VERIFY, first, n, rule.uniforms(gamma))
+        history = [int(token) for token in reader.context(key, first)]
+        for s in range(n):
+            drafted, p, q = _draft(reader, history, u[:, s])
+            walk = rule.walk(drafted, p, q[:gamma], v[:, s].tolist())
+            yield first // STEPS_PER_TEXT, drafted, walk.num_accepted, p, q
+            history += walk.tokens
+
+
+def _draft(reader: ModelRows, history: list[int], u: np.ndarray) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """Draft γ tokens after `history`, with the rows at all γ+1 positions."""
+    drafted: list[int] = []
+    p_rows, q_rows = [], []
+    for i in range(reader.gamma + 1):
+        seen = np.array([history + drafted], dtype=np.int32)
+        p_rows.append(reader.target.rows(seen)[0])
+        q_rows.append(reader.draft.rows(seen)[0])
+        if i < reader.gamma:
+            drafted.append(inverse_cdf(q_rows[-1].tolist(), u[i]))
+    return drafted, np.array(p_rows), np.array(q_rows)
