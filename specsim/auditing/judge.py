@@ -1,0 +1,177 @@
+"""From counts to findings: which tables are rejected, and what that means in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from specsim.auditing.plan import Table
+from specsim.auditing.results import Finding, TableResult
+from specsim.auditing.tallies import TAIL_EDGES, Impossible
+from specsim.distributions import Ints
+from specsim.engine import Counts
+from specsim.stats import (
+    MIN_EXPECTED,
+    ChiSquare,
+    binomial_p_value,
+    certified_tv,
+    chi_square,
+    detectable_tv,
+    log_e_value,
+    too_good,
+    tv_interval,
+)
+
+__all__ = ["SINGLE_CELLS", "find", "judge_table", "rejects_early"]
+
+#: Cells for which a certified bound still means something.
+MAX_CERTIFIED_CELLS = 64
+#: Exact binomial tests at each position: one for each tail edge below 1.
+SINGLE_CELLS = len(TAIL_EDGES) - 1
+#: Degrees of freedom from which a sum of chi-squares has the lower tail of its limit.
+MIN_TOO_GOOD_DF = 30
+
+
+def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
+    """Test one table at false-alarm probability `level`."""
+    observed = table.counts(counts)
+    n = int(observed.sum())
+    log_e = log_e_value(observed, table.law)
+    small = table.kind == "prefix" and len(table.law) <= MAX_CERTIFIED_CELLS
+    return TableResult(
+        kind=table.kind,
+        position=table.position,
+        prefix=table.prefix,
+        n=n,
+        cells=len(table.law),
+        chi_square=_shown_chi_square(observed, table),
+        log10_e=log_e / np.log(10.0),
+        detectable_tv=detectable_tv(len(table.law), n, level),
+        certified_tv=certified_tv(observed, table.law, level) if small else None,
+        rejected=log_e >= -np.log(level),
+    )
+
+
+def rejects_early(tables: Sequence[Table], counts: Counts, level: float) -> bool:
+    """Whether some e-value already rejects, or an impossible token came out: more draws cannot change that."""
+    if counts["impossible"].any():
+        return True
+    return any(log_e_value(table.counts(counts), table.law) >= -np.log(level) for table in tables)
+
+
+def find(
+    tables: Sequence[Table],
+    results: Sequence[TableResult],
+    counts: Counts,
+    impossible: Sequence[Impossible],
+    level: float,
+) -> list[Finding]:
+    """All findings of a case, the plainest first."""
+    return [
+        *_support(counts, impossible),
+        *_deviations(tables, results, counts, level),
+        *_single_cells(counts, level),
+        *_dependence(results, level),
+    ]
+
+
+def _support(counts: Counts, impossible: Sequence[Impossible]) -> list[Finding]:
+    total = int(counts["impossible"].sum())
+    if not total:
+        return []
+    seen = "; ".join(
+        f"step {one.step}, position {one.position + 1}: token {one.token}" for one in sorted(impossible)[:3]
+    )
+    return [Finding("support", f"{total:,} emitted tokens have probability 0 under the target ({seen})")]
+
+
+def _deviations(
+    tables: Sequence[Table], results: Sequence[TableResult], counts: Counts, level: float
+) -> list[Finding]:
+    """One finding for each position: its most telling table, the full law before the bins."""
+    findings = []
+    for position in sorted({result.position for result in results if result.rejected}):
+        rejected = [
+            (table, result)
+            for table, result in zip(tables, results, strict=True)
+            if result.rejected and result.position == position
+        ]
+        full = [pair for pair in rejected if pair[0].kind == "prefix"]
+        table, result = max(full or rejected, key=lambda pair: pair[1].log10_e)
+        observed = table.counts(counts)
+        estimate, lower, upper = tv_interval(observed, table.law, level)
+        findings.append(
+            Finding(
+                "deviation",
+                f"position {position + 1}{_after(table)}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] "
+                f"{_on(table)}, e = 10^{result.log10_e:.0f}; {_extremes(table, observed)}",
+            )
+        )
+    return findings
+
+
+def _single_cells(counts: Counts, level: float) -> list[Finding]:
+    """The tail of rare tokens, as an exact binomial for each edge."""
+    findings = []
+    for position, row in enumerate(counts["tail"]):
+        n = int(row.sum())
+        for edge, hits in zip(TAIL_EDGES[:-1], np.cumsum(row)[:-1], strict=True):
+            if n and binomial_p_value(int(hits), n, float(edge)) < level:
+                findings.append(
+                    Finding(
+                        "deviation",
+                        f"position {position + 1}: the rarest tokens of mass {edge:g} came out {int(hits):,} times, "
+                        f"expected {n * edge:,.0f}",
+                    )
+                )
+    return findings
+
+
+def _dependence(results: Sequence[TableResult], level: float) -> list[Finding]:
+    """Counts that agree better than independent draws can: the draws are not independent."""
+    prefix = [result.chi_square for result in results if result.kind == "prefix"]
+    chosen = (
+        prefix
+        if sum(one.df for one in prefix) >= MIN_TOO_GOOD_DF
+        else [result.chi_square for result in results if result.kind == "PIT"]
+    )
+    statistic, df = sum(one.statistic for one in chosen), sum(one.df for one in chosen)
+    if df < MIN_TOO_GOOD_DF or too_good(statistic, df) >= level:
+        return []
+    return [
+        Finding(
+            "dependence",
+            f"counts agree with the law too well (χ² = {statistic:.1f} on {df} degrees of freedom): draws are not "
+            "independent",
+        )
+    ]
+
+
+def _shown_chi_square(observed: Ints, table: Table) -> ChiSquare:
+    """None is shown, p = 1, where the visits fell short of the plan and cells are too thin for it."""
+    if observed.sum() * table.law.min() < MIN_EXPECTED / 2:
+        return ChiSquare(0.0, 0, 1.0)
+    return chi_square(observed, table.law)
+
+
+def _after(table: Table) -> str:
+    return f" after {list(table.prefix)}" if table.prefix else ""
+
+
+def _on(table: Table) -> str:
+    return {"prefix": "on the tokens", "PIT": "on the bins by p/q", "tail": "on the bins of rare tokens"}[
+        table.kind
+    ]
+
+
+def _extremes(table: Table, observed: Ints) -> str:
+    """The most over- and under-emitted tokens, or bins."""
+    gap = observed / observed.sum() - table.law
+    parts = []
+    for cell, word in ((int(gap.argmax()), "too often"), (int(gap.argmin()), "too rarely")):
+        members = np.flatnonzero(table.cells == cell)
+        what = "token" if table.kind == "prefix" else "bin"
+        name = f"{what} {members[0]}" if len(members) == 1 else f"{len(members)} rare {what}s together"
+        parts.append(f"{name} {word} ({observed[cell] / observed.sum():.4f} for {table.law[cell]:.4f})")
+    return ", ".join(parts)

@@ -1,0 +1,96 @@
+"""The tables of a case, fixed before the first draw from P and q alone, so that their number sets the error budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing.cases import Case
+from specsim.auditing.tallies import PIT_BINS, TAIL_EDGES, table_positions
+from specsim.distributions import Floats, Ints
+from specsim.engine import Counts
+from specsim.stats import merge_cells
+
+__all__ = ["Table", "plan_tables"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A test of counts over cells against their law.
+
+    `kind` is "prefix", "PIT" or "tail"; `position` counts from 0; `prefix` is the emitted prefix of a prefix
+    table. The counts stand in array `source` at `[start : start + V]`, of one row for "pit" and "tail";
+    `cells[x]` is the cell of outcome x, -1 if impossible; `law` is the law of the cells.
+    """
+
+    kind: str
+    position: int
+    prefix: tuple[int, ...]
+    source: str
+    start: int
+    cells: Ints
+    law: Floats
+
+    def counts(self, counts: Counts) -> Ints:
+        """The table's counts by cell, from the counts of an `AuditTally`."""
+        flat: NDArray[np.int64] = counts[self.source].reshape(-1)[self.start : self.start + len(self.cells)]
+        possible = self.cells >= 0
+        merged = np.zeros(len(self.law), dtype=np.int64)
+        np.add.at(merged, self.cells[possible], flat[possible])
+        return merged
+
+
+def plan_tables(case: Case, steps: int) -> list[Table]:
+    """Every table of `case` worth testing in `steps` steps: at least two cells of expected count ≥ 10 each."""
+    tables = [*_prefix_tables(case, steps), *_bin_tables(case, steps)]
+    return [table for table in tables if len(table.law) > 1]
+
+
+def _prefix_tables(case: Case, steps: int) -> Iterator[Table]:
+    size = case.target.vocab_size
+    start = 0
+    reached: dict[tuple[int, ...], float] = {(): float(steps)}
+    for position in range(table_positions(case)):
+        following: dict[tuple[int, ...], float] = {}
+        for prefix, visits in reached.items():
+            code = int(np.ravel_multi_index(prefix, (size,) * position)) if prefix else 0
+            p = _row(case, prefix, case.target.row)
+            yield _table("prefix", position, prefix, "prefixes", start + code * size, p, visits)
+            if position < case.gamma:
+                accepted = np.minimum(p, _row(case, prefix, case.draft.row))
+                following |= {(*prefix, x): visits * mass for x, mass in enumerate(accepted.tolist()) if mass}
+        start += size ** (position + 1)
+        reached = following
+
+
+def _bin_tables(case: Case, steps: int) -> Iterator[Table]:
+    """PIT and tail bins at every position that the reference rule reaches often enough."""
+    pit = np.full(PIT_BINS, 1.0 / PIT_BINS)
+    tail = np.diff(TAIL_EDGES, prepend=0.0)
+    overlap = _mean_overlap(case)
+    for position in range(case.gamma + 1):
+        visits = steps * overlap**position
+        yield _table("PIT", position, (), "pit", position * PIT_BINS, pit, visits)
+        yield _table("tail", position, (), "tail", position * len(tail), tail, visits)
+
+
+def _table(
+    kind: str, position: int, prefix: tuple[int, ...], source: str, start: int, pmf: Floats, visits: float
+) -> Table:
+    cells = merge_cells(pmf, visits)
+    law = np.bincount(cells[cells >= 0], weights=pmf[cells >= 0])
+    return Table(kind, position, prefix, source, start, cells, law / law.sum())
+
+
+def _row(case: Case, prefix: tuple[int, ...], row: object) -> Floats:
+    context = tuple(int(token) for token in case.contexts[0])
+    return np.asarray(row((*context, *prefix)), dtype=np.float64)  # type: ignore[operator]
+
+
+def _mean_overlap(case: Case) -> float:
+    """β averaged over a few contexts: enough to tell a position that is reached from one that is not."""
+    contexts = case.contexts[:256]
+    return float(np.minimum(case.target.rows(contexts), case.draft.rows(contexts)).sum(axis=1).mean())

@@ -1,0 +1,193 @@
+"""What an audit found: verdicts, findings, tables, and the whole as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from specsim.distributions import Ints
+from specsim.provenance import Provenance
+from specsim.stats import ChiSquare
+from specsim.theory import expected_tokens
+
+__all__ = ["Alphas", "Audit", "CaseResult", "Efficiency", "Finding", "ProofSummary", "TableResult", "Verdict"]
+
+
+class Verdict(StrEnum):
+    """`consistent`: no deviation found. `biased`: not the law it claims. `broken`: not a verifier at all."""
+
+    CONSISTENT = "consistent"
+    BIASED = "biased"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason for a verdict. `kind`: deviation, support, dependence, path, or contract; `text` says it in words."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """A tested table: draws `n` over `cells` cells, what it showed, and what it would have shown.
+
+    `log10_e` decides; `chi_square` is for reading. `detectable_tv` is the deviation that this table would have
+    rejected with probability .999; `certified_tv` an upper bound on the deviation, for full tables of at most
+    64 cells.
+    """
+
+    kind: str
+    position: int
+    prefix: tuple[int, ...]
+    n: int
+    cells: int
+    chi_square: ChiSquare
+    log10_e: float
+    detectable_tv: float
+    certified_tv: float | None
+    rejected: bool
+
+
+@dataclass(frozen=True)
+class Alphas:
+    """The three meanings of α, measured, and the tokens per step that the i.i.d. formula makes of each."""
+
+    context: float
+    verified: float
+    drafted: float
+    gamma: int
+
+    def formula(self) -> dict[str, float]:
+        """(1 - α^{γ+1})/(1 - α) from each α."""
+        named = {"context": self.context, "verified": self.verified, "drafted": self.drafted}
+        return {name: float(expected_tokens(alpha, self.gamma)) for name, alpha in named.items()}
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Tokens per step, relative to the standard rule on the same drafts, with an interval."""
+
+    ratio: float
+    lower: float
+    upper: float
+
+    @property
+    def wasteful(self) -> bool:
+        """Surely below 1: exact perhaps, but it accepts less than it could."""
+        return self.upper < 1.0
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One case of the battery: what was run, what was found, what was measured."""
+
+    case: str
+    purpose: str
+    kernel: str
+    vocab_size: int
+    gamma: int
+    iid: bool
+    steps: int
+    findings: tuple[Finding, ...]
+    broken: bool
+    tables: tuple[TableResult, ...] = field(repr=False)
+    lengths: Ints = field(repr=False)
+    alphas: Alphas | None
+    efficiency: Efficiency | None
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.broken:
+            return Verdict.BROKEN
+        return Verdict.BIASED if self.findings else Verdict.CONSISTENT
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean number of emitted tokens; NaN never: 0 if nothing could be run."""
+        total = int(self.lengths.sum())
+        return 1.0 + float(self.lengths @ np.arange(self.gamma + 1)) / total if total else 0.0
+
+    @property
+    def smallest_p(self) -> float:
+        """The smallest chi-square p-value of the tables (1 if there are none)."""
+        return min((table.chi_square.p_value for table in self.tables), default=1.0)
+
+    @property
+    def largest_log10_e(self) -> float:
+        return max((table.log10_e for table in self.tables), default=0.0)
+
+    @property
+    def first_token(self) -> TableResult | None:
+        """The table of the first position: its full law if there is one, else its PIT bins."""
+        here = [table for table in self.tables if table.position == 0]
+        return next((t for t in here if t.kind == "prefix"), next((t for t in here if t.kind == "PIT"), None))
+
+    @property
+    def last_position(self) -> TableResult | None:
+        """The PIT bins of the last position that is tested."""
+        return max((t for t in self.tables if t.kind == "PIT"), key=lambda t: t.position, default=None)
+
+
+@dataclass(frozen=True)
+class ProofSummary:
+    """How many generated models the rule was proved on, and the largest total variation met (0 if exact)."""
+
+    models: int
+    largest_tv: float
+
+    @property
+    def exact(self) -> bool:
+        return self.largest_tv == 0.0
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result of `specsim.audit`. `budget` is the false-alarm probability of the whole, split over `tests`."""
+
+    verifier: str
+    level: str
+    cases: tuple[CaseResult, ...]
+    proof: ProofSummary | None
+    budget: float
+    tests: int
+    provenance: Provenance
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of the cases; a rule that the proof refutes is biased whatever the draws say."""
+        found = {case.verdict for case in self.cases}
+        if Verdict.BROKEN in found:
+            return Verdict.BROKEN
+        refuted = self.proof is not None and not self.proof.exact
+        return Verdict.BIASED if refuted or Verdict.BIASED in found else Verdict.CONSISTENT
+
+    @property
+    def exit_code(self) -> int:
+        """0 consistent, 1 biased or broken."""
+        return 0 if self.verdict is Verdict.CONSISTENT else 1
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether some case surely emits fewer tokens per step than the standard rule."""
+        return any(case.efficiency is not None and case.efficiency.wasteful for case in self.cases)
+
+    @cached_property
+    def steps(self) -> int:
+        return sum(case.steps for case in self.cases)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        from specsim.auditing.report import audit_to_dict
+
+        return audit_to_dict(self)
+
+    def _repr_html_(self) -> str:
+        from specsim.auditing.report import audit_to_html
+
+        return audit_to_html(self)

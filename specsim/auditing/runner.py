@@ -1,0 +1,221 @@
+"""Runs the battery: plans every case, sets the error budget, draws, judges."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+from scipy.stats import norm
+
+from specsim import rules
+from specsim.auditing.cases import LEVELS, Case, battery
+from specsim.auditing.judge import SINGLE_CELLS, find, judge_table, rejects_early
+from specsim.auditing.plan import Table, plan_tables
+from specsim.auditing.proof import prove_on_generated_models
+from specsim.auditing.results import Alphas, Audit, CaseResult, Efficiency, Finding
+from specsim.auditing.tallies import AuditTally
+from specsim.auditing.verifiers import BrokenVerifier, NotADraftPath, Verifier, contract, load
+from specsim.distributions import Ints
+from specsim.engine import Counts, Progress, available_threads, run
+from specsim.provenance import Provenance
+from specsim.rules import Rule
+from specsim.sources import FixedPairSource, ModelRows, RowSource, Source, rule_verifier
+from specsim.streams import Key, RandomSource, key_of, root_of
+from specsim.theory import expected_tokens
+
+__all__ = ["BUDGET", "audit"]
+
+#: Probability that an audit of an exact verifier raises any alarm at all.
+BUDGET = 1e-6
+#: Fractions of a case's steps after which the e-values are looked at.
+LOOKS = (0.125, 0.25, 0.5, 1.0)
+
+
+def audit(
+    verifier: str | Verifier = "standard",
+    level: str = "quick",
+    rng: RandomSource = None,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Test whether `verifier` emits the target's law, with a stated false-alarm rate and a stated power.
+
+    `verifier` is the name of a built-in rule, "package.module:function", or a function
+
+        verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1]
+
+    whose rows are the accepted tokens and one more, padded with -1. `level` is one of `LEVELS`, each a fixed
+    number of steps. A built-in rule is also proved, by enumeration in fractions. The probability that an exact
+    verifier is called biased is at most `BUDGET`. The same `rng` seed gives the same counts.
+
+    Raises ValueError for an unknown rule, level or module. What goes wrong inside the verifier is not raised:
+    it is the verdict `broken`.
+
+    >>> result = audit("standard", level="smoke", rng=0)
+    >>> str(result.verdict)
+    'consistent'
+    """
+    if level not in LEVELS:
+        raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")
+    subject = _subject(verifier, available_threads(threads))
+    root = root_of(rng)
+    started = time.perf_counter()
+    cases = battery(subject.built_in)
+    steps = [case.steps(level, subject.built_in) for case in cases]
+    plans = [plan_tables(case, n) for case, n in zip(cases, steps, strict=True)]
+    tests = sum(len(tables) + _other_tests(case) for case, tables in zip(cases, plans, strict=True))
+    results = []
+    for i, (case, n, tables) in enumerate(zip(cases, steps, plans, strict=True)):
+        report = _offset(progress, sum(steps[:i]), sum(steps))
+        key = key_of(root, (crc32(b"audit"), crc32(case.name.encode())))
+        results.append(_run_case(case, subject, tables, n, key, BUDGET / tests, report))
+    return Audit(
+        verifier=subject.name,
+        level=level,
+        cases=tuple(results),
+        proof=prove_on_generated_models(subject.rule) if subject.rule else None,
+        budget=BUDGET,
+        tests=tests,
+        provenance=Provenance.record(root, subject.threads, time.perf_counter() - started),
+    )
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is audited: a built-in rule, or somebody's function."""
+
+    name: str
+    rule: Rule | None
+    function: Verifier | None
+    threads: int
+
+    @property
+    def built_in(self) -> bool:
+        return self.rule is not None
+
+    def source(self, case: Case) -> Source:
+        if self.rule is not None and case.is_pair:
+            p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (case.target, case.draft))
+            return FixedPairSource(self.rule, p, q, case.gamma)
+        rows = ModelRows(case.target, case.draft, case.gamma, case.contexts)
+        return RowSource(rows, rule_verifier(self.rule) if self.rule is not None else contract(self.function))  # type: ignore[arg-type]
+
+
+def _subject(verifier: str | Verifier, threads: int) -> _Subject:
+    if isinstance(verifier, str) and ":" not in verifier:
+        return _Subject(verifier, rules.get(verifier), None, threads)
+    if isinstance(verifier, str):
+        return _Subject(verifier, None, load(verifier), 1)  # nobody promised that it is thread-safe
+    if not callable(verifier):
+        raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
+    name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"
+    return _Subject(name, None, verifier, 1)
+
+
+def _other_tests(case: Case) -> int:
+    """Tests of a case beside its tables: the exact binomials, and the one for dependence."""
+    return SINGLE_CELLS * (case.gamma + 1) + 1
+
+
+def _run_case(
+    case: Case,
+    subject: _Subject,
+    tables: Sequence[Table],
+    steps: int,
+    key: Key,
+    level: float,
+    progress: Progress | None,
+) -> CaseResult:
+    source = subject.source(case)
+    reference = None if subject.built_in or case.is_pair else rule_verifier(rules.get("standard"))
+    tally = AuditTally(case, reference)
+    counts, done, failure = _empty(tally), 0, None
+    try:
+        for share in LOOKS:
+            until = int(steps * share)
+            part = run(
+                source,
+                tally,
+                key,
+                done,
+                until - done,
+                threads=subject.threads,
+                progress=_offset(progress, done, steps),
+            )
+            counts, done = {name: counts[name] + part[name] for name in counts}, until
+            if done < steps and rejects_early(tables, counts, level):
+                break
+    except (BrokenVerifier, NotADraftPath) as error:
+        failure = error
+    results = [judge_table(table, counts, level) for table in tables] if failure is None else []
+    return CaseResult(
+        case=case.name,
+        purpose=case.purpose,
+        kernel="fixed pair" if isinstance(source, FixedPairSource) else "rows",
+        vocab_size=case.target.vocab_size,
+        gamma=case.gamma,
+        iid=case.is_pair,
+        steps=done,
+        findings=tuple(_findings(failure, tables, results, counts, tally, level)),
+        broken=isinstance(failure, BrokenVerifier),
+        tables=tuple(results),
+        lengths=counts["lengths"],
+        alphas=_alphas(source.alpha_context(), counts["lengths"]) if done else None,
+        efficiency=_efficiency(case, source, counts) if done else None,
+    )
+
+
+def _findings(
+    failure: Exception | None,
+    tables: Sequence[Table],
+    results: Sequence,
+    counts: Counts,
+    tally: AuditTally,
+    level: float,
+) -> list[Finding]:
+    if failure is not None:
+        return [Finding("contract" if isinstance(failure, BrokenVerifier) else "path", str(failure))]
+    return find(tables, results, counts, tally.examples, level)
+
+
+def _alphas(context: float, lengths: Ints) -> Alphas:
+    steps, gamma = int(lengths.sum()), len(lengths) - 1
+    accepted = int(lengths @ np.arange(gamma + 1))
+    rejected = steps - int(lengths[-1])
+    return Alphas(context, accepted / (accepted + rejected), accepted / (steps * gamma), gamma)
+
+
+def _efficiency(case: Case, source: Source, counts: Counts) -> Efficiency | None:
+    """Against the closed form where p and q are fixed, else against the standard rule on the same drafts."""
+    mean, error = _mean_tokens(counts["lengths"])
+    if case.is_pair:
+        reference = float(expected_tokens(source.alpha_context(), case.gamma))
+    elif counts["reference"].any():
+        reference, reference_error = _mean_tokens(counts["reference"])
+        error += reference_error
+    else:
+        return None
+    z = float(norm.isf(BUDGET / 2.0))
+    return Efficiency(mean / reference, (mean - z * error) / reference, (mean + z * error) / reference)
+
+
+def _mean_tokens(lengths: Ints) -> tuple[float, float]:
+    """Mean tokens per step, and its standard error."""
+    k, n = np.arange(len(lengths)), int(lengths.sum())
+    mean = float(lengths @ k) / n
+    return 1.0 + mean, float(np.sqrt(lengths @ (k - mean) ** 2)) / n
+
+
+def _empty(tally: AuditTally) -> Counts:
+    return {name: array.astype(np.int64) for name, array in tally.zeros().items()}
+
+
+def _offset(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """The callback of a part, given what came before it."""
+    if progress is None:
+        return None
+    return lambda done, _: progress(before + done, total)

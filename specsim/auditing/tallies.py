@@ -1,0 +1,184 @@
+"""What an audit counts.
+
+*Prefix tables*: how often each token followed each emitted prefix, for the first positions of a step, while
+V^position ≤ 512. *PIT bins*, at every position: the emitted token is mapped through the target's CDF to a
+number that is uniform under exactness, F(x-) + v·P(x), v a fresh uniform (the randomised probability integral
+transform). Tokens are ordered by p/q, along which verification errors move mass, and counted in 16 bins;
+ordered by p itself, the same gives bins for the *tail* of rare tokens. *Impossible* tokens, P(x) = 0, are kept
+one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing.cases import Case
+from specsim.distributions import Floats, Ints
+from specsim.jit import kernel
+from specsim.sources import Batch, RowVerifier
+from specsim.streams import Key, Purpose, uniforms
+
+__all__ = ["MAX_PREFIX_CELLS", "PIT_BINS", "TAIL_EDGES", "AuditTally", "Impossible", "table_positions"]
+
+MAX_PREFIX_CELLS = 512
+PIT_BINS = 16
+#: Upper edges of the tail bins, in mass of the rarest tokens.
+TAIL_EDGES = np.array([1e-5, 1e-3, 1.0])
+#: Impossible tokens kept as examples from each chunk.
+EXAMPLES = 8
+
+
+@dataclass(frozen=True, order=True)
+class Impossible:
+    """A token of probability 0 under the target that was emitted nevertheless."""
+
+    step: int
+    position: int
+    token: int
+
+
+def table_positions(case: Case) -> int:
+    """For how many positions prefix tables are kept: none if steps start from more than one context."""
+    if len(case.contexts) > 1:
+        return 0
+    size, positions = case.target.vocab_size, 0
+    while positions <= case.gamma and size ** (positions + 1) <= MAX_PREFIX_CELLS:
+        positions += 1
+    return positions
+
+
+@dataclass(frozen=True)
+class AuditTally:
+    """Counts for one case. `reference`, if given, verifies the same rows for the sake of efficiency alone."""
+
+    case: Case
+    reference: RowVerifier | None = None
+    examples: list[Impossible] = field(default_factory=list)
+
+    def zeros(self) -> dict[str, NDArray[Any]]:
+        positions, size = self.case.gamma + 1, self.case.target.vocab_size
+        return {
+            "lengths": np.zeros(positions, dtype=np.int64),
+            "reference": np.zeros(positions, dtype=np.int64),
+            "prefixes": np.zeros(
+                sum(size ** (i + 1) for i in range(table_positions(self.case))), dtype=np.int64
+            ),
+            "pit": np.zeros((positions, PIT_BINS), dtype=np.int64),
+            "tail": np.zeros((positions, len(TAIL_EDGES)), dtype=np.int64),
+            "impossible": np.zeros(positions, dtype=np.int64),
+        }
+
+    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
+        steps = len(batch.accepted)
+        counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.gamma + 1)
+        count_prefixes(
+            batch.tokens, self.case.target.vocab_size, table_positions(self.case), counts["prefixes"]
+        )
+        v = uniforms(key, int(Purpose.COUNT), batch.first, steps, self.case.gamma + 1)
+        bins = (counts["pit"], counts["tail"], TAIL_EDGES, counts["impossible"])
+        before = counts["impossible"].sum()
+        if self.case.is_pair:
+            count_pit_of_pair(batch.tokens, v, *self.pair_cdfs, *bins)
+        elif batch.rows is not None:
+            count_pit_of_rows(batch.tokens, v, batch.rows.p, batch.rows.q, *bins)
+        if counts["impossible"].sum() > before and len(self.examples) < EXAMPLES:
+            self.examples.extend(self._impossible(batch))
+        if self.reference is not None and batch.rows is not None:
+            _, accepted = self.reference(batch.rows, key, batch.first)
+            counts["reference"] += np.bincount(accepted, minlength=self.case.gamma + 1)
+
+    @cached_property
+    def pair_cdfs(self) -> tuple[Floats, Floats, Floats]:
+        """For a pair: p, and for each token the mass before it in order of p/q and in order of p."""
+        p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (self.case.target, self.case.draft))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(p > 0, p / q, 0.0)
+        return p, _mass_below(p, ratio), _mass_below(p, p)
+
+    def _impossible(self, batch: Batch) -> list[Impossible]:
+        places = np.argwhere(batch.tokens >= 0)
+        found = []
+        for position, s in places[np.argsort(places[:, 1], kind="stable")]:
+            token = int(batch.tokens[position, s])
+            p = self.pair_cdfs[0] if self.case.is_pair else batch.rows.p[s, position]  # type: ignore[union-attr]
+            if p[token] == 0.0:
+                found.append(Impossible(batch.first + int(s), int(position), token))
+                if len(found) == EXAMPLES:
+                    break
+        return found
+
+
+def _mass_below(p: Floats, score: Floats) -> Floats:
+    """For each token, the mass of the tokens before it in order of `score`, ties by token."""
+    order: Ints = np.argsort(score, kind="stable")
+    ranked = p[order]
+    below = np.empty_like(p)
+    below[order] = np.cumsum(ranked) - ranked
+    return below
+
+
+@kernel
+def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-untyped-def]
+    """Count tokens[γ+1, B] into table: at position i, V^i prefixes of V counts each, one position after another."""
+    for s in range(tokens.shape[1]):
+        start, prefix, size = 0, 0, vocab_size
+        for i in range(positions):
+            token = tokens[i, s]
+            if token < 0:
+                break
+            prefix = prefix * vocab_size + token
+            table[start + prefix] += 1
+            start += size
+            size *= vocab_size
+
+
+@kernel
+def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges, impossible):  # type: ignore[no-untyped-def]
+    """PIT and tail bins of tokens[γ+1, B], for one pmf p [V] at every position."""
+    for i in range(tokens.shape[0]):
+        for s in range(tokens.shape[1]):
+            x = tokens[i, s]
+            if x >= 0:
+                add_to_bins(i, p[x], below_by_ratio[x], below_by_p[x], v[i, s], pit, tail, edges, impossible)
+
+
+@kernel
+def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible):  # type: ignore[no-untyped-def]
+    """PIT and tail bins of tokens[γ+1, B], for rows p[B, γ+1, V], q[B, γ, V]; at the bonus, ordered by p alone."""
+    vocab_size = p.shape[2]
+    ratio = np.empty(vocab_size)
+    for s in range(tokens.shape[1]):
+        for i in range(tokens.shape[0]):
+            x = tokens[i, s]
+            if x < 0:
+                break
+            row = p[s, i]
+            for y in range(vocab_size):
+                ratio[y] = row[y] / q[s, i, y] if i < q.shape[1] and row[y] > 0.0 else row[y]
+            by_ratio, by_p = 0.0, 0.0
+            for y in range(vocab_size):
+                first = ratio[y] < ratio[x] or (ratio[y] == ratio[x] and y < x)
+                by_ratio += row[y] if first else 0.0
+                rarer = row[y] < row[x] or (row[y] == row[x] and y < x)
+                by_p += row[y] if rarer else 0.0
+            add_to_bins(i, row[x], by_ratio, by_p, v[i, s], pit, tail, edges, impossible)
+
+
+@kernel
+def add_to_bins(i, mass, by_ratio, by_p, v, pit, tail, edges, impossible):  # type: ignore[no-untyped-def]
+    """Count one token at position i: `mass` its probability, the others the mass before it in the two orders."""
+    if mass == 0.0:
+        impossible[i] += 1
+        return
+    bins = pit.shape[1]
+    pit[i, min(np.int64((by_ratio + v * mass) * bins), bins - 1)] += 1
+    rank = by_p + v * mass
+    b = 0
+    while b < edges.size - 1 and rank >= edges[b]:
+        b += 1
+    tail[i, b] += 1

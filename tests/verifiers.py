@@ -1,0 +1,130 @@
+"""Verifiers that the audit is tried on: a right one, and wrong ones that it must catch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def verify(draft_tokens, p, q, rng, *, lenience=1.0, residual="excess", one_uniform=False, stratified=False):
+    """Standard verification of whole arrays in NumPy, with ways to spoil it."""
+    steps, gamma = draft_tokens.shape
+    u = _uniforms(rng, steps, gamma + 1, stratified)
+    tests = np.repeat(u[:, :1], gamma, axis=1) if one_uniform else u[:, :gamma]
+    drafted = draft_tokens[..., None]
+    p_drafted = np.take_along_axis(p[:, :gamma], drafted, axis=2)[..., 0]
+    q_drafted = np.take_along_axis(q, drafted, axis=2)[..., 0]
+    passed = np.cumprod(tests * q_drafted * lenience < p_drafted, axis=1).astype(bool)
+    accepted = passed.sum(axis=1)
+    each = np.arange(steps)
+    weights = p[each, accepted]
+    rejected = accepted < gamma
+    if residual == "excess":
+        excess = np.maximum(weights[rejected] - q[each[rejected], accepted[rejected]], 0.0)
+        weights[rejected] = np.where(excess.any(axis=1, keepdims=True), excess, weights[rejected])
+    elif residual == "one-hot":
+        weights[each[rejected], draft_tokens[each[rejected], accepted[rejected]]] = 0.0
+    cdf = weights.cumsum(axis=1)
+    last = (cdf <= u[:, gamma:] * cdf[:, -1:]).sum(axis=1)
+    output = np.full((steps, gamma + 1), -1)
+    output[:, :gamma][passed] = draft_tokens[passed]
+    output[each, accepted] = last
+    return output
+
+
+def _uniforms(rng, steps, count, stratified):
+    if not stratified:
+        return rng.random((steps, count))
+    # every column hits each interval [k/steps, (k+1)/steps) exactly once: too even to be independent
+    columns = [(rng.permutation(steps) + rng.random(steps)) / steps for _ in range(count)]
+    return np.stack(columns, axis=1)
+
+
+def right(draft_tokens, p, q, rng):
+    return verify(draft_tokens, p, q, rng)
+
+
+def resamples_from_target(draft_tokens, p, q, rng):
+    return verify(draft_tokens, p, q, rng, residual="target")
+
+
+def one_hot_residual(draft_tokens, p, q, rng):
+    return verify(draft_tokens, p, q, rng, residual="one-hot")
+
+
+def lenient(draft_tokens, p, q, rng):
+    return verify(draft_tokens, p, q, rng, lenience=0.8)
+
+
+def reuses_one_uniform(draft_tokens, p, q, rng):
+    return verify(draft_tokens, p, q, rng, one_uniform=True)
+
+
+def too_even(draft_tokens, p, q, rng):
+    return verify(draft_tokens, p, q, rng, stratified=True)
+
+
+def accepts_everything(draft_tokens, p, q, rng):
+    return verify(draft_tokens, np.ones_like(p), q, rng)
+
+
+def always_argmax(draft_tokens, p, q, rng):
+    output = np.full((len(p), p.shape[1]), -1)
+    output[:, 0] = p[:, 0].argmax(axis=1)
+    return output
+
+
+def ignores_drafts(draft_tokens, p, q, rng):
+    """Exact, and of no use: one token a step, drawn from the target."""
+    cdf = p[:, 0].cumsum(axis=1)
+    output = np.full((len(p), p.shape[1]), -1)
+    output[:, 0] = (cdf <= rng.random((len(p), 1)) * cdf[:, -1:]).sum(axis=1)
+    return output
+
+
+def neighbours_tokens(draft_tokens, p, q, rng):
+    """Right law, wrong row: the accepted tokens of the step before."""
+    output = verify(draft_tokens, p, q, rng)
+    accepted = (output >= 0).sum(axis=1) - 1
+    inner = np.arange(output.shape[1]) < accepted[:, None]
+    output[inner] = np.roll(np.pad(draft_tokens, ((0, 0), (0, 1))), 1, axis=0)[inner]
+    return output
+
+
+def raises(draft_tokens, p, q, rng):
+    raise RuntimeError("out of cheese")
+
+
+def returns_floats(draft_tokens, p, q, rng):
+    return verify(draft_tokens, p, q, rng).astype(float)
+
+
+def returns_nan(draft_tokens, p, q, rng):
+    return np.full((len(p), p.shape[1]), np.nan)
+
+
+def wrong_shape(draft_tokens, p, q, rng):
+    return verify(draft_tokens, p, q, rng)[:, :-1]
+
+
+def out_of_range(draft_tokens, p, q, rng):
+    output = verify(draft_tokens, p, q, rng)
+    output[3, 0] = p.shape[2]
+    return output
+
+
+def empty_step(draft_tokens, p, q, rng):
+    output = verify(draft_tokens, p, q, rng)
+    output[5] = -1
+    return output
+
+
+def hole_in_padding(draft_tokens, p, q, rng):
+    output = verify(draft_tokens, p, q, rng)
+    output[:, 0] = -1
+    output[:, 1] = 0
+    return output
+
+
+def alters_p(draft_tokens, p, q, rng):
+    p *= 0.5
+    return verify(draft_tokens, p, q, rng)
