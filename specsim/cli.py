@@ -1,0 +1,323 @@
+"""The command line. Each command parses, calls the library, prints; nothing is computed here.
+
+Exit codes: 0 fine (or consistent), 1 biased or broken, 2 usage or bad input, 3 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import cyclopts
+from cyclopts import App, Parameter
+
+import specsim
+
+if TYPE_CHECKING:
+    from specsim.engine import Progress
+
+app = App(
+    name="specsim",
+    help="Prove, test and measure the verification core of speculative decoding.",
+    version=lambda: specsim.__version__,
+)
+trace_app = App(name="trace", help="Logged p and q: record them, read them back.")
+models_app = App(name="models", help="The n-gram pair that stands for real text.")
+app.command(trace_app)
+app.command(models_app)
+
+Seed = Annotated[int | None, Parameter(help="Seed; the same gives the same counts. Default: fresh entropy.")]
+Threads = Annotated[int | None, Parameter(help="Threads; default: all cores. They never change a result.")]
+SourceName = Annotated[
+    str,
+    Parameter(
+        help="Where p and q come from: 'ngram' (the shipped pair), a synthetic kind (zipf, geometric, dirichlet, "
+        "two-point, one-hot, asymmetric), an .npz file of models, or the folder of a trace."
+    ),
+]
+VocabSize = Annotated[int, Parameter(help="Vocabulary size of a synthetic pair.")]
+Overlap = Annotated[float, Parameter(help="Σ min(p, q) of a synthetic pair, from 0 to 1.")]
+Gamma = Annotated[int, Parameter(help="Drafted tokens per step.")]
+Rule = Annotated[str, Parameter(help="Verification rule; see 'specsim rules'.")]
+
+
+# --- commands --------------------------------------------------------------------------------------------
+
+
+@app.command
+def audit(
+    verifier: Annotated[str, Parameter(help="A built-in rule, or package.module:function.")] = "standard",
+    *,
+    level: Annotated[str, Parameter(help="How many steps: smoke or quick.")] = "quick",
+    seed: Seed = None,
+    threads: Threads = None,
+    out: Annotated[Path | None, Parameter(help="Folder for audit.json, audit.png and audit.svg.")] = None,
+) -> int:
+    """Is a verifier exact? Verdict, evidence, and what would have been found. Exit code 0 if consistent, else 1."""
+    with _progress("audit") as progress:
+        result = specsim.audit(verifier, level, seed, threads=threads, progress=progress)
+    from specsim.auditing.report import audit_figure, audit_to_json, audit_to_terminal
+
+    _print(*audit_to_terminal(result))
+    if out is not None:
+        from specsim.plotting import save_figure
+
+        out.mkdir(parents=True, exist_ok=True)
+        _write(out / "audit.json", audit_to_json(result))
+        figure = audit_figure(result)
+        for name in ("audit.png", "audit.svg"):
+            save_figure(figure, out / name)
+        print(f"wrote audit.json, audit.png and audit.svg to {out}")
+    return result.exit_code
+
+
+@app.command
+def simulate(
+    source: SourceName = "ngram",
+    *,
+    vocab_size: VocabSize = 1000,
+    overlap: Overlap = 0.8,
+    rule: Rule = "standard",
+    gamma: Gamma = 5,
+    steps: Annotated[int, Parameter(help="Steps to draw.")] = 1_000_000,
+    seed: Seed = None,
+    threads: Threads = None,
+    as_json: Annotated[
+        bool, Parameter(name="--json", negative="", help="Print JSON, counts included.")
+    ] = False,
+) -> None:
+    """Draw speculative steps, and print α and tokens per step beside the closed form."""
+    target, draft = _pair(source, vocab_size, overlap)
+    with _progress("simulate") as progress:
+        run = specsim.simulate(
+            target, draft, rule=rule, gamma=gamma, steps=steps, rng=seed, threads=threads, progress=progress
+        )
+    if as_json:
+        print(json.dumps(run.to_dict(), allow_nan=False))
+        return
+    from specsim.theory import expected_tokens
+
+    print(f"{run.source}, rule {run.rule}, γ = {run.gamma}: {run.steps:,} steps, seed {run.provenance.root}")
+    print(f"tokens per step  {run.tokens_per_step:.5f} ± {run.tokens_per_step_error:.5f}")
+    for name in ("context", "verified", "drafted"):
+        alpha = getattr(run, f"alpha_{name}")
+        print(
+            f"α {name:<9}      {alpha:.5f}   i.i.d. formula {expected_tokens(alpha, gamma):.5f} tokens per step"
+        )
+    print("accepted         " + "  ".join(f"{k}: {n / run.steps:.4f}" for k, n in enumerate(run.lengths)))
+
+
+@app.command
+def replay(
+    source: SourceName = "ngram",
+    *,
+    step: Annotated[int, Parameter(help="Number of the step, from 0.")],
+    seed: Annotated[int, Parameter(help="Seed of the run, as its result printed it.")],
+    vocab_size: VocabSize = 1000,
+    overlap: Overlap = 0.8,
+    rule: Rule = "standard",
+    gamma: Gamma = 5,
+) -> None:
+    """Print one step of 'simulate' again, number by number, from pure Python."""
+    target, draft = _pair(source, vocab_size, overlap)
+    print(specsim.replay(target, draft, step=step, rule=rule, gamma=gamma, rng=seed))
+
+
+@app.command
+def rules() -> None:
+    """List the verification rules."""
+    from specsim.rules import get, names
+
+    for name in names():
+        rule = get(name)
+        print(f"{name:<12} lossless for: {', '.join(rule.lossless_for)}   {rule.citation}")
+
+
+@trace_app.command(name="record")
+def trace_record(
+    path: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
+    *,
+    models: Annotated[
+        str, Parameter(help="'ngram' (the shipped pair), or an .npz file of models.")
+    ] = "ngram",
+    steps: Annotated[int, Parameter(help="Speculative steps to log.")] = 1000,
+    gamma: Gamma = 5,
+    rule: Rule = "standard",
+    dtype: Annotated[str, Parameter(help="How rows are stored: float32, float16 or bfloat16.")] = "float32",
+    seed: Seed = None,
+) -> None:
+    """Decode speculatively, and log the drafted tokens with their p and q rows."""
+    from specsim.recording import record
+
+    target, draft = _models(models)
+    with _progress("record") as progress:
+        trace = record(
+            path, target, draft, gamma=gamma, steps=steps, rule=rule, dtype=dtype, rng=seed, progress=progress
+        )
+    print(
+        f"wrote {trace.num_steps:,} steps, {trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB to {path} "
+        f"(seed {trace.provenance['root']})"
+    )
+
+
+@trace_app.command(name="info")
+def trace_info(path: Annotated[Path, Parameter(help="Folder of the trace.")]) -> int:
+    """What a trace holds, and whether every row is as it was written. Exit code 2 if one is not."""
+    trace = specsim.open_trace(path)
+    print(
+        f"{path}: {trace.num_steps:,} steps of γ = {trace.gamma}, V = {trace.vocab_size:,}, {trace.dtype} rows"
+    )
+    print(
+        f"{trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB" + ("" if trace.complete else ", cut short")
+    )
+    for name, value in trace.provenance.items():
+        print(f"  {name}: {value}")
+    with _progress("check", " rows") as progress:
+        shards = trace.verify(progress)
+    for shard in shards:
+        print(f"{shard.name}  {shard.num_rows:,} rows  {'ok' if shard.ok else shard.damage}")
+    return 0 if all(shard.ok for shard in shards) else 2
+
+
+@trace_app.command(name="alpha")
+def trace_alpha(
+    path: Annotated[Path, Parameter(help="Folder of the trace.")],
+    *,
+    skip_damaged: Annotated[
+        bool, Parameter(negative="", help="Leave damaged shards out, and say so.")
+    ] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")] = False,
+) -> None:
+    """The three α of a trace, along its own path, in one streaming pass."""
+    from specsim.theory import expected_tokens
+    from specsim.traces import summarise
+
+    trace = specsim.open_trace(path)
+    with _progress("alpha", " rows") as progress:
+        found = summarise(trace, progress=progress, skip_damaged=skip_damaged)
+    for damage in found.skipped:
+        print(f"left out: {damage}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(found.to_dict(), allow_nan=False))
+        return
+    errors = found.standard_errors
+    print(
+        f"{found.num_steps:,} steps, γ = {found.gamma}; stored {found.dtype}: each β within {found.rounding:.1g}"
+    )
+    print(f"tokens per step  {found.tokens_per_step:.4f} ± {errors['tokens_per_step']:.4f}")
+    for name in ("context", "verified", "drafted"):
+        alpha = getattr(found, f"alpha_{name}")
+        print(
+            f"α {name:<9}      {alpha:.4f} ± {errors[f'alpha_{name}']:.4f}   "
+            f"i.i.d. formula {expected_tokens(alpha, found.gamma):.4f} tokens per step"
+        )
+    print("position         tested   accepted   mean β")
+    for i in range(found.gamma):
+        tested = int(found.tested_by_position[i])
+        rates = (
+            f"{found.alpha_by_position[i]:.4f}   {found.beta_by_position[i]:.4f}" if tested else "–        –"
+        )
+        print(f"{i + 1:<12} {tested:>10,}     {rates}")
+
+
+@models_app.command
+def build(
+    folder: Annotated[Path, Parameter(help="Folder of text, searched recursively.")],
+    *,
+    out: Annotated[Path, Parameter(help="File to write, .npz.")],
+    pattern: Annotated[str, Parameter(help="Which files to read.")] = "*.py",
+) -> None:
+    """Train the n-gram pair (5-gram target, 2-gram draft) on any folder of text."""
+    from specsim.models import build_pair
+
+    target, draft = build_pair(folder, out, pattern=pattern)
+    for name, value in target.provenance.items():
+        print(f"{name:<24} {value}")
+    print(
+        f"wrote {out}: vocabulary {target.vocab_size}, {len(target.contexts):,} held-out contexts, draft order {draft.order}"
+    )
+
+
+# --- helpers ---------------------------------------------------------------------------------------------
+
+
+def _pair(source: str, vocab_size: int, overlap: float) -> tuple[Any, Any]:
+    """The target and the draft that `source` names."""
+    from specsim.distributions import PAIR_KINDS, synthetic_pair
+
+    if source in PAIR_KINDS:
+        return synthetic_pair(source, vocab_size, overlap)
+    if Path(source).is_dir():
+        return specsim.open_trace(source), None
+    if source == "ngram" or Path(source).is_file():
+        return _models(source)
+    raise ValueError(
+        f"source {source!r}: neither 'ngram', nor a synthetic kind ({', '.join(PAIR_KINDS)}), nor a file or folder"
+    )
+
+
+def _models(source: str) -> tuple[Any, Any]:
+    """The shipped pair, or the one in a file."""
+    if source == "ngram":
+        return specsim.default_pair()
+    from specsim.models import load_pair
+
+    return load_pair(Path(source))
+
+
+@contextmanager
+def _progress(label: str, unit: str = " steps") -> Iterator[Progress | None]:
+    """A progress bar on the terminal's error stream; none where that is not a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc=label, unit=unit, unit_scale=True, leave=False) as bar:
+
+        def update(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield update
+
+
+def _print(*renderables: Any) -> None:
+    from rich.console import Console
+
+    # off a terminal there is no width to fit, so let no cell be cut
+    Console(width=None if sys.stdout.isatty() else 120, highlight=False).print(*renderables, sep="\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def main() -> None:
+    """Run the command line, and turn what users get wrong into one line and exit code 2."""
+    try:
+        code = app(exit_on_error=False, print_error=False, result_action="return_value")
+    except cyclopts.CycloptsError as error:
+        sys.exit(_complain(str(error)))
+    except (ValueError, TypeError, OSError) as error:
+        sys.exit(_complain(str(error)))
+    except KeyboardInterrupt:
+        print("specsim: interrupted", file=sys.stderr)
+        sys.exit(3)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str) -> int:
+    print(f"specsim: {message}", file=sys.stderr)
+    return 2
