@@ -6,7 +6,7 @@ import json
 import math
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from specsim.traces.rows import FAULTS, SOUND, decode, measure, normalise
 Progress = Callable[[int, int], None]
 
 #: Read at a time: enough to forget the cost of a call, little enough for decoded half precision to stay in cache.
-CHUNK_BYTES = 8 * 2**20
+CHUNK_BYTES = 16 * 2**20
 
 
 class ShardStatus(NamedTuple):
@@ -87,6 +87,10 @@ class Shard:
         chosen = self.columns.take(step_rows(local, self.layout.rows_per_step))
         self._check(chosen, local)
         return chosen
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process needs: the fields, not the mapped file, which it maps for itself."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _check(self, columns: Columns, local: NDArray[np.int64]) -> NDArray[np.float64]:
         """β of the rows of the steps numbered `local` within this shard, none of which may be damaged."""
@@ -161,9 +165,7 @@ class Shard:
             raise self._damaged(self.num_rows, f"{size - wanted} bytes follow the last row")
         if size < wanted:
             whole = min(max(0, size - begin) * self.num_rows // (end - begin) for begin, end in places)
-            raise self._damaged(
-                min(whole, self.num_rows - 1), f"the file is cut, {wanted - size} bytes are missing"
-            )
+            raise self._damaged(whole, f"the file is cut, {wanted - size} bytes are missing")
 
     def _damaged(self, row: int, what: str) -> ValueError:
         return ValueError(f"{self.path}, row {row}: {what}")

@@ -3,10 +3,11 @@
 The loop over a row is one loop, without a branch, of 32-bit lanes, so that the compiler turns it into vector
 code and the whole pass runs at about the speed of reading memory.
 
-The checksum of a row of 32-bit (or 16-bit) words x_0, x_1, … is Σ (x_i ⊕ x_i >> 15)·(2i + 1) mod 2^32, taken
-in blocks, the blocks combined by Horner's rule mod 2^64. Every weight is odd, and the shift carries the high
-bits, which a product mod 2^32 would drop, down to the low ones. So no change of a single word goes unseen, and
-of other changes about one in 2^32. It is a guard against accidents, not against an adversary.
+The checksum of a row of p, in words x_i of 32 bits (or 16), and of q, in words y_i, is the sum mod 2^32 of
+f(x_i)·(2i + 1) + f(y_i)·(2i + 1 + `Q_OFFSET`), f(x) = x ⊕ (x >> 15), taken in blocks that Horner's rule combines
+mod 2^64. Every weight is odd, and f carries the high bits, which a product mod 2^32 would drop, down to the low
+ones. So no change of a single word goes unseen, and of other changes about one in 2^32. It is a guard against
+accidents, not against an adversary.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FAULTS = {
 
 BLOCK = 2048
 HORNER = np.uint64(0x9E3779B97F4A7C15)
-Q_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
+Q_OFFSET = np.uint32(0x85EBCA76)
 STEP_FACTOR = np.uint64(0x165667B19E3779F9)
 CONTEXT_FACTOR = np.uint64(0x85EBCA77C2B2AE63)
 PLACE_FACTOR = np.uint64(0x27D4EB2F165667C5)
@@ -48,6 +49,9 @@ class Measured(NamedTuple):
 
 def measure(columns: Columns, step_ids: NDArray[np.int64], layout: Layout) -> Measured:
     """Measure the rows of whole steps, whose ids should be `step_ids` ([R / (γ + 1)])."""
+    # read-only, as mapped files are: numba would compile everything once more for arrays that are not
+    read_only: Any = (_read_only(column) for column in columns)
+    columns = Columns(*read_only)
     rows = columns.step.size
     found = Measured(np.empty(rows), np.empty(rows, np.uint64), np.empty(rows, np.uint8))
     with np.errstate(over="ignore"):  # where the kernels run as plain Python, modular arithmetic warns
@@ -87,6 +91,12 @@ def decode(rows: NDArray[Any]) -> NDArray[np.float32]:
     return decoded
 
 
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def _bits(rows: NDArray[Any]) -> NDArray[Any]:
     return rows.view(np.uint32 if rows.itemsize == 4 else np.uint16)
 
@@ -104,8 +114,7 @@ def _measure_dense(  # type: ignore[no-untyped-def]
         overlap = 0.0
         p_total = 0.0
         q_total = 0.0
-        p_hash = HORNER
-        q_hash = HORNER
+        total = HORNER
         union = np.uint32(0)
         for low in range(0, p.shape[1], BLOCK):
             # slices from 0 on, and no call: either would keep the compiler from making one tight vector loop
@@ -115,8 +124,7 @@ def _measure_dense(  # type: ignore[no-untyped-def]
             q_words = q_bits[row, low : low + BLOCK]
             p_sum = np.float32(0)
             q_sum = np.float32(0)
-            p_part = np.uint32(0)
-            q_part = np.uint32(0)
+            part = np.uint32(0)
             bits = np.uint32(0)
             weight = np.uint32(1)
             for i in range(p_block.size):
@@ -126,16 +134,16 @@ def _measure_dense(  # type: ignore[no-untyped-def]
                 x = np.uint32(p_words[i])
                 y = np.uint32(q_words[i])
                 bits = np.uint32(bits | np.uint32(x | y))
-                p_part = np.uint32(p_part + np.uint32(np.uint32(x ^ np.uint32(x >> shift)) * weight))
-                q_part = np.uint32(q_part + np.uint32(np.uint32(y ^ np.uint32(y >> shift)) * weight))
+                x = np.uint32(np.uint32(x ^ np.uint32(x >> shift)) * weight)
+                y = np.uint32(np.uint32(y ^ np.uint32(y >> shift)) * np.uint32(weight + Q_OFFSET))
+                part = np.uint32(part + np.uint32(x + y))
                 weight = np.uint32(weight + np.uint32(2))
             p_total += np.float64(p_sum)
             q_total += np.float64(q_sum)
-            p_hash = p_hash * HORNER + np.uint64(p_part)
-            q_hash = q_hash * HORNER + np.uint64(q_part)
+            total = total * HORNER + np.uint64(part)
             union = np.uint32(union | bits)
         beta[row] = overlap
-        checksum[row] = p_hash + q_hash * Q_FACTOR
+        checksum[row] = total
         if np.uint32(union & outside) != 0:
             fault[row] = BAD_VALUE
         elif abs(p_total - 1.0) > tolerance or abs(q_total - 1.0) > tolerance:
