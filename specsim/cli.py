@@ -6,7 +6,6 @@ Exit codes: 0 fine (or consistent), 1 biased or broken, 2 usage or bad input, 3 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ app = App(
     name="specsim",
     help="Prove, test and measure the verification core of speculative decoding.",
     version=lambda: specsim.__version__,
+    suppress_keyboard_interrupt=False,  # an interrupt exits with 3, in main
 )
 trace_app = App(name="trace", help="Logged p and q: record them, read them back.")
 models_app = App(name="models", help="The n-gram pair that stands for real text.")
@@ -65,10 +65,12 @@ def audit(
 
     _print(*audit_to_terminal(result))
     if out is not None:
+        from specsim.files import replacing
         from specsim.plotting import save_figure
 
         out.mkdir(parents=True, exist_ok=True)
-        _write(out / "audit.json", audit_to_json(result))
+        with replacing(out / "audit.json") as temporary:
+            temporary.write_text(audit_to_json(result), encoding="utf-8")
         figure = audit_figure(result)
         for name in ("audit.png", "audit.svg"):
             save_figure(figure, out / name)
@@ -294,20 +296,10 @@ def _print(*renderables: Any) -> None:
     Console(width=None if sys.stdout.isatty() else 120, highlight=False).print(*renderables, sep="\n")
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def main() -> None:
     """Run the command line, and turn what users get wrong into one line and exit code 2."""
     try:
-        code = app(exit_on_error=False, print_error=False, result_action="return_value")
+        code = app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:
         sys.exit(_complain(str(error)))
     except (ValueError, TypeError, OSError) as error:

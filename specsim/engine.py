@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from specsim import rules
 from specsim.distributions import Ints, check_rows
 from specsim.drafts import Chain
-from specsim.jit import kernel
+from specsim.jit import available_threads, kernel
 from specsim.models import Model
 from specsim.provenance import Provenance
 from specsim.sources import Batch, FixedPairSource, ModelRows, RowSource, Source, TraceRows, rule_verifier
@@ -284,14 +284,3 @@ def _trace_rows(trace: Trace, draft: Any, gamma: int) -> TraceRows:
             f"gamma: the trace logged {trace.gamma} drafted tokens a step, {gamma} were asked for"
         )
     return TraceRows(trace, gamma)
-
-
-def available_threads(threads: int | None) -> int:
-    """`threads`, or as many as this process has cores. Raises ValueError below 1."""
-    import os
-
-    if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads < 1:
-        raise ValueError(f"threads: {threads} is not at least 1")
-    return threads

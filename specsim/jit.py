@@ -22,7 +22,7 @@ from functools import cache, cached_property, update_wrapper
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Kernel", "kernel", "summary_kernel"]
+__all__ = ["Kernel", "available_threads", "kernel", "summary_kernel"]
 
 PACKAGE = Path(__file__).parent
 
@@ -55,6 +55,17 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 def summary_kernel(function: Callable[..., Any]) -> Kernel:
     """Compile `function` at its first call, letting the compiler reorder sums."""
     return Kernel(function, fastmath=True)
+
+
+def available_threads(threads: int | None = None) -> int:
+    """`threads`, or as many as this process has cores. Raises ValueError below 1, TypeError for no integer."""
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, int):
+        raise TypeError(f"threads: expected an int, got {type(threads).__name__}")
+    if threads < 1:
+        raise ValueError(f"threads: {threads} is not at least 1")
+    return threads
 
 
 @cache

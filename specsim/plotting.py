@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from specsim.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,10 +35,5 @@ def save_figure(figure: Figure, path: Path) -> None:
     if kind not in ("png", "svg", "pdf"):
         raise ValueError(f"{path}: a figure is saved as .png, .svg or .pdf")
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with figure_style():
-            figure.savefig(partial, format=kind, metadata=metadata)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as temporary, figure_style():
+        figure.savefig(temporary, format=kind, metadata=metadata)

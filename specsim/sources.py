@@ -18,7 +18,7 @@ from specsim.distributions import Floats, Ints
 from specsim.drafts import draw_tokens
 from specsim.models import Model
 from specsim.rules import Rule
-from specsim.streams import Key, Purpose, fill_uniforms, uniform, uniforms
+from specsim.streams import Key, Purpose, fill_uniforms, uniform, uniforms, uniforms_buffer
 from specsim.theory import acceptance_rate
 from specsim.traces import Trace, summarise
 
@@ -115,8 +115,8 @@ class FixedPairSource:
         for start, n in _pieces(first, steps, FIXED_PAIR_BATCH):
             if n != size:  # at the first batch, and at a shorter last one
                 size = n
-                draft = np.empty((_even(self.gamma), n))
-                verify = np.empty((_even(self.rule.uniforms(self.gamma)), n))
+                draft = uniforms_buffer(self.gamma, n)
+                verify = uniforms_buffer(self.rule.uniforms(self.gamma), n)
                 tokens = np.empty((self.gamma + 1, n), dtype=np.int32)
                 accepted = np.empty(n, dtype=np.int64)
             fill_uniforms(*key, int(Purpose.DRAFT), start, draft)
@@ -274,7 +274,3 @@ def _pieces(first: int, steps: int, size: int) -> Iterator[tuple[int, int]]:
     """Cut [first, first + steps) into pieces (start, length) of at most `size`."""
     for start in range(first, first + steps, size):
         yield start, min(size, first + steps - start)
-
-
-def _even(count: int) -> int:
-    return count + count % 2

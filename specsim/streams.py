@@ -4,9 +4,11 @@ A uniform is a pure function of (key, purpose, step, index). So any step can be 
 be given the same numbers, and neither threads, chunks, processes nor machines can change a result.
 
 The generator is that of Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011),
-the one in cuRAND and PyTorch. One call turns a counter of four 32-bit words and a key of two into four words,
-that is two doubles. The counter is (slot, step mod 2^32, step div 2^32, purpose); uniform number `index` of a
-step is half `index % 2` of slot `index // 2`.
+the one in cuRAND and PyTorch. One call turns a counter of four 32-bit words and a key of two into four words.
+They make three uniforms: each of the first three words, with ten bits more from the fourth, is a multiple of
+2^-42 in [0, 1). Two of 53 bits would cost half as much again; 2^-42 is far below what any number of steps could
+show. The counter is (slot, step mod 2^32, step div 2^32, purpose); uniform number `index` of a step is part
+`index % 3` of slot `index // 3`.
 
 The key comes from `numpy.random.SeedSequence(root, spawn_key=cell)`: `root` is what the user seeds with and
 what results record, `cell` names the part of an experiment.
@@ -32,6 +34,7 @@ __all__ = [
     "root_of",
     "uniform",
     "uniforms",
+    "uniforms_buffer",
 ]
 
 #: What a public function takes as `rng` (SPEC 7).
@@ -43,6 +46,7 @@ Key = tuple[int, int]
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
+PER_SLOT = 3
 WORD = 0xFFFFFFFF
 
 
@@ -105,14 +109,14 @@ def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, i
 
 
 def uniform(key: Sequence[int], purpose: int, step: int, index: int) -> float:
-    """Uniform number `index` of `step`: a multiple of 2^-53 in [0, 1).
+    """Uniform number `index` of `step`: a multiple of 2^-42 in [0, 1).
 
     >>> uniform((0, 0), purpose=0, step=0, index=0)
-    0.39904647231489565
+    0.39904647231500414
     """
-    words = philox((index // 2, step & WORD, step >> 32, purpose), key)
-    high, low = words[2 * (index % 2)], words[2 * (index % 2) + 1]
-    return ((high >> 5) * 67108864.0 + (low >> 6)) / 9007199254740992.0
+    words = philox((index // PER_SLOT, step & WORD, step >> 32, purpose), key)
+    part = index % PER_SLOT
+    return (words[part] << 10 | words[3] >> 10 * part & 1023) * 2.0**-42
 
 
 # --- compiled --------------------------------------------------------------------------------------------
@@ -120,44 +124,49 @@ def uniform(key: Sequence[int], purpose: int, step: int, index: int) -> float:
 
 def uniforms(key: Key, purpose: int, first_step: int, steps: int, count: int) -> NDArray[np.float64]:
     """`count` uniforms for each of `steps` consecutive steps, shape [count, steps]: `uniform`, compiled."""
-    out = np.empty((count + count % 2, steps))
-    fill_uniforms(key[0], key[1], purpose, first_step, out)
+    out = uniforms_buffer(count, steps)
+    fill_uniforms(*key, int(purpose), first_step, out)
     return out[:count]
+
+
+def uniforms_buffer(count: int, steps: int) -> NDArray[np.float64]:
+    """An array for `fill_uniforms` with room for `count` uniforms a step: whole slots."""
+    return np.empty((-(-count // PER_SLOT) * PER_SLOT, steps))
 
 
 @kernel
 def fill_uniforms(k0, k1, purpose, first_step, out):  # type: ignore[no-untyped-def]
-    """Fill out[index, s] (float64, an even number of rows) with the uniforms of step first_step + s."""
+    """Fill out[index, s] (float64, three rows for each slot) with the uniforms of step first_step + s."""
     steps = out.shape[1]
-    # the high word of the step is constant in a stretch, which lets the compiler do three rounds in part only once
+    # the high word of the step is constant in a stretch, so the compiler does parts of three rounds only once
     stretch = min(steps, 4294967296 - (first_step & 0xFFFFFFFF))
-    for slot in range(out.shape[0] // 2):
-        even = out[2 * slot]
-        odd = out[2 * slot + 1]
-        _fill_slot(k0, k1, purpose, slot, first_step, even[:stretch], odd[:stretch])
+    for slot in range(out.shape[0] // 3):
+        a, b, c = out[3 * slot], out[3 * slot + 1], out[3 * slot + 2]
+        _fill_slot(k0, k1, purpose, slot, first_step, a[:stretch], b[:stretch], c[:stretch])
         if stretch < steps:
-            _fill_slot(k0, k1, purpose, slot, first_step + stretch, even[stretch:], odd[stretch:])
+            _fill_slot(k0, k1, purpose, slot, first_step + stretch, a[stretch:], b[stretch:], c[stretch:])
 
 
 @kernel
-def _fill_slot(k0, k1, purpose, slot, first_step, even, odd):  # type: ignore[no-untyped-def]
-    """The two uniforms of one slot for steps that share their high word.
+def _fill_slot(k0, k1, purpose, slot, first_step, first, second, third):  # type: ignore[no-untyped-def]
+    """The three uniforms of one slot, for steps that share their high word.
 
     The loop over steps has no branch, so that the compiler turns it into vector code. Words live in 64-bit
     lanes and are cut to 32 bits only where they are multiplied or read.
     """
     mask = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)
-    high_bits = np.uint64(0x1FFFFFFC000000)  # bits 26 to 52
-    low_bits = np.uint64(0x3FFFFFF)
+    ten = np.uint64(10)
+    low_bits = np.uint64(0x3FF)
+    high_bits = np.uint64(0x3FFFFFFFC00)  # bits 10 to 41
     m0 = np.uint64(0xD2511F53)
     m1 = np.uint64(0xCD9E8D57)
     w0 = np.uint64(0x9E3779B9)
     w1 = np.uint64(0xBB67AE85)
-    unit = 1.0 / 9007199254740992.0
+    unit = 1.0 / 4398046511104.0
     step_low = np.uint64(first_step & 0xFFFFFFFF)
     step_high = np.uint64(first_step >> 32)
-    for s in range(even.size):
+    for s in range(first.size):
         c0 = np.uint64(slot)
         c1 = step_low + np.uint64(s)
         c2 = step_high
@@ -173,5 +182,6 @@ def _fill_slot(k0, k1, purpose, slot, first_step, even, odd):  # type: ignore[no
             c3 = left
             key0 += w0
             key1 += w1
-        even[s] = np.int64((c0 << np.uint64(21)) & high_bits | (c1 >> np.uint64(6)) & low_bits) * unit
-        odd[s] = np.int64((c2 << np.uint64(21)) & high_bits | (c3 >> np.uint64(6)) & low_bits) * unit
+        first[s] = np.int64(c0 << ten & high_bits | c3 & low_bits) * unit
+        second[s] = np.int64(c1 << ten & high_bits | c3 >> ten & low_bits) * unit
+        third[s] = np.int64(c2 << ten & high_bits | c3 >> np.uint64(20) & low_bits) * unit

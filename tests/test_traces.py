@@ -618,9 +618,9 @@ def test_an_interrupt_while_a_shard_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: str
 ) -> None:
     """Nothing half written, nothing lost, nothing twice."""
-    from specsim.traces import format
+    from specsim import files
 
-    replace, armed = format.os.replace, [False]
+    replace, armed = files.os.replace, [False]
 
     def interrupt(source: Path, target: Path) -> None:
         if armed[0] and Path(target).name == interrupted:
@@ -628,7 +628,7 @@ def test_an_interrupt_while_a_shard_is_written(
             raise KeyboardInterrupt
         replace(source, target)
 
-    monkeypatch.setattr(format.os, "replace", interrupt)
+    monkeypatch.setattr(files.os, "replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
         record(tmp_path / "t", lambda number: armed.__setitem__(0, number == 3))
     read = open_trace(tmp_path / "t")

@@ -19,7 +19,8 @@ from specsim.auditing.results import Alphas, Audit, CaseResult, Efficiency, Find
 from specsim.auditing.tallies import AuditTally
 from specsim.auditing.verifiers import BrokenVerifier, NotADraftPath, Verifier, contract, load
 from specsim.distributions import Ints
-from specsim.engine import Counts, Progress, available_threads, run
+from specsim.engine import Counts, Progress, run
+from specsim.jit import available_threads
 from specsim.provenance import Provenance
 from specsim.rules import Rule
 from specsim.sources import FixedPairSource, ModelRows, RowSource, Source, rule_verifier

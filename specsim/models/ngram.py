@@ -29,12 +29,12 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.files import replacing
 from specsim.jit import kernel
 from specsim.models.base import Floats, check_contexts, check_out, last_tokens, recent_tokens
 
@@ -372,15 +372,9 @@ UNREADABLE = (
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write `arrays` to one compressed `.npz` at exactly `path`: to a temporary file, then renamed."""
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    """Write `arrays` to one compressed `.npz` at exactly `path`."""
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def read_models(path: str | os.PathLike[str], prefixes: Sequence[str]) -> list[NGramModel]:

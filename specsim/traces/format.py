@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -109,25 +105,3 @@ def sum_tolerance(layout: Layout) -> float:
 def digest(header: bytes, checksums: NDArray[np.uint64]) -> str:
     """The SHA-256 of a shard: of its header and its rows' checksums, which cover the rest."""
     return hashlib.sha256(header + checksums.tobytes()).hexdigest()
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file to fill, which then takes the place of `path` in one piece, or is removed."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        yield temporary
-        _sync(temporary)
-        os.replace(temporary, path)
-        _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

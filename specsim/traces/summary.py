@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.jit import kernel
+from specsim.jit import available_threads, kernel
 from specsim.traces.format import rounding
 from specsim.traces.reader import Progress, Shard, Trace
 
@@ -152,23 +153,30 @@ class TraceSummary:
 
 
 def summarise(trace: Trace, *, progress: Progress | None = None, skip_damaged: bool = False) -> TraceSummary:
-    """Measure α over `trace`: one pass over p and q, each row checked as it is read.
+    """Measure α over `trace`: one pass over p and q, each row checked as it is read, shards side by side.
 
-    `progress(rows, of_rows)` is called now and then. A damaged shard raises ValueError, naming the file and
+    `progress(rows, of_rows)` is called after every shard. A damaged shard raises ValueError, naming the file and
     the row, unless `skip_damaged`; it is then left out as a whole and named in the result. Raises ValueError
     too if there is no step to summarise.
     """
     total = _Tally.empty(trace.gamma)
     skipped = []
     done = 0
-    for shard in trace.shards:
+    with ThreadPoolExecutor(available_threads()) as pool:
+        futures = [pool.submit(_tally_shard, shard) for shard in trace.shards]
         try:
-            total = total.plus(_tally_shard(shard, done, trace.num_rows, progress))
-        except ValueError as error:
-            if not skip_damaged:
-                raise
-            skipped.append(str(error))
-        done += shard.num_rows
+            for shard, future in zip(trace.shards, futures, strict=True):
+                try:
+                    total = total.plus(future.result())
+                except ValueError as error:
+                    if not skip_damaged:
+                        raise
+                    skipped.append(str(error))
+                done += shard.num_rows
+                if progress:
+                    progress(done, trace.num_rows)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
     if not total.lengths.any():
         raise ValueError(f"{trace.path}: no step to summarise")
     return TraceSummary(
@@ -199,14 +207,11 @@ class _Tally(NamedTuple):
         )
 
 
-def _tally_shard(shard: Shard, done: int, of_rows: int, progress: Progress | None) -> _Tally:
+def _tally_shard(shard: Shard) -> _Tally:
     """The sums over one shard, all of it or none: so that a damaged one leaves no trace in the total."""
     tally = _Tally.empty(shard.layout.gamma)
     for columns, beta in shard.scan():
         _add_steps(columns.accepted, beta, *tally)
-        done += beta.size
-        if progress:
-            progress(done, of_rows)
     return tally
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.distributions import check_rows, check_tokens
+from specsim.files import replacing
 from specsim.traces.format import (
     DTYPES,
     FORMAT,
@@ -24,7 +25,6 @@ from specsim.traces.format import (
     Columns,
     Layout,
     digest,
-    replacing,
 )
 from specsim.traces.rows import FAULTS, SOUND, measure
 

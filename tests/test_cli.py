@@ -1,0 +1,196 @@
+"""The command line: what it prints, its exit codes, and that nothing a user does ends in a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specsim.cli import main
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command line in this process: run("audit", "standard") -> (exit code, stdout, stderr)."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["specsim", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.out + captured.err
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def trace(run, tmp_path):
+    code, out, _ = run("trace", "record", tmp_path / "trace", "--steps", "60", "--gamma", "3", "--seed", "1")
+    assert code == 0
+    assert "60 steps, 240 rows" in out
+    return tmp_path / "trace"
+
+
+def test_audit_prints_a_verdict_and_writes_its_files(run, tmp_path):
+    code, out, _ = run("audit", "standard", "--level", "smoke", "--seed", "1", "--out", tmp_path / "audit")
+    assert code == 0
+    assert "standard: consistent" in out
+    assert "α drafted" in out
+    written = sorted(path.name for path in (tmp_path / "audit").iterdir())
+    assert written == ["audit.json", "audit.png", "audit.svg"]
+    assert json.loads((tmp_path / "audit" / "audit.json").read_text())["verdict"] == "consistent"
+
+
+def test_audit_of_a_wrong_verifier_exits_with_1(run):
+    code, out, _ = run("audit", "verifiers:resamples_from_target", "--level", "smoke", "--seed", "1")
+    assert code == 1
+    assert "resamples_from_target: biased" in out
+    code, out, _ = run("audit", "verifiers:raises", "--level", "smoke", "--seed", "1")
+    assert code == 1
+    assert "out of cheese" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["audit", "standrad"], "did you mean 'standard'"),
+        (["audit", "--level", "forever"], "unknown level"),
+        (["audit", "no_such:thing"], "cannot import no_such"),
+        (["audit", "--seed", "x"], "seed"),
+        (["audit", "--seed", "-1"], "at least 0"),
+        (["audit", "--threads", "0", "--level", "smoke"], "threads"),
+        (["audit", "--colour"], "colour"),
+        (["nonsense"], "nonsense"),
+        (["simulate", "nowhere"], "neither 'ngram'"),
+        (["simulate", "zipf", "--gamma", "0"], "gamma"),
+        (["simulate", "zipf", "--steps", "0"], "steps"),
+        (["simulate", "zipf", "--overlap", "1.5"], "overlap"),
+        (["simulate", "zipf", "--vocab-size", "1"], "vocab_size"),
+        (["simulate", "--rule", "standart"], "did you mean 'standard'"),
+        (["replay", "--step", "-1", "--seed", "1"], "step"),
+        (["replay"], "step"),
+        (["trace", "info", "nowhere"], "not a trace"),
+        (["trace", "alpha", "nowhere"], "not a trace"),
+        (["trace", "record", ".", "--steps", "5"], "not empty"),
+        (["models", "build", "nowhere", "--out", "x.npz"], "nowhere"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(run, arguments, said, monkeypatch):
+    monkeypatch.chdir(HERE)
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert said in err
+    assert err.startswith("specsim: ")
+
+
+def test_simulate_says_all_three_alphas(run):
+    code, out, _ = run("simulate", "zipf", "--steps", "20000", "--seed", "1")
+    assert code == 0
+    assert "20,000 steps, seed 1" in out
+    for name in ("context", "verified", "drafted"):
+        assert f"α {name}" in out
+
+
+def test_simulate_prints_json(run):
+    code, out, _ = run("simulate", "--steps", "2000", "--seed", "1", "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert sum(document["lengths"]) == document["steps"] == 2000
+    assert np.array(document["tokens"]).shape == (6, 256)
+    assert document["provenance"]["root"] == 1
+
+
+def test_replay_prints_a_step(run):
+    code, out, _ = run("replay", "--step", "3", "--seed", "1")
+    assert code == 0
+    assert "step 3 of models, rule standard, seed 1" in out
+
+
+def test_rules_are_listed(run):
+    code, out, _ = run("rules")
+    assert code == 0
+    assert out.startswith("standard")
+
+
+def test_trace_info_and_alpha(run, trace):
+    code, out, _ = run("trace", "info", trace)
+    assert code == 0
+    assert "ok" in out
+    code, out, _ = run("trace", "alpha", trace)
+    assert code == 0
+    assert "α context" in out
+    code, out, _ = run("trace", "alpha", trace, "--json")
+    assert json.loads(out)["steps"] == 60
+    code, out, _ = run("simulate", trace, "--gamma", "3", "--steps", "1000", "--seed", "1")
+    assert code == 0
+    assert "frozen rows" in out
+
+
+def test_an_altered_shard_is_named_with_its_row(run, trace):
+    shard = trace / "shard-00000.safetensors"
+    raw = bytearray(shard.read_bytes())
+    raw[-3000] ^= 1
+    shard.write_bytes(raw)
+    code, out, _ = run("trace", "info", trace)
+    assert code == 2
+    assert "shard-00000.safetensors" in out
+    assert "row 2" in out
+    code, _, err = run("trace", "alpha", trace)
+    assert code == 2
+    assert "shard-00000.safetensors, row 2" in err
+
+
+def test_a_pair_is_built_from_a_folder_and_simulated(run, tmp_path):
+    for i in range(4):
+        (tmp_path / f"{i}.txt").write_text(
+            f"the cat {i} sat on the mat and the dog {i} sat on the log\n" * 20
+        )
+    code, out, _ = run("models", "build", tmp_path, "--out", tmp_path / "pair.npz", "--pattern", "*.txt")
+    assert code == 0
+    assert "wrote" in out
+    code, out, _ = run("simulate", tmp_path / "pair.npz", "--steps", "2000", "--seed", "1")
+    assert code == 0
+    assert "models, rule standard" in out
+
+
+def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path):
+    """A real interrupt, to a real process, in the middle of a recording."""
+    command = [
+        sys.executable,
+        "-m",
+        "specsim",
+        "trace",
+        "record",
+        str(tmp_path / "trace"),
+        "--steps",
+        "100000000",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "trace" / "manifest.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert err.strip() == "specsim: interrupted"
+    from specsim.traces import open_trace
+
+    found = open_trace(tmp_path / "trace")
+    assert all(shard.ok for shard in found.verify())
+    assert not [path for path in (tmp_path / "trace").iterdir() if path.suffix == ".tmp"]
+
+
+def test_help_and_import_do_not_load_numba():
+    program = "import sys, specsim.cli; sys.exit('numba' in sys.modules or 'scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
