@@ -34,4 +34,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv results specsim/__pycache__ .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -94,10 +94,10 @@ def run(
 
 @dataclass(frozen=True)
 class StepTally:
-    """Counts accepted lengths [γ+1], and the tokens emitted at each position [γ+1, 1+V].
+    """Counts accepted lengths [γ+1], and emitted tokens [1+V].
 
-    Column 0 counts the steps that ended before; a branch to leave them out would cost more. A chunk's table is
-    int32, half as large in the cache.
+    Entry 0 counts the padding; a branch to leave it out would cost more. A chunk's tokens are counted in int32,
+    half as large in the cache.
     """
 
     gamma: int
@@ -106,7 +106,7 @@ class StepTally:
     def zeros(self) -> dict[str, NDArray[Any]]:
         return {
             "lengths": np.zeros(self.gamma + 1, dtype=np.int64),
-            "tokens": np.zeros((self.gamma + 1, self.vocab_size + 1), dtype=np.int32),
+            "tokens": np.zeros(self.vocab_size + 1, dtype=np.int32),
         }
 
     def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
@@ -114,22 +114,20 @@ class StepTally:
 
 
 @kernel
-def count_steps(tokens, accepted, lengths, table):  # type: ignore[no-untyped-def]
-    """Add tokens[γ+1, B] and accepted[B] to lengths[γ+1] and table[γ+1, V+1], the padding to column 0."""
+def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-def]
+    """Add tokens[γ+1, B], accepted[B] to lengths[γ+1] and emitted[1+V], the padding -1 to its entry 0."""
     for s in range(accepted.size):
         lengths[accepted[s]] += 1
     for i in range(tokens.shape[0]):
-        row = table[i]
         for s in range(tokens.shape[1]):
-            row[tokens[i, s] + 1] += 1
+            emitted[tokens[i, s] + 1] += 1
 
 
 @dataclass(frozen=True)
 class Simulation:
     """Counts of a simulated run, and what follows from them.
 
-    `lengths[k]` is the number of steps with exactly k accepted tokens, `tokens[i, x]` how often token x was
-    emitted at position i of a step. `alpha_context` is the mean acceptance probability over the contexts where
+    `lengths[k]` is the number of steps with exactly k accepted tokens, `tokens[x]` how often token x was emitted. `alpha_context` is the mean acceptance probability over the contexts where
     steps begin (exact, not simulated). `source` says where p and q came from.
     """
 
@@ -240,7 +238,7 @@ def simulate(
         gamma=gamma,
         steps=int(steps),
         lengths=counts["lengths"],
-        tokens=counts["tokens"][:, 1:],
+        tokens=counts["tokens"][1:],
         alpha_context=source.alpha_context(),
         provenance=Provenance.record(root, threads, time.perf_counter() - started),
     )

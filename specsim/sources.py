@@ -97,7 +97,7 @@ class FixedPairSource:
     @property
     def chunk(self) -> int:
         """Enough steps to outweigh adding up the counts, which are as long as the vocabulary."""
-        return max(2**17, 8 * self.vocab_size)
+        return max(2**17, 2 * self.vocab_size)
 
     @property
     def vocab_size(self) -> int:

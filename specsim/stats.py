@@ -200,6 +200,8 @@ def _check_table(counts: ArrayLike, pmf: ArrayLike) -> tuple[Ints, Floats]:
         )
     if observed.shape != law.shape or observed.ndim != 1 or len(law) == 0:
         raise ValueError(f"counts {observed.shape} and pmf {law.shape} must share one shape [k], k ≥ 1")
-    if (law <= 0).any() or abs(law.sum() - 1.0) > 1e-9:
+    if (observed < 0).any():
+        raise ValueError(f"counts: {observed.min()} is negative")
+    if not ((law > 0).all() and abs(law.sum() - 1.0) <= 1e-9):
         raise ValueError("pmf: every cell must have positive probability, and they must sum to 1")
     return observed.astype(np.int64), law

@@ -112,7 +112,7 @@ def uniform(key: Sequence[int], purpose: int, step: int, index: int) -> float:
     """Uniform number `index` of `step`: a multiple of 2^-42 in [0, 1).
 
     >>> uniform((0, 0), purpose=0, step=0, index=0)
-    0.39904647231500414
+    0.3990464708676882
     """
     words = philox((index // PER_SLOT, step & WORD, step >> 32, purpose), key)
     part = index % PER_SLOT

@@ -54,9 +54,10 @@ def speculative_accept(draft_tokens: Sequence[int], p: ArrayLike, q: ArrayLike, 
         raise ValueError(f"r, position {i}: {uniform_numbers[i]} is not a uniform in [0, 1)")
     accepted: list[int] = []
     for i, x in enumerate(tokens.tolist()):
-        if q_rows[i, x] == 0.0:
+        p_x, q_x = float(p_rows[i, x]), float(q_rows[i, x])
+        if q_x == 0.0:
             raise _undraftable(i, x)
-        if not uniform_numbers[i] <= min(1.0, p_rows[i, x] / q_rows[i, x]):
+        if not uniform_numbers[i] <= min(1.0, p_x / q_x):
             break
         accepted.append(x)
     return accepted

@@ -53,6 +53,12 @@ def test_line(audit: Audit) -> str:
     )
 
 
+def run_line(audit: Audit) -> str:
+    """How to run it again."""
+    run = audit.provenance
+    return f"Level {audit.level}, seed {run.root}, {run.seconds:.1f} s on {run.threads} threads, specsim {run.specsim}."
+
+
 def iid_lines(case: CaseResult) -> list[str]:
     """On rows that change with the context: what the i.i.d. formula makes of each α, beside what was measured."""
     if case.alphas is None:
@@ -133,6 +139,7 @@ def audit_to_terminal(audit: Audit) -> Iterable[RenderableType]:
     if (proof := proof_line(audit)) is not None:
         yield Text(proof)
     yield Text(test_line(audit))
+    yield Text(run_line(audit))
     yield Text(headline(audit), style=f"bold {COLORS[audit.verdict]}")
 
 
@@ -205,7 +212,7 @@ def audit_to_html(audit: Audit) -> str:
     """Tables for Jupyter."""
     findings = [f"{case.case}: {finding.text}" for case in audit.cases for finding in case.findings]
     plain = [line for case in audit.cases if not case.iid for line in iid_lines(case)]
-    notes = [*findings, *plain, proof_line(audit), test_line(audit), _legend(audit)]
+    notes = [*findings, *plain, proof_line(audit), test_line(audit), run_line(audit), _legend(audit)]
     paragraphs = "".join(f"<p>{html.escape(line)}</p>" for line in notes if line)
     tables = "".join(_html_table([row(case) for case in audit.cases]) for row in (_evidence, _speed))
     return f"<h4>{html.escape(headline(audit))}</h4>{tables}{paragraphs}"

@@ -27,10 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from specsim.distributions import Floats, alias_draw, alias_lookup, alias_table, cumulative_draw, inverse_cdf
+from specsim.distributions import Floats, alias_draws, alias_lookup, alias_table, cumulative_draw, inverse_cdf
 from specsim.drafts import require_chain
 from specsim.jit import kernel
 from specsim.rules import FixedPair, Rule, Test, Walk
+
+NO_RESIDUAL = "p, the residual being all zero"
 
 # --- law -------------------------------------------------------------------------------------------------
 
@@ -104,7 +106,7 @@ def walk(draft_tokens: Sequence[int], p: Any, q: Any, uniforms: Sequence[float])
             excess = [max(a - b, 0.0) for a, b in zip(p[i], q[i], strict=True)]
             if any(excess):
                 return Walk(tuple(tests), "residual", last, inverse_cdf(excess, last))
-            return Walk(tuple(tests), "p, the residual being all zero", last, inverse_cdf(p[i], last))
+            return Walk(tuple(tests), NO_RESIDUAL, last, inverse_cdf(p[i], last))
     return Walk(tuple(tests), "bonus", last, inverse_cdf(p[len(tests)], last))
 
 
@@ -113,35 +115,38 @@ def walk(draft_tokens: Sequence[int], p: Any, q: Any, uniforms: Sequence[float])
 
 def fixed_pair_tables(p: Floats, q: Floats) -> tuple[np.ndarray, ...]:
     """Alias tables of the draft, and of residual and bonus one after the other; the ratio min(1, p/q)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(q > 0, np.minimum(1.0, p / q), 0.0)
     excess = np.maximum(p - q, 0.0)
-    recovered = alias_table(excess if excess.any() else p)
-    return alias_table(q), np.concatenate([recovered, alias_table(p)]), ratio
+    residual = alias_table(excess if excess.any() else p)
+    return alias_table(q), np.concatenate([residual, alias_table(p)]), ratio
 
 
 @kernel
 def verify_fixed_pair(draft, last, ratio, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
     """The fixed-pair kernel, see `specsim.rules.FixedPair`.
 
-    Position by position over all steps, without a branch: a table look-up that misses the cache then overlaps
-    with the next steps', and nothing is mispredicted.
+    Position by position over all steps, in short loops without a branch: a table look-up that misses the cache
+    then overlaps with the next steps', and nothing is mispredicted.
     """
     vocab_size = ratio.size
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
+    start = np.zeros(steps, np.int64)
+    drawn = np.empty(steps, np.int64)
     alive = np.ones(steps, np.int64)
     accepted[:] = 0
     for i in range(gamma):
+        alias_draws(draft, start, vocab_size, draft_uniforms[i], drawn)
         for s in range(steps):
-            x = alias_draw(draft, 0, vocab_size, draft_uniforms[i, s])
-            alive[s] &= np.int64(verify_uniforms[i, s] < ratio[x])
+            alive[s] &= np.int64(verify_uniforms[i, s] < ratio[drawn[s]])
             accepted[s] += alive[s]
-            tokens[i, s] = (x + 1) * alive[s] - 1
+            tokens[i, s] = (drawn[s] + 1) * alive[s] - 1
+    for s in range(steps):
+        start[s] = vocab_size * alive[s]  # the bonus' table stands behind the residual's
+    alias_draws(last, start, vocab_size, verify_uniforms[gamma], drawn)
     tokens[gamma, :] = -1
     for s in range(steps):
-        n = accepted[s]
-        start = vocab_size * np.int64(n == gamma)
-        tokens[n, s] = alias_draw(last, start, vocab_size, verify_uniforms[gamma, s])
+        tokens[accepted[s], s] = drawn[s]
 
 
 def walk_fixed_pair(
@@ -156,7 +161,8 @@ def walk_fixed_pair(
     for i, (x, u) in enumerate(zip(drafted, accept_uniforms, strict=True)):
         tests.append(Test(i, x, float(p[x]), float(q[x]), float(u), bool(u < ratio[x])))
         if not tests[-1].accepted:
-            return drafted, Walk(tuple(tests), "residual", final, alias_lookup(residual, final))
+            source = "residual" if (p > q).any() else NO_RESIDUAL
+            return drafted, Walk(tuple(tests), source, final, alias_lookup(residual, final))
     return drafted, Walk(tuple(tests), "bonus", final, alias_lookup(bonus, final))
 
 

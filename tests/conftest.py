@@ -1,0 +1,75 @@
+"""What several test files share: how hypothesis runs, the false-alarm rate, and rows and models made to be awkward.
+
+Every statistical assertion compares a p-value with `FALSE_ALARM`: under fresh random numbers it would fail by
+chance that rarely. The seeds are fixed, so that in fact it cannot.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import settings
+
+from specsim.models import TableModel
+
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+settings.load_profile("fixed")
+
+#: The chance with which a right sampler would fail one statistical assertion.
+FALSE_ALARM = 1e-9
+
+TINY = 5e-324  # the smallest subnormal number
+LAST_UNIFORM = 1 - 2**-53
+
+#: How the rows of a random pair of rational models are made.
+PAIR_FLAVOURS = ("plain", "zeros", "ties", "equal", "disjoint")
+
+
+def rational_pair(rng, size, order, draft_order, flavour):
+    """A target and a draft, tables of Fractions over `size` tokens; "equal" shares rows, so orders must match."""
+    p = np.empty((size,) * (order + 1), dtype=object)
+    q = np.empty((size,) * (draft_order + 1), dtype=object)
+    split = rng.permutation(np.arange(size) < rng.integers(1, size))  # the tokens of p in "disjoint"
+    for place in np.ndindex(p.shape[:-1]):
+        p[place] = _rational_row(rng, size, flavour, split)
+    for place in np.ndindex(q.shape[:-1]):
+        share = flavour == "equal" and rng.random() < 0.7
+        q[place] = p[place] if share else _rational_row(rng, size, flavour, ~split)
+    return TableModel(p), TableModel(q)
+
+
+def _rational_row(rng, size, flavour, allowed):
+    high = 3 if flavour == "ties" else 12
+    weights = rng.integers(1, high, size)
+    if flavour == "zeros":
+        weights *= rng.random(size) < 0.5
+    if flavour == "disjoint":
+        weights *= allowed
+    if not weights.any():
+        weights[rng.integers(size)] = 1
+    return [Fraction(int(weight), int(weights.sum())) for weight in weights]
+
+
+def awkward_pairs(rng, count, size):
+    """`count` pairs of float64 rows p, q: zeros, ties, subnormals, equal rows, rows one ulp apart, disjoint rows."""
+    p, q = _awkward_rows(rng, count, size), _awkward_rows(rng, count, size)
+    kind = rng.integers(6, size=count)
+    q[kind == 0] = p[kind == 0]
+    near = p[kind == 1]
+    q[kind == 1] = np.where(near > 0, np.nextafter(near, rng.choice([0.0, 1.0], near.shape)), 0.0)
+    left = np.arange(size) < max(1, size // 2)
+    for row in np.flatnonzero(kind == 2) if size > 1 else []:
+        p[row] = np.where(left, 1 / left.sum(), 0.0)
+        q[row] = np.where(left, 0.0, 1 / (~left).sum())
+    return p, q
+
+
+def _awkward_rows(rng, count, size):
+    weights = rng.random((count, size))
+    kind = rng.integers(5, size=(count, 1))
+    weights = np.where(kind == 0, rng.integers(1, 4, weights.shape), weights)  # ties
+    weights = np.where((kind == 1) & (rng.random(weights.shape) < 0.5), 0.0, weights)
+    weights = np.where(kind == 2, 10.0 ** -rng.uniform(0, 300, weights.shape), weights)
+    weights = np.where((kind == 3) & (rng.random(weights.shape) < 0.5), TINY * 3, weights)
+    empty = ~(weights > 0).any(axis=1)
+    weights[empty, rng.integers(size, size=empty.sum())] = 1.0
+    return weights / weights.sum(axis=1, keepdims=True)
