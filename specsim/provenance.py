@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -40,6 +41,7 @@ class Provenance:
         return asdict(self)
 
 
+@cache
 def _version(distribution: str) -> str:
     try:
         return version(distribution)
