@@ -64,8 +64,8 @@ class Batch:
     rows: Rows | None = None
 
 
-class Source(Protocol):
-    """What the engine asks of a source. `kind` names it in results; `chunk` is how many steps make a chunk."""
+class Described(Protocol):
+    """What sources and row readers say of themselves; `kind` names them in results."""
 
     @property
     def kind(self) -> str: ...
@@ -73,12 +73,18 @@ class Source(Protocol):
     def gamma(self) -> int: ...
     @property
     def vocab_size(self) -> int: ...
+
+    def alpha_context(self) -> float:
+        """The mean of β = Σ min(p, q) over the contexts where steps begin."""
+
+
+class Source(Described, Protocol):
+    """What the engine asks of a source: batches of steps, `chunk` steps to a chunk."""
+
     @property
     def chunk(self) -> int: ...
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]: ...
-
-    def alpha_context(self) -> float: ...
 
 
 # --- a fixed pair ----------------------------------------------------------------------------------------
@@ -131,19 +137,10 @@ class FixedPairSource:
 RowVerifier = Callable[[Rows, Key, int], tuple[Tokens, Ints]]
 
 
-class RowReader(Protocol):
+class RowReader(Described, Protocol):
     """Makes the rows of steps, drafts included."""
 
-    @property
-    def kind(self) -> str: ...
-    @property
-    def gamma(self) -> int: ...
-    @property
-    def vocab_size(self) -> int: ...
-
     def rows(self, key: Key, first: int, steps: int) -> Rows: ...
-
-    def alpha_context(self) -> float: ...
 
 
 @dataclass(frozen=True)

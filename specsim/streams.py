@@ -60,8 +60,9 @@ class Purpose(IntEnum):
 
 
 def root_of(rng: RandomSource) -> int:
-    """Reduce `rng` to one integer ≥ 0, once: an int is itself, None is fresh entropy, a Generator gives 64 bits.
+    """Reduce `rng` to one integer ≥ 0, once: an int is itself, anything else gives one below 2^53.
 
+    None is fresh entropy. 2^53 is what JSON readers agree on, and what a person can still retype.
     Raises TypeError for anything else, ValueError for a negative int.
 
     >>> root_of(7)
@@ -74,9 +75,9 @@ def root_of(rng: RandomSource) -> int:
             f"rng: expected an int, a Generator, a SeedSequence or None, got {type(rng).__name__}"
         )
     if isinstance(rng, np.random.Generator):
-        return int(rng.integers(2**64, dtype=np.uint64))
+        return int(rng.integers(2**53))
     if isinstance(rng, np.random.SeedSequence):
-        return int.from_bytes(rng.generate_state(4, np.uint32).tobytes(), "little")
+        return int(rng.generate_state(1, np.uint64)[0]) >> 11
     if rng is None:
         return root_of(np.random.SeedSequence())
     if rng < 0:

@@ -169,14 +169,14 @@ def test_a_seed_sequence_always_gives_the_same_root():
     sequence = np.random.SeedSequence(5)
     child = sequence.spawn(1)[0]
     assert root_of(sequence) == root_of(sequence) == root_of(np.random.SeedSequence(5))
-    assert 2**64 < root_of(sequence) < 2**128
+    assert 2**40 < root_of(sequence) < 2**53
     assert root_of(child) != root_of(sequence)
 
 
-def test_a_generator_gives_64_bits_and_moves_on():
+def test_a_generator_gives_53_bits_and_moves_on():
     generator = np.random.default_rng(5)
     first, second = root_of(generator), root_of(generator)
-    assert first == int(np.random.default_rng(5).integers(2**64, dtype=np.uint64))
+    assert first == int(np.random.default_rng(5).integers(2**53))
     assert first != second
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from specsim.auditing.plan import Table
+from specsim.auditing.plan import LOOKS, Table
 from specsim.auditing.results import Finding, TableResult
 from specsim.auditing.tallies import TAIL_EDGES, Impossible
 from specsim.distributions import Ints
@@ -34,7 +34,7 @@ MIN_TOO_GOOD_DF = 30
 
 
 def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
-    """Test one table at false-alarm probability `level`."""
+    """Test one table at false-alarm probability `level`; the certified bound holds at whichever look it is."""
     observed = table.counts(counts)
     n = int(observed.sum())
     log_e = log_e_value(observed, table.law)
@@ -48,7 +48,7 @@ def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
         chi_square=_shown_chi_square(observed, table),
         log10_e=log_e / np.log(10.0),
         detectable_tv=detectable_tv(len(table.law), n, level),
-        certified_tv=certified_tv(observed, table.law, level) if small else None,
+        certified_tv=certified_tv(observed, table.law, level / len(LOOKS)) if small else None,
         rejected=log_e >= -np.log(level),
     )
 
@@ -100,7 +100,7 @@ def _deviations(
         full = [pair for pair in rejected if pair[0].kind == "prefix"]
         table, result = max(full or rejected, key=lambda pair: pair[1].log10_e)
         observed = table.counts(counts)
-        estimate, lower, upper = tv_interval(observed, table.law, level)
+        estimate, lower, upper = tv_interval(observed, table.law, level / len(LOOKS))
         findings.append(
             Finding(
                 "deviation",

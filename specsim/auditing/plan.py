@@ -14,7 +14,10 @@ from specsim.distributions import Floats, Ints
 from specsim.engine import Counts
 from specsim.stats import merge_cells
 
-__all__ = ["Table", "plan_tables"]
+__all__ = ["LOOKS", "Table", "plan_tables"]
+
+#: Fractions of a case's steps after which it is looked at; it ends early only to reject.
+LOOKS = (0.125, 0.25, 0.5, 1.0)
 
 
 @dataclass(frozen=True)

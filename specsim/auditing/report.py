@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
-__all__ = ["audit_figure", "audit_to_dict", "audit_to_html", "audit_to_json", "audit_to_terminal"]
+__all__ = ["audit_figure", "audit_to_html", "audit_to_json", "audit_to_terminal"]
 
 COLORS = {str(Verdict.CONSISTENT): "green", str(Verdict.BIASED): "red", str(Verdict.BROKEN): "red"}
 INK = "#2a5c8a"
@@ -56,7 +55,8 @@ def test_line(audit: Audit) -> str:
 def run_line(audit: Audit) -> str:
     """How to run it again."""
     run = audit.provenance
-    return f"Level {audit.level}, seed {run.root}, {run.seconds:.1f} s on {run.threads} threads, specsim {run.specsim}."
+    threads = "1 thread" if run.threads == 1 else f"{run.threads} threads"
+    return f"Level {audit.level}, seed {run.root}, {run.seconds:.1f} s on {threads}, specsim {run.specsim}."
 
 
 def iid_lines(case: CaseResult) -> list[str]:
@@ -130,8 +130,8 @@ def audit_to_terminal(audit: Audit) -> Iterable[RenderableType]:
     yield _table([_evidence(case) for case in audit.cases])
     yield _table([_speed(case) for case in audit.cases])
     for case in audit.cases:
-        for finding in case.findings:
-            yield Text(f"{case.case}: {finding.text}", style="red")
+        if case.findings:
+            yield Text(f"{case.case}: {case.findings[0].text}{_more(case)}", style="red")
     for case in audit.cases:
         if not case.iid:
             yield from (Text(line) for line in iid_lines(case))
@@ -156,50 +156,14 @@ def _table(rows: list[dict[str, str]]) -> RenderableType:
     return table
 
 
-def audit_to_dict(audit: Audit) -> dict[str, Any]:
-    """The whole audit as plain Python values."""
-    return {
-        "verifier": audit.verifier,
-        "level": audit.level,
-        "verdict": str(audit.verdict),
-        "exit_code": audit.exit_code,
-        "wasteful": audit.wasteful,
-        "budget": audit.budget,
-        "tests": audit.tests,
-        "steps": audit.steps,
-        "proof": None if audit.proof is None else {**asdict(audit.proof), "exact": audit.proof.exact},
-        "cases": [_case_to_dict(case) for case in audit.cases],
-        "provenance": audit.provenance.to_dict(),
-    }
-
-
-def _case_to_dict(case: CaseResult) -> dict[str, Any]:
-    alphas = case.alphas
-    return {
-        "case": case.case,
-        "purpose": case.purpose,
-        "kernel": case.kernel,
-        "vocab_size": case.vocab_size,
-        "gamma": case.gamma,
-        "steps": case.steps,
-        "verdict": str(case.verdict),
-        "findings": [asdict(finding) for finding in case.findings],
-        "lengths": case.lengths.tolist(),
-        "tokens_per_step": case.tokens_per_step,
-        "alpha_context": alphas and alphas.context,
-        "alpha_verified": alphas and alphas.verified,
-        "alpha_drafted": alphas and alphas.drafted,
-        "iid_tokens_per_step": alphas and alphas.formula(),
-        "efficiency": None
-        if case.efficiency is None
-        else {**asdict(case.efficiency), "wasteful": case.efficiency.wasteful},
-        "tables": [asdict(table) for table in case.tables],
-    }
+def _more(case: CaseResult) -> str:
+    hidden = len(case.findings) - 1
+    return f" (and {hidden} more finding{'s' if hidden > 1 else ''}, in the JSON)" if hidden else ""
 
 
 def audit_to_json(audit: Audit) -> str:
-    """`audit_to_dict` as JSON; there is no NaN or infinity in it."""
-    return json.dumps(audit_to_dict(audit), indent=1, allow_nan=False, ensure_ascii=False, default=_plain)
+    """`Audit.to_dict` as JSON; there is no NaN or infinity in it."""
+    return json.dumps(audit.to_dict(), indent=1, allow_nan=False, ensure_ascii=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:

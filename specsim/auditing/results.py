@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -101,6 +101,28 @@ class CaseResult:
     alphas: Alphas | None
     efficiency: Efficiency | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, tables included."""
+        alphas, efficiency = self.alphas, self.efficiency
+        return {
+            "case": self.case,
+            "purpose": self.purpose,
+            "kernel": self.kernel,
+            "vocab_size": self.vocab_size,
+            "gamma": self.gamma,
+            "steps": self.steps,
+            "verdict": str(self.verdict),
+            "findings": [asdict(finding) for finding in self.findings],
+            "lengths": self.lengths.tolist(),
+            "tokens_per_step": self.tokens_per_step,
+            "alpha_context": alphas and alphas.context,
+            "alpha_verified": alphas and alphas.verified,
+            "alpha_drafted": alphas and alphas.drafted,
+            "iid_tokens_per_step": alphas and alphas.formula(),
+            "efficiency": efficiency and {**asdict(efficiency), "wasteful": efficiency.wasteful},
+            "tables": [asdict(table) for table in self.tables],
+        }
+
     @property
     def verdict(self) -> Verdict:
         if self.broken:
@@ -183,9 +205,19 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        from specsim.auditing.report import audit_to_dict
-
-        return audit_to_dict(self)
+        return {
+            "verifier": self.verifier,
+            "level": self.level,
+            "verdict": str(self.verdict),
+            "exit_code": self.exit_code,
+            "wasteful": self.wasteful,
+            "budget": self.budget,
+            "tests": self.tests,
+            "steps": self.steps,
+            "proof": self.proof and {**asdict(self.proof), "exact": self.proof.exact},
+            "cases": [case.to_dict() for case in self.cases],
+            "provenance": self.provenance.to_dict(),
+        }
 
     def _repr_html_(self) -> str:
         from specsim.auditing.report import audit_to_html

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from specsim import rules
 from specsim.auditing.cases import LEVELS, Case, battery
 from specsim.auditing.judge import SINGLE_CELLS, find, judge_table, rejects_early
-from specsim.auditing.plan import Table, plan_tables
+from specsim.auditing.plan import LOOKS, Table, plan_tables
 from specsim.auditing.proof import prove_on_generated_models
 from specsim.auditing.results import Alphas, Audit, CaseResult, Efficiency, Finding
 from specsim.auditing.tallies import AuditTally
@@ -31,8 +31,6 @@ __all__ = ["BUDGET", "audit"]
 
 #: Probability that an audit of an exact verifier raises any alarm at all.
 BUDGET = 1e-6
-#: Fractions of a case's steps after which the e-values are looked at.
-LOOKS = (0.125, 0.25, 0.5, 1.0)
 
 
 def audit(
