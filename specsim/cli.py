@@ -37,7 +37,7 @@ SourceName = Annotated[
     str,
     Parameter(
         help="Where p and q come from: 'ngram' (the shipped pair), a synthetic kind (zipf, geometric, dirichlet, "
-        "two-point, one-hot, asymmetric), an .npz file of models, or the folder of a trace."
+        "two-point, one-hot, near-equal, asymmetric), an .npz file of models, or the folder of a trace."
     ),
 ]
 VocabSize = Annotated[int, Parameter(help="Vocabulary size of a synthetic pair.")]

@@ -360,6 +360,7 @@ PAIR_KINDS: dict[str, str] = {
     "dirichlet": "f drawn from a Dirichlet law of concentration 1/2: irregular, many small entries",
     "two-point": "f = (2/3, 1/3) on the first two tokens; every other token is impossible under both",
     "one-hot": "q is certain of token 0, p gives it the wanted overlap: an n-gram or argmax draft",
+    "near-equal": "Zipf, every ratio p/q equally far from 1: for an overlap just below 1",
     "asymmetric": "Zipf with one over-proposed token, everything else slightly under-proposed",
 }
 
@@ -421,6 +422,8 @@ def _scores(kind: str, vocab_size: int, rng: np.random.Generator) -> Floats:
         scores *= 0.2
         scores[0] = -1.0
         return scores
+    if kind == "near-equal":
+        scores[:] = 0.5
     scores *= rng.choice([-1.0, 1.0], vocab_size)
     scores[:2] = np.abs(scores[:2]) * [1.0, -1.0]
     return scores

@@ -101,7 +101,7 @@ _CASES: tuple[Callable[[], Case], ...] = (
     lambda: _synthetic("disjoint", "no draft passes, all tokens are drawn anew", "dirichlet", 96, 0.0, 2),
     lambda: _synthetic("identical", "every draft must be accepted", "dirichlet", 4, 1.0, 3),
     lambda: _synthetic("one-hot draft", "n-gram and argmax drafts", "one-hot", 8, 0.7, 3),
-    lambda: _synthetic("near-equal", "a residual of almost no mass", "zipf", 32, 0.9999, 5),
+    lambda: _synthetic("near-equal", "a residual of almost no mass", "near-equal", 32, 0.9999, 5),
     lambda: _synthetic("irregular", "many small entries", "dirichlet", 32, 0.5, 5),
     lambda: _synthetic("Zipf 1 000", "a heavy tail", "zipf", 1000, 0.8, 5),
     lambda: _synthetic("Zipf 32 000", "a vocabulary of real size", "zipf", 32_000, 0.8, 5),

@@ -75,18 +75,17 @@ def iid_lines(case: CaseResult) -> list[str]:
 
 
 def _evidence(case: CaseResult) -> dict[str, str]:
-    """A row of the first table: is it exact?"""
+    """A row of the first table: is it exact?  Both tables fit into 80 columns."""
     first, last = case.first_token, case.last_position
     return {
         "case": case.case,
-        "kernel": case.kernel,
         "V": f"{case.vocab_size:,}",
         "γ": str(case.gamma),
-        "steps": f"{case.steps:,}",
-        "min p (χ²)": f"{case.smallest_p:.1g} of {len(case.tables)}",
+        "steps": f"{case.steps / 1e6:.2f}M",
+        "min p": f"{case.smallest_p:.1g}",
         "max e": f"10^{case.largest_log10_e:.1f}",
-        "detectable TV": f"{first.detectable_tv:.4f} – {last.detectable_tv:.4f}" if first and last else "–",
-        "certified": f"≤ {first.certified_tv:.4f}" if first and first.certified_tv is not None else "–",
+        "detectable TV": f"{first.detectable_tv:.4f}–{last.detectable_tv:.4f}" if first and last else "–",
+        "certified": f"≤{first.certified_tv:.4f}" if first and first.certified_tv is not None else "–",
         "verdict": str(case.verdict),
     }
 
@@ -94,29 +93,30 @@ def _evidence(case: CaseResult) -> dict[str, str]:
 def _speed(case: CaseResult) -> dict[str, str]:
     """A row of the second table: how fast would it be?"""
     alpha = case.alphas
-    theory = f"{expected_tokens(alpha.context, case.gamma):.4f}" if alpha and case.iid else "–"
     return {
         "case": case.case,
-        "Σ min(p, q)": f"{alpha.context:.5f}" if alpha else "–",
+        "Σ min(p,q)": f"{alpha.context:.5f}" if alpha else "–",
         "α verified": f"{alpha.verified:.5f}" if alpha else "–",
         "α drafted": f"{alpha.drafted:.5f}" if alpha else "–",
-        "tokens/step, theory": theory,
-        "measured": f"{case.tokens_per_step:.4f}",
+        "tokens/step": f"{case.tokens_per_step:.4f}",
+        "theory": f"{expected_tokens(alpha.context, case.gamma):.4f}" if alpha and case.iid else "–",
         "efficiency": _efficiency(case.efficiency) if case.efficiency else "–",
     }
 
 
 def _efficiency(efficiency: Efficiency) -> str:
-    half = (efficiency.upper - efficiency.lower) / 2.0
-    return f"{efficiency.ratio:.4f} ± {half:.4f}" + (" wasteful" if efficiency.wasteful else "")
+    if efficiency.wasteful:
+        return f"{efficiency.ratio:.4f} wasteful"
+    return f"{efficiency.ratio:.4f} ±{(efficiency.upper - efficiency.lower) / 2.0:.4f}"
 
 
 def _legend(audit: Audit) -> str:
     alarm = np.log10(audit.tests / audit.budget)
     return (
         "min p: smallest chi-square p-value of the case's tables, for reading. max e: largest e-value; it decides, "
-        f"with an alarm from 10^{alarm:.1f}. detectable TV: at the first – at the last position tested. certified: "
-        "bound on the TV of the first token. Σ min(p, q): its mean over the contexts where steps begin."
+        f"with an alarm from 10^{alarm:.1f}. detectable TV: at the first–last position tested. certified: bound on the "
+        "TV of the first token. Σ min(p,q): its mean over the contexts where steps begin. theory: the closed form, "
+        "where p and q are the same at every position."
     )
 
 
@@ -128,7 +128,9 @@ def audit_to_terminal(audit: Audit) -> Iterable[RenderableType]:
     from rich.text import Text
 
     yield _table([_evidence(case) for case in audit.cases])
+    yield Text()
     yield _table([_speed(case) for case in audit.cases])
+    yield Text()
     for case in audit.cases:
         if case.findings:
             yield Text(f"{case.case}: {case.findings[0].text}{_more(case)}", style="red")
@@ -144,13 +146,12 @@ def audit_to_terminal(audit: Audit) -> Iterable[RenderableType]:
 
 
 def _table(rows: list[dict[str, str]]) -> RenderableType:
-    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold underline")
     for name in rows[0]:
-        table.add_column(name, justify="left" if name in ("case", "kernel", "verdict") else "right")
+        table.add_column(name, justify="left" if name in ("case", "verdict") else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell, style=COLORS.get(cell, "")) for cell in row.values()))
     return table
@@ -220,7 +221,7 @@ def _draw_alphas(axis: Axes, cases: list[CaseResult]) -> None:
     for y, case in enumerate(cases):
         assert case.alphas is not None
         alpha = case.alphas.context
-        tested = case.lengths.sum() * expected_tokens(alpha, case.gamma)
+        tested = int(case.lengths @ np.minimum(np.arange(case.gamma + 1) + 1, case.gamma))
         error = 2.0 * np.sqrt(alpha * (1.0 - alpha) / tested)
         axis.errorbar(
             1e4 * (case.alphas.verified - alpha), y, xerr=1e4 * error, fmt="o", color=INK, capsize=2
