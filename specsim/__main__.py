@@ -1,6 +1,17 @@
-"""`python -m specsim` is the command line."""
+"""The command's entry: `specsim`, or `python -m specsim`. An interrupt exits with 3, even while modules load."""
 
-from specsim.cli import main
+import sys
+
+
+def main() -> None:
+    try:
+        from specsim.cli import main as command
+
+        command()
+    except KeyboardInterrupt:
+        print("specsim: interrupted", file=sys.stderr)
+        sys.exit(3)
+
 
 if __name__ == "__main__":
     main()

@@ -6,8 +6,10 @@ Exit codes: 0 fine (or consistent), 1 biased or broken, 2 usage or bad input, 3 
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,8 +33,22 @@ models_app = App(name="models", help="The n-gram pair that stands for real text.
 app.command(trace_app)
 app.command(models_app)
 
-Seed = Annotated[int | None, Parameter(help="Seed; the same gives the same counts. Default: fresh entropy.")]
-Threads = Annotated[int | None, Parameter(help="Threads; default: all cores. They never change a result.")]
+
+def whole(kind: Any, tokens: Sequence[cyclopts.Token]) -> int:
+    """An integer as it was typed: 1.5 is refused, not rounded."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
+
+
+Seed = Annotated[
+    int | None,
+    Parameter(converter=whole, help="Seed; the same gives the same counts. Default: fresh entropy."),
+]
+Threads = Annotated[
+    int | None, Parameter(converter=whole, help="Threads; default: all cores. They never change a result.")
+]
 SourceName = Annotated[
     str,
     Parameter(
@@ -40,9 +56,9 @@ SourceName = Annotated[
         "two-point, one-hot, near-equal, asymmetric), an .npz file of models, or the folder of a trace."
     ),
 ]
-VocabSize = Annotated[int, Parameter(help="Vocabulary size of a synthetic pair.")]
+VocabSize = Annotated[int, Parameter(converter=whole, help="Vocabulary size of a synthetic pair.")]
 Overlap = Annotated[float, Parameter(help="Σ min(p, q) of a synthetic pair, from 0 to 1.")]
-Gamma = Annotated[int, Parameter(help="Drafted tokens per step.")]
+Gamma = Annotated[int, Parameter(converter=whole, help="Drafted tokens per step.")]
 Rule = Annotated[str, Parameter(help="Verification rule; see 'specsim rules'.")]
 
 
@@ -59,6 +75,8 @@ def audit(
     out: Annotated[Path | None, Parameter(help="Folder for audit.json, audit.png and audit.svg.")] = None,
 ) -> int:
     """Is a verifier exact? Verdict, evidence, and what would have been found. Exit code 0 if consistent, else 1."""
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
     with _progress("audit") as progress:
         result = specsim.audit(verifier, level, seed, threads=threads, progress=progress)
     from specsim.auditing.report import audit_figure, audit_to_json, audit_to_terminal
@@ -68,7 +86,6 @@ def audit(
         from specsim.files import replacing
         from specsim.plotting import save_figure
 
-        out.mkdir(parents=True, exist_ok=True)
         with replacing(out / "audit.json") as temporary:
             temporary.write_text(audit_to_json(result), encoding="utf-8")
         figure = audit_figure(result)
@@ -86,7 +103,7 @@ def simulate(
     overlap: Overlap = 0.8,
     rule: Rule = "standard",
     gamma: Gamma = 5,
-    steps: Annotated[int, Parameter(help="Steps to draw.")] = 1_000_000,
+    steps: Annotated[int, Parameter(converter=whole, help="Steps to draw.")] = 1_000_000,
     seed: Seed = None,
     threads: Threads = None,
     as_json: Annotated[
@@ -118,8 +135,8 @@ def simulate(
 def replay(
     source: SourceName = "ngram",
     *,
-    step: Annotated[int, Parameter(help="Number of the step, from 0.")],
-    seed: Annotated[int, Parameter(help="Seed of the run, as its result printed it.")],
+    step: Annotated[int, Parameter(converter=whole, help="Number of the step, from 0.")],
+    seed: Annotated[int, Parameter(converter=whole, help="Seed of the run, as its result printed it.")],
     vocab_size: VocabSize = 1000,
     overlap: Overlap = 0.8,
     rule: Rule = "standard",
@@ -147,7 +164,7 @@ def trace_record(
     models: Annotated[
         str, Parameter(help="'ngram' (the shipped pair), or an .npz file of models.")
     ] = "ngram",
-    steps: Annotated[int, Parameter(help="Speculative steps to log.")] = 1000,
+    steps: Annotated[int, Parameter(converter=whole, help="Speculative steps to log.")] = 1000,
     gamma: Gamma = 5,
     rule: Rule = "standard",
     dtype: Annotated[str, Parameter(help="How rows are stored: float32, float16 or bfloat16.")] = "float32",
@@ -211,11 +228,11 @@ def trace_alpha(
     print(
         f"{found.num_steps:,} steps, γ = {found.gamma}; stored {found.dtype}: each β within {found.rounding:.1g}"
     )
-    print(f"tokens per step  {found.tokens_per_step:.4f} ± {errors['tokens_per_step']:.4f}")
+    print(f"tokens per step  {found.tokens_per_step:.4f} ± {_number(errors['tokens_per_step'])}")
     for name in ("context", "verified", "drafted"):
         alpha = getattr(found, f"alpha_{name}")
         print(
-            f"α {name:<9}      {alpha:.4f} ± {errors[f'alpha_{name}']:.4f}   "
+            f"α {name:<9}      {alpha:.4f} ± {_number(errors[f'alpha_{name}'])}   "
             f"i.i.d. formula {expected_tokens(alpha, found.gamma):.4f} tokens per step"
         )
     print("position         tested   accepted   mean β")
@@ -272,6 +289,11 @@ def _models(source: str) -> tuple[Any, Any]:
     return load_pair(Path(source))
 
 
+def _number(value: float) -> str:
+    """Four decimals; a dash where there is no value, as for the standard error of a single step."""
+    return "–" if math.isnan(value) else f"{value:.4f}"
+
+
 @contextmanager
 def _progress(label: str, unit: str = " steps") -> Iterator[Progress | None]:
     """A progress bar on the terminal's error stream; none where that is not a terminal."""
@@ -302,11 +324,15 @@ def main() -> None:
         code = app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:
         sys.exit(_complain(str(error)))
+    except BrokenPipeError:  # whoever was reading has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
     except (ValueError, TypeError, OSError) as error:
         sys.exit(_complain(str(error)))
-    except KeyboardInterrupt:
-        print("specsim: interrupted", file=sys.stderr)
-        sys.exit(3)
+    except MemoryError as error:
+        sys.exit(_complain(f"not enough memory for this ({error})"))
+    except Exception as error:
+        sys.exit(_complain(f"unexpected {type(error).__name__}: {error}; please report it"))
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -77,7 +77,8 @@ def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
     """
     array = _as_real(rows, name)
     values = check_probabilities(array, name)
-    totals = values.sum(axis=-1)
+    with np.errstate(over="ignore"):
+        totals = values.sum(axis=-1)
     tolerance = TOLERANCE[array.dtype]
     off = np.abs(totals - 1.0) > tolerance
     if off.any():
@@ -133,6 +134,7 @@ def _as_real(rows: ArrayLike, name: str) -> NDArray[Any]:
         array = np.asarray(rows)
     except ValueError as error:
         raise ValueError(f"{name}: rows differ in length; expected a rectangular array") from error
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)
     if array.dtype not in TOLERANCE:
@@ -195,6 +197,8 @@ def top_k(p: ArrayLike, k: int) -> Floats:
     array([0.625, 0.375, 0.   ])
     """
     rows = check_rows(p)
+    if not hasattr(k, "__index__"):
+        raise TypeError(f"top_k: expected an integer k, got {type(k).__name__}")
     if k < 1:
         raise ValueError(f"top_k: {k} keeps no token; k must be at least 1")
     kth = np.sort(rows, axis=-1)[..., -min(k, rows.shape[-1])]
@@ -259,6 +263,8 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
     array([0.25, 0.75])
     """
     rows = check_rows(p)
+    if not hasattr(bits, "__index__"):
+        raise TypeError(f"dyadic: expected an integer number of bits, got {type(bits).__name__}")
     if not 1 <= bits <= 52:
         raise ValueError(f"dyadic: bits = {bits} is outside [1, 52]")
     scaled = rows * 2.0**bits

@@ -10,15 +10,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from specsim.distributions import cumulative_draw
 from specsim.jit import kernel
 
 __all__ = ["Chain", "draw_tokens", "require_chain"]
 
 
+#: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN); a slip of the keyboard should not cost all memory.
+MAX_GAMMA = 1024
+
+
 @dataclass(frozen=True)
 class Chain:
-    """γ = `gamma` ≥ 1 tokens, each sampled from the draft's row after the ones before it.
+    """γ = `gamma` tokens, from 1 to `MAX_GAMMA`, each sampled from the draft's row after the ones before it.
 
     >>> Chain(3).parents
     (0, 1, 2)
@@ -27,12 +33,15 @@ class Chain:
     gamma: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.gamma, int) or isinstance(self.gamma, bool):
+        if not isinstance(self.gamma, int | np.integer) or isinstance(self.gamma, bool):
             raise TypeError(f"gamma: expected an int, got {type(self.gamma).__name__}")
+        object.__setattr__(self, "gamma", int(self.gamma))
         if self.gamma < 1:
             raise ValueError(
                 f"gamma: {self.gamma} drafted tokens leave nothing to verify; it must be at least 1"
             )
+        if self.gamma > MAX_GAMMA:
+            raise ValueError(f"gamma: {self.gamma} drafted tokens a step are too many; at most {MAX_GAMMA}")
 
     @property
     def parents(self) -> tuple[int, ...]:

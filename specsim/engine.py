@@ -8,11 +8,11 @@ the counts are the same for any number of threads and any order of chunks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,7 @@ from specsim.traces import Trace
 __all__ = ["Counts", "Progress", "Simulation", "Tally", "make_source", "run", "simulate"]
 
 Counts = dict[str, NDArray[np.int64]]
+T = TypeVar("T")
 
 #: Called as progress(steps done, steps in all) after every chunk.
 Progress = Callable[[int, int], None]
@@ -66,27 +67,31 @@ def run(
         return n, counts
 
     total: Counts = {name: array.astype(np.int64) for name, array in tally.zeros().items()}
+    starts = range(first, first + steps, source.chunk)
     done = 0
-    starts = iter(range(first, first + steps, source.chunk))
+    # one thread is this one: an interrupt then ends a chunk at once
+    for n, counts in map(chunk, starts) if threads == 1 else _side_by_side(chunk, starts, threads):
+        for name, array in counts.items():
+            total[name] += array
+        done += n
+        if progress is not None:
+            progress(done, steps)
+    return total
+
+
+def _side_by_side(work: Callable[[int], T], items: Iterable[int], threads: int) -> Iterator[T]:
+    """Results of `work` on `items` as they come, in any order, with few of them waiting at a time."""
+    waiting = iter(items)
     with ThreadPoolExecutor(threads) as pool:
-        pending: set[Future[tuple[int, dict[str, NDArray[Any]]]]] = {
-            pool.submit(chunk, start) for start in islice(starts, 2 * threads)
-        }
+        pending: set[Future[T]] = {pool.submit(work, item) for item in islice(waiting, 2 * threads)}
         try:
             while pending:
                 finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                pending |= {pool.submit(work, item) for item in islice(waiting, len(finished))}
                 for future in finished:
-                    n, counts = future.result()
-                    done += n
-                    for name, array in counts.items():
-                        total[name] += array
-                    pending |= {pool.submit(chunk, start) for start in islice(starts, 1)}
-                    if progress is not None:
-                        progress(done, steps)
-        except BaseException:
+                    yield future.result()
+        finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return total
 
 
 # --- simulate --------------------------------------------------------------------------------------------
@@ -277,6 +282,8 @@ def model_rows(target: Any, draft: Any, gamma: int, contexts: NDArray[np.int32] 
 def _trace_rows(trace: Trace, draft: Any, gamma: int) -> TraceRows:
     if draft is not None:
         raise TypeError("draft: a trace brings its own q; leave draft out")
+    if trace.num_steps == 0:
+        raise ValueError(f"{trace.path}: the trace holds no step")
     if gamma > trace.gamma:
         raise ValueError(
             f"gamma: the trace logged {trace.gamma} drafted tokens a step, {gamma} were asked for"

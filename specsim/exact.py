@@ -112,7 +112,9 @@ def prove(
     >>> prove(TableModel(p), TableModel(q), gamma=2).exact
     True
     """
-    chosen = rules.get(rule) if isinstance(rule, str) else rule
+    chosen = rule if isinstance(rule, Rule) else rules.get(rule)
+    if not (isinstance(target, Model) and isinstance(draft, Model)):
+        raise TypeError("target and draft: expected models, such as TableModel([1/2, 1/2])")
     gamma = Chain(gamma).gamma
     size = target.vocab_size
     if size != draft.vocab_size:
@@ -125,6 +127,7 @@ def prove(
         )
     if context is None:
         context = _first_context(target, draft)
+    context = tuple(context)
     law = step_law(chosen, target, draft, gamma, context)
     wanted = target_law(target, gamma + 1, context)
     worst_prefix, worst_tv = None, Fraction(0)

@@ -20,11 +20,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
     try:
         yield temporary
+        os.chmod(temporary, _default_mode())  # whoever wrote it may have kept it to themselves
         _sync(temporary)
         os.replace(temporary, place)
         _sync(place.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _default_mode() -> int:
+    """The permissions of a new file; the mask can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def _sync(path: Path) -> None:

@@ -44,15 +44,13 @@ def record(
 
     Raises ValueError for bad arguments, FileExistsError if `path` already holds something.
     """
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
         raise ValueError(f"steps: {steps!r} is not a positive integer")
-    reader = model_rows(target, draft, Chain(gamma).gamma)
+    reader, chosen = model_rows(target, draft, Chain(gamma).gamma), rules.get(rule)
     root = root_of(rng)
-    provenance = {"rule": rule, "steps": steps, **Provenance.record(root, 1, 0.0).to_dict()}
+    provenance = {"rule": rule, "steps": int(steps), **Provenance.record(root, 1, 0.0).to_dict()}
     with writer(path, vocab_size=target.vocab_size, gamma=gamma, dtype=dtype, provenance=provenance) as log:
-        for done, (text, drafted, accepted, p, q) in enumerate(
-            _trajectory(reader, rules.get(rule), root, steps), 1
-        ):
+        for done, (text, drafted, accepted, p, q) in enumerate(_trajectory(reader, chosen, root, steps), 1):
             log.append(text, drafted, accepted, p, q)
             if progress is not None and (done % STEPS_PER_TEXT == 0 or done == steps):
                 progress(done, steps)

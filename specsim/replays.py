@@ -78,8 +78,8 @@ def replay(
     >>> replay([0.5, 0.5], [0.8, 0.2], step=3, gamma=2, rng=1).walk.tokens
     [0, 1]
     """
-    if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
-        raise ValueError(f"step: {step!r} is not an integer ≥ 0")
+    if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step < 2**63:
+        raise ValueError(f"step: {step!r} is not an integer from 0 to 2^63 - 1")
     source = make_source(target, draft, rule=rule, gamma=gamma)
     root = root_of(rng)
     key = key_of(root)

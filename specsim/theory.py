@@ -65,6 +65,8 @@ def accepted_law(alpha: float, gamma: int) -> Floats:
     array([0.5 , 0.25, 0.25])
     """
     a, g = _check_alpha_gamma(alpha, gamma)
+    if a.ndim or g.ndim:
+        raise ValueError("accepted_law: expected one alpha and one gamma, not arrays")
     powers = a ** np.arange(int(g) + 2)
     law = powers[:-1] - powers[1:]
     law[-1] = powers[-2]

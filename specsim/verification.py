@@ -51,7 +51,7 @@ def speculative_accept(draft_tokens: Sequence[int], p: ArrayLike, q: ArrayLike, 
     outside = ~((uniform_numbers >= 0.0) & (uniform_numbers <= 1.0))
     if outside.any():
         i = int(outside.argmax())
-        raise ValueError(f"r, position {i}: {uniform_numbers[i]} is not a uniform in [0, 1)")
+        raise ValueError(f"r, position {i}: {uniform_numbers[i]} is not a uniform in [0, 1]")
     accepted: list[int] = []
     for i, x in enumerate(tokens.tolist()):
         p_x, q_x = float(p_rows[i, x]), float(q_rows[i, x])

@@ -139,10 +139,12 @@ def test_tokens_of_another_row_are_caught_without_statistics():
     ("broken", "said"),
     [
         (verifiers.raises, "raised RuntimeError: out of cheese"),
+        (verifiers.exits, "raised SystemExit"),
+        (verifiers.ragged, "returned no array"),
         (verifiers.returns_floats, "returned float64, expected integer tokens"),
         (verifiers.returns_nan, "returned float64"),
         (verifiers.wrong_shape, "returned shape"),
-        (verifiers.out_of_range, "step 3, position 0: token 2 is outside [0, 2)"),
+        (verifiers.out_of_range, "step 3, position 1: token 2 is outside [0, 2)"),
         (verifiers.empty_step, "step 5: emitted no token"),
         (verifiers.hole_in_padding, "step 0: a token follows the padding"),
         (verifiers.alters_p, "altered its input p"),

@@ -69,6 +69,14 @@ def test_audit_of_a_wrong_verifier_exits_with_1(run):
         (["audit", "--seed", "x"], "seed"),
         (["audit", "--seed", "-1"], "at least 0"),
         (["audit", "--threads", "0", "--level", "smoke"], "threads"),
+        (["audit", "--seed", "1.5"], "'1.5' is not a whole number"),
+        (["simulate", "zipf", "--steps", "1e6"], "'1e6' is not a whole number"),
+        (["simulate", "zipf", "--gamma", "1000000"], "at most 1024"),
+        (["simulate", "zipf", "--vocab-size", "1000000000000"], "not enough memory"),
+        (["replay", "zipf", "--step", "99999999999999999999999", "--seed", "1"], "2^63 - 1"),
+        (["audit", "--out", "conftest.py"], "conftest.py"),
+        (["models", "build", ".", "--pattern", "/abs*", "--out", "x.npz"], "pattern"),
+        (["models", "build", ".", "--out", "nowhere/x.npz"], "does not exist"),
         (["audit", "--colour"], "colour"),
         (["nonsense"], "nonsense"),
         (["simulate", "nowhere"], "neither 'ngram'"),
@@ -194,3 +202,39 @@ def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path):
 def test_help_and_import_do_not_load_numba():
     program = "import sys, specsim.cli; sys.exit('numba' in sys.modules or 'scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_module_that_exits_on_import_is_bad_usage(run, tmp_path, monkeypatch):
+    (tmp_path / "quits.py").write_text("import sys; sys.exit(0)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    code, _, err = run("audit", "quits:verify")
+    assert code == 2
+    assert "cannot import quits" in err
+
+
+def test_a_refused_recording_leaves_nothing_behind(run, tmp_path):
+    code, _, err = run("trace", "record", tmp_path / "trace", "--rule", "nope", "--steps", "3")
+    assert code == 2
+    assert "did you mean" in err
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_trace_of_one_step_has_no_standard_errors(run, tmp_path):
+    run("trace", "record", tmp_path / "trace", "--steps", "1", "--seed", "1")
+    code, out, _ = run("trace", "alpha", tmp_path / "trace")
+    assert code == 0
+    assert "nan" not in out
+
+
+def test_an_empty_trace_is_refused(run, tmp_path):
+    from specsim.traces import writer
+
+    with writer(tmp_path / "trace", vocab_size=2, gamma=1) as log:
+        pass
+    with pytest.raises(ValueError, match="closed"):
+        log.append(0, [0], 1, [[0.5, 0.5]] * 2, [[0.5, 0.5]] * 2)
+    for command in (["simulate"], ["replay", "--step", "3", "--seed", "1"]):
+        code, _, err = run(command[0], tmp_path / "trace", "--gamma", "1", *command[1:])
+        assert code == 2
+        assert "no step" in err

@@ -128,3 +128,11 @@ def hole_in_padding(draft_tokens, p, q, rng):
 def alters_p(draft_tokens, p, q, rng):
     p *= 0.5
     return verify(draft_tokens, p, q, rng)
+
+
+def exits(draft_tokens, p, q, rng):
+    raise SystemExit(0)
+
+
+def ragged(draft_tokens, p, q, rng):
+    return [row[row >= 0].tolist() for row in verify(draft_tokens, p, q, rng)]

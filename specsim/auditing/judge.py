@@ -160,7 +160,7 @@ def _after(table: Table) -> str:
 
 
 def _on(table: Table) -> str:
-    return {"prefix": "on the tokens", "PIT": "on the bins by p/q", "tail": "on the bins of rare tokens"}[
+    return {"prefix": "on the tokens", "PIT": "on the PIT bins", "tail": "on the bins of rare tokens"}[
         table.kind
     ]
 

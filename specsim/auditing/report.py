@@ -45,10 +45,12 @@ def proof_line(audit: Audit) -> str | None:
 
 def test_line(audit: Audit) -> str:
     """What was drawn, and how often an exact verifier would be accused."""
+    made = f"Test: {audit.steps:,} steps, {audit.tests} tests"
+    if not audit.steps:
+        return f"{made}: the verifier could not be run."
     return (
-        f"Test: {audit.steps:,} steps, {audit.tests} tests; an exact verifier is called biased with probability "
-        f"at most {audit.budget:g}. A deviation of the size under 'detectable TV' would have been found with "
-        f"probability .999."
+        f"{made}; an exact verifier is called biased with probability at most {audit.budget:g}. A deviation of the size "
+        "under 'detectable TV' would have been found with probability .999."
     )
 
 

@@ -42,7 +42,7 @@ def load(reference: str) -> Verifier:
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # whatever the module does on import is its own affair
+    except (Exception, SystemExit) as error:  # whatever the module does on import is its own affair
         raise ValueError(
             f"verifier {reference!r}: cannot import {module_name} ({type(error).__name__}: {error})"
         ) from error
@@ -60,7 +60,7 @@ def contract(verifier: Verifier) -> RowVerifier:
         given = [rows.draft_tokens.copy(), rows.p.copy(), rows.q.copy()]
         try:
             output = verifier(*given, rng)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise BrokenVerifier(f"raised {type(error).__name__}: {error}") from error
         for name, before, after in zip(("draft_tokens", "p", "q"), vars(rows).values(), given, strict=True):
             if not np.array_equal(before, after):
@@ -71,7 +71,10 @@ def contract(verifier: Verifier) -> RowVerifier:
 
 
 def _checked(output: Any, rows: Rows, first: int) -> tuple[Tokens, np.ndarray]:
-    tokens = np.asarray(output)
+    try:
+        tokens = np.asarray(output)
+    except Exception as error:
+        raise BrokenVerifier(f"returned no array [B, γ+1] ({error})") from error
     steps, gamma = rows.draft_tokens.shape
     if tokens.shape != (steps, gamma + 1):
         raise BrokenVerifier(f"returned shape {tokens.shape}, expected [B, γ+1] = {(steps, gamma + 1)}")
@@ -81,7 +84,7 @@ def _checked(output: Any, rows: Rows, first: int) -> tuple[Tokens, np.ndarray]:
     if (bad := (tokens < -1) | (tokens >= vocab_size)).any():
         step, position = np.argwhere(bad)[0]
         raise BrokenVerifier(
-            f"step {first + step}, position {position}: token {tokens[step, position]} is outside [0, {vocab_size})"
+            f"step {first + step}, position {position + 1}: token {tokens[step, position]} is outside [0, {vocab_size})"
         )
     emitted = (tokens >= 0).sum(axis=1)
     padded = np.arange(gamma + 1) >= emitted[:, None]
@@ -94,7 +97,7 @@ def _checked(output: Any, rows: Rows, first: int) -> tuple[Tokens, np.ndarray]:
     if differs.any():
         step, position = np.argwhere(differs)[0]
         raise NotADraftPath(
-            f"step {first + step}, position {position}: emitted token {tokens[step, position]} before the last, "
+            f"step {first + step}, position {position + 1}: emitted token {tokens[step, position]} before the last, "
             f"where {rows.draft_tokens[step, position]} was drafted"
         )
     return np.ascontiguousarray(tokens.T, dtype=np.int32), accepted

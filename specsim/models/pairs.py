@@ -69,6 +69,8 @@ def build_pair(
 
     Raises ValueError where the folder is missing, matches fewer than two files, or holds too little text.
     """
+    if not Path(out).absolute().parent.is_dir():
+        raise ValueError(f"out: {out} lies in a folder that does not exist; make it first")
     files = _matching_files(Path(folder), pattern, exclude)
     return _build(files, Path(out), n_target, n_draft, source=f"files {pattern}")
 
@@ -82,6 +84,8 @@ def build_default_pair(out: str | os.PathLike[str] = DEFAULT_FILE) -> Pair:
 def _matching_files(folder: Path, pattern: str, exclude: Sequence[str]) -> list[Path]:
     if not folder.is_dir():
         raise ValueError(f"folder: {folder} is not a folder; give one that holds text files")
+    if Path(pattern).is_absolute() or not pattern:
+        raise ValueError(f"pattern: {pattern!r} is not a pattern of names below the folder, such as '*.txt'")
 
     def wanted(path: Path) -> bool:
         parts = path.relative_to(folder).parts

@@ -110,11 +110,14 @@ class Shard:
     def _mapped(self) -> tuple[bytes, Columns]:
         if not self.path.is_file():
             raise self._damaged(0, "the file is missing")
-        size = self.path.stat().st_size
-        if size < 8:
-            raise self._damaged(0, f"the file is cut, {size} of {self.num_bytes} bytes are left")
-        # np.asarray: slicing a plain view is many times cheaper than slicing a memmap
-        raw = np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r"))
+        try:
+            size = self.path.stat().st_size
+            if size < 8:
+                raise self._damaged(0, f"the file is cut, {size} of {self.num_bytes} bytes are left")
+            # np.asarray: slicing a plain view is many times cheaper than slicing a memmap
+            raw = np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r"))
+        except OSError as error:
+            raise self._damaged(0, f"cannot be read ({error})") from None
         start = 8 + int.from_bytes(raw[:8].tobytes(), "little")
         if start > size:
             raise self._damaged(0, f"the header, of {start} bytes, is longer than the file, of {size}")
@@ -283,7 +286,7 @@ def open_trace(path: str | Path) -> Trace:
         raise ValueError(f"{folder}: not a trace, it has no {MANIFEST}")
     try:
         manifest = json.loads(file.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file}: damaged, not JSON ({error})") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ValueError(f"{file}: not the manifest of a trace, it does not say format {FORMAT!r}")

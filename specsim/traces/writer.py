@@ -65,13 +65,14 @@ def writer(
     steps = _steps_per_shard(layout, rows_per_shard)
     facts = dict(provenance or {})
     json.dumps(facts, allow_nan=False)  # raises here rather than after an hour of recording
-    sink = TraceWriter(_empty_folder(path), layout, steps, facts)
+    sink = TraceWriter(path, layout, steps, facts)
     finished = False
     try:
         yield sink
         finished = True
     finally:
         sink.flush()
+        sink.closed = True
         if finished:
             sink.write_manifest(sink.shards, complete=True)
 
@@ -79,14 +80,15 @@ def writer(
 class TraceWriter:
     """What `writer` hands out: `append` adds one step."""
 
-    def __init__(self, path: Path, layout: Layout, steps_per_shard: int, provenance: dict[str, Any]):
-        self.path = path
+    def __init__(self, path: str | Path, layout: Layout, steps_per_shard: int, provenance: dict[str, Any]):
         self.layout = layout
         self.provenance = provenance
         self.steps = 0
         self.shards: list[dict[str, Any]] = []
         rows = steps_per_shard * layout.rows_per_step
         self._buffer = Columns(**{n: np.empty(shape, t) for n, (t, shape) in layout.columns(rows).items()})
+        self.path = _empty_folder(path)  # after the buffer, so that a lack of memory leaves nothing behind
+        self.closed = False
         self.write_manifest([], complete=False)
 
     def append(self, context: int, tokens: ArrayLike, accepted: int, p: ArrayLike, q: ArrayLike) -> None:
@@ -101,6 +103,8 @@ class TraceWriter:
         does not sum to 1 within its rounding, a token out of range, or one that q could not have drafted;
         TypeError for anything but integers and real rows. Nothing is written then.
         """
+        if self.closed:
+            raise ValueError(f"{self.path}: the trace is closed, a step can no longer be added")
         gamma = self.layout.gamma
         drafted = self._check_tokens(tokens)
         passed = operator.index(accepted)
@@ -224,6 +228,8 @@ def _header(path: Path) -> bytes:
 
 
 def _layout(vocab_size: int, gamma: int, dtype: str) -> Layout:
+    if isinstance(vocab_size, bool) or isinstance(gamma, bool):
+        raise TypeError("vocab_size and gamma: expected integers, got a bool")
     if operator.index(vocab_size) < 1:
         raise ValueError(f"vocab_size: {vocab_size} is less than 1")
     if operator.index(gamma) < 1:
