@@ -92,10 +92,10 @@ def large_vocabulary() -> None:
 
 def machine_scaling() -> float:
     """What two threads that share nothing gain over one: the most that (d) can reach on this machine."""
-    outs = [np.empty((6, 4096)) for _ in range(2)]
+    outs = [np.empty((3, 16384)) for _ in range(2)]
 
     def work(out: np.ndarray) -> None:
-        for first in range(0, 2**22, 4096):
+        for first in range(0, 2**24, 16384):
             fill_uniforms(1, 2, 0, first, out)
 
     def both() -> None:
