@@ -37,7 +37,7 @@ __all__ = [
 Tokens = NDArray[np.int32]
 
 #: Steps of a fixed pair handled at a time: enough to hide the cost of a call, little enough to stay in cache.
-FIXED_PAIR_BATCH = 4096
+FIXED_PAIR_BATCH = 8192
 #: Bytes of p and q rows made at a time, for the same reason.
 ROW_BATCH_BYTES = 2**21
 
