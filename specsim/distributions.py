@@ -318,20 +318,18 @@ def alias_table(weights: ArrayLike) -> Ints:
     section 4), written with prefix sums: light columns take what they lack from the heavy ones in order, and a
     heavy column that has given too much takes it from the next.
     """
-    values = check_probabilities(weights, "weights")
-    shares = normalise(values) * values.size
+    shares = normalise(weights) * np.size(weights)
     light, heavy = np.flatnonzero(shares < 1.0), np.flatnonzero(shares >= 1.0)
     if heavy.size == 0:  # all equal but for rounding
-        light, heavy = np.flatnonzero(values == 0.0), np.flatnonzero(values > 0.0)
+        light, heavy = np.flatnonzero(shares == 0.0), np.flatnonzero(shares > 0.0)
     lacking, spare = np.cumsum(1.0 - shares[light]), np.cumsum(shares[heavy] - 1.0)
-    thresholds, aliases = np.ones(values.size), np.arange(values.size)
+    thresholds, aliases = np.ones(shares.size), np.arange(shares.size)
     before = np.concatenate([[0.0], lacking[:-1]])[: light.size]
     giver = np.searchsorted(spare, before, side="right").clip(max=heavy.size - 1)
     thresholds[light], aliases[light] = shares[light], heavy[giver]
-    taker = np.searchsorted(
-        lacking, spare[:-1], side="right"
-    )  # the light column that overdraws each heavy one
-    over = np.flatnonzero(np.append(before, np.inf)[taker] < spare[:-1])  # unless it began with the next one
+    # the light column that overdraws each heavy one, unless it began with the next
+    taker = np.searchsorted(lacking, spare[:-1], side="right")
+    over = np.flatnonzero(np.append(before, np.inf)[taker] < spare[:-1])
     thresholds[heavy[over]] = (1.0 - (lacking[taker[over]] - spare[over])).clip(min=0.0)
     aliases[heavy[over]] = heavy[over + 1]
     full = thresholds >= 1.0

@@ -21,7 +21,8 @@ from specsim import rules
 from specsim.distributions import Ints, check_rows
 from specsim.drafts import Chain
 from specsim.jit import available_threads, kernel
-from specsim.models import Model
+from specsim.lengths import accepted_tokens, alpha_drafted, alpha_verified, mean_tokens
+from specsim.models import Model, check_pair, shared_contexts
 from specsim.provenance import Provenance
 from specsim.sources import Batch, FixedPairSource, ModelRows, RowSource, Source, TraceRows, rule_verifier
 from specsim.streams import Key, RandomSource, key_of, root_of
@@ -66,7 +67,7 @@ def run(
             tally.count(counts, batch, key)
         return n, counts
 
-    total: Counts = {name: array.astype(np.int64) for name, array in tally.zeros().items()}
+    total = no_counts(tally)
     starts = range(first, first + steps, source.chunk)
     done = 0
     # one thread is this one: an interrupt then ends a chunk at once
@@ -77,6 +78,11 @@ def run(
         if progress is not None:
             progress(done, steps)
     return total
+
+
+def no_counts(tally: Tally) -> Counts:
+    """The arrays of `tally`, before anything was counted, as int64."""
+    return {name: array.astype(np.int64) for name, array in tally.zeros().items()}
 
 
 def _side_by_side(work: Callable[[int], T], items: Iterable[int], threads: int) -> Iterator[T]:
@@ -132,8 +138,9 @@ def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-
 class Simulation:
     """Counts of a simulated run, and what follows from them.
 
-    `lengths[k]` is the number of steps with exactly k accepted tokens, `tokens[x]` how often token x was emitted. `alpha_context` is the mean acceptance probability over the contexts where
-    steps begin (exact, not simulated). `source` says where p and q came from.
+    `lengths[k]` is the number of steps with exactly k accepted tokens, `tokens[x]` how often token x was emitted.
+    `alpha_context` is the mean acceptance probability over the contexts where steps begin (exact, not simulated).
+    `source` says where p and q came from.
     """
 
     source: str
@@ -148,30 +155,27 @@ class Simulation:
     @property
     def accepted(self) -> int:
         """Drafted tokens accepted in all."""
-        return int(self.lengths @ np.arange(self.gamma + 1))
+        return accepted_tokens(self.lengths)
 
     @property
     def alpha_drafted(self) -> float:
         """Accepted / drafted, which engines report."""
-        return self.accepted / (self.steps * self.gamma)
+        return alpha_drafted(self.lengths)
 
     @property
     def alpha_verified(self) -> float:
         """Accepted / positions tested: in each step the accepted ones and the rejected one."""
-        rejections = self.steps - int(self.lengths[-1])
-        return self.accepted / (self.accepted + rejections)
+        return alpha_verified(self.lengths)
 
     @property
     def tokens_per_step(self) -> float:
         """Mean number of tokens that a step emits, in [1, γ+1]."""
-        return 1.0 + self.accepted / self.steps
+        return mean_tokens(self.lengths)[0]
 
     @property
     def tokens_per_step_error(self) -> float:
         """Standard error of `tokens_per_step`."""
-        k = np.arange(self.gamma + 1)
-        variance = float(self.lengths @ (k - self.accepted / self.steps) ** 2) / self.steps
-        return float(np.sqrt(variance / self.steps))
+        return mean_tokens(self.lengths)[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
@@ -230,18 +234,17 @@ def simulate(
     (10000, 0.7)
     """
     source = make_source(target, draft, rule=rule, gamma=gamma)
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise ValueError(f"steps: {steps!r} is not a positive integer")
+    steps = check_steps(steps)
     root = root_of(rng)
     threads = available_threads(threads)
     started = time.perf_counter()
-    tally = StepTally(gamma, source.vocab_size)
-    counts = run(source, tally, key_of(root), 0, int(steps), threads=threads, progress=progress)
+    tally = StepTally(source.gamma, source.vocab_size)
+    counts = run(source, tally, key_of(root), 0, steps, threads=threads, progress=progress)
     return Simulation(
         source=source.kind,
         rule=rule,
-        gamma=gamma,
-        steps=int(steps),
+        gamma=source.gamma,
+        steps=steps,
         lengths=counts["lengths"],
         tokens=counts["tokens"][1:],
         alpha_context=source.alpha_context(),
@@ -267,16 +270,17 @@ def make_source(
     return FixedPairSource(chosen, p, q, gamma)
 
 
-def model_rows(target: Any, draft: Any, gamma: int, contexts: NDArray[np.int32] | None = None) -> ModelRows:
-    """Check that two models fit together, and start their steps from `contexts`, by default the target's own."""
-    if not (isinstance(target, Model) and isinstance(draft, Model)):
-        raise TypeError("target and draft must be of one kind: two pmfs, or two models")
-    if target.vocab_size != draft.vocab_size:
-        raise ValueError(
-            f"target has {target.vocab_size} tokens, draft {draft.vocab_size}: they must share one vocabulary"
-        )
-    longer = target if target.order >= draft.order else draft
-    return ModelRows(target, draft, gamma, longer.contexts if contexts is None else contexts)
+def model_rows(target: Any, draft: Any, gamma: int) -> ModelRows:
+    """Rows of two models that fit together, from the contexts that they share."""
+    check_pair(target, draft)
+    return ModelRows(target, draft, gamma, shared_contexts(target, draft))
+
+
+def check_steps(steps: int) -> int:
+    """`steps` as an int. Raises ValueError unless it is a positive integer."""
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise ValueError(f"steps: {steps!r} is not a positive integer")
+    return int(steps)
 
 
 def _trace_rows(trace: Trace, draft: Any, gamma: int) -> TraceRows:

@@ -16,7 +16,7 @@ from typing import Any
 
 from specsim import rules
 from specsim.drafts import Chain
-from specsim.models import Model
+from specsim.models import Model, check_pair, shared_contexts
 from specsim.rules import Rule
 
 __all__ = ["MAX_DRAFTS", "Proof", "conditional_laws", "continued_law", "prove", "step_law", "target_law"]
@@ -113,21 +113,14 @@ def prove(
     True
     """
     chosen = rule if isinstance(rule, Rule) else rules.get(rule)
-    if not (isinstance(target, Model) and isinstance(draft, Model)):
-        raise TypeError("target and draft: expected models, such as TableModel([1/2, 1/2])")
+    check_pair(target, draft)
     gamma = Chain(gamma).gamma
     size = target.vocab_size
-    if size != draft.vocab_size:
-        raise ValueError(
-            f"target has {size} tokens, draft {draft.vocab_size}: they must share one vocabulary"
-        )
     if size**gamma > MAX_DRAFTS:
         raise ValueError(
             f"{size}^{gamma} drafts are too many to enumerate (at most {MAX_DRAFTS}): lower V or γ"
         )
-    if context is None:
-        context = _first_context(target, draft)
-    context = tuple(context)
+    context = tuple(shared_contexts(target, draft)[0].tolist() if context is None else context)
     law = step_law(chosen, target, draft, gamma, context)
     wanted = target_law(target, gamma + 1, context)
     worst_prefix, worst_tv = None, Fraction(0)
@@ -144,11 +137,6 @@ def prove(
         worst_prefix=worst_prefix,
         worst_tv=worst_tv,
     )
-
-
-def _first_context(target: Model, draft: Model) -> Tokens:
-    longer = target if target.order >= draft.order else draft
-    return tuple(int(token) for token in longer.contexts[0]) if longer.order else ()
 
 
 def _row(model: Model, history: Tokens) -> list[Fraction]:

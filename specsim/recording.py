@@ -10,7 +10,7 @@ import numpy as np
 from specsim import rules
 from specsim.distributions import inverse_cdf
 from specsim.drafts import Chain
-from specsim.engine import Progress, model_rows
+from specsim.engine import Progress, check_steps, model_rows
 from specsim.models import Model
 from specsim.provenance import Provenance
 from specsim.sources import ModelRows
@@ -44,11 +44,11 @@ def record(
 
     Raises ValueError for bad arguments, FileExistsError if `path` already holds something.
     """
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise ValueError(f"steps: {steps!r} is not a positive integer")
+    steps = check_steps(steps)
     reader, chosen = model_rows(target, draft, Chain(gamma).gamma), rules.get(rule)
     root = root_of(rng)
-    provenance = {"rule": rule, "steps": int(steps), **Provenance.record(root, 1, 0.0).to_dict()}
+    provenance = {"rule": rule, "steps": steps, **Provenance.record(root, 1, 0.0).to_dict()}
+    del provenance["seconds"]  # not known before the end, and the manifest is written first
     with writer(path, vocab_size=target.vocab_size, gamma=gamma, dtype=dtype, provenance=provenance) as log:
         for done, (text, drafted, accepted, p, q) in enumerate(_trajectory(reader, chosen, root, steps), 1):
             log.append(text, drafted, accepted, p, q)

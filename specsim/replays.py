@@ -1,6 +1,6 @@
 """One step of a simulation again, number by number, in plain Python.
 
-Nothing compiled is used: the uniforms come from Philox in Python integers, the draws and tests from the rules'
+Nothing compiled draws or decides (a trace's rows are read through a compiled check): the uniforms come from Philox in Python integers, the draws and tests from the rules'
 plain twins. That it agrees with the engine, token for token, is what the tests assert.
 """
 

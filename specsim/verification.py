@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from specsim import rules
 from specsim.distributions import Floats, Ints, check_probabilities, check_rows, check_tokens
-from specsim.rules import Rule
-from specsim.streams import Purpose, RandomSource, key_of, root_of, uniform, uniforms
+from specsim.sources import Rows, rule_verifier
+from specsim.streams import Purpose, RandomSource, key_of, root_of, uniform
 
 __all__ = ["Verification", "speculative_accept", "verify"]
 
@@ -90,8 +90,8 @@ def verify(
     p(x) = 0 is never emitted: the test is u·q < p with u in [0, 1). An all-zero residual cannot follow a
     rejection but by rounding (p and q equal up to it); the token then comes from p.
 
-    Raises ValueError or TypeError for an unknown rule, γ = 0, an empty batch, wrong shapes, tokens out of range, and rows
-    that are no pmfs (see `specsim.distributions.check_rows`).
+    Raises ValueError or TypeError for an unknown rule, γ = 0, an empty batch, wrong shapes, tokens out of range,
+    and rows that are no pmfs (see `specsim.distributions.check_rows`).
 
     >>> p = [[0.1, 0.9], [0.5, 0.5]]
     >>> verify([1], p, [[0.5, 0.5]], rng=0).num_accepted
@@ -110,19 +110,8 @@ def verify(
         u = [uniform(key_of(root), Purpose.VERIFY, 0, i) for i in range(chosen.uniforms(len(tokens)))]
         walk = chosen.walk(tokens.tolist(), p_rows.tolist(), q_rows.tolist(), u)
         return Verification(walk.tokens, walk.num_accepted, rule, root)
-    emitted, accepted = _verify_batch(chosen, tokens, p_rows, q_rows, key_of(root))
-    return Verification(emitted, accepted, rule, root)
-
-
-def _verify_batch(
-    rule: Rule, tokens: Ints, p: Floats, q: Floats, key: tuple[int, int]
-) -> tuple[Ints, NDArray[np.int64]]:
-    steps, gamma = tokens.shape
-    emitted = np.empty((gamma + 1, steps), dtype=np.int32)
-    accepted = np.empty(steps, dtype=np.int64)
-    u = uniforms(key, int(Purpose.VERIFY), 0, steps, rule.uniforms(gamma))
-    rule.rows(tokens, p, q, u, emitted, accepted)
-    return emitted.T.astype(np.int64), accepted
+    emitted, accepted = rule_verifier(chosen)(Rows(tokens, p_rows, q_rows), key_of(root), 0)
+    return Verification(emitted.T.astype(np.int64), accepted, rule, root)
 
 
 def _check_shapes(tokens: Ints, p: Floats, q: Floats) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.distributions import dyadic, normalise, synthetic_pair
-from specsim.models import Model, TableModel, default_pair
+from specsim.models import Model, TableModel, default_pair, shared_contexts
 
 __all__ = ["LEVELS", "Case", "battery"]
 
@@ -39,7 +39,7 @@ class Case:
 
     @property
     def contexts(self) -> NDArray[np.int32]:
-        return (self.target if self.target.order >= self.draft.order else self.draft).contexts
+        return shared_contexts(self.target, self.draft)
 
     @property
     def step_bytes(self) -> int:

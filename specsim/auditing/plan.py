@@ -12,6 +12,7 @@ from specsim.auditing.cases import Case
 from specsim.auditing.tallies import PIT_BINS, TAIL_EDGES, table_positions
 from specsim.distributions import Floats, Ints
 from specsim.engine import Counts
+from specsim.models import Model
 from specsim.stats import merge_cells
 
 __all__ = ["LOOKS", "Table", "plan_tables"]
@@ -60,10 +61,10 @@ def _prefix_tables(case: Case, steps: int) -> Iterator[Table]:
         following: dict[tuple[int, ...], float] = {}
         for prefix, visits in reached.items():
             code = int(np.ravel_multi_index(prefix, (size,) * position)) if prefix else 0
-            p = _row(case, prefix, case.target.row)
+            p = _row(case, prefix, case.target)
             yield _table("prefix", position, prefix, "prefixes", start + code * size, p, visits)
             if position < case.gamma:
-                accepted = np.minimum(p, _row(case, prefix, case.draft.row))
+                accepted = np.minimum(p, _row(case, prefix, case.draft))
                 following |= {(*prefix, x): visits * mass for x, mass in enumerate(accepted.tolist()) if mass}
         start += size ** (position + 1)
         reached = following
@@ -88,9 +89,9 @@ def _table(
     return Table(kind, position, prefix, source, start, cells, law / law.sum())
 
 
-def _row(case: Case, prefix: tuple[int, ...], row: object) -> Floats:
+def _row(case: Case, prefix: tuple[int, ...], model: Model) -> Floats:
     context = tuple(int(token) for token in case.contexts[0])
-    return np.asarray(row((*context, *prefix)), dtype=np.float64)  # type: ignore[operator]
+    return np.asarray(model.row((*context, *prefix)), dtype=np.float64)
 
 
 def _mean_overlap(case: Case) -> float:

@@ -7,9 +7,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from specsim.distributions import Ints
+from specsim.lengths import mean_tokens
 from specsim.provenance import Provenance
 from specsim.stats import ChiSquare
 from specsim.theory import expected_tokens
@@ -132,8 +131,7 @@ class CaseResult:
     @property
     def tokens_per_step(self) -> float:
         """Mean number of emitted tokens; NaN never: 0 if nothing could be run."""
-        total = int(self.lengths.sum())
-        return 1.0 + float(self.lengths @ np.arange(self.gamma + 1)) / total if total else 0.0
+        return mean_tokens(self.lengths)[0] if self.lengths.any() else 0.0
 
     @property
     def smallest_p(self) -> float:

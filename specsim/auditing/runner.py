@@ -19,11 +19,12 @@ from specsim.auditing.results import Alphas, Audit, CaseResult, Efficiency, Find
 from specsim.auditing.tallies import AuditTally
 from specsim.auditing.verifiers import BrokenVerifier, NotADraftPath, Verifier, contract, load
 from specsim.distributions import Ints
-from specsim.engine import Counts, Progress, run
+from specsim.engine import Counts, Progress, model_rows, no_counts, run
 from specsim.jit import available_threads
+from specsim.lengths import alpha_drafted, alpha_verified, mean_tokens
 from specsim.provenance import Provenance
 from specsim.rules import Rule
-from specsim.sources import FixedPairSource, ModelRows, RowSource, Source, rule_verifier
+from specsim.sources import FixedPairSource, RowSource, Source, rule_verifier
 from specsim.streams import Key, RandomSource, key_of, root_of
 from specsim.theory import expected_tokens
 
@@ -100,7 +101,7 @@ class _Subject:
         if self.rule is not None and case.is_pair:
             p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (case.target, case.draft))
             return FixedPairSource(self.rule, p, q, case.gamma)
-        rows = ModelRows(case.target, case.draft, case.gamma, case.contexts)
+        rows = model_rows(case.target, case.draft, case.gamma)
         return RowSource(rows, rule_verifier(self.rule) if self.rule is not None else contract(self.function))  # type: ignore[arg-type]
 
 
@@ -132,7 +133,7 @@ def _run_case(
     source = subject.source(case)
     reference = None if subject.built_in or case.is_pair else rule_verifier(rules.get("standard"))
     tally = AuditTally(case, reference)
-    counts, done, failure = _empty(tally), 0, None
+    counts, done, failure = no_counts(tally), 0, None
     try:
         for share in LOOKS:
             until = int(steps * share)
@@ -182,35 +183,21 @@ def _findings(
 
 
 def _alphas(context: float, lengths: Ints) -> Alphas:
-    steps, gamma = int(lengths.sum()), len(lengths) - 1
-    accepted = int(lengths @ np.arange(gamma + 1))
-    rejected = steps - int(lengths[-1])
-    return Alphas(context, accepted / (accepted + rejected), accepted / (steps * gamma), gamma)
+    return Alphas(context, alpha_verified(lengths), alpha_drafted(lengths), len(lengths) - 1)
 
 
 def _efficiency(case: Case, source: Source, counts: Counts) -> Efficiency | None:
     """Against the closed form where p and q are fixed, else against the standard rule on the same drafts."""
-    mean, error = _mean_tokens(counts["lengths"])
+    mean, error = mean_tokens(counts["lengths"])
     if case.is_pair:
         reference = float(expected_tokens(source.alpha_context(), case.gamma))
     elif counts["reference"].any():
-        reference, reference_error = _mean_tokens(counts["reference"])
+        reference, reference_error = mean_tokens(counts["reference"])
         error += reference_error
     else:
         return None
     z = float(norm.isf(BUDGET / 2.0))
     return Efficiency(mean / reference, (mean - z * error) / reference, (mean + z * error) / reference)
-
-
-def _mean_tokens(lengths: Ints) -> tuple[float, float]:
-    """Mean tokens per step, and its standard error."""
-    k, n = np.arange(len(lengths)), int(lengths.sum())
-    mean = float(lengths @ k) / n
-    return 1.0 + mean, float(np.sqrt(lengths @ (k - mean) ** 2)) / n
-
-
-def _empty(tally: AuditTally) -> Counts:
-    return {name: array.astype(np.int64) for name, array in tally.zeros().items()}
 
 
 def _offset(progress: Progress | None, before: int, total: int) -> Progress | None:

@@ -18,7 +18,7 @@ library; `build_pair` makes such a pair from any folder of text.
 (100, 256)
 """
 
-from specsim.models.base import Model
+from specsim.models.base import Model, check_pair, shared_contexts
 from specsim.models.ngram import NGramModel, bits_per_byte
 from specsim.models.pairs import build_default_pair, build_pair, default_pair, load_pair
 from specsim.models.table import TableModel
@@ -30,6 +30,8 @@ __all__ = [
     "bits_per_byte",
     "build_default_pair",
     "build_pair",
+    "check_pair",
     "default_pair",
     "load_pair",
+    "shared_contexts",
 ]

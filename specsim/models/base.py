@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim.distributions import check_tokens
 
-__all__ = ["Model"]
+__all__ = ["Model", "check_pair", "shared_contexts"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -45,6 +45,21 @@ class Model(Protocol):
 
         Bit for bit what `rows` gives; exact where the model is.
         """
+
+
+def check_pair(target: Any, draft: Any) -> None:
+    """Raise TypeError unless both are models, ValueError unless they share one vocabulary."""
+    if not (isinstance(target, Model) and isinstance(draft, Model)):
+        raise TypeError("target and draft must be of one kind: two models, such as TableModel([1/2, 1/2])")
+    if target.vocab_size != draft.vocab_size:
+        raise ValueError(
+            f"target has {target.vocab_size} tokens, draft {draft.vocab_size}: they must share one vocabulary"
+        )
+
+
+def shared_contexts(target: Model, draft: Model) -> Ints:
+    """Contexts long enough for both: those of the model that reads more, the target's where they read alike."""
+    return (target if target.order >= draft.order else draft).contexts
 
 
 def recent_tokens(histories: ArrayLike, order: int, vocab_size: int) -> Ints:
