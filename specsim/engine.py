@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
 from specsim.distributions import Ints, check_rows
-from specsim.drafts import Chain
+from specsim.drafts import Tree, as_tree
 from specsim.jit import available_threads, kernel
 from specsim.lengths import accepted_tokens, alpha_drafted, alpha_verified, mean_tokens
 from specsim.models import Model, check_pair, shared_contexts
@@ -105,18 +105,18 @@ def _side_by_side(work: Callable[[int], T], items: Iterable[int], threads: int) 
 
 @dataclass(frozen=True)
 class StepTally:
-    """Counts accepted lengths [γ+1], and emitted tokens [1+V].
+    """Counts accepted lengths [depth+1], and emitted tokens [1+V].
 
     Entry 0 counts the padding; a branch to leave it out would cost more. A chunk's tokens are counted in int32,
     half as large in the cache.
     """
 
-    gamma: int
+    depth: int
     vocab_size: int
 
     def zeros(self) -> dict[str, NDArray[Any]]:
         return {
-            "lengths": np.zeros(self.gamma + 1, dtype=np.int64),
+            "lengths": np.zeros(self.depth + 1, dtype=np.int64),
             "tokens": np.zeros(self.vocab_size + 1, dtype=np.int32),
         }
 
@@ -126,7 +126,7 @@ class StepTally:
 
 @kernel
 def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-def]
-    """Add tokens[γ+1, B], accepted[B] to lengths[γ+1] and emitted[1+V], the padding -1 to its entry 0."""
+    """Add tokens[depth+1, B], accepted[B] to lengths[depth+1] and emitted[1+V], the padding -1 to its entry 0."""
     for s in range(accepted.size):
         lengths[accepted[s]] += 1
     for i in range(tokens.shape[0]):
@@ -140,17 +140,22 @@ class Simulation:
 
     `lengths[k]` is the number of steps with exactly k accepted tokens, `tokens[x]` how often token x was emitted.
     `alpha_context` is the mean acceptance probability over the contexts where steps begin (exact, not simulated).
-    `source` says where p and q came from.
+    `source` says where p and q came from, `tree` what was drafted.
     """
 
     source: str
     rule: str
-    gamma: int
+    tree: Tree
     steps: int
     lengths: Ints = field(repr=False)
     tokens: Ints = field(repr=False)
     alpha_context: float
     provenance: Provenance = field(repr=False)
+
+    @property
+    def gamma(self) -> int:
+        """The most tokens that a step can accept: γ for a chain, the depth of a tree."""
+        return self.tree.depth
 
     @property
     def accepted(self) -> int:
@@ -160,7 +165,7 @@ class Simulation:
     @property
     def alpha_drafted(self) -> float:
         """Accepted / drafted, which engines report."""
-        return alpha_drafted(self.lengths)
+        return alpha_drafted(self.lengths, self.tree.size)
 
     @property
     def alpha_verified(self) -> float:
@@ -183,6 +188,9 @@ class Simulation:
             "source": self.source,
             "rule": self.rule,
             "gamma": self.gamma,
+            "parents": list(self.tree.parents),
+            "drawing": self.tree.drawing,
+            "block": self.tree.block,
             "steps": self.steps,
             "lengths": self.lengths.tolist(),
             "tokens": self.tokens.tolist(),
@@ -198,7 +206,7 @@ class Simulation:
         rows: Mapping[str, str] = {
             "source": self.source,
             "rule": self.rule,
-            "γ": str(self.gamma),
+            "draft": str(self.tree),
             "steps": f"{self.steps:,}",
             "α context": f"{self.alpha_context:.5f}",
             "α verified": f"{self.alpha_verified:.5f}",
@@ -214,13 +222,15 @@ def simulate(
     draft: ArrayLike | Model | None = None,
     *,
     rule: str = "standard",
-    gamma: int = 5,
+    gamma: int | Tree = 5,
     steps: int = 1_000_000,
     rng: RandomSource = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Simulation:
     """Draw `steps` speculative steps of `rule`, each of `gamma` drafted tokens, and count what they emit.
+
+    For drafts other than a sampled chain `gamma` is a `specsim.drafts.Tree`.
 
     `target` and `draft` are two pmfs of shape [V] (the same pair at every position), or two models (each step
     starts at a context of the target's pool), or `target` is a trace and `draft` is left out (*frozen rows*: the
@@ -238,12 +248,12 @@ def simulate(
     root = root_of(rng)
     threads = available_threads(threads)
     started = time.perf_counter()
-    tally = StepTally(source.gamma, source.vocab_size)
+    tally = StepTally(source.tree.depth, source.vocab_size)
     counts = run(source, tally, key_of(root), 0, steps, threads=threads, progress=progress)
     return Simulation(
         source=source.kind,
-        rule=rule,
-        gamma=source.gamma,
+        rule=str(rules.get(rule)),
+        tree=source.tree,
         steps=steps,
         lengths=counts["lengths"],
         tokens=counts["tokens"][1:],
@@ -253,27 +263,27 @@ def simulate(
 
 
 def make_source(
-    target: ArrayLike | Model | Trace, draft: ArrayLike | Model | None, *, rule: str, gamma: int
+    target: ArrayLike | Model | Trace, draft: ArrayLike | Model | None, *, rule: str, gamma: int | Tree
 ) -> FixedPairSource | RowSource:
     """The source behind `simulate` and `replay`: told apart by what `target` is."""
-    chosen = rules.get(rule)
-    gamma = Chain(gamma).gamma
+    chosen, tree = rules.get(rule), as_tree(gamma)
+    chosen.check(tree)
     if isinstance(target, Trace):
-        return RowSource(_trace_rows(target, draft, gamma), rule_verifier(chosen))
+        return RowSource(_trace_rows(target, draft, tree, chosen.leaf_rows), rule_verifier(chosen, tree))
     if isinstance(target, Model) or isinstance(draft, Model):
-        return RowSource(model_rows(target, draft, gamma), rule_verifier(chosen))
+        return RowSource(model_rows(target, draft, tree, chosen.leaf_rows), rule_verifier(chosen, tree))
     if draft is None:
         raise TypeError("draft: missing; only a trace brings its own")
     p, q = check_rows(target, "target"), check_rows(draft, "draft")
     if p.ndim != 1 or p.shape != q.shape:
         raise ValueError(f"target {p.shape} and draft {q.shape} must be two pmfs of one shape [V]")
-    return FixedPairSource(chosen, p, q, gamma)
+    return FixedPairSource(chosen, p, q, tree)
 
 
-def model_rows(target: Any, draft: Any, gamma: int) -> ModelRows:
+def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> ModelRows:
     """Rows of two models that fit together, from the contexts that they share."""
     check_pair(target, draft)
-    return ModelRows(target, draft, gamma, shared_contexts(target, draft))
+    return ModelRows(target, draft, tree, shared_contexts(target, draft), leaf_rows)
 
 
 def check_steps(steps: int) -> int:
@@ -283,13 +293,15 @@ def check_steps(steps: int) -> int:
     return int(steps)
 
 
-def _trace_rows(trace: Trace, draft: Any, gamma: int) -> TraceRows:
+def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceRows:
     if draft is not None:
         raise TypeError("draft: a trace brings its own q; leave draft out")
     if trace.num_steps == 0:
         raise ValueError(f"{trace.path}: the trace holds no step")
-    if gamma > trace.gamma:
+    if not tree.is_chain:
+        raise ValueError("gamma: a trace logs the rows along one path, so it cannot answer for a tree")
+    if tree.size > trace.gamma:
         raise ValueError(
-            f"gamma: the trace logged {trace.gamma} drafted tokens a step, {gamma} were asked for"
+            f"gamma: the trace logged {trace.gamma} drafted tokens a step, {tree.size} were asked for"
         )
-    return TraceRows(trace, gamma)
+    return TraceRows(trace, tree, leaf_rows)

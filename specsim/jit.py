@@ -9,7 +9,8 @@ or reject) must not depend on that.
 Compiled code is kept on disk in a folder named after the package's own sources: numba notices when a kernel
 changes, but not when a kernel that it calls does.
 
-Set ``NUMBA_DISABLE_JIT=1`` to run every kernel as plain Python, for a debugger or for coverage.
+`interpreted()` runs kernels as plain Python for a while; set ``NUMBA_DISABLE_JIT=1`` to do so throughout, for a
+debugger or for coverage.
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, cached_property, update_wrapper
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Kernel", "available_threads", "kernel", "summary_kernel"]
+import numpy as np
+
+__all__ = ["Kernel", "available_threads", "interpreted", "kernel", "summary_kernel"]
 
 PACKAGE = Path(__file__).parent
+
+_interpreting: ContextVar[bool] = ContextVar("interpreting", default=False)
 
 
 class Kernel:
@@ -36,7 +43,11 @@ class Kernel:
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.compiled(*arguments)
+        return self.plain(*arguments) if _interpreting.get() else self.compiled(*arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By name: numba's disk cache tells closures over kernels apart by what they pickle to."""
+        return _kernel_named, (self.plain.__module__, self.plain.__qualname__)
 
     @cached_property
     def compiled(self) -> Callable[..., Any]:
@@ -45,6 +56,25 @@ class Kernel:
         _teach_numba_about_kernels()
         with _cache_directory():
             return numba.njit(self.plain, nogil=True, cache=True, error_model="numpy", fastmath=self.fastmath)
+
+
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Within this, kernels and the kernels that they call run as plain Python, on the same numbers.
+
+    That is a kernel's plain twin: for one step it is quicker than compiling, and it shows what compiling did.
+    """
+    token = _interpreting.set(True)
+    try:
+        with np.errstate(all="ignore"):  # as in compiled code
+            yield
+    finally:
+        _interpreting.reset(token)
+
+
+def _kernel_named(module: str, name: str) -> Kernel:
+    found: Kernel = getattr(import_module(module), name)
+    return found
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:

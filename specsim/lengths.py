@@ -1,4 +1,4 @@
-"""What counts of accepted lengths say: `lengths[k]` steps, k from 0 to γ, had exactly k accepted tokens."""
+"""What counts of accepted lengths say: `lengths[k]` steps, k from 0 to γ (of a tree: its depth), had exactly k accepted tokens."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def alpha_verified(lengths: Ints) -> float:
     return accepted / (accepted + int(lengths[:-1].sum()))
 
 
-def alpha_drafted(lengths: Ints) -> float:
-    """Accepted / drafted, which engines report."""
-    return accepted_tokens(lengths) / (int(lengths.sum()) * (len(lengths) - 1))
+def alpha_drafted(lengths: Ints, drafted: int | None = None) -> float:
+    """Accepted / drafted, which engines report; `drafted` tokens a step, for a chain γ."""
+    return accepted_tokens(lengths) / (int(lengths.sum()) * (drafted or len(lengths) - 1))
 
 
 def mean_tokens(lengths: Ints) -> tuple[float, float]:

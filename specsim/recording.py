@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from specsim import rules
-from specsim.distributions import inverse_cdf
-from specsim.drafts import Chain
+from specsim.drafts import chain
 from specsim.engine import Progress, check_steps, model_rows
+from specsim.jit import interpreted
 from specsim.models import Model
 from specsim.provenance import Provenance
 from specsim.sources import ModelRows
@@ -45,7 +45,8 @@ def record(
     Raises ValueError for bad arguments, FileExistsError if `path` already holds something.
     """
     steps = check_steps(steps)
-    reader, chosen = model_rows(target, draft, Chain(gamma).gamma), rules.get(rule)
+    reader, chosen = model_rows(target, draft, chain(gamma), leaf_rows=True), rules.get(rule)
+    chosen.check(reader.tree)
     root = root_of(rng)
     provenance = {"rule": rule, "steps": steps, **Provenance.record(root, 1, 0.0).to_dict()}
     del provenance["seconds"]  # not known before the end, and the manifest is written first
@@ -61,27 +62,19 @@ def _trajectory(
     reader: ModelRows, rule: rules.Rule, root: int, steps: int
 ) -> Iterator[tuple[int, list[int], int, np.ndarray, np.ndarray]]:
     """(text, drafted tokens, accepted, p rows [γ+1, V], q rows [γ+1, V]) of each step."""
-    key, gamma = key_of(root), reader.gamma
+    key, tree = key_of(root), reader.tree
+    tokens, accepted = np.empty((tree.depth + 1, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
     for first in range(0, steps, STEPS_PER_TEXT):
         n = min(STEPS_PER_TEXT, steps - first)
-        u = uniforms(key, Purpose.DRAFT, first, n, gamma)
-        v = uniforms(key, Purpose.VERIFY, first, n, rule.uniforms(gamma))
-        history = [int(token) for token in reader.context(key, first)]
+        u = uniforms(key, Purpose.DRAFT, first, n, tree.size)
+        v = uniforms(key, Purpose.VERIFY, first, n, rule.uniforms(tree, reader.vocab_size))
+        history = reader.context(key, first)
         for s in range(n):
-            drafted, p, q = _draft(reader, history, u[:, s])
-            walk = rule.walk(drafted, p, q[:gamma], v[:, s].tolist())
-            yield first // STEPS_PER_TEXT, drafted, walk.num_accepted, p, q
-            history += walk.tokens
-
-
-def _draft(reader: ModelRows, history: list[int], u: np.ndarray) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """Draft γ tokens after `history`, with the rows at all γ+1 positions."""
-    drafted: list[int] = []
-    p_rows, q_rows = [], []
-    for i in range(reader.gamma + 1):
-        seen = np.array([history + drafted], dtype=np.int32)
-        p_rows.append(reader.target.rows(seen)[0])
-        q_rows.append(reader.draft.rows(seen)[0])
-        if i < reader.gamma:
-            drafted.append(inverse_cdf(q_rows[-1].tolist(), u[i]))
-    return drafted, np.array(p_rows), np.array(q_rows)
+            rows = reader.rows_after(history[None], u[:, s : s + 1])
+            q = np.ascontiguousarray(rows.q[:, : rule.num_rows(tree)])
+            with interpreted():  # one step at a time is not worth compiling for
+                rule.rows(
+                    rows.parents, rows.draft_tokens, rows.p, q, v[:, s : s + 1], rule.array(), tokens, accepted
+                )
+            yield first // STEPS_PER_TEXT, rows.draft_tokens[0].tolist(), int(accepted[0]), rows.p[0], rows.q[0]
+            history = np.append(history, tokens[: accepted[0] + 1, 0])

@@ -1,33 +1,49 @@
 """One step of a simulation again, number by number, in plain Python.
 
-Nothing compiled draws or decides (a trace's rows are read through a compiled check): the uniforms come from Philox in Python integers, the draws and tests from the rules'
-plain twins. That it agrees with the engine, token for token, is what the tests assert.
+Nothing compiled draws or decides (a trace's rows are read through a compiled check): the uniforms come from
+Philox in Python integers, and kernels run as plain Python. That it agrees with the engine, token for token, is what
+the tests assert.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
-from specsim.distributions import inverse_cdf
+from specsim.distributions import Floats
+from specsim.drafts import Tree
 from specsim.engine import make_source
+from specsim.jit import interpreted
 from specsim.models import Model
-from specsim.rules import Walk
+from specsim.rules import fixed_pairs
 from specsim.sources import FixedPairSource, ModelRows, RowSource, TraceRows
 from specsim.streams import Key, Purpose, RandomSource, key_of, root_of, uniform
 from specsim.traces import Trace
 
-__all__ = ["Replay", "replay"]
+__all__ = ["Node", "Replay", "replay"]
+
+#: Uniforms of the verification that are printed; some rules take one for every token of the vocabulary.
+SHOWN = 64
+
+
+@dataclass(frozen=True)
+class Node:
+    """A drafted token: below which node, drawn with which uniform, and what p and q say of it."""
+
+    parent: int
+    token: int
+    u: float
+    p: float
+    q: float
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A step, told again: where it started, the drafted tokens with their uniforms, and the rule's own account."""
+    """A step, told again: where it started, the drafted nodes, the uniforms that verified them, what came out."""
 
     source: str
     rule: str
@@ -35,9 +51,13 @@ class Replay:
     key: Key
     step: int
     start: str
-    draft_uniforms: tuple[float, ...]
-    draft_tokens: tuple[int, ...]
-    walk: Walk
+    nodes: tuple[Node, ...]
+    verify_uniforms: tuple[float, ...]
+    tokens: tuple[int, ...]
+
+    @property
+    def num_accepted(self) -> int:
+        return len(self.tokens) - 1
 
     def lines(self) -> Iterator[str]:
         """The story, a line each."""
@@ -45,18 +65,17 @@ class Replay:
         yield f"key     {self.key[0]:#010x} {self.key[1]:#010x}   (Philox4x32-10)"
         if self.start:
             yield f"start   {self.start}"
-        for i, (token, u) in enumerate(zip(self.draft_tokens, self.draft_uniforms, strict=True)):
-            yield f"draft   {i + 1}: u = {u:.17f}  token {token}"
-        for test in self.walk.tests:
-            outcome = "accepted" if test.accepted else "rejected"
-            sign = "<" if test.accepted else "≥"
-            ratio = test.p / test.q
+        for i, node in enumerate(self.nodes, 1):
+            below = "" if node.parent == i - 1 else f" below {node.parent}"
+            ratio = f" = {node.p / node.q:.6g}" if node.q else ""
             yield (
-                f"test    {test.position + 1}: u = {test.u:.17f}  {sign} p/q = {test.p:.6g}/{test.q:.6g} = "
-                f"{ratio:.6g}  {outcome}"
+                f"draft   {i}{below}: u = {node.u:.17f}  token {node.token}  p/q = {node.p:.6g}/{node.q:.6g}{ratio}"
             )
-        yield f"last    u = {self.walk.u:.17f}  token {self.walk.token} from {self.walk.source}"
-        yield f"emitted {self.walk.tokens}   ({self.walk.num_accepted} accepted)"
+        for i, u in enumerate(self.verify_uniforms[:SHOWN], 1):
+            yield f"verify  {i}: u = {u:.17f}"
+        if len(self.verify_uniforms) > SHOWN:
+            yield f"        … {len(self.verify_uniforms)} in all"
+        yield f"emitted {list(self.tokens)}   ({self.num_accepted} accepted)"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -68,56 +87,78 @@ def replay(
     *,
     step: int,
     rule: str = "standard",
-    gamma: int = 5,
+    gamma: int | Tree = 5,
     rng: RandomSource = None,
 ) -> Replay:
     """Step number `step` ≥ 0 of `simulate` with the same arguments, in plain Python.
 
     `rng` must be the run's seed, or the `root` that its result recorded. Raises as `simulate`.
 
-    >>> replay([0.5, 0.5], [0.8, 0.2], step=3, gamma=2, rng=1).walk.tokens
-    [0, 1]
+    >>> replay([0.5, 0.5], [0.8, 0.2], step=3, gamma=2, rng=1).tokens
+    (0, 1)
     """
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step < 2**63:
         raise ValueError(f"step: {step!r} is not an integer from 0 to 2^63 - 1")
-    source = make_source(target, draft, rule=rule, gamma=gamma)
-    root = root_of(rng)
+    source, chosen = make_source(target, draft, rule=rule, gamma=gamma), rules.get(rule)
+    root, step = root_of(rng), int(step)
     key = key_of(root)
-    start, uniforms, tokens, walk = _told(source, rules.get(rule), key, int(step))
-    return Replay(source.kind, rule, root, key, int(step), start, tuple(uniforms), tuple(tokens), walk)
+    u = _column(key, Purpose.DRAFT, step, source.tree.size)
+    with interpreted():
+        if isinstance(source, FixedPairSource):
+            start, told = "", _pair_step(source, key, step, u)
+        else:
+            start, told = _row_step(source, chosen, key, step, u)
+    nodes, v, tokens = told
+    return Replay(source.kind, str(chosen), root, key, step, start, nodes, v, tokens)
 
 
-def _told(
-    source: FixedPairSource | RowSource, rule: rules.Rule, key: Key, step: int
-) -> tuple[str, list[float], list[int], Walk]:
-    u = [uniform(key, Purpose.DRAFT, step, i) for i in range(source.gamma)]
-    v = [uniform(key, Purpose.VERIFY, step, i) for i in range(rule.uniforms(source.gamma))]
-    if isinstance(source, FixedPairSource):
-        tokens, walk = rule.fixed_pair.walk(source.p, source.q, u, v)
-        return "", u, tokens, walk
-    start, tokens, p, q = _rows(source.reader, key, step, u)
-    return start, u, tokens, rule.walk(tokens, p, q, v)
+Told = tuple[tuple[Node, ...], tuple[float, ...], tuple[int, ...]]
 
 
-def _rows(reader: Any, key: Key, step: int, u: list[float]) -> tuple[str, list[int], list[Any], list[Any]]:
-    """Where the step starts, its drafted tokens, and its p and q rows as lists of floats."""
-    if isinstance(reader, TraceRows):
-        logged = step % reader.trace.num_steps
-        _, p, q = reader.trace.steps(np.array([logged]))
-        q_rows = q[0, : reader.gamma].tolist()
-        tokens = [inverse_cdf(row, x) for row, x in zip(q_rows, u, strict=True)]
-        return f"logged step {logged}, rows frozen", tokens, p[0, : reader.gamma + 1].tolist(), q_rows
-    assert isinstance(reader, ModelRows)
-    history = [int(token) for token in reader.context(key, step)]
-    start = f"context {history}" if history else ""
-    tokens, p_rows, q_rows = [], [], []
-    for x in u:
-        p_rows.append(_floats(reader.target.row(history)))
-        q_rows.append(_floats(reader.draft.row(history)))
-        tokens.append(inverse_cdf(q_rows[-1], x))
-        history.append(tokens[-1])
-    return start, tokens, [*p_rows, _floats(reader.target.row(history))], q_rows
+def _pair_step(source: FixedPairSource, key: Key, step: int, u: Floats) -> Told:
+    pair, tree, p, q = source.rule.fixed_pair, source.tree, source.p, source.q
+    v = _column(key, Purpose.VERIFY, step, pair.uniforms(tree))
+    tokens, accepted = _emitted(tree)
+    pair.kernel(*source.tables, u, v, tokens, accepted)
+    drafted = fixed_pairs.drafted(p, q, tree, u[:, 0])
+    nodes = [
+        Node(parent, token, float(u[j, 0]), float(p[token]), float(q[token]))
+        for j, (parent, token) in enumerate(zip(tree.parents, drafted, strict=True))
+    ]
+    return tuple(nodes), tuple(v[:, 0].tolist()), _unpadded(tokens)
 
 
-def _floats(row: Any) -> list[float]:
-    return [float(weight) for weight in row]
+def _row_step(
+    source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats
+) -> tuple[str, Told]:
+    reader, tree = source.reader, source.tree
+    v = _column(key, Purpose.VERIFY, step, rule.uniforms(tree, source.vocab_size))
+    if isinstance(reader, ModelRows):
+        context = reader.context(key, step)
+        rows = reader.rows_after(context[None], u)
+        start = f"context {context.tolist()}" if context.size else ""
+    else:
+        assert isinstance(reader, TraceRows)
+        rows = reader.rows(key, step, 1)
+        start = f"logged step {step % reader.trace.num_steps}, rows frozen"
+    tokens, accepted = _emitted(tree)
+    rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
+    drafted = rows.draft_tokens[0].tolist()
+    nodes = [
+        Node(parent, token, float(u[j, 0]), float(rows.p[0, parent, token]), float(rows.q[0, parent, token]))
+        for j, (parent, token) in enumerate(zip(tree.parents, drafted, strict=True))
+    ]
+    return start, (tuple(nodes), tuple(v[:, 0].tolist()), _unpadded(tokens))
+
+
+def _column(key: Key, purpose: Purpose, step: int, count: int) -> Floats:
+    """The uniforms of one step, shape [count, 1], from Philox in Python integers."""
+    return np.array([[uniform(key, purpose, step, i)] for i in range(count)])
+
+
+def _emitted(tree: Tree) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    return np.empty((tree.depth + 1, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
+
+
+def _unpadded(tokens: NDArray[np.int32]) -> tuple[int, ...]:
+    return tuple(int(token) for token in tokens[:, 0] if token >= 0)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.distributions import Floats, Ints
-from specsim.drafts import draw_tokens
-from specsim.models import Model
+from specsim.drafts import Tree, draw_siblings
+from specsim.models import Model, rows_ahead
 from specsim.rules import Rule
 from specsim.streams import Key, Purpose, fill_uniforms, uniform, uniforms, uniforms_buffer
 from specsim.theory import acceptance_rate
@@ -44,16 +44,20 @@ ROW_BATCH_BYTES = 2**21
 
 @dataclass(frozen=True)
 class Rows:
-    """Drafted tokens with their rows: draft_tokens int64 [B, γ], p float64 [B, γ+1, V], q float64 [B, γ, V]."""
+    """Drafted tokens with their rows: draft_tokens int64 [B, n], p float64 [B, n+1, V], q float64 [B, m, V].
+
+    `parents` int64 [B, n] is the tree of each step, see `specsim.drafts.tree`; a chain has m = n = γ.
+    """
 
     draft_tokens: Ints
     p: Floats
     q: Floats
+    parents: Ints
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive steps from `first` on: emitted int32 tokens [γ+1, B], padded with -1, and int64 accepted [B].
+    """Consecutive steps from `first` on: emitted int32 tokens [depth+1, B], padded with -1, and int64 accepted [B].
 
     `rows` is what was verified, where rows were made at all.
     """
@@ -70,7 +74,7 @@ class Described(Protocol):
     @property
     def kind(self) -> str: ...
     @property
-    def gamma(self) -> int: ...
+    def tree(self) -> Tree: ...
     @property
     def vocab_size(self) -> int: ...
 
@@ -97,7 +101,7 @@ class FixedPairSource:
     rule: Rule
     p: Floats
     q: Floats
-    gamma: int
+    tree: Tree
     kind = "fixed pair"
 
     @property
@@ -111,29 +115,29 @@ class FixedPairSource:
 
     @cached_property
     def tables(self) -> tuple[NDArray[np.generic], ...]:
-        return self.rule.fixed_pair.tables(self.p, self.q)
+        return self.rule.fixed_pair.tables(self.p, self.q, self.tree, **self.rule.values)
 
     def alpha_context(self) -> float:
         return float(acceptance_rate(self.p, self.q))
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
-        size = 0
+        pair, size = self.rule.fixed_pair, 0
         for start, n in _pieces(first, steps, FIXED_PAIR_BATCH):
             if n != size:  # at the first batch, and at a shorter last one
                 size = n
-                draft = uniforms_buffer(self.gamma, n)
-                verify = uniforms_buffer(self.rule.uniforms(self.gamma), n)
-                tokens = np.empty((self.gamma + 1, n), dtype=np.int32)
+                draft = uniforms_buffer(self.tree.size, n)
+                verify = uniforms_buffer(pair.uniforms(self.tree), n)
+                tokens = np.empty((self.tree.depth + 1, n), dtype=np.int32)
                 accepted = np.empty(n, dtype=np.int64)
             fill_uniforms(*key, int(Purpose.DRAFT), start, draft)
             fill_uniforms(*key, int(Purpose.VERIFY), start, verify)
-            self.rule.fixed_pair.kernel(*self.tables, draft, verify, tokens, accepted)
+            pair.kernel(*self.tables, draft, verify, tokens, accepted)
             yield Batch(start, tokens, accepted)
 
 
 # --- rows ------------------------------------------------------------------------------------------------
 
-#: Verifies rows: (rows, key, first step) -> (tokens int32 [γ+1, B], accepted int64 [B]).
+#: Verifies rows: (rows, key, first step) -> (tokens int32 [depth+1, B], accepted int64 [B]).
 RowVerifier = Callable[[Rows, Key, int], tuple[Tokens, Ints]]
 
 
@@ -156,8 +160,8 @@ class RowSource:
         return self.reader.kind
 
     @property
-    def gamma(self) -> int:
-        return self.reader.gamma
+    def tree(self) -> Tree:
+        return self.reader.tree
 
     @property
     def vocab_size(self) -> int:
@@ -167,22 +171,23 @@ class RowSource:
         return self.reader.alpha_context()
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
-        row_bytes = 8 * self.vocab_size * (2 * self.gamma + 1)
+        row_bytes = 8 * self.vocab_size * (2 * self.tree.size + 1)
         for start, n in _pieces(first, steps, max(1, ROW_BATCH_BYTES // row_bytes)):
             rows = self.reader.rows(key, start, n)
             tokens, accepted = self.verify(rows, key, start)
             yield Batch(start, tokens, accepted, rows)
 
 
-def rule_verifier(rule: Rule) -> RowVerifier:
-    """The row kernel of `rule`, fed from the verify stream."""
+def rule_verifier(rule: Rule, tree: Tree) -> RowVerifier:
+    """The row kernel of `rule` on drafts shaped like `tree`, fed from the verify stream."""
+    values = rule.array()
 
     def verify(rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
-        steps, gamma = rows.draft_tokens.shape
-        tokens = np.empty((gamma + 1, steps), dtype=np.int32)
+        steps, vocab_size = len(rows.p), rows.p.shape[2]
+        tokens = np.empty((tree.depth + 1, steps), dtype=np.int32)
         accepted = np.empty(steps, dtype=np.int64)
-        u = uniforms(key, int(Purpose.VERIFY), first, steps, rule.uniforms(gamma))
-        rule.rows(rows.draft_tokens, rows.p, rows.q, u, tokens, accepted)
+        u = uniforms(key, int(Purpose.VERIFY), first, steps, rule.uniforms(tree, vocab_size))
+        rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, u, values, tokens, accepted)
         return tokens, accepted
 
     return verify
@@ -193,12 +198,14 @@ class ModelRows:
     """Steps of two models, each from a context drawn uniformly from `contexts` (int32 [N, order]).
 
     Positions in a step depend on the tokens drafted before them, as in real decoding; steps are independent.
+    `leaf_rows` makes rows of q at all nodes, for rules that read them there.
     """
 
     target: Model
     draft: Model
-    gamma: int
+    tree: Tree
     contexts: NDArray[np.int32]
+    leaf_rows: bool = False
     kind = "models"
 
     @property
@@ -221,21 +228,28 @@ class ModelRows:
     def rows(self, key: Key, first: int, steps: int) -> Rows:
         u = uniforms(key, int(Purpose.CONTEXT), first, steps, 1)[0]
         start = self.contexts[(u * len(self.contexts)).astype(np.int64)]
-        order = start.shape[1]
-        histories = np.empty((steps, order + self.gamma), dtype=np.int32)
-        histories[:, :order] = start
-        p = np.empty((steps, self.gamma + 1, self.vocab_size))
-        q = np.empty((steps, self.gamma, self.vocab_size))
-        u = uniforms(key, int(Purpose.DRAFT), first, steps, self.gamma)
-        tokens = np.empty(steps, dtype=np.int64)
-        for i in range(self.gamma):
-            seen = np.ascontiguousarray(histories[:, : order + i])
-            p[:, i] = self.target.rows(seen)
-            q[:, i] = self.draft.rows(seen)
-            draw_tokens(q[:, i], u[i], tokens)
-            histories[:, order + i] = tokens
-        p[:, self.gamma] = self.target.rows(histories)
-        return Rows(histories[:, order:].astype(np.int64), p, q)
+        return self.rows_after(start, uniforms(key, int(Purpose.DRAFT), first, steps, self.tree.size))
+
+    def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
+        """Drafts after each of the contexts `start` [B, order], node j + 1 drawn with u[j], u of shape [n, B]."""
+        tree, steps = self.tree, len(start)
+        num_q = tree.size + 1 if self.leaf_rows else tree.num_rows
+        p = np.empty((steps, tree.size + 1, self.vocab_size))
+        q = np.empty((steps, num_q, self.vocab_size))
+        tokens = np.empty((steps, tree.size), dtype=np.int64)
+        histories = {0: start}
+        for node in range(tree.size + 1):
+            seen, children = histories.pop(node), tree.children(node)
+            p[:, node] = self.target.rows(seen)
+            if node < num_q:
+                ahead = tree.depths[node] - tree.seen(tree.depths[node])
+                q[:, node] = rows_ahead(self.draft, seen[:, : seen.shape[1] - ahead], ahead)
+            if children:
+                columns = [child - 1 for child in children]
+                tokens[:, columns] = draw_siblings(tree.drawing, q[:, node], u[columns]).T
+                for child in children:
+                    histories[child] = np.column_stack([seen, tokens[:, child - 1].astype(np.int32)])
+        return Rows(tokens, p, q, _repeated(tree, steps))
 
 
 @dataclass(frozen=True)
@@ -247,7 +261,8 @@ class TraceRows:
     """
 
     trace: Trace
-    gamma: int
+    tree: Tree
+    leaf_rows: bool = False
     kind = "trace, frozen rows"
 
     @property
@@ -258,13 +273,19 @@ class TraceRows:
         return summarise(self.trace).alpha_context
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
+        gamma = self.tree.size
         _, p, q = self.trace.steps(np.arange(first, first + steps) % self.trace.num_steps)
-        p, q = np.ascontiguousarray(p[:, : self.gamma + 1]), np.ascontiguousarray(q[:, : self.gamma])
-        u = uniforms(key, int(Purpose.DRAFT), first, steps, self.gamma)
-        tokens = np.empty((steps, self.gamma), dtype=np.int64)
-        for i in range(self.gamma):
-            draw_tokens(q[:, i], u[i], tokens[:, i])
-        return Rows(tokens, p, q)
+        p, q = np.ascontiguousarray(p[:, : gamma + 1]), np.ascontiguousarray(q[:, : gamma + self.leaf_rows])
+        u = uniforms(key, int(Purpose.DRAFT), first, steps, gamma)
+        tokens = np.empty((steps, gamma), dtype=np.int64)
+        for i in range(gamma):
+            tokens[:, i] = draw_siblings(self.tree.drawing, q[:, i], u[i : i + 1])[0]
+        return Rows(tokens, p, q, _repeated(self.tree, steps))
+
+
+def _repeated(tree: Tree, steps: int) -> Ints:
+    """The parents of `steps` drafts of one shape, int64 [steps, n], without copies."""
+    return np.broadcast_to(np.array(tree.parents), (steps, tree.size))
 
 
 def _pieces(first: int, steps: int, size: int) -> Iterator[tuple[int, int]]:

@@ -10,8 +10,11 @@ from numpy.typing import ArrayLike
 
 from specsim import rules
 from specsim.distributions import Floats, Ints, check_probabilities, check_rows, check_tokens
+from specsim.drafts import Tree
+from specsim.jit import interpreted
+from specsim.rules import Rule
 from specsim.sources import Rows, rule_verifier
-from specsim.streams import Purpose, RandomSource, key_of, root_of, uniform
+from specsim.streams import RandomSource, key_of, root_of
 
 __all__ = ["Verification", "speculative_accept", "verify"]
 
@@ -78,57 +81,98 @@ class Verification:
 
 
 def verify(
-    draft_tokens: ArrayLike, p: ArrayLike, q: ArrayLike, rule: str = "standard", rng: RandomSource = None
+    draft_tokens: ArrayLike,
+    p: ArrayLike,
+    q: ArrayLike | None,
+    rule: str = "standard",
+    rng: RandomSource = None,
+    *,
+    parents: Sequence[int] | None = None,
 ) -> Verification:
-    """Verify `draft_tokens`: the accepted prefix, and one token more.
+    """Verify `draft_tokens`: the accepted ones, and one token more.
 
-    One step: `draft_tokens` [γ], `p` [γ+1, V], `q` [γ, V]; or a batch, each with a leading axis B. On a
-    rejection the last token is drawn from the rule's residual, and when all are accepted it is the bonus, drawn
-    from row γ of p. `rng`: int, Generator, SeedSequence or None.
+    One step: `draft_tokens` [γ], `p` [γ+1, V], `q` [γ, V]; or a batch, each with a leading axis B. `parents` makes
+    them the nodes of a tree, see `specsim.drafts.tree`: n tokens, n+1 rows of p, a row of q for every node up to
+    the last that has children. Some rules never read q, which may then be None; some read it at all n+1 nodes. On a
+    rejection the last token is drawn from the rule's own law of recovered tokens, and when a path was accepted
+    whole it is the bonus. `rng`: int, Generator, SeedSequence or None.
 
-    With the standard rule: a drafted token with q(x) = 0 is an error, since q did not draw it. A token with
-    p(x) = 0 is never emitted: the test is u·q < p with u in [0, 1). An all-zero residual cannot follow a
-    rejection but by rounding (p and q equal up to it); the token then comes from p.
+    A drafted token with q(x) = 0 is an error for rules that sampled drafts are meant for, since q did not draw it.
+    With the standard rule a token with p(x) = 0 is never emitted: the test is u·q < p with u in [0, 1). An
+    all-zero residual cannot follow a rejection but by rounding (p and q equal up to it); the token then comes
+    from p.
 
-    Raises ValueError or TypeError for an unknown rule, γ = 0, an empty batch, wrong shapes, tokens out of range,
-    and rows that are no pmfs (see `specsim.distributions.check_rows`).
+    Raises ValueError or TypeError for an unknown rule or parameter, γ = 0, an empty batch, wrong shapes, tokens out
+    of range, rows that are no pmfs (see `specsim.distributions.check_rows`), a tree with a cycle or an orphan, one
+    that the rule cannot verify, and siblings with the same token where it forbids them.
 
     >>> p = [[0.1, 0.9], [0.5, 0.5]]
     >>> verify([1], p, [[0.5, 0.5]], rng=0).num_accepted
     1
     """
     chosen = rules.get(rule)
-    p_rows, q_rows = check_rows(p, "p"), check_rows(q, "q")
+    p_rows = check_rows(p, "p")
     tokens = check_tokens(draft_tokens, p_rows.shape[-1])
-    _check_shapes(tokens, p_rows, q_rows)
-    drafted_q = np.take_along_axis(q_rows, tokens[..., None], axis=-1)[..., 0]
-    if (drafted_q == 0.0).any():
-        place = tuple(int(i) for i in np.argwhere(drafted_q == 0.0)[0])
-        raise _undraftable(place[0] if len(place) == 1 else place, int(tokens[place]))
-    root = root_of(rng)
-    if tokens.ndim == 1:
-        u = [uniform(key_of(root), Purpose.VERIFY, 0, i) for i in range(chosen.uniforms(len(tokens)))]
-        walk = chosen.walk(tokens.tolist(), p_rows.tolist(), q_rows.tolist(), u)
-        return Verification(walk.tokens, walk.num_accepted, rule, root)
-    emitted, accepted = rule_verifier(chosen)(Rows(tokens, p_rows, q_rows), key_of(root), 0)
-    return Verification(emitted.T.astype(np.int64), accepted, rule, root)
-
-
-def _check_shapes(tokens: Ints, p: Floats, q: Floats) -> None:
     if tokens.ndim not in (1, 2):
         raise ValueError(f"draft_tokens: shape {tokens.shape} is neither [γ] nor [B, γ]")
     if tokens.shape[-1] == 0:
         raise ValueError("draft_tokens: no token was drafted (γ = 0), so there is nothing to verify")
     if tokens.size == 0:
         raise ValueError(f"draft_tokens: shape {tokens.shape} is an empty batch")
-    *batch, gamma = tokens.shape
-    vocab_size = p.shape[-1]
-    for name, rows, count in (("p", p, gamma + 1), ("q", q, gamma)):
-        if rows.shape != (*batch, count, vocab_size):
+    tree = Tree(range(tokens.shape[-1]) if parents is None else parents, chosen.drawings[0])  # type: ignore[arg-type]
+    if tree.size != tokens.shape[-1]:
+        raise ValueError(f"parents: {tree.size} of them for {tokens.shape[-1]} drafted tokens")
+    chosen.check(tree)
+    num_q = chosen.num_rows(tree)
+    if q is None and not chosen.reads_draft:
+        q_rows = np.zeros((*tokens.shape[:-1], num_q, p_rows.shape[-1]))
+    elif q is None:
+        raise TypeError(f"q: missing; {chosen.name} needs the draft's rows")
+    else:
+        q_rows = check_rows(q, "q")
+    _check_shapes(tokens, p_rows, q_rows, tree.size + 1, num_q)
+    single = tokens.ndim == 1
+    if single:
+        tokens, p_rows, q_rows = tokens[None], p_rows[None], q_rows[None]
+    _check_drafts(chosen, tree, tokens, q_rows, single)
+    root = root_of(rng)
+    rows = Rows(tokens, p_rows, q_rows, np.broadcast_to(np.array(tree.parents), tokens.shape))
+    if not single:
+        emitted, accepted = rule_verifier(chosen, tree)(rows, key_of(root), 0)
+        return Verification(emitted.T.astype(np.int64), accepted, str(chosen), root)
+    with interpreted():  # quicker than compiling, for one step
+        emitted, accepted = rule_verifier(chosen, tree)(rows, key_of(root), 0)
+    return Verification(
+        emitted[: accepted[0] + 1, 0].tolist(), int(accepted[0]), str(chosen), root
+    )
+
+
+def _check_shapes(tokens: Ints, p: Floats, q: Floats, num_p: int, num_q: int) -> None:
+    *batch, drafted = tokens.shape
+    for name, rows, count in (("p", p, num_p), ("q", q, num_q)):
+        if rows.shape != (*batch, count, p.shape[-1]):
             raise ValueError(
-                f"{name}: shape {rows.shape}, expected {(*batch, count, vocab_size)} for draft_tokens of shape "
+                f"{name}: shape {rows.shape}, expected {(*batch, count, p.shape[-1])} for draft_tokens of shape "
                 f"{tokens.shape}"
                 + (" (p has one row more than there are drafted tokens)" if name == "p" else "")
+            )
+
+
+def _check_drafts(rule: Rule, tree: Tree, tokens: Ints, q: Floats, single: bool) -> None:
+    """Raise ValueError for a token that q cannot draw, and for siblings alike where the rule forbids them."""
+    if rule.reads_draft and "sampled" in rule.drawings:
+        drafted_q = np.take_along_axis(q[:, list(tree.parents)], tokens[..., None], axis=-1)[..., 0]
+        if (drafted_q == 0.0).any():
+            step, position = (int(i) for i in np.argwhere(drafted_q == 0.0)[0])
+            raise _undraftable(position if single else (step, position), int(tokens[step, position]))
+    for node in range(tree.size if rule.distinct else 0):
+        siblings = np.sort(tokens[:, [child - 1 for child in tree.children(node)]], axis=1)
+        alike = siblings[:, 1:] == siblings[:, :-1]
+        if alike.any():
+            step, place = (int(i) for i in np.argwhere(alike)[0])
+            raise ValueError(
+                f"draft_tokens{'' if single else f', step {step}'}: token {siblings[step, place]} stands twice below "
+                f"node {node}; {rule.name} forbids siblings with the same token"
             )
 
 

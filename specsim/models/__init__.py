@@ -18,6 +18,7 @@ library; `build_pair` makes such a pair from any folder of text.
 (100, 256)
 """
 
+from specsim.models.ahead import row_ahead, rows_ahead
 from specsim.models.base import Model, check_pair, shared_contexts
 from specsim.models.ngram import NGramModel, bits_per_byte
 from specsim.models.pairs import build_default_pair, build_pair, default_pair, load_pair
@@ -33,5 +34,7 @@ __all__ = [
     "check_pair",
     "default_pair",
     "load_pair",
+    "row_ahead",
+    "rows_ahead",
     "shared_contexts",
 ]

@@ -1,8 +1,12 @@
 """The verification rules, one file each.
 
-A rule turns a drafted tree of tokens, with the target's and the draft's rows at its nodes, into the tokens
-that a step emits. `get("standard")` returns the `Rule` of `specsim/rules/standard.py`; adding a rule is adding
-a file that ends in a `RULE`.
+A rule turns a drafted tree of tokens, with the target's and the draft's rows at its nodes, into the tokens that a
+step emits. `chain/` holds the lossless rules for a single draft, `tree/` those for several, `lossy/` the rules that
+declare another law than the target's, `controls/` rules that are wrong on purpose, which every proof and test must
+catch. `get("standard")` returns the `RULE` of `chain/standard.py`; adding a rule is adding a file.
+
+What rules share: `anatomy.py` says what one is made of, `token_by_token.py` and `top_down.py` walk along a chain
+and down a tree, `fixed_pairs.py` has the tables of a fixed pair.
 """
 
 from __future__ import annotations
@@ -10,97 +14,66 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-from specsim.jit import Kernel
+from specsim.rules.anatomy import FixedPair, Parameter, Rule
 
-__all__ = ["FixedPair", "Rule", "Test", "Walk", "get", "names"]
+__all__ = ["GROUPS", "FixedPair", "Parameter", "Rule", "get", "group_of", "names"]
 
-
-@dataclass(frozen=True)
-class Test:
-    """One accept test: was `token`, drafted at `position`, let through by the uniform `u`?"""
-
-    __test__ = False  # not a test case, whatever pytest makes of the name
-
-    position: int
-    token: int
-    p: float
-    q: float
-    u: float
-    accepted: bool
+#: The folders, and what is claimed of the rules in them.
+GROUPS: dict[str, str] = {
+    "chain": "a single draft, lossless",
+    "tree": "many drafts and trees, lossless",
+    "lossy": "lossy, with a declared law",
+    "controls": "wrong on purpose",
+}
 
 
-@dataclass(frozen=True)
-class Walk:
-    """One step of a rule, told number by number: the tests made, and how the last token was drawn."""
+def names(*groups: str) -> list[str]:
+    """The names of all rules, or of those in `groups`, read off the files; group by group, alphabetically.
 
-    tests: tuple[Test, ...]
-    source: str
-    u: float
-    token: int
-
-    @property
-    def num_accepted(self) -> int:
-        return sum(test.accepted for test in self.tests)
-
-    @property
-    def tokens(self) -> list[int]:
-        return [test.token for test in self.tests if test.accepted] + [self.token]
-
-
-@dataclass(frozen=True)
-class FixedPair:
-    """A rule made fast for one pair of pmfs: tables built once, then a kernel of constant cost per step.
-
-    `tables(p, q)` gives a tuple of arrays; `kernel(*tables, draft_uniforms, verify_uniforms, tokens,
-    accepted)` fills int32 tokens[γ+1, steps], padded with -1, and int64 accepted[steps]. `walk(p, q,
-    draft_uniforms, verify_uniforms)` is one step in plain Python, from its own uniforms: (drafted tokens, walk).
-    """
-
-    tables: Callable[[Any, Any], tuple[Any, ...]]
-    kernel: Kernel
-    walk: Callable[[Any, Any, Sequence[float], Sequence[float]], tuple[list[int], Walk]]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A verification rule: its law, its kernels, and what is claimed of it.
-
-    `law(parents, tokens, p, q)`: node by node of a draft tree, the probability of stopping there and the pmf
-    of the token that follows, in whatever arithmetic p and q are written (Fraction or float).
-    `rows(draft_tokens[B, γ], p[B, γ+1, V], q[B, γ, V], uniforms[n, B], tokens[γ+1, B], accepted[B])`: the row
-    kernel, which fills its last two arguments; `walk(draft_tokens, p, q, uniforms)` is its plain twin for one
-    step. `uniforms(γ)` is the number n of uniforms that a step needs.
-    """
-
-    name: str
-    citation: str
-    lossless_for: tuple[str, ...]
-    law: Callable[..., Any]
-    rows: Kernel
-    walk: Callable[..., Walk]
-    uniforms: Callable[[int], int]
-    fixed_pair: FixedPair
-
-
-def names() -> list[str]:
-    """The names of all rules, alphabetically, read off the files beside this one.
-
-    >>> "standard" in names()
+    >>> "standard" in names("chain")
     True
     """
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return [
+        module.name
+        for group in groups or GROUPS
+        for module in pkgutil.iter_modules([str(Path(__file__).parent / group)])
+    ]
+
+
+def group_of(name: str) -> str:
+    """The folder of the rule called `name`."""
+    return next(group for group in GROUPS if name in names(group))
 
 
 def get(name: str) -> Rule:
-    """The rule called `name`. Raises ValueError, with the nearest name, for one that does not exist."""
+    """The rule called `name`, with parameters if they follow a colon: "lenience:lenience=0.5".
+
+    Raises ValueError, with the nearest name, for a rule that does not exist; naming rule, parameter and range
+    for a parameter that is unknown or out of range.
+
+    >>> get("lenience:lenience=0.5").values
+    {'lenience': 0.5}
+    """
     if not isinstance(name, str):
         raise TypeError(f"rule: expected a name such as 'standard', got {type(name).__name__}")
+    name, _, given = name.partition(":")
     if name not in names():
         near = difflib.get_close_matches(name, names(), n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown rule {name!r}; did you mean {near!r}? Rules: {', '.join(names())}")
-    rule: Rule = importlib.import_module(f"{__name__}.{name}").RULE
-    return rule
+    rule: Rule = importlib.import_module(f"{__name__}.{group_of(name)}.{name}").RULE
+    return rule.having(**_parsed(name, given)) if given else rule
+
+
+def _parsed(name: str, given: str) -> dict[str, float]:
+    values = {}
+    for part in given.split(","):
+        parameter, equals, value = part.partition("=")
+        try:
+            values[parameter.strip()] = float(value)
+        except ValueError:
+            raise ValueError(
+                f"{name}: {part!r} is not a parameter; write {name}:parameter=number, separated by commas"
+            ) from None
+    return values

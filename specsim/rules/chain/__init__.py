@@ -1,0 +1,1 @@
+"""Lossless rules for a single draft, a chain of tokens."""

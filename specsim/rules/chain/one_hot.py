@@ -1,0 +1,82 @@
+"""One-hot verification: accept x with probability p(x), else draw from p without it.
+
+The standard rule for a draft row that is certain of the drafted token: min(1, p(x)/1) = p(x), residual (p - 1_x)₊.
+It never looks at q, so it is lossless for whatever drafts: taken from an n-gram or the prompt, the argmax of a draft
+model, or sampled from q. For sampled drafts it accepts less than the standard rule, Σ p·q instead of Σ min(p, q);
+that costs speed, never exactness.
+
+vLLM verifies so where no draft probabilities are handed over; EAGLE-2 and EAGLE-3 (Li et al., arXiv 2406.16858) verify
+their top-k children so, see `tree/deterministic_children.py`. The mathematics is Algorithm 1 of Leviathan, Kalman &
+Matias, arXiv 2211.17192, at a one-hot q.
+
+Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(log V) for a fixed pair, because a different
+token is left out each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from specsim.distributions import Floats
+from specsim.jit import kernel
+from specsim.rules import token_by_token
+from specsim.rules.anatomy import Rule
+from specsim.rules.fixed_pairs import draw_without
+
+# --- law -------------------------------------------------------------------------------------------------
+
+
+def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
+    """The probability of accepting x: p(x)."""
+    return p[x]
+
+
+def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
+    """p without x; p itself where nothing is left, which follows no rejection."""
+    left = [weight * (y != x) for y, weight in enumerate(p)]
+    return token_by_token.normalised(left) if any(left) else list(p)
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+    return u < p[x]
+
+
+@kernel
+def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+    weights[:] = p
+    weights[x] = 0.0
+
+
+# --- a fixed pair ----------------------------------------------------------------------------------------
+
+
+def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
+    """Accept with p."""
+    return p, p
+
+
+@kernel
+def draw(pair, number, x, u):  # type: ignore[no-untyped-def]
+    """From p without x."""
+    return draw_without(pair.p, pair.p_sums, np.array([x]), 1, u)
+
+
+# --- registry --------------------------------------------------------------------------------------------
+
+RULE = Rule(
+    name="one_hot",
+    citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Algorithm 1 at a one-hot q",
+    drawings=("sampled", "top"),
+    law=token_by_token.law("one_hot", acceptance, recovered),
+    rows=token_by_token.rows(accept, recover),
+    uniforms=token_by_token.uniforms,
+    fixed_pair=token_by_token.fixed_pair_by_token(shares, draw),
+    reads_draft=False,
+)

@@ -1,0 +1,1 @@
+"""Rules that emit another law than the target's, and declare which."""

@@ -1,0 +1,1 @@
+"""Lossless rules for several drafts: trees of tokens."""
