@@ -18,7 +18,7 @@ from specsim.jit import Kernel, kernel
 from specsim.rules.anatomy import FixedPair
 from specsim.rules.fixed_pairs import alias_draw, make_pair
 
-__all__ = ["fixed_pair", "fixed_pair_by_token", "law", "normalised", "positive_part", "rows", "uniforms"]
+__all__ = ["drafted", "fixed_pair", "fixed_pair_by_token", "law", "normalised", "positive_part", "require_chain", "rows", "uniforms"]
 
 
 def uniforms(tree: Tree, vocab_size: int = 0) -> int:
@@ -41,16 +41,13 @@ def law(
 
     accept(p, q, x, **values) is the probability of accepting token x, drafted with q(x) > 0;
     recovered(p, q, x, **values) the pmf of the token emitted where x was rejected; bonus(p, q, **values) that of
-    the token after a draft accepted whole, by default p.
+    the token after a draft accepted whole, by default p; q is None there unless the rule has `leaf_rows`.
     """
 
     def of_a_step(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
     ) -> tuple[list[Any], list[Any]]:
-        if tuple(parents) != tuple(range(len(parents))):
-            raise ValueError(
-                f"{name} verifies a chain of drafted tokens, not a tree with parents {tuple(parents)}"
-            )
+        require_chain(name, parents)
         stop, follow = [], []
         reached: Any = 1
         for x, p_row, q_row in zip(tokens, p, q, strict=False):
@@ -58,16 +55,24 @@ def law(
             stop.append(reached * (1 - passed))
             follow.append(list(recovered(p_row, q_row, x, **values)))
             reached = reached * passed
-        last = p[len(tokens)] if bonus is None else bonus(p[len(tokens)], q[len(tokens)], **values)
+        last = p[len(tokens)]
+        if bonus is not None:
+            last = bonus(last, q[len(tokens)] if len(q) > len(tokens) else None, **values)
         return [*stop, reached], [*follow, list(last)]
 
     return of_a_step
 
 
-def positive_part(p: Row, q: Row) -> list[Any]:
-    """(p - q)₊, normalised; p where that is nothing, which follows no rejection but by rounding."""
+def require_chain(name: str, parents: Sequence[int]) -> None:
+    """Raise ValueError unless `parents` is a chain, the only shape that the rule called `name` verifies."""
+    if tuple(parents) != tuple(range(len(parents))):
+        raise ValueError(f"{name} verifies a chain of drafted tokens, not a tree with parents {tuple(parents)}")
+
+
+def positive_part(p: Row, q: Row, otherwise: Row | None = None) -> list[Any]:
+    """(p - q)₊, normalised; `otherwise`, by default p, where that is nothing: it follows no rejection but by rounding."""
     excess = [max(a - b, 0 * a) for a, b in zip(p, q, strict=True)]
-    return normalised(excess) if any(excess) else list(p)
+    return normalised(excess) if any(excess) else list(p if otherwise is None else otherwise)
 
 
 def normalised(weights: Row) -> list[Any]:
@@ -130,7 +135,7 @@ def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPai
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[np.ndarray, ...]:
         accept, recovered, bonus = shares(p, q, **values)
         last = [alias_table(weights if weights.any() else p) for weights in (recovered, bonus)]
-        return alias_table(_drafted(q, tree)), np.concatenate(last), np.atleast_2d(accept)[: tree.size]
+        return alias_table(drafted(q, tree)), np.concatenate(last), np.atleast_2d(accept)[: tree.size]
 
     return FixedPair(tables, verify_fixed_pair, uniforms)
 
@@ -163,7 +168,7 @@ def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, toke
         tokens[accepted[s], s] = drawn[s]
 
 
-def _drafted(q: Floats, tree: Tree) -> Floats:
+def drafted(q: Floats, tree: Tree) -> Floats:
     """The law of a drafted token."""
     return np.eye(1, q.size, int(q.argmax()))[0] if tree.drawing == "top" else q
 
@@ -177,7 +182,7 @@ def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kern
     """
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
-        return make_pair(p, q), alias_table(_drafted(q, tree)), *shares(p, q, **values)
+        return make_pair(p, q), alias_table(drafted(q, tree)), *shares(p, q, **values)
 
     def verify_fixed_pair(  # type: ignore[no-untyped-def]
         pair, draft, accept, number, draft_uniforms, verify_uniforms, tokens, accepted

@@ -86,7 +86,5 @@ RULE = Rule(
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),
-    parameters=(
-        Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),
-    ),
+    parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
 )

@@ -1,0 +1,68 @@
+"""Wrong on purpose: K-SEQ that counts siblings with the same token once.
+
+ρ and the residual are computed for the number of *distinct* tokens, while every sibling is tried: the residual then
+does not fit what was accepted. The same happens to code that merges duplicates but forgets a trial, or that keeps the K
+of the root at every depth.
+
+The rule that it imitates: Sun et al., arXiv 2310.15141; see `tree/k_seq.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from specsim.jit import kernel
+from specsim.rules import top_down
+from specsim.rules.anatomy import Rule
+from specsim.rules.fixed_pairs import alias_draw
+from specsim.rules.tree.k_seq import least_rho, rho_star, sequential, table, with_rho
+
+
+def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """K-SEQ with K the number of distinct tokens."""
+    drafts = len(set(children))
+    return with_rho(p, q, children, drafts, least_rho(p, q, drafts))
+
+
+@kernel
+def distinct(children):  # type: ignore[no-untyped-def]
+    count = 0
+    for k in range(children.size):
+        new = 1
+        for j in range(k):
+            if children[j] == children[k]:
+                new = 0
+        count += new
+    return count
+
+
+@kernel
+def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+    drafts = distinct(children)
+    return sequential(p, q, children, u, rho_star(p, q, drafts), drafts, weights)
+
+
+@kernel
+def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+    drafts = distinct(children)
+    for k in range(children.size):
+        if u[k] < table[2 * drafts, children[k]]:
+            return k, children[k]
+    return -1, alias_draw(table[2 * drafts + 1].view(np.int64), last)
+
+
+RULE = Rule(
+    name="k_seq_wrong_k",
+    citation="arXiv 2310.15141 with the wrong K",
+    drawings=("sampled",),
+    law=top_down.law(at_a_node),
+    rows=top_down.rows(choose),
+    uniforms=top_down.uniforms,
+    fixed_pair=top_down.fixed_pair(pick, table),
+    on_trees=True,
+    many_drafts=True,
+    control=True,
+)

@@ -1,0 +1,75 @@
+"""Naive matching: draw the target's own token at a node, and go on with the child that carries it, if there is one.
+
+One draw y from p at each node, shared by all its children; if a child carries y, it is the next node, else y ends the
+step. What comes out is at every node a sample of p, whatever was drafted and however, so the rule is lossless for all
+drafts, and never looks at q. For children sampled from q a child is hit with probability Σ p·(1 - (1-q)^K).
+
+The one draw is essential. With a fresh draw for each candidate, "accepted if any candidate matches its own draw", the
+output is not the target's (a bug that foundation-model-stack's fms-extras had).
+
+The NSS baseline of SpecInfer (Miao et al., arXiv 2305.09781); sampler match is the same on a chain.
+
+Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K) for a fixed pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from specsim.distributions import cumulative_draw
+from specsim.jit import kernel
+from specsim.rules import top_down
+from specsim.rules.anatomy import Rule
+from specsim.rules.fixed_pairs import alias_draw
+
+# --- law -------------------------------------------------------------------------------------------------
+
+
+def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """The first child with a token is taken when that token is drawn; the others' tokens end the step."""
+    accept = [p[x] if x not in children[:k] else 0 * p[x] for k, x in enumerate(children)]
+    missed = 1 - sum(accept)
+    others = [0 * weight if x in children else weight for x, weight in enumerate(p)]
+    return accept, [weight / missed for weight in others] if missed else list(p)
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+    y = cumulative_draw(p, u[0])
+    for k in range(children.size):
+        if children[k] == y:
+            return k
+    weights[:] = 0.0
+    weights[y] = 1.0
+    return -1
+
+
+# --- a fixed pair ----------------------------------------------------------------------------------------
+
+
+@kernel
+def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+    y = alias_draw(pair.p_alias, u[0])
+    for k in range(children.size):
+        if children[k] == y:
+            return k, y
+    return -1, y
+
+
+# --- registry --------------------------------------------------------------------------------------------
+
+RULE = Rule(
+    name="naive_matching",
+    citation="Miao et al. 2024 (SpecInfer), arXiv 2305.09781, its baseline",
+    drawings=("sampled", "without replacement", "top", "top and sample"),
+    law=top_down.law(at_a_node),
+    rows=top_down.rows(choose),
+    uniforms=top_down.uniforms,
+    fixed_pair=top_down.fixed_pair(pick),
+    on_trees=True,
+    reads_draft=False,
+)
