@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.distributions import dyadic, normalise, synthetic_pair
+from specsim.drafts import Tree, chain, chains
 from specsim.models import Model, TableModel, default_pair, shared_contexts
+from specsim.rules import Rule
 
 __all__ = ["LEVELS", "Case", "battery"]
 
@@ -20,17 +22,24 @@ LEVELS = {"smoke": (2**17, 2**14), "quick": (2**21, 2**18)}
 ROW_BYTES = 2**31
 #: Rows with more bytes than this per step are left to the fixed-pair kernel.
 MAX_STEP_BYTES = 2**20
+#: A declared law is computed row by row, in plain Python: steps with rows, and tokens of a pair, that allow that.
+DECLARED_STEPS, DECLARED_VOCABULARY = 2**12, 1000
 
 
 @dataclass(frozen=True)
 class Case:
-    """A target and a draft, γ drafted tokens a step, and why. Steps start at a context of the models' pool."""
+    """A target and a draft, what is drafted in a step, and why. Steps start at a context of the models' pool."""
 
     name: str
     purpose: str
     target: Model
     draft: Model
-    gamma: int
+    tree: Tree
+
+    @property
+    def gamma(self) -> int:
+        """The most tokens that a step can accept."""
+        return self.tree.depth
 
     @property
     def is_pair(self) -> bool:
@@ -44,25 +53,40 @@ class Case:
     @property
     def step_bytes(self) -> int:
         """Bytes of p and q rows in one step."""
-        return 8 * self.target.vocab_size * (2 * self.gamma + 1)
+        return 8 * self.target.vocab_size * (2 * self.tree.size + 1)
 
-    def steps(self, level: str, built_in: bool) -> int:
-        """How many steps `level` gives this case; a multiple of 8."""
+    def steps(self, level: str, rule: Rule | None) -> int:
+        """How many steps `level` gives this case, for a built-in rule or somebody's verifier; a multiple of 8."""
         rule_steps, verifier_steps = LEVELS[level]
-        if built_in:
-            return rule_steps if self.is_pair else rule_steps // 2
-        return max(8, min(verifier_steps, ROW_BYTES // self.step_bytes) // 8 * 8)
+        if rule is None:
+            return max(8, min(verifier_steps, ROW_BYTES // self.step_bytes) // 8 * 8)
+        if self.is_pair:
+            return rule_steps
+        if rule.declared is not None and len(self.contexts) > 1:
+            return min(DECLARED_STEPS, rule_steps // 2)
+        return rule_steps // 2 // self.tree.size * self.tree.depth // 8 * 8
 
 
-def battery(built_in: bool) -> list[Case]:
-    """All cases, for a built-in rule or for somebody's verifier (without the largest vocabulary)."""
+def battery(rule: Rule | None) -> list[Case]:
+    """All cases, for a built-in rule, or for somebody's verifier of chains (without the largest vocabulary).
+
+    A rule for several drafts gets pairs of chains, drawn in the first of the ways that it names.
+    """
     cases = [make() for make in _CASES]
-    return [case for case in cases if built_in or case.step_bytes <= MAX_STEP_BYTES]
+    if rule is None:
+        return [case for case in cases if case.step_bytes <= MAX_STEP_BYTES]
+    if rule.declared is not None:
+        cases = [case for case in cases if case.target.vocab_size <= DECLARED_VOCABULARY]
+    return [replace(case, tree=_shape(rule, case.tree)) for case in cases]
+
+
+def _shape(rule: Rule, tree: Tree) -> Tree:
+    return chains(2, tree.size, rule.drawings[0]) if rule.on_trees else chain(tree.size, rule.drawings[0])
 
 
 def _pair(name: str, purpose: str, p: NDArray[np.float64], q: NDArray[np.float64], gamma: int) -> Case:
     """Rows of 24-bit dyadic fractions: they sum to 1 exactly, in float32 too."""
-    return Case(name, purpose, TableModel(dyadic(p)), TableModel(dyadic(q)), gamma)
+    return Case(name, purpose, TableModel(dyadic(p)), TableModel(dyadic(q)), chain(gamma))
 
 
 def _synthetic(name: str, purpose: str, kind: str, vocab_size: int, overlap: float, gamma: int) -> Case:
@@ -85,13 +109,13 @@ def _markov() -> Case:
     )
     start = np.zeros((1, 1), dtype=np.int32)
     return Case(
-        "Markov chain", "rows that change with every token", TableModel(p, start), TableModel(q, start), 3
+        "Markov chain", "rows that change with every token", TableModel(p, start), TableModel(q, start), chain(3)
     )
 
 
 def _ngrams() -> Case:
     target, draft = default_pair()
-    return Case("n-gram pair", "bytes of real text, 5-gram target, 2-gram draft", target, draft, 5)
+    return Case("n-gram pair", "bytes of real text, 5-gram target, 2-gram draft", target, draft, chain(5))
 
 
 _CASES: tuple[Callable[[], Case], ...] = (

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing.cases import Case
+from specsim.auditing.claims import Claim
 from specsim.auditing.tallies import PIT_BINS, TAIL_EDGES, table_positions
 from specsim.distributions import Floats, Ints
 from specsim.engine import Counts
@@ -47,13 +48,16 @@ class Table:
         return merged
 
 
-def plan_tables(case: Case, steps: int) -> list[Table]:
-    """Every table of `case` worth testing in `steps` steps: at least two cells of expected count ≥ 10 each."""
-    tables = [*_prefix_tables(case, steps), *_bin_tables(case, steps)]
+def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
+    """Every table of `case` worth testing in `steps` steps: at least two cells of expected count ≥ 10 each.
+
+    How often a prefix or a position is reached is guessed from the standard rule; a wrong guess costs power, no more.
+    """
+    tables = [*_prefix_tables(case, claim, steps), *_bin_tables(case, steps)]
     return [table for table in tables if len(table.law) > 1]
 
 
-def _prefix_tables(case: Case, steps: int) -> Iterator[Table]:
+def _prefix_tables(case: Case, claim: Claim, steps: int) -> Iterator[Table]:
     size = case.target.vocab_size
     start = 0
     reached: dict[tuple[int, ...], float] = {(): float(steps)}
@@ -61,10 +65,11 @@ def _prefix_tables(case: Case, steps: int) -> Iterator[Table]:
         following: dict[tuple[int, ...], float] = {}
         for prefix, visits in reached.items():
             code = int(np.ravel_multi_index(prefix, (size,) * position)) if prefix else 0
-            p = _row(case, prefix, case.target)
-            yield _table("prefix", position, prefix, "prefixes", start + code * size, p, visits)
+            p, q = (_row(case, prefix, model) for model in (case.target, case.draft))
+            law = claim.row(p, q, position)
+            yield _table("prefix", position, prefix, "prefixes", start + code * size, law, visits)
             if position < case.gamma:
-                accepted = np.minimum(p, _row(case, prefix, case.draft))
+                accepted = np.minimum(law, q)
                 following |= {(*prefix, x): visits * mass for x, mass in enumerate(accepted.tolist()) if mass}
         start += size ** (position + 1)
         reached = following

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from specsim.auditing.results import ProofSummary
+from specsim.drafts import Tree
 from specsim.exact import prove
 from specsim.models import TableModel
 from specsim.rules import Rule
@@ -14,19 +15,23 @@ from specsim.rules import Rule
 __all__ = ["generated_pair", "prove_on_generated_models"]
 
 MODELS = 30
-SIZES = ((2, 4), (3, 3), (4, 2))  # (V, γ)
+#: (V, parents): chains, and for rules that take them trees.
+CHAINS = ((2, (0, 1, 2, 3)), (3, (0, 1, 2)), (4, (0, 1)))
+TREES = ((2, (0, 0, 1, 1, 2)), (3, (0, 0, 1, 2)), (3, (0, 0, 0)))
 
 
 def prove_on_generated_models(rule: Rule) -> ProofSummary:
     """Enumerate `rule` on `MODELS` pairs of Markov tables with zeros, ties and equal rows; always the same ones."""
     rng = np.random.default_rng(0)
     largest = Fraction(0)
+    shapes = TREES if rule.on_trees else CHAINS
     for i in range(MODELS):
-        vocab_size, gamma = SIZES[i % len(SIZES)]
+        vocab_size, parents = shapes[i % len(shapes)]
+        drawing = rule.drawings[i // len(shapes) % len(rule.drawings)]
         target, draft = generated_pair(rng, vocab_size)
-        proof = prove(target, draft, rule=rule, gamma=gamma)
-        largest = max(largest, proof.tv, proof.worst_tv)
-    return ProofSummary(MODELS, float(largest))
+        proof = prove(target, draft, rule=rule, gamma=Tree(parents, drawing))
+        largest = max(largest, proof.worst_tv, proof.tv if rule.declared is None else Fraction(0))
+    return ProofSummary(MODELS, float(largest), rule.declared is None)
 
 
 def generated_pair(rng: np.random.Generator, vocab_size: int) -> tuple[TableModel, TableModel]:

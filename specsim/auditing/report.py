@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_figure", "audit_to_html", "audit_to_json", "audit_to_terminal"]
 
-COLORS = {str(Verdict.CONSISTENT): "green", str(Verdict.BIASED): "red", str(Verdict.BROKEN): "red"}
+COLORS = {str(Verdict.CONSISTENT): "green", str(Verdict.LOSSY): "yellow", str(Verdict.BIASED): "red", str(Verdict.BROKEN): "red"}
 INK = "#2a5c8a"
 
 
@@ -29,14 +29,16 @@ INK = "#2a5c8a"
 def headline(audit: Audit) -> str:
     """The verdict in a line."""
     waste = ", wasteful" if audit.wasteful else ""
-    return f"{audit.verifier}: {audit.verdict}{waste}"
+    lossy = f" as declared, TV up to {audit.declared_tv:.3f}" if audit.verdict is Verdict.LOSSY else ""
+    return f"{audit.verifier}: {audit.verdict}{lossy}{waste}"
 
 
 def proof_line(audit: Audit) -> str | None:
     """What enumeration proved, if the verifier is a built-in rule."""
     if audit.proof is None:
         return None
-    said = "exact" if audit.proof.exact else f"NOT exact, total variation up to {audit.proof.largest_tv:.3g}"
+    claim = "exact" if audit.proof.lossless else "the declared one"
+    said = claim if audit.proof.as_claimed else f"NOT {claim}, total variation up to {audit.proof.largest_tv:.3g}"
     return (
         f"Proof: on {audit.proof.models} generated models, every draft enumerated in fractions, the law of a step "
         f"is {said}."
@@ -49,7 +51,7 @@ def test_line(audit: Audit) -> str:
     if not audit.steps:
         return f"{made}: the verifier could not be run."
     return (
-        f"{made}; an exact verifier is called biased with probability at most {audit.budget:g}. A deviation of the size "
+        f"{made}; a verifier that keeps its claim is called biased with probability at most {audit.budget:g}. A deviation of the size "
         "under 'detectable TV' would have been found with probability .999."
     )
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from specsim.distributions import Ints
+from specsim.drafts import Tree
 from specsim.lengths import mean_tokens
 from specsim.provenance import Provenance
 from specsim.stats import ChiSquare
@@ -16,10 +17,19 @@ from specsim.theory import expected_tokens
 __all__ = ["Alphas", "Audit", "CaseResult", "Efficiency", "Finding", "ProofSummary", "TableResult", "Verdict"]
 
 
+#: Two laws that differ by less are one but for rounding.
+LEAST_TV = 1e-9
+
+
 class Verdict(StrEnum):
-    """`consistent`: no deviation found. `biased`: not the law it claims. `broken`: not a verifier at all."""
+    """What an audit says.
+
+    `consistent`: no deviation from the target's law found. `lossy`: none from the law that the rule declares, which is
+    not the target's. `biased`: not the law it claims. `broken`: not a verifier at all.
+    """
 
     CONSISTENT = "consistent"
+    LOSSY = "lossy"
     BIASED = "biased"
     BROKEN = "broken"
 
@@ -90,7 +100,7 @@ class CaseResult:
     purpose: str
     kernel: str
     vocab_size: int
-    gamma: int
+    tree: Tree
     iid: bool
     steps: int
     findings: tuple[Finding, ...]
@@ -99,6 +109,12 @@ class CaseResult:
     lengths: Ints = field(repr=False)
     alphas: Alphas | None
     efficiency: Efficiency | None
+    declared_tv: float
+
+    @property
+    def gamma(self) -> int:
+        """The most tokens that a step can accept."""
+        return self.tree.depth
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, tables included."""
@@ -109,6 +125,9 @@ class CaseResult:
             "kernel": self.kernel,
             "vocab_size": self.vocab_size,
             "gamma": self.gamma,
+            "parents": list(self.tree.parents),
+            "drawing": self.tree.drawing,
+            "declared_tv": self.declared_tv,
             "steps": self.steps,
             "verdict": str(self.verdict),
             "findings": [asdict(finding) for finding in self.findings],
@@ -126,7 +145,9 @@ class CaseResult:
     def verdict(self) -> Verdict:
         if self.broken:
             return Verdict.BROKEN
-        return Verdict.BIASED if self.findings else Verdict.CONSISTENT
+        if self.findings:
+            return Verdict.BIASED
+        return Verdict.LOSSY if self.declared_tv > LEAST_TV else Verdict.CONSISTENT
 
     @property
     def tokens_per_step(self) -> float:
@@ -156,13 +177,17 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class ProofSummary:
-    """How many generated models the rule was proved on, and the largest total variation met (0 if exact)."""
+    """How many generated models the rule was proved on, and the largest deviation from its claim (0 if as claimed).
+
+    `lossless` says which claim: the target's law, or a declared one.
+    """
 
     models: int
     largest_tv: float
+    lossless: bool
 
     @property
-    def exact(self) -> bool:
+    def as_claimed(self) -> bool:
         return self.largest_tv == 0.0
 
 
@@ -184,13 +209,20 @@ class Audit:
         found = {case.verdict for case in self.cases}
         if Verdict.BROKEN in found:
             return Verdict.BROKEN
-        refuted = self.proof is not None and not self.proof.exact
-        return Verdict.BIASED if refuted or Verdict.BIASED in found else Verdict.CONSISTENT
+        refuted = self.proof is not None and not self.proof.as_claimed
+        if refuted or Verdict.BIASED in found:
+            return Verdict.BIASED
+        return Verdict.LOSSY if Verdict.LOSSY in found else Verdict.CONSISTENT
+
+    @property
+    def declared_tv(self) -> float:
+        """The largest total variation, over the cases, between the claimed law of a first token and the target's."""
+        return max(case.declared_tv for case in self.cases)
 
     @property
     def exit_code(self) -> int:
-        """0 consistent, 1 biased or broken."""
-        return 0 if self.verdict is Verdict.CONSISTENT else 1
+        """0 consistent, or lossy as declared; 1 biased or broken."""
+        return 0 if self.verdict in (Verdict.CONSISTENT, Verdict.LOSSY) else 1
 
     @property
     def wasteful(self) -> bool:
@@ -212,7 +244,7 @@ class Audit:
             "budget": self.budget,
             "tests": self.tests,
             "steps": self.steps,
-            "proof": self.proof and {**asdict(self.proof), "exact": self.proof.exact},
+            "proof": self.proof and {**asdict(self.proof), "as_claimed": self.proof.as_claimed},
             "cases": [case.to_dict() for case in self.cases],
             "provenance": self.provenance.to_dict(),
         }

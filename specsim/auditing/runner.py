@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from specsim import rules
 from specsim.auditing.cases import LEVELS, Case, battery
+from specsim.auditing.claims import Claim
 from specsim.auditing.judge import SINGLE_CELLS, find, judge_table, rejects_early
 from specsim.auditing.plan import LOOKS, Table, plan_tables
 from specsim.auditing.proof import prove_on_generated_models
@@ -19,6 +20,7 @@ from specsim.auditing.results import Alphas, Audit, CaseResult, Efficiency, Find
 from specsim.auditing.tallies import AuditTally
 from specsim.auditing.verifiers import BrokenVerifier, NotADraftPath, Verifier, contract, load
 from specsim.distributions import Ints
+from specsim.drafts import Tree
 from specsim.engine import Counts, Progress, model_rows, no_counts, run
 from specsim.jit import available_threads
 from specsim.lengths import alpha_drafted, alpha_verified, mean_tokens
@@ -42,13 +44,14 @@ def audit(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Test whether `verifier` emits the target's law, with a stated false-alarm rate and a stated power.
+    """Test whether `verifier` emits the law that it claims, with a stated false-alarm rate and a stated power.
 
     `verifier` is the name of a built-in rule, "package.module:function", or a function
 
         verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1]
 
-    whose rows are the accepted tokens and one more, padded with -1. `level` is one of `LEVELS`, each a fixed
+    whose rows are the accepted tokens and one more, padded with -1. Rules for several drafts are given pairs of
+    chains. A lossy rule is held to the law that it declares. `level` is one of `LEVELS`, each a fixed
     number of steps. A built-in rule is also proved, by enumeration in fractions. The probability that an exact
     verifier is called biased is at most `BUDGET`. The same `rng` seed gives the same counts.
 
@@ -64,9 +67,9 @@ def audit(
     subject = _subject(verifier, available_threads(threads))
     root = root_of(rng)
     started = time.perf_counter()
-    cases = battery(subject.built_in)
-    steps = [case.steps(level, subject.built_in) for case in cases]
-    plans = [plan_tables(case, n) for case, n in zip(cases, steps, strict=True)]
+    cases = battery(subject.rule)
+    steps = [case.steps(level, subject.rule) for case in cases]
+    plans = [plan_tables(case, subject.claim(case), n) for case, n in zip(cases, steps, strict=True)]
     tests = sum(len(tables) + _other_tests(case) for case, tables in zip(cases, plans, strict=True))
     results = []
     for i, (case, n, tables) in enumerate(zip(cases, steps, plans, strict=True)):
@@ -93,21 +96,24 @@ class _Subject:
     function: Verifier | None
     threads: int
 
-    @property
-    def built_in(self) -> bool:
-        return self.rule is not None
+    def claim(self, case: Case) -> Claim:
+        return Claim(self.rule, case.tree)
 
     def source(self, case: Case) -> Source:
-        if self.rule is not None and case.is_pair:
+        if self.rule is None:
+            assert self.function is not None
+            return RowSource(model_rows(case.target, case.draft, case.tree), contract(self.function))
+        if case.is_pair:
             p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (case.target, case.draft))
-            return FixedPairSource(self.rule, p, q, case.gamma)
-        rows = model_rows(case.target, case.draft, case.gamma)
-        return RowSource(rows, rule_verifier(self.rule) if self.rule is not None else contract(self.function))  # type: ignore[arg-type]
+            return FixedPairSource(self.rule, p, q, case.tree)
+        rows = model_rows(case.target, case.draft, case.tree, self.rule.leaf_rows)
+        return RowSource(rows, rule_verifier(self.rule, case.tree))
 
 
 def _subject(verifier: str | Verifier, threads: int) -> _Subject:
-    if isinstance(verifier, str) and ":" not in verifier:
-        return _Subject(verifier, rules.get(verifier), None, threads)
+    if isinstance(verifier, str) and (":" not in verifier or verifier.partition(":")[0] in rules.names()):
+        rule = rules.get(verifier)
+        return _Subject(str(rule), rule, None, threads)
     if isinstance(verifier, str):
         return _Subject(verifier, None, load(verifier), 1)  # nobody promised that it is thread-safe
     if not callable(verifier):
@@ -130,9 +136,10 @@ def _run_case(
     level: float,
     progress: Progress | None,
 ) -> CaseResult:
-    source = subject.source(case)
-    reference = None if subject.built_in or case.is_pair else rule_verifier(rules.get("standard"))
-    tally = AuditTally(case, reference)
+    source, claim = subject.source(case), subject.claim(case)
+    compared = subject.rule is None and not case.is_pair
+    reference = rule_verifier(rules.get("standard"), case.tree) if compared else None
+    tally = AuditTally(case, claim, reference)
     counts, done, failure = no_counts(tally), 0, None
     try:
         for share in LOOKS:
@@ -157,15 +164,16 @@ def _run_case(
         purpose=case.purpose,
         kernel="fixed pair" if isinstance(source, FixedPairSource) else "rows",
         vocab_size=case.target.vocab_size,
-        gamma=case.gamma,
+        tree=case.tree,
         iid=case.is_pair,
         steps=done,
         findings=tuple(_findings(failure, tables, results, counts, tally, level)),
         broken=isinstance(failure, BrokenVerifier),
         tables=tuple(results),
         lengths=counts["lengths"],
-        alphas=_alphas(source.alpha_context(), counts["lengths"]) if done else None,
+        alphas=_alphas(source.alpha_context(), counts["lengths"], case.tree) if done else None,
         efficiency=_efficiency(case, source, counts) if done else None,
+        declared_tv=_declared_tv(case, claim),
     )
 
 
@@ -182,12 +190,20 @@ def _findings(
     return find(tables, results, counts, tally.examples, level)
 
 
-def _alphas(context: float, lengths: Ints) -> Alphas:
-    return Alphas(context, alpha_verified(lengths), alpha_drafted(lengths), len(lengths) - 1)
+def _alphas(context: float, lengths: Ints, tree: Tree) -> Alphas:
+    return Alphas(context, alpha_verified(lengths), alpha_drafted(lengths, tree.size), tree.depth)
+
+
+def _declared_tv(case: Case, claim: Claim) -> float:
+    """The total variation between the claimed law of a step's first token and the target's, over a few contexts."""
+    contexts = case.contexts[:256]
+    p, q = case.target.rows(contexts), case.draft.rows(contexts)
+    claimed = claim.rows(p[:, None], q[:, None])[:, 0]
+    return float(np.abs(claimed - p).sum(axis=1).mean() / 2.0)
 
 
 def _efficiency(case: Case, source: Source, counts: Counts) -> Efficiency | None:
-    """Against the closed form where p and q are fixed, else against the standard rule on the same drafts."""
+    """Against the standard rule on one chain: the closed form where p and q are fixed, else its run on the same drafts."""
     mean, error = mean_tokens(counts["lengths"])
     if case.is_pair:
         reference = float(expected_tokens(source.alpha_context(), case.gamma))

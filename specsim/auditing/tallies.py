@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing.cases import Case
+from specsim.auditing.claims import Claim, rows_on_path
 from specsim.distributions import Floats, Ints
 from specsim.jit import kernel
 from specsim.sources import Batch, RowVerifier
@@ -35,7 +36,7 @@ EXAMPLES = 8
 
 @dataclass(frozen=True, order=True)
 class Impossible:
-    """A token of probability 0 under the target that was emitted nevertheless."""
+    """A token of probability 0 under the claimed law that was emitted nevertheless."""
 
     step: int
     position: int
@@ -54,9 +55,10 @@ def table_positions(case: Case) -> int:
 
 @dataclass(frozen=True)
 class AuditTally:
-    """Counts for one case. `reference`, if given, verifies the same rows for the sake of efficiency alone."""
+    """Counts for one case, beside what is claimed. `reference`, if given, verifies the same rows for efficiency alone."""
 
     case: Case
+    claim: Claim
     reference: RowVerifier | None = None
     examples: list[Impossible] = field(default_factory=list)
 
@@ -82,31 +84,36 @@ class AuditTally:
         v = uniforms(key, int(Purpose.COUNT), batch.first, steps, self.case.gamma + 1)
         bins = (counts["pit"], counts["tail"], TAIL_EDGES, counts["impossible"])
         before = counts["impossible"].sum()
+        rows = None
         if self.case.is_pair:
             count_pit_of_pair(batch.tokens, v, *self.pair_cdfs, *bins)
         elif batch.rows is not None:
-            count_pit_of_rows(batch.tokens, v, batch.rows.p, batch.rows.q, *bins)
+            p, q = rows_on_path(batch.rows, batch.tokens)
+            rows = self.claim.rows(p, q)
+            count_pit_of_rows(batch.tokens, v, rows, q, *bins)
         if counts["impossible"].sum() > before:
-            self.examples.extend(self._impossible(batch))
+            self.examples.extend(self._impossible(batch, rows))
         if self.reference is not None and batch.rows is not None:
             _, accepted = self.reference(batch.rows, key, batch.first)
             counts["reference"] += np.bincount(accepted, minlength=self.case.gamma + 1)
 
     @cached_property
     def pair_cdfs(self) -> tuple[Floats, Floats, Floats]:
-        """For a pair: p, and for each token the mass before it in order of p/q and in order of p."""
+        """For a pair: the claimed law [depth+1, V], and for each token the mass before it by ratio to q and by itself."""
         p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (self.case.target, self.case.draft))
+        laws = np.array([self.claim.row(p, q, position) for position in range(self.case.gamma + 1)])
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(p > 0, p / q, 0.0)
-        return p, _mass_below(p, ratio), _mass_below(p, p)
+            ratios = np.where(laws > 0, laws / q, 0.0)
+        by_ratio = [_mass_below(law, ratio) for law, ratio in zip(laws, ratios, strict=True)]
+        return laws, np.array(by_ratio), np.array([_mass_below(law, law) for law in laws])
 
-    def _impossible(self, batch: Batch) -> list[Impossible]:
+    def _impossible(self, batch: Batch, rows: Floats | None) -> list[Impossible]:
         places = np.argwhere(batch.tokens >= 0)
         found = []
         for position, s in places[np.argsort(places[:, 1], kind="stable")]:
             token = int(batch.tokens[position, s])
-            p = self.pair_cdfs[0] if self.case.is_pair else batch.rows.p[s, position]  # type: ignore[union-attr]
-            if p[token] == 0.0:
+            law = self.pair_cdfs[0][position] if rows is None else rows[s, position]
+            if law[token] == 0.0:
                 found.append(Impossible(batch.first + int(s), int(position), token))
                 if len(found) == EXAMPLES:
                     break
@@ -139,12 +146,13 @@ def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-unt
 
 @kernel
 def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges, impossible):  # type: ignore[no-untyped-def]
-    """PIT and tail bins of tokens[γ+1, B], for one pmf p [V] at every position."""
+    """PIT and tail bins of tokens[γ+1, B], for a pmf p[i, V] at each position."""
     for i in range(tokens.shape[0]):
         for s in range(tokens.shape[1]):
             x = tokens[i, s]
             if x >= 0:
-                add_to_bins(i, p[x], below_by_ratio[x], below_by_p[x], v[i, s], pit, tail, edges, impossible)
+                by_ratio, by_p = below_by_ratio[i, x], below_by_p[i, x]
+                add_to_bins(i, p[i, x], by_ratio, by_p, v[i, s], pit, tail, edges, impossible)
 
 
 @kernel
@@ -159,7 +167,8 @@ def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible):  # type: i
                 break
             row = p[s, i]
             for y in range(vocab_size):
-                ratio[y] = row[y] / q[s, i, y] if i < q.shape[1] and row[y] > 0.0 else row[y]
+                drafted = q[s, i, y] if i < q.shape[1] else 1.0
+                ratio[y] = row[y] / drafted if row[y] > 0.0 else 0.0
             by_ratio, by_p = 0.0, 0.0
             for y in range(vocab_size):
                 first = ratio[y] < ratio[x] or (ratio[y] == ratio[x] and y < x)

@@ -76,7 +76,7 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, drawing: str = "
         inside = np.append(0.0, np.cumsum(q_row[order])) ** count
     else:
         inside = draws_inside(q_row[order], count)
-    return _probability(1.0 + (target - inside).min())
+    return _probability(float(1.0 + (target - inside).min()))
 
 
 def draws_inside(q: Floats, drafts: int) -> Floats:
@@ -128,7 +128,7 @@ def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     0.75
     """
     p_row, q_row = _pair(p, q)
-    return _probability(p_row @ (1.0 - (1.0 - q_row) ** _count(drafts, q_row)))
+    return _probability(float(p_row @ (1.0 - (1.0 - q_row) ** _count(drafts, q_row))))
 
 
 def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:

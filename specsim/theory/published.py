@@ -64,6 +64,8 @@ BY_GAMMA = "PaLM-2-S/XXS, average over tasks, by γ"
 TASKS = "PaLM-2-S/XXS, γ = 8; tokens a step token by token, by block; speed of each"
 EXAMPLE = "introductory example, target (1/3, 2/3), draft (2/3, 1/3), γ = 2"
 LM1B = "LM1B, PaLM-2"
+YIN_FIGURE = "Figure 2a"
+GPT2, PLAIN = "RTX 4090, GPT2-L", "tokens a second, autoregressive"
 COVER = "cover property, Q = (.5, .5), P = (1, 0), K = 2"
 SEQUOIA_TABLE = "Table 1, A100, Llama2-7B; speed, tokens a step, then SpecInfer's"
 HSD_TABLE = "GSM8K, Qwen2.5 14B, 32B, 72B"
@@ -82,8 +84,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure(LEVIATHAN, LENIENCE_TEXT, "speed-up at l = .5, c = .015, γ = 8, temperature 0", "3.3"),
     Figure(LEVIATHAN, LENIENCE_TEXT, "speed-up at l = .3, c = .015, γ = 8, temperature 0", "3.9"),
     Figure(LEVIATHAN, LENIENCE_TEXT, "speed-up at l = .1, c = .015, γ = 8, temperature 0", "4.9"),
-    Figure(YIN, "Figure 2a", "rejections in T = 50 tokens", "16.41"),
-    Figure(YIN, "Figure 2a", "acceleration T / rejections", "3.05"),
+    Figure(YIN, YIN_FIGURE, "rejections in T = 50 tokens", "16.41"),
+    Figure(YIN, YIN_FIGURE, "acceleration T / rejections", "3.05"),
     Figure(BLOCK, EXAMPLE, "accepted tokens, token by token", "10/9"),
     Figure(BLOCK, EXAMPLE, "accepted tokens, block verification", "11/9"),
     Figure(BLOCK, EXAMPLE, "accepted tokens, min-joint bound", "12/9"),
@@ -127,12 +129,12 @@ FIGURES: tuple[Figure, ...] = (
     Figure(SEQUOIA, SEQUOIA_TABLE, "MT-Bench, temperature 0", "4.03 4.98 3.84 4.01"),
     Figure(SEQUOIA, SEQUOIA_TABLE, "MT-Bench, temperature .6", "3.18 3.96 2.45 2.97"),
     Figure(SEQUOIA, "L40, offloading, Llama3-70B", "speed, tokens a step, temperature 0", "9.5 11.68"),
-    Figure(STAGED, "RTX 4090, GPT2-L", "tokens a second, autoregressive", "150"),
-    Figure(STAGED, "RTX 4090, GPT2-L", "tokens a second, staged, greedy", "475"),
-    Figure(STAGED, "RTX 4090, GPT2-L", "tokens a second, staged, top-k 50", "298"),
-    Figure(STAGED, "RTX 4090, GPT2-L", "tokens a second, one draft; greedy, top-k 50", "350 219"),
-    Figure(STAGED, "RTX 4090, GPT2-L", "gain of staged, greedy", "3.16"),
-    Figure(STAGED, "RTX 4090, GPT2-L", "gain of staged, top-k 50", "1.98"),
+    Figure(STAGED, GPT2, PLAIN, "150"),
+    Figure(STAGED, GPT2, "tokens a second, staged, greedy", "475"),
+    Figure(STAGED, GPT2, "tokens a second, staged, top-k 50", "298"),
+    Figure(STAGED, GPT2, "tokens a second, one draft; greedy, top-k 50", "350 219"),
+    Figure(STAGED, GPT2, "gain of staged, greedy", "3.16"),
+    Figure(STAGED, GPT2, "gain of staged, top-k 50", "1.98"),
     Figure(SPECINFER, "distributed", "speed-up", "1.5-2.8"),
     Figure(SPECINFER, "offloading", "speed-up", "2.6-3.5"),
     Figure(TRAVERSAL, "chains, 68M → 7B", "mean gain in accepted length, %", "5.7"),
@@ -276,20 +278,17 @@ def _lenience() -> Rows:
 
 
 def _ratios() -> Rows:
-    found = {}
-    for where, quantity, above, below, scale in (
-        ("Figure 2a", "acceleration T / rejections", None, "rejections in T = 50 tokens", 50.0),
-        (LM1B, "gain of 8 drafts of 8 over 1", "speed, 8 drafts of 8", "speed, 1 draft of 8", 1.0),
-        *(
-            ("RTX 4090, GPT2-L", f"gain of staged, {how}", f"tokens a second, staged, {how}",
-             "tokens a second, autoregressive", 1.0)
-            for how in ("greedy", "top-k 50")
-        ),
-    ):  # fmt: skip
-        top = (scale, 0.0) if above is None else _input(_figure(where, above))
-        figure = _figure(where, quantity)
-        found[where, quantity] = _compare(figure, lambda a, b: a / b, top, _input(_figure(where, below)))
-    return found
+    accelerated = _figure(YIN_FIGURE, "acceleration T / rejections")
+    rejections = _input(_figure(YIN_FIGURE, "rejections in T = 50 tokens"))
+    rows = {(YIN_FIGURE, accelerated.quantity): _compare(accelerated, lambda b: 50 / b, rejections)}
+    for where, quantity, above, below in (
+        (LM1B, "gain of 8 drafts of 8 over 1", "speed, 8 drafts of 8", "speed, 1 draft of 8"),
+        (GPT2, "gain of staged, greedy", "tokens a second, staged, greedy", PLAIN),
+        (GPT2, "gain of staged, top-k 50", "tokens a second, staged, top-k 50", PLAIN),
+    ):
+        inputs = [_input(_figure(where, name)) for name in (above, below)]
+        rows[where, quantity] = _compare(_figure(where, quantity), lambda a, b: a / b, *inputs)
+    return rows
 
 
 def _examples() -> Rows:

@@ -1,0 +1,126 @@
+"""MARS: keep the target's argmax, and its runner-up where the ratio of their logits is near 1; else emit the argmax.
+
+With z_1 ≥ z_2 the two largest logits of the target, accept its argmax, and the runner-up iff z_1 > 0 and z_2/z_1 > θ; else
+emit the argmax, which is the bonus too. Among ties the lower token comes first. With S the accepted tokens, one or two, a
+token follows
+
+    π = q·1_S + (1 - q(S))·1_argmax
+
+at drafted positions.
+
+Song et al., "MARS", arXiv 2601.15498, which reads raw logits. A ratio of logits changes when the same number is added to
+all of them, although the probabilities do not, so the rule is not one about probabilities. Here z = log p + L, with L, the
+logarithm of the sum of exp(logits), one number for all rows: `log_partition`. The runner-up passes iff p_1 > exp(-L) and
+p_2 > p_1^θ·exp(-(1 - θ)·L). If z_1 ≤ 0, where the paper's ratio means nothing, or p_2 = 0, only the argmax passes.
+Logarithms are computed in floating point and comparisons of them taken as given.
+
+Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from specsim.distributions import Floats
+from specsim.drafts.drawing import ranked
+from specsim.jit import kernel
+from specsim.rules import token_by_token
+from specsim.rules.anatomy import Parameter, Rule
+from specsim.rules.chain.greedy_match import argmax, follow, recover
+
+# --- law -------------------------------------------------------------------------------------------------
+
+
+def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, theta: Any, log_partition: Any) -> Any:
+    """1 for the argmax, and for the runner-up if it is near, else 0."""
+    first, *others = ranked(p)
+    if x == first:
+        return 1
+    if x != others[0] or p[x] == 0:
+        return 0
+    z = [math.log(float(p[token])) + float(log_partition) for token in (first, x)]
+    return 1 if z[0] > 0 and z[1] > float(theta) * z[0] else 0
+
+
+def recovered(p: Sequence[Any], q: Sequence[Any], x: int, theta: Any, log_partition: Any) -> list[Any]:
+    return argmax(p)
+
+
+def bonus(p: Sequence[Any], q: None, theta: Any, log_partition: Any) -> list[Any]:
+    return argmax(p)
+
+
+def declared(
+    p: Sequence[Any], q: Sequence[Any] | None, position: int, theta: Any, log_partition: Any
+) -> list[Any]:
+    """What a token follows: π above at drafted positions, the argmax for the bonus."""
+    law = [0 * a for a in p]
+    best = list(p).index(max(p))
+    rest = [a if x != best else -1 for x, a in enumerate(p)]
+    second = rest.index(max(rest))
+    if q is not None and second != best:
+        likely, unlikely, partition = float(p[best]), float(p[second]), float(log_partition)
+        margin = (
+            (1 - float(theta)) * partition + math.log(unlikely or 5e-324) - float(theta) * math.log(likely)
+        )
+        if unlikely > 0 and math.log(likely) > -partition and margin > 0:
+            law[second] = q[second]
+    law[best] = 1 - sum(law)
+    return law
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def runner_up(p, theta, log_partition):  # type: ignore[no-untyped-def]
+    """The second most probable token if it is near the first, else -1."""
+    first, second = np.argmax(p), -1
+    for y in range(p.size):
+        if y != first and (second < 0 or p[y] > p[second]):
+            second = y
+    if second < 0 or p[second] == 0.0:
+        return -1
+    z = math.log(p[first]) + log_partition
+    return second if z > 0.0 and math.log(p[second]) + log_partition > theta * z else -1
+
+
+@kernel
+def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+    return x == np.argmax(p) or x == runner_up(p, values[0], values[1])
+
+
+# --- a fixed pair ----------------------------------------------------------------------------------------
+
+
+def shares(p: Floats, q: Floats, theta: float, log_partition: float) -> tuple[Floats, Floats, Floats]:
+    """Accept the argmax and a near runner-up; all else is the argmax."""
+    best = np.eye(1, p.size, int(p.argmax()))[0]
+    passes = best.copy()
+    second = runner_up(p, theta, log_partition)
+    if second >= 0:
+        passes[second] = 1.0
+    return passes, best, best
+
+
+# --- registry --------------------------------------------------------------------------------------------
+
+RULE = Rule(
+    name="mars",
+    citation="Song et al. 2026, arXiv 2601.15498",
+    drawings=("sampled",),
+    law=token_by_token.law("mars", acceptance, recovered, bonus),
+    declared=declared,
+    rows=token_by_token.rows(accept, recover, follow),
+    uniforms=token_by_token.uniforms,
+    fixed_pair=token_by_token.fixed_pair(shares),
+    parameters=(
+        Parameter("theta", 0.9, 0.0, 1.0, "θ, the least ratio of logits at which the runner-up passes"),
+        Parameter("log_partition", 20.0, -1e4, 1e4, "L, log Σ exp(logits), which probabilities do not tell"),
+    ),
+    reads_draft=False,
+)
