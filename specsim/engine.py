@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
-from specsim.distributions import Ints, check_rows
-from specsim.drafts import Tree, as_tree
+from specsim.distributions import Ints, check_rows, check_tokens
+from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
 from specsim.jit import available_threads, kernel
 from specsim.lengths import accepted_tokens, alpha_drafted, alpha_verified, mean_tokens
 from specsim.models import Model, check_pair, shared_contexts
 from specsim.provenance import Provenance
-from specsim.sources import Batch, FixedPairSource, ModelRows, RowSource, Source, TraceRows, rule_verifier
+from specsim.readers import DynamicRows, LookupRows, ModelRows, TraceRows
+from specsim.sources import Batch, FixedPairSource, RowSource, Source, rule_verifier
 from specsim.streams import Key, RandomSource, key_of, root_of
 from specsim.traces import Trace
 
@@ -145,7 +146,7 @@ class Simulation:
 
     source: str
     rule: str
-    tree: Tree
+    tree: Draft
     steps: int
     lengths: Ints = field(repr=False)
     tokens: Ints = field(repr=False)
@@ -188,9 +189,7 @@ class Simulation:
             "source": self.source,
             "rule": self.rule,
             "gamma": self.gamma,
-            "parents": list(self.tree.parents),
-            "drawing": self.tree.drawing,
-            "block": self.tree.block,
+            "draft": self.tree.to_dict(),
             "steps": self.steps,
             "lengths": self.lengths.tolist(),
             "tokens": self.tokens.tolist(),
@@ -219,10 +218,10 @@ class Simulation:
 
 def simulate(
     target: ArrayLike | Model | Trace,
-    draft: ArrayLike | Model | None = None,
+    draft: ArrayLike | Model | PromptLookup | None = None,
     *,
     rule: str = "standard",
-    gamma: int | Tree = 5,
+    gamma: int | Draft = 5,
     steps: int = 1_000_000,
     rng: RandomSource = None,
     threads: int | None = None,
@@ -230,11 +229,12 @@ def simulate(
 ) -> Simulation:
     """Draw `steps` speculative steps of `rule`, each of `gamma` drafted tokens, and count what they emit.
 
-    For drafts other than a sampled chain `gamma` is a `specsim.drafts.Tree`.
+    For drafts other than a sampled chain `gamma` is a `specsim.drafts.Tree`, or for two models a `DynamicTree`.
 
     `target` and `draft` are two pmfs of shape [V] (the same pair at every position), or two models (each step
     starts at a context of the target's pool), or `target` is a trace and `draft` is left out (*frozen rows*: the
-    logged rows of each step, with drafts redrawn). `rng` is an int, a Generator, a SeedSequence or None;
+    logged rows of each step, with drafts redrawn), or `draft` is a `specsim.drafts.PromptLookup` (steps begin anywhere
+    in its text). `rng` is an int, a Generator, a SeedSequence or None;
     the same integer gives the same counts on any number of `threads` (default: all cores).
 
     Raises ValueError or TypeError for anything that is not as above.
@@ -263,13 +263,25 @@ def simulate(
 
 
 def make_source(
-    target: ArrayLike | Model | Trace, draft: ArrayLike | Model | None, *, rule: str, gamma: int | Tree
+    target: ArrayLike | Model | Trace,
+    draft: ArrayLike | Model | PromptLookup | None,
+    *,
+    rule: str,
+    gamma: int | Draft,
 ) -> FixedPairSource | RowSource:
     """The source behind `simulate` and `replay`: told apart by what `target` is."""
-    chosen, tree = rules.get(rule), as_tree(gamma)
+    chosen = rules.get(rule)
+    if isinstance(gamma, DynamicTree):
+        chosen.check(gamma)
+        check_pair(target, draft)
+        reader = DynamicRows(target, draft, gamma, shared_contexts(target, draft))  # type: ignore[arg-type]
+        return RowSource(reader, rule_verifier(chosen, gamma))
+    tree = as_tree(gamma)
     chosen.check(tree)
     if isinstance(target, Trace):
         return RowSource(_trace_rows(target, draft, tree, chosen.leaf_rows), rule_verifier(chosen, tree))
+    if isinstance(draft, PromptLookup):
+        return RowSource(_lookup_rows(target, draft, tree, chosen), rule_verifier(chosen, tree))
     if isinstance(target, Model) or isinstance(draft, Model):
         return RowSource(model_rows(target, draft, tree, chosen.leaf_rows), rule_verifier(chosen, tree))
     if draft is None:
@@ -278,6 +290,19 @@ def make_source(
     if p.ndim != 1 or p.shape != q.shape:
         raise ValueError(f"target {p.shape} and draft {q.shape} must be two pmfs of one shape [V]")
     return FixedPairSource(chosen, p, q, tree)
+
+
+def _lookup_rows(target: Any, lookup: PromptLookup, tree: Tree, rule: rules.Rule) -> LookupRows:
+    if not isinstance(target, Model):
+        raise TypeError("target: prompt lookup drafts for a model, which knows its rows anywhere in the text")
+    if not tree.is_chain or rule.leaf_rows:
+        raise ValueError("gamma: prompt lookup drafts one chain, and has no row q after it")
+    if lookup.text.size <= target.order:
+        raise ValueError(
+            f"text: {lookup.text.size} tokens; the target reads {target.order} before the first step"
+        )
+    check_tokens(lookup.text, target.vocab_size, "text")
+    return LookupRows(target, lookup, tree)
 
 
 def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> ModelRows:

@@ -149,17 +149,13 @@ def prove(
         vocab_size=size,
         drafts=sum(1 for _ in tree.drafts(lambda seen, ahead: _row(draft, context + seen, ahead))),
         mean_tokens=sum((len(emitted) * mass for emitted, mass in law.items()), Fraction(0)),
-        tv=_total_variation(
-            continued_law(law, target, length, context), target_law(target, length, context)
-        ),
+        tv=_total_variation(continued_law(law, target, length, context), target_law(target, length, context)),
         worst_prefix=worst_prefix,
         worst_tv=worst_tv,
     )
 
 
-def claimed_law(
-    rule: Rule, target: Model, draft: Model, tree: Tree, context: Tokens, prefix: Tokens
-) -> Law:
+def claimed_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Tokens, prefix: Tokens) -> Law:
     """What `rule` claims of the token after `prefix`, given that the step gets there."""
     if rule.declared is None:
         return target_law(target, 1, context + prefix)

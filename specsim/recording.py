@@ -13,7 +13,7 @@ from specsim.engine import Progress, check_steps, model_rows
 from specsim.jit import interpreted
 from specsim.models import Model
 from specsim.provenance import Provenance
-from specsim.sources import ModelRows
+from specsim.readers import ModelRows
 from specsim.streams import Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.traces import Trace, open_trace, writer
 
@@ -74,7 +74,20 @@ def _trajectory(
             q = np.ascontiguousarray(rows.q[:, : rule.num_rows(tree)])
             with interpreted():  # one step at a time is not worth compiling for
                 rule.rows(
-                    rows.parents, rows.draft_tokens, rows.p, q, v[:, s : s + 1], rule.array(), tokens, accepted
+                    rows.parents,
+                    rows.draft_tokens,
+                    rows.p,
+                    q,
+                    v[:, s : s + 1],
+                    rule.array(),
+                    tokens,
+                    accepted,
                 )
-            yield first // STEPS_PER_TEXT, rows.draft_tokens[0].tolist(), int(accepted[0]), rows.p[0], rows.q[0]
+            yield (
+                first // STEPS_PER_TEXT,
+                rows.draft_tokens[0].tolist(),
+                int(accepted[0]),
+                rows.p[0],
+                rows.q[0],
+            )
             history = np.append(history, tokens[: accepted[0] + 1, 0])

@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
 from specsim.distributions import Floats
-from specsim.drafts import Tree
+from specsim.drafts import Draft, PromptLookup
 from specsim.engine import make_source
 from specsim.jit import interpreted
 from specsim.models import Model
+from specsim.readers import DynamicRows, LookupRows, ModelRows, TraceRows
 from specsim.rules import fixed_pairs
-from specsim.sources import FixedPairSource, ModelRows, RowSource, TraceRows
+from specsim.sources import FixedPairSource, RowSource
 from specsim.streams import Key, Purpose, RandomSource, key_of, root_of, uniform
 from specsim.traces import Trace
 
@@ -83,11 +84,11 @@ class Replay:
 
 def replay(
     target: ArrayLike | Model | Trace,
-    draft: ArrayLike | Model | None = None,
+    draft: ArrayLike | Model | PromptLookup | None = None,
     *,
     step: int,
     rule: str = "standard",
-    gamma: int | Tree = 5,
+    gamma: int | Draft = 5,
     rng: RandomSource = None,
 ) -> Replay:
     """Step number `step` ≥ 0 of `simulate` with the same arguments, in plain Python.
@@ -128,25 +129,27 @@ def _pair_step(source: FixedPairSource, key: Key, step: int, u: Floats) -> Told:
     return tuple(nodes), tuple(v[:, 0].tolist()), _unpadded(tokens)
 
 
-def _row_step(
-    source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats
-) -> tuple[str, Told]:
+def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats) -> tuple[str, Told]:
     reader, tree = source.reader, source.tree
     v = _column(key, Purpose.VERIFY, step, rule.uniforms(tree, source.vocab_size))
-    if isinstance(reader, ModelRows):
+    if isinstance(reader, ModelRows | DynamicRows):
         context = reader.context(key, step)
         rows = reader.rows_after(context[None], u)
         start = f"context {context.tolist()}" if context.size else ""
     else:
-        assert isinstance(reader, TraceRows)
+        assert isinstance(reader, TraceRows | LookupRows)
         rows = reader.rows(key, step, 1)
-        start = f"logged step {step % reader.trace.num_steps}, rows frozen"
+        start = (
+            f"logged step {step % reader.trace.num_steps}, rows frozen"
+            if isinstance(reader, TraceRows)
+            else f"context {reader.context(key, step).tolist()}"
+        )
     tokens, accepted = _emitted(tree)
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
-    drafted = rows.draft_tokens[0].tolist()
+    drafted, parents = rows.draft_tokens[0].tolist(), rows.parents[0].tolist()
     nodes = [
         Node(parent, token, float(u[j, 0]), float(rows.p[0, parent, token]), float(rows.q[0, parent, token]))
-        for j, (parent, token) in enumerate(zip(tree.parents, drafted, strict=True))
+        for j, (parent, token) in enumerate(zip(parents, drafted, strict=True))
     ]
     return start, (tuple(nodes), tuple(v[:, 0].tolist()), _unpadded(tokens))
 
@@ -156,7 +159,7 @@ def _column(key: Key, purpose: Purpose, step: int, count: int) -> Floats:
     return np.array([[uniform(key, purpose, step, i)] for i in range(count)])
 
 
-def _emitted(tree: Tree) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _emitted(tree: Draft) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     return np.empty((tree.depth + 1, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
 
 

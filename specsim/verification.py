@@ -12,8 +12,9 @@ from specsim import rules
 from specsim.distributions import Floats, Ints, check_probabilities, check_rows, check_tokens
 from specsim.drafts import Tree
 from specsim.jit import interpreted
+from specsim.readers import Rows
 from specsim.rules import Rule
-from specsim.sources import Rows, rule_verifier
+from specsim.sources import rule_verifier
 from specsim.streams import RandomSource, key_of, root_of
 
 __all__ = ["Verification", "speculative_accept", "verify"]
@@ -142,13 +143,11 @@ def verify(
         return Verification(emitted.T.astype(np.int64), accepted, str(chosen), root)
     with interpreted():  # quicker than compiling, for one step
         emitted, accepted = rule_verifier(chosen, tree)(rows, key_of(root), 0)
-    return Verification(
-        emitted[: accepted[0] + 1, 0].tolist(), int(accepted[0]), str(chosen), root
-    )
+    return Verification(emitted[: accepted[0] + 1, 0].tolist(), int(accepted[0]), str(chosen), root)
 
 
 def _check_shapes(tokens: Ints, p: Floats, q: Floats, num_p: int, num_q: int) -> None:
-    *batch, drafted = tokens.shape
+    batch = tokens.shape[:-1]
     for name, rows, count in (("p", p, num_p), ("q", q, num_q)):
         if rows.shape != (*batch, count, p.shape[-1]):
             raise ValueError(

@@ -1,4 +1,5 @@
-"""What several test files share: how hypothesis runs, the false-alarm rate, and rows and models made to be awkward.
+"""What several test files share: how hypothesis runs, the false-alarm rate, rows and models made to be awkward, and
+the standard rule written out by hand.
 
 Every statistical assertion compares a p-value with `FALSE_ALARM`: under fresh random numbers it would fail by
 chance that rarely. The seeds are fixed, so that in fact it cannot.
@@ -9,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import settings
 
+from specsim.distributions import alias_lookup, alias_table, inverse_cdf
 from specsim.models import TableModel
 
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
@@ -73,3 +75,32 @@ def _awkward_rows(rng, count, size):
     empty = ~(weights > 0).any(axis=1)
     weights[empty, rng.integers(size, size=empty.sum())] = 1.0
     return weights / weights.sum(axis=1, keepdims=True)
+
+
+def standard_step(draft_tokens, p, q, uniforms):
+    """What one step of the standard rule emits, by hand: draft_tokens[γ], p[γ+1][V], q[γ][V], uniforms[γ+1]."""
+    *tests, last = uniforms
+    for i, (x, u) in enumerate(zip(draft_tokens, tests, strict=True)):
+        if not u * q[i][x] < p[i][x]:
+            residual = [max(a - b, 0.0) for a, b in zip(p[i], q[i], strict=True)]
+            return [*draft_tokens[:i], inverse_cdf(residual if any(residual) else p[i], last)]
+    return [*draft_tokens, inverse_cdf(p[len(draft_tokens)], last)]
+
+
+def standard_steps_of_a_pair(p, q):
+    """The same for one pair of pmfs [V]: a function of draft_uniforms[γ], verify_uniforms[γ+1] that gives the
+    drafted and the emitted tokens.
+    """
+    residual = np.maximum(p - q, 0.0)
+    weights = (q, residual if residual.any() else p, p)
+    draft, recovered, bonus = (alias_table(row) for row in weights)
+
+    def step(draft_uniforms, verify_uniforms):
+        *tests, last = verify_uniforms
+        drafted = [alias_lookup(draft, u) for u in draft_uniforms]
+        for i, (x, u) in enumerate(zip(drafted, tests, strict=True)):
+            if not u < min(1.0, float(p[x]) / float(q[x])):
+                return drafted, [*drafted[:i], alias_lookup(recovered, last)]
+        return drafted, [*drafted, alias_lookup(bonus, last)]
+
+    return step

@@ -28,7 +28,7 @@ from specsim.exact import continued_law, prove, target_law
 from specsim.jit import interpreted
 from specsim.models import Model, TableModel, default_pair, row_ahead, rows_ahead
 from specsim.models.mixture import Mixture
-from specsim.sources import ModelRows
+from specsim.readers import ModelRows
 from specsim.stats import chi_square
 
 #: Rows that are awkward to draw from: plain, zeros, ties, fewer tokens than siblings, nearly nothing left.
@@ -81,6 +81,8 @@ def test_among_ties_the_lower_token_is_on_top():
     assert ranked(q) == [1, 3, 0, 2]
     assert dict(sibling_laws("top", q, 3)) == {(1, 3, 0): 1}
     assert draw_siblings("top", as_floats([q]), np.zeros((3, 1)))[:, 0].tolist() == [1, 3, 0]
+    many = np.random.default_rng(1).integers(1, 4, size=300) / 600
+    assert draw_siblings("top", many[None], np.zeros((300, 1)))[:, 0].tolist() == ranked(many.tolist())
 
 
 def test_more_distinct_siblings_than_tokens():

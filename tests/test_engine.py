@@ -11,10 +11,13 @@ from conftest import FALSE_ALARM
 from scipy import stats
 
 from specsim import sources
-from specsim.distributions import synthetic_pair
+from specsim.distributions import dyadic, synthetic_pair
+from specsim.drafts import Tree, branching, chain, chains
 from specsim.engine import Simulation, StepTally, make_source, run, simulate
+from specsim.exact import prove
 from specsim.models import TableModel, default_pair
 from specsim.provenance import Provenance
+from specsim.replays import replay
 from specsim.sources import FixedPairSource, RowSource
 from specsim.streams import key_of
 from specsim.theory import accepted_law, expected_tokens
@@ -71,7 +74,7 @@ def cut_small(source):
 
 
 def count(source, steps, threads=1, first=0, **options):
-    tally = StepTally(source.gamma, source.vocab_size)
+    tally = StepTally(source.tree.depth, source.vocab_size)
     return run(source, tally, KEY, first, steps, threads=threads, **options)
 
 
@@ -106,7 +109,7 @@ def test_counts_of_pieces_in_any_order_add_up(all_sources, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_are_those_of_the_steps_one_by_one(all_sources, kind):
     source, steps = all_sources[kind], 200
-    lengths = np.zeros(source.gamma + 1, dtype=int)
+    lengths = np.zeros(source.tree.depth + 1, dtype=int)
     tokens = np.zeros(source.vocab_size + 1, dtype=int)  # the padding first
     for batch in source.batches(KEY, 0, steps):
         for s in range(batch.accepted.size):
@@ -177,12 +180,19 @@ def test_the_first_token_has_the_target_law_given_the_context():
         assert chi_square_p_value(first, target.row([2])) < FALSE_ALARM
 
 
-def hand_counted(lengths):
+def hand_counted(lengths, tree=None):
     provenance = Provenance.record(0, 1, 0.0)
     lengths = np.array(lengths)
     tokens = np.array([lengths @ np.arange(1, len(lengths) + 1)])
     return Simulation(
-        "hand", "standard", len(lengths) - 1, int(lengths.sum()), lengths, tokens, 0.5, provenance
+        "hand",
+        "standard",
+        tree or chain(len(lengths) - 1),
+        int(lengths.sum()),
+        lengths,
+        tokens,
+        0.5,
+        provenance,
     )
 
 
@@ -195,6 +205,15 @@ def test_alphas_of_hand_counted_lengths():
     emitted = np.repeat([1, 2, 4], [5, 3, 2])
     assert result.tokens_per_step_error == pytest.approx(emitted.std() / np.sqrt(10))
     assert (hand_counted([4, 0]).alpha_verified, hand_counted([0, 4]).alpha_verified) == (0.0, 1.0)
+    assert (result.gamma, result.tree) == (3, chain(3))
+
+
+def test_of_a_tree_the_depth_counts_for_lengths_and_all_nodes_for_what_was_drafted():
+    result = hand_counted([5, 3, 2], branching(3, 2))  # 10 steps, 9 drafted each: 7 accepted
+    assert (result.gamma, result.tree.size) == (2, 9)
+    assert result.alpha_drafted == 7 / 90
+    assert result.alpha_verified == 7 / 15
+    assert result.tokens_per_step == 1.7
 
 
 def test_alpha_context_is_the_mean_overlap_where_steps_begin(trace):
@@ -225,10 +244,115 @@ def test_a_result_goes_to_json_and_to_html():
     told = json.loads(json.dumps(result.to_dict()))
     assert told["lengths"] == result.lengths.tolist()
     assert told["alpha_verified"] == result.alpha_verified
+    assert (told["gamma"], told["parents"], told["drawing"], told["block"]) == (2, [0, 1], "sampled", 1)
     assert (told["provenance"]["root"], told["provenance"]["threads"]) == (6, 2)
     assert "<th>α verified</th>" in result._repr_html_()
+    assert "<td>sampled chain of 2</td>" in result._repr_html_()
     with pytest.raises(dataclasses.FrozenInstanceError):
         result.steps = 1
+
+
+# --- other rules, trees ----------------------------------------------------------------------------------
+
+DRAFTS = {
+    "standard": chain(3),
+    "gumbel": chain(3),
+    "lenience:lenience=0.5": chain(3),
+    "cascade_token:alpha=0.5": chain(3),
+    "k_seq": branching(2, 2),
+    "without_replacement": branching(2, 2, drawing="without replacement"),
+    "traversal": branching(2, 2),
+}
+SIZES = {"fixed pair": 5000, "models": 5000, "n-grams": 200}
+
+
+def pair_of(kind):
+    return {"fixed pair": (P, Q), "models": table_pair(), "n-grams": default_pair()}[kind]
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("rule", DRAFTS)
+def test_counts_of_any_rule_do_not_depend_on_threads_or_chunks(rule, kind, monkeypatch):
+    source, steps = make_source(*pair_of(kind), rule=rule, gamma=DRAFTS[rule]), SIZES[kind]
+    whole = count(source, steps)
+    assert whole["lengths"].sum() == steps
+    assert len(whole["lengths"]) == DRAFTS[rule].depth + 1
+    assert whole["lengths"].all()
+    for threads in (1, 2, 3):
+        assert same(count(cut_small(source), steps, threads), whole)
+    cuts = [0, 1, 7, steps // 3, steps]
+    pieces = [count(source, b - a, first=a) for a, b in itertools.pairwise(cuts)]
+    assert same({name: sum(piece[name] for piece in pieces) for name in whole}, whole)
+    monkeypatch.setattr(sources, "FIXED_PAIR_BATCH", 100)
+    monkeypatch.setattr(sources, "ROW_BATCH_BYTES", 20_000)
+    assert same(count(source, steps, threads=2), whole)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("rule", DRAFTS)
+def test_the_counts_are_those_of_the_replays_of_every_step(rule, kind):
+    pair, tree, steps = pair_of(kind), DRAFTS[rule], 30 if kind == "n-grams" else 200
+    result = simulate(*pair, rule=rule, gamma=tree, steps=steps, rng=12)
+    assert result.rule == rule
+    lengths, tokens = np.zeros_like(result.lengths), np.zeros_like(result.tokens)
+    for step in range(steps):
+        told = replay(*pair, step=step, rule=rule, gamma=tree, rng=12)
+        lengths[told.num_accepted] += 1
+        np.add.at(tokens, list(told.tokens), 1)
+    assert np.array_equal(lengths, result.lengths)
+    assert np.array_equal(tokens, result.tokens)
+
+
+@pytest.mark.parametrize("kind", ["fixed pair", "models"])
+@pytest.mark.parametrize(
+    ("rule", "tree"),
+    [
+        *DRAFTS.items(),
+        ("standard", chain(3, block=3)),
+        ("k_seq", chains(2, 2)),
+        ("k_seq", Tree((0, 0, 1, 2), block=2)),
+        ("traversal", Tree((0, 1, 0, 2))),
+        ("naive_matching", branching(3, 1, drawing="top")),
+    ],
+)
+def test_measured_tokens_per_step_are_those_of_the_proof(rule, tree, kind):
+    rng = np.random.default_rng(8)
+    shape = (3,) if kind == "fixed pair" else (3, 3)
+    p, q = (dyadic(rng.dirichlet(np.ones(3), shape[:-1]), bits=10) for _ in range(2))
+    models = [TableModel(rows, contexts=None if kind == "fixed pair" else [[0]]) for rows in (p, q)]
+    proof = prove(*models, rule=rule, gamma=tree)
+    pair = (p, q) if kind == "fixed pair" else models
+    result = simulate(*pair, rule=rule, gamma=tree, steps=200_000, rng=3)
+    error = result.tokens_per_step_error
+    assert abs(result.tokens_per_step - float(proof.mean_tokens)) < 6.2 * error  # two-sided 1e-9
+    assert result.tree == proof.tree == tree
+    assert result.rule == proof.rule
+
+
+def test_tokens_drafted_ahead_are_drawn_from_the_law_given_the_context_alone():
+    """Two independent heads after token 0, where the draft's second token would be certain given the first."""
+    flip = TableModel([[0.5, 0.5], [1.0, 0.0]], contexts=[[0]])
+    ahead, seen = (simulate(flip, flip, gamma=chain(2, block=b), steps=50_000, rng=1) for b in (2, 1))
+    assert seen.lengths.tolist() == [0, 0, 50_000]
+    # the second head has (3/4, 1/4): after 0 it is tested against (1/2, 1/2), after 1 against (1, 0)
+    assert chi_square_p_value(ahead.lengths[1:], [0.25, 0.75]) > FALSE_ALARM
+    assert ahead.lengths[0] == 0
+
+
+def test_a_simulated_tree_says_what_was_drafted():
+    result = simulate(P, Q, rule="k_seq", gamma=branching(2, 2), steps=1000, rng=6)
+    told = json.loads(json.dumps(result.to_dict()))
+    assert (told["rule"], told["gamma"], told["parents"]) == ("k_seq", 2, [0, 0, 1, 1, 2, 2])
+    assert result.alpha_drafted == result.accepted / 6000
+    assert "sampled tree with parents (0, 0, 1, 1, 2, 2)" in result._repr_html_()
+
+
+def test_a_chain_of_a_trace_takes_any_rule_for_chains(trace):
+    for rule in ("standard", "lenience:lenience=0.5", "gumbel", "cascade_token", "one_hot"):
+        result = simulate(trace, rule=rule, gamma=2, steps=200, rng=0, threads=2)
+        assert result.lengths.sum() == 200
+        told = [replay(trace, step=step, rule=rule, gamma=2, rng=0).num_accepted for step in range(200)]
+        assert np.bincount(told, minlength=3).tolist() == result.lengths.tolist()
 
 
 # --- progress and early ends -----------------------------------------------------------------------------
@@ -248,7 +372,7 @@ def test_progress_grows_to_the_total(all_sources, threads):
 class Watched:
     """A source that notes the chunks it begins, and fails in the one that begins at `broken`."""
 
-    kind, gamma, vocab_size, chunk = "watched", 3, 50, 10
+    kind, tree, vocab_size, chunk = "watched", chain(3), 50, 10
 
     def __init__(self, source, broken=None):
         self.source, self.broken, self.begun = source, broken, []
@@ -299,6 +423,20 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
         ((P, Q), {"threads": 0}, "threads: 0 is not at least 1"),
         ((P, Q), {"rng": -3}, "rng: a seed must be at least 0, got -3"),
         ((P, Q), {"rule": "standrd"}, "unknown rule 'standrd'; did you mean 'standard'"),
+        ((P, Q), {"rule": "lenience:lenience=2"}, r"lenience: parameter lenience = 2\.0 is outside \(0, 1\]"),
+        ((P, Q), {"rule": "lenience:x=1"}, "lenience: no parameter 'x'; it has lenience"),
+        ((P, Q), {"rule": "k_seq", "gamma": 3}, "k_seq chooses between several drafts, and a chain is"),
+        (
+            (P, Q),
+            {"gamma": branching(2, 2)},
+            r"standard verifies a chain .*, not a sampled tree with parents",
+        ),
+        (
+            (P, Q),
+            {"rule": "without_replacement", "gamma": branching(2)},
+            "without_replacement forbids siblings with the same token, which 'sampled' drawing can give; "
+            "draw them 'without replacement'",
+        ),
         (
             (TableModel(P), TableModel([0.5, 0.5])),
             {},
@@ -334,4 +472,8 @@ def test_a_trace_brings_its_own_draft_and_no_more_than_it_logged(trace):
         simulate(trace, Q, gamma=2, steps=10, rng=0)
     with pytest.raises(ValueError, match="the trace logged 2 drafted tokens a step, 3 were asked for"):
         simulate(trace, gamma=3, steps=10, rng=0)
+    with pytest.raises(
+        ValueError, match="a trace logs the rows along one path, so it cannot answer for a tree"
+    ):
+        simulate(trace, rule="k_seq", gamma=branching(2), steps=10, rng=0)
     assert simulate(trace, gamma=1, steps=10, rng=0).lengths.sum() == 10

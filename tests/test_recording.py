@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specsim import default_pair, simulate
+from specsim import default_pair, replay, simulate
+from specsim.drafts import branching
 from specsim.models import TableModel
 from specsim.recording import STEPS_PER_TEXT, record
 from specsim.traces import open_trace, summarise
@@ -30,6 +31,19 @@ def test_steps_go_on_where_the_last_one_ended(recorded):
             assert np.abs(target.rows(candidates) - p[step + 1, 0]).sum(axis=1).min() < 1e-5
 
 
+def test_the_first_step_of_a_text_is_that_of_a_simulation(recorded):
+    """It starts at the context of that step, with its uniforms."""
+    starts = np.arange(0, 500, STEPS_PER_TEXT)
+    tokens, p, q = recorded.steps(starts)
+    accepted = recorded.shards[0].columns.accepted.reshape(-1, recorded.gamma + 1)[starts]
+    for i, step in enumerate(starts):
+        told = replay(*default_pair(), step=int(step), rng=3)
+        assert [node.token for node in told.nodes] == tokens[i].tolist()
+        assert (accepted[i] == 1).sum() == told.num_accepted
+        for j, node in enumerate(told.nodes):
+            assert (p[i, j, node.token], q[i, j, node.token]) == pytest.approx((node.p, node.q), rel=1e-6)
+
+
 def test_the_same_seed_records_the_same_bytes(recorded, tmp_path):
     again = record(tmp_path / "again", *default_pair(), steps=500, rng=3)
     for one, other in zip(recorded.shards, again.shards, strict=True):
@@ -52,6 +66,23 @@ def test_a_trace_of_tables_in_half_precision(tmp_path):
     assert (trace.num_steps, trace.gamma, trace.dtype, trace.complete) == (50, 2, "bfloat16", True)
 
 
+@pytest.mark.parametrize("rule", ["lenience:lenience=0.2", "gumbel", "cascade_token:alpha=0.5", "one_hot"])
+def test_a_trace_of_another_rule(rule, recorded, tmp_path):
+    target, draft = default_pair()
+    trace = record(tmp_path / "trace", target, draft, steps=200, rule=rule, rng=3)
+    assert (trace.num_steps, trace.gamma, trace.complete) == (200, 5, True)
+    assert trace.provenance["rule"] == rule
+    first, of_standard = (found.steps(np.arange(1)) for found in (trace, recorded))
+    for one, other in zip(first, of_standard, strict=True):  # the same draft, until a step ends otherwise
+        assert np.array_equal(one, other)
+    assert not np.array_equal(trace.steps(np.arange(200))[0], recorded.steps(np.arange(200))[0])
+    tokens_per_step = summarise(trace).tokens_per_step
+    run = simulate(target, draft, rule=rule, steps=2000, rng=1)
+    assert abs(tokens_per_step - run.tokens_per_step) < 1  # not the same contexts
+    if rule.startswith("lenience"):
+        assert tokens_per_step > summarise(recorded).tokens_per_step
+
+
 def test_stopping_early_leaves_a_readable_trace(tmp_path):
     def interrupt(done, total):
         raise KeyboardInterrupt
@@ -70,6 +101,15 @@ def test_bad_arguments(tmp_path, recorded):
         record(tmp_path / "a", *default_pair(), steps=0)
     with pytest.raises(ValueError, match="gamma"):
         record(tmp_path / "a", *default_pair(), gamma=0)
+    with pytest.raises(TypeError, match="gamma: expected an int, got Tree"):
+        record(tmp_path / "a", *default_pair(), gamma=branching(2), rule="k_seq")
+    with pytest.raises(ValueError, match="k_seq chooses between several drafts, and a chain is a single one"):
+        record(tmp_path / "a", *default_pair(), rule="k_seq")
+    with pytest.raises(ValueError, match=r"lenience: parameter lenience = 3\.0 is outside \(0, 1\]"):
+        record(tmp_path / "a", *default_pair(), rule="lenience:lenience=3")
+    with pytest.raises(ValueError, match="unknown rule 'k_sec'; did you mean 'k_seq'"):
+        record(tmp_path / "a", *default_pair(), rule="k_sec")
+    assert not (tmp_path / "a").exists()
     with pytest.raises(FileExistsError):
         record(recorded.path, *default_pair(), steps=5)
     with pytest.raises(ValueError, match="the trace logged 5 drafted tokens"):

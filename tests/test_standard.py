@@ -1,7 +1,7 @@
-"""The standard rule: proved against a second implementation, its kernels against its plain twin and its law.
+"""The standard rule: proved against a second implementation, its kernels against steps by hand and against its law.
 
 The second implementation, `algorithm_1`, is written from Leviathan, Kalman & Matias, arXiv 2211.17192,
-Algorithm 1, and from nothing else.
+Algorithm 1, and from nothing else; `conftest` has the steps by hand.
 """
 
 from collections import defaultdict
@@ -10,12 +10,24 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conftest import FALSE_ALARM, LAST_UNIFORM, PAIR_FLAVOURS, TINY, awkward_pairs, rational_pair
+from conftest import (
+    FALSE_ALARM,
+    LAST_UNIFORM,
+    PAIR_FLAVOURS,
+    TINY,
+    awkward_pairs,
+    rational_pair,
+    standard_step,
+    standard_steps_of_a_pair,
+)
 from scipy import stats
 
 from specsim import rules
+from specsim.drafts import branching, chain
 from specsim.exact import conditional_laws, prove, step_law, target_law
+from specsim.jit import interpreted
 from specsim.models import TableModel
+from specsim.rules import fixed_pairs
 
 RULE = rules.get("standard")
 HALF = Fraction(1, 2)
@@ -69,7 +81,9 @@ def generated_pair(rng, size, gamma, flavour):
 
 def test_the_law_is_that_of_algorithm_1():
     for target, draft, gamma, context in generated_pairs(100, seed=1):
-        assert step_law(RULE, target, draft, gamma, context) == algorithm_1(target, draft, gamma, context)
+        assert step_law(RULE, target, draft, chain(gamma), context) == algorithm_1(
+            target, draft, gamma, context
+        )
 
 
 def test_the_law_of_one_draft_node_by_node():
@@ -111,8 +125,8 @@ def test_the_rule_is_proved_exact_on_generated_context_dependent_pairs():
         prove(target, draft, gamma=gamma, context=context)
         for target, draft, gamma, context in generated_pairs(220, seed=2)
     ]
-    assert all(proof.exact for proof in proofs)
-    assert {(proof.vocab_size, proof.gamma) for proof in proofs} >= {(2, 4), (4, 4), (5, 3), (6, 3)}
+    assert all(proof.exact and proof.as_claimed for proof in proofs)
+    assert {(proof.vocab_size, proof.tree.size) for proof in proofs} >= {(2, 4), (4, 4), (5, 3), (6, 3)}
     assert max(proof.drafts for proof in proofs) == 4**4
 
 
@@ -128,6 +142,29 @@ def test_the_rule_is_proved_exact_with_a_single_token_and_from_every_context():
     assert all(
         prove(target, draft, gamma=2, context=tuple(context)).exact for context in target.contexts.tolist()
     )
+
+
+def test_the_proof_counts_drafts_and_emitted_tokens():
+    for target, draft, gamma, context in generated_pairs(40, seed=8, most_drafts=81):
+        proof = prove(target, draft, gamma=gamma, context=context)
+        law = algorithm_1(target, draft, gamma, context)
+        assert proof.mean_tokens == sum(len(emitted) * mass for emitted, mass in law.items())
+        assert proof.drafts == len(target_law(draft, gamma, context))
+        assert (proof.rule, proof.tree, proof.vocab_size) == ("standard", chain(gamma), target.vocab_size)
+
+
+@pytest.mark.parametrize("block", [2, 3])
+def test_the_rule_is_proved_exact_for_tokens_drafted_several_at_a_time(block):
+    """As by heads that do not see each other's tokens; a chain drafted so is another one."""
+    lengths = set()
+    for seed in range(20):
+        target, draft = rational_pair(np.random.default_rng(seed), 3, 1, 1, PAIR_FLAVOURS[seed % 5])
+        tree = chain(3, block=block)
+        proof = prove(target, draft, gamma=tree, context=(0,))
+        assert proof.exact
+        assert proof.tree == tree
+        lengths.add(proof.mean_tokens - prove(target, draft, gamma=3, context=(0,)).mean_tokens)
+    assert len(lengths) > 10
 
 
 def wrong_law(name, accept=None, residual=None, bonus=None):
@@ -225,7 +262,7 @@ def test_a_bonus_from_q_is_rejected_after_a_whole_accepted_draft():
 def test_a_reused_uniform_is_perfect_at_the_first_position_and_rejected_after_it():
     p, q = [Fraction(1, 3), Fraction(2, 3)], [Fraction(2, 3), Fraction(1, 3)]
     target, draft = TableModel(p), TableModel(q)
-    law = step_law(REUSED_UNIFORM, target, draft, 2)
+    law = step_law(REUSED_UNIFORM, target, draft, chain(2))
     assert dict(conditional_laws(law))[()] == target_law(target, 1)
     proof = prove(target, draft, rule=REUSED_UNIFORM, gamma=2)
     # after an accepted 0 the uniform lies below 1/2: a second 0 always passes, so q is emitted, TV 1/3
@@ -250,10 +287,49 @@ def test_the_least_deviation_is_no_proof():
     assert 0 < proof.worst_tv < 10 * least
 
 
+# --- other rules, other claims ---------------------------------------------------------------------------
+
+
+def test_a_lossy_rule_is_held_to_what_it_declares():
+    p, q = [HALF, HALF], [Fraction(3, 4), Fraction(1, 4)]
+    proof = prove(TableModel(p), TableModel(q), rule="lenience:lenience=0.5", gamma=1)
+    assert (proof.as_claimed, proof.worst_prefix, proof.worst_tv) == (True, None, 0)
+    assert not proof.exact
+    assert proof.tv == Fraction(1, 4)  # α(1/2) - α(1): everything passes, where 3/4 should
+    assert proof.rule == "lenience:lenience=0.5"
+    standard = prove(TableModel(p), TableModel(q), rule="lenience:lenience=1", gamma=1)
+    assert (standard.as_claimed, standard.exact) == (True, True)
+
+
+def test_a_lossy_rule_that_declares_the_wrong_law_is_refuted():
+    p, q = [HALF, HALF], [Fraction(3, 4), Fraction(1, 4)]
+    lenient = rules.get("lenience:lenience=0.5")
+    modest = replace(lenient, declared=lambda p, q, position, lenience: lenient.declared(p, q, position, 1))
+    silent = replace(lenient, declared=None)
+    for rule in (modest, silent):
+        proof = prove(TableModel(p), TableModel(q), rule=rule, gamma=2)
+        assert not proof.as_claimed
+        assert not proof.exact
+        assert proof.worst_tv == Fraction(1, 4)
+
+
+def test_a_rule_for_trees_is_proved_on_a_tree():
+    target, draft = rational_pair(np.random.default_rng(1), 3, 1, 1, "plain")
+    tree = branching(2, 2)
+    proof = prove(target, draft, rule="k_seq", gamma=tree, context=(0,))
+    assert (proof.exact, proof.tree, proof.drafts) == (True, tree, 3**6)
+
+
 def test_prove_names_what_it_cannot_do():
     pair = TableModel([0.5, 0.5]), TableModel([0.5, 0.5])
     with pytest.raises(ValueError, match=r"2\^13 drafts are too many to enumerate \(at most 4096\)"):
         prove(*pair, gamma=13)
+    with pytest.raises(ValueError, match=r"2\^14 drafts are too many to enumerate"):
+        prove(*pair, rule="k_seq", gamma=branching(2, 2, 2))
+    with pytest.raises(ValueError, match=r"standard verifies a chain .* parents \(0, 0\)"):
+        prove(*pair, gamma=branching(2))
+    with pytest.raises(ValueError, match=r"lenience: parameter lenience = 0\.0 is outside \(0, 1\]"):
+        prove(*pair, rule="lenience:lenience=0")
     with pytest.raises(ValueError, match="target has 2 tokens, draft 1"):
         prove(pair[0], TableModel([1.0]))
     with pytest.raises(ValueError, match=r"the row after \(\) sums to .*, not exactly 1"):
@@ -264,7 +340,7 @@ def test_prove_names_what_it_cannot_do():
         prove(*pair, rule="standart")
 
 
-# --- kernels against the plain twin ----------------------------------------------------------------------
+# --- kernels against the step by hand, and against their plain twins ----------------------------------------------------------------------
 
 
 def awkward_uniforms(rng, shape, ratios=None):
@@ -280,9 +356,40 @@ def drawable_tokens(rng, q):
     return np.argmax((q > 0) * rng.random(q.shape), axis=-1)
 
 
+def verify_rows(tokens, p, q, u):
+    """Tokens [γ+1, B] and accepted [B] of the row kernel."""
+    steps, gamma = tokens.shape
+    emitted, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
+    parents = np.broadcast_to(np.arange(gamma), tokens.shape)
+    RULE.rows(parents, tokens, p, q, u, RULE.array(), emitted, accepted)
+    return emitted, accepted
+
+
+def verify_pair(p, q, draft, verify):
+    """Tokens [γ+1, steps] and accepted [steps] of the fixed-pair kernel."""
+    gamma, steps = draft.shape
+    tables = RULE.fixed_pair.tables(p, q, chain(gamma))
+    emitted, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
+    RULE.fixed_pair.kernel(*tables, draft, verify, emitted, accepted)
+    return emitted, accepted
+
+
+def same_interpreted(kernel, arguments, found):
+    """Whether the same numbers come out of the kernel as plain Python."""
+    with interpreted():
+        again = kernel(*arguments)
+    return all(np.array_equal(one, other) for one, other in zip(found, again, strict=True))
+
+
+def test_a_step_needs_one_uniform_for_each_token_that_it_can_emit():
+    for gamma in (1, 2, 5):
+        assert RULE.uniforms(chain(gamma), 1000) == RULE.fixed_pair.uniforms(chain(gamma)) == gamma + 1
+    assert RULE.array().shape == (0,)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 @pytest.mark.parametrize("gamma", [1, 2, 5])
-def test_the_row_kernel_is_the_walk_bit_for_bit(size, gamma):
+def test_the_row_kernel_is_the_step_by_hand_bit_for_bit(size, gamma):
     rng, steps = np.random.default_rng([size, gamma]), 1000
     p, q = (rows.reshape(steps, gamma + 1, size) for rows in awkward_pairs(rng, steps * (gamma + 1), size))
     q = np.ascontiguousarray(q[:, :gamma])
@@ -292,50 +399,56 @@ def test_the_row_kernel_is_the_walk_bit_for_bit(size, gamma):
         ratios = np.take_along_axis(p[:, :gamma], drafted, -1) / np.take_along_axis(q, drafted, -1)
     last = rng.random((1, steps))
     u = awkward_uniforms(rng, (gamma + 1, steps), np.vstack([ratios[..., 0].clip(max=LAST_UNIFORM).T, last]))
-    emitted, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
-    RULE.rows(tokens, p, q, u, emitted, accepted)
+    emitted, accepted = verify_rows(tokens, p, q, u)
     for s in range(steps):
-        walk = RULE.walk(tokens[s].tolist(), p[s].tolist(), q[s].tolist(), u[:, s].tolist())
-        assert emitted[:, s].tolist() == walk.tokens + [-1] * (gamma - walk.num_accepted)
-        assert accepted[s] == walk.num_accepted
-        assert [test.token for test in walk.tests] == tokens[s, : len(walk.tests)].tolist()
-        for i, test in enumerate(walk.tests):
-            assert test.accepted == (test.u * test.q < test.p)
-            assert (test.position, test.accepted) == (i, i < walk.num_accepted)
-        assert p[s, walk.num_accepted, walk.token] > 0
+        step = standard_step(tokens[s].tolist(), p[s].tolist(), q[s].tolist(), u[:, s].tolist())
+        n = len(step) - 1
+        assert emitted[:, s].tolist() == step + [-1] * (gamma - n)
+        assert accepted[s] == n
+        assert step[:n] == tokens[s, :n].tolist()
+        passed = [u[i, s] * q[s, i, x] < p[s, i, x] for i, x in enumerate(tokens[s])]
+        assert all(passed[:n])
+        assert n == gamma or not passed[n]
+        assert p[s, n, step[n]] > 0
     assert len(set(accepted.tolist())) == (gamma + 1 if size > 1 else 1)
+    assert same_interpreted(verify_rows, (tokens, p, q, u), (emitted, accepted))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 100])
 @pytest.mark.parametrize("gamma", [1, 2, 5])
-def test_the_fixed_pair_kernel_is_its_walk_bit_for_bit(size, gamma):
+def test_the_fixed_pair_kernel_is_the_step_by_hand_bit_for_bit(size, gamma):
     rng, steps = np.random.default_rng([size, gamma]), 40
     seen = set()
     for p, q in zip(*awkward_pairs(rng, 60, size), strict=True):
         draft, verify = awkward_uniforms(rng, (gamma, steps)), awkward_uniforms(rng, (gamma + 1, steps))
-        tokens, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
-        RULE.fixed_pair.kernel(*RULE.fixed_pair.tables(p, q), draft, verify, tokens, accepted)
+        tokens, accepted = verify_pair(p, q, draft, verify)
+        by_hand = standard_steps_of_a_pair(p, q)
         for s in range(steps):
-            drafted, walk = RULE.fixed_pair.walk(p, q, draft[:, s].tolist(), verify[:, s].tolist())
-            assert tokens[:, s].tolist() == walk.tokens + [-1] * (gamma - walk.num_accepted)
-            assert accepted[s] == walk.num_accepted
-            assert [test.token for test in walk.tests] == drafted[: len(walk.tests)]
+            drafted, step = by_hand(draft[:, s].tolist(), verify[:, s].tolist())
+            n = len(step) - 1
+            assert tokens[:, s].tolist() == step + [-1] * (gamma - n)
+            assert accepted[s] == n
+            assert step[:n] == drafted[:n]
             assert len(drafted) == gamma
             assert (q[drafted] > 0).all()
-            assert (p[walk.tokens] > 0).all()
-            seen.add(walk.num_accepted)
+            assert (p[step] > 0).all()
+            seen.add(n)
+        assert drafted == fixed_pairs.drafted(p, q, chain(gamma), draft[:, -1])
+        assert same_interpreted(verify_pair, (p, q, draft, verify), (tokens, accepted))
     assert seen == (set(range(gamma + 1)) if size > 1 else {gamma})
 
 
 def test_a_rejection_without_residual_draws_from_p():
     """Rows apart by rounding only: p nowhere exceeds q, and yet the test at u just below 1 fails."""
-    p, q, u = [0.5 - 2**-54, 0.5], [0.5, 0.5], [LAST_UNIFORM, 0.25]
-    walk = RULE.walk([0], [p, p], [q], u)
-    assert (walk.num_accepted, walk.tokens) == (0, [0])
-    assert RULE.walk([0], [p, p], [q], [LAST_UNIFORM, 0.75]).tokens == [1]
-    emitted, accepted = np.empty((2, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
-    RULE.rows(np.array([[0]]), np.array([[p, p]]), np.array([[q]]), np.array(u)[:, None], emitted, accepted)
-    assert emitted[:, 0].tolist() == [0, -1]
+    p, q = [0.5 - 2**-54, 0.5], [0.5, 0.5]
+    for last, token in ((0.25, 0), (0.75, 1)):
+        u = [LAST_UNIFORM, last]
+        assert standard_step([0], [p, p], [q], u) == [token]
+        arguments = np.array([[0]]), np.array([[p, p]]), np.array([[q]]), np.array(u)[:, None]
+        emitted, accepted = verify_rows(*arguments)
+        assert emitted[:, 0].tolist() == [token, -1]
+        assert accepted.tolist() == [0]
+        assert same_interpreted(verify_rows, arguments, (emitted, accepted))
 
 
 # --- kernels against the law -----------------------------------------------------------------------------
@@ -385,9 +498,7 @@ def row_kernel_steps(target, draft, rng, spoil):
     p, q = p_table[history], q_table[history[:, :GAMMA]]
     tokens, u = history[:, 1:].copy(), rng.random((GAMMA + 1, STEPS))
     spoil(tokens, q, u)
-    emitted, accepted = np.empty((GAMMA + 1, STEPS), dtype=np.int32), np.empty(STEPS, dtype=np.int64)
-    RULE.rows(tokens, p, q, u, emitted, accepted)
-    return emitted
+    return verify_rows(tokens, p, q, u)[0]
 
 
 def nothing(tokens, q, u):
@@ -418,9 +529,7 @@ def test_the_row_kernel_follows_the_law_of_whole_steps(spoil):
 def fixed_pair_steps(p, q, rng, spoil):
     draft, u = rng.random((GAMMA, STEPS)), rng.random((GAMMA + 1, STEPS))
     spoil(None, None, u)
-    tokens, accepted = np.empty((GAMMA + 1, STEPS), dtype=np.int32), np.empty(STEPS, dtype=np.int64)
-    RULE.fixed_pair.kernel(*RULE.fixed_pair.tables(p, q), draft, u, tokens, accepted)
-    return tokens
+    return verify_pair(p, q, draft, u)[0]
 
 
 @pytest.mark.parametrize("zeros", [0.0, 0.4])

@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from conftest import standard_step
 
 from specsim import rules
+from specsim.distributions import normalise
+from specsim.drafts import Tree, branching, chain, draw_siblings
 from specsim.streams import Purpose, key_of, uniform
 from specsim.verification import speculative_accept, verify
 
@@ -59,9 +62,14 @@ def test_the_accept_test_lets_an_impossible_token_through_at_r_zero_and_verify_c
     p, q = [[1.0, 0.0]], [[0.5, 0.5]]
     assert speculative_accept([1], p, q, [0.0]) == [1]
     assert speculative_accept([1], p, q, [2.0**-1074]) == []
-    walk = rules.get("standard").walk([1], [[1.0, 0.0]] * 2, q, [0.0, 0.0])
-    assert walk.tokens == [0]
-    assert walk.num_accepted == 0
+    emitted, accepted = np.empty((2, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
+    drafted = np.array([[0]]), np.array([[1]])
+    rules.get("standard").rows(
+        *drafted, np.array([p * 2]), np.array([q]), np.zeros((2, 1)), np.empty(0), emitted, accepted
+    )
+    assert emitted[:, 0].tolist() == [0, -1]
+    assert accepted.tolist() == [0]
+    assert standard_step([1], p * 2, q, [0.0, 0.0]) == [0]
 
 
 def test_a_ratio_too_large_for_a_float_accepts():
@@ -157,9 +165,10 @@ def test_row_b_of_a_batch_is_step_b_of_its_stream():
     tokens, p, q = random_batch(100, 3, 5, seed=1)
     batch, standard = verify(tokens, p, q, rng=9), rules.get("standard")
     for b in range(len(tokens)):
-        u = [uniform(key_of(9), Purpose.VERIFY, b, i) for i in range(standard.uniforms(3))]
-        walk = standard.walk(tokens[b].tolist(), p[b].tolist(), q[b].tolist(), u)
-        assert batch.tokens[b, : walk.num_accepted + 1].tolist() == walk.tokens
+        u = [uniform(key_of(9), Purpose.VERIFY, b, i) for i in range(standard.uniforms(chain(3), 5))]
+        step = standard_step(tokens[b].tolist(), p[b].tolist(), q[b].tolist(), u)
+        assert batch.num_accepted[b] == len(step) - 1
+        assert batch.tokens[b, : len(step)].tolist() == step
     assert (
         batch.tokens[0, : batch.num_accepted[0] + 1].tolist() == verify(tokens[0], p[0], q[0], rng=9).tokens
     )
@@ -286,3 +295,198 @@ def test_float16_rows_that_sum_to_one_up_to_their_rounding_are_taken():
     assert 0 < abs(q.astype(np.float64).sum() - 1) < 2e-3
     token = int(q.argmax())
     assert verify([token], np.array([q, q]), q[None], rng=0).num_accepted == 1
+
+
+# --- other rules, trees ----------------------------------------------------------------------------------
+
+
+def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):
+    """Drafted tokens [B, n], drawn as `tree` says, with the rows p [B, n+1, V] and q that `rule` reads."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(vocab_size), (size, tree.size + 1))
+    q = rng.dirichlet(np.ones(vocab_size), (size, rule.num_rows(tree)))
+    tokens = np.empty((size, tree.size), dtype=np.int64)
+    for node in range(tree.size + 1):
+        if children := tree.children(node):
+            columns = [child - 1 for child in children]
+            tokens[:, columns] = draw_siblings(
+                tree.drawing, q[:, node].copy(), rng.random((len(columns), size))
+            ).T
+    return tokens, p, q
+
+
+@pytest.mark.parametrize(
+    ("name", "tree"),
+    [
+        ("lenience:lenience=0.3", chain(3)),
+        ("cascade_chow", chain(3)),
+        ("gumbel", chain(3)),
+        ("k_seq", branching(2, 2)),
+        ("k_seq", Tree((0, 1, 0, 1, 2))),
+        ("without_replacement", branching(2, 2, drawing="without replacement")),
+        ("traversal", branching(2, 2)),
+        ("deterministic_children", branching(3, 1, drawing="top")),
+    ],
+)
+def test_a_step_of_a_tree_goes_down_a_path_and_is_that_of_the_batch(name, tree):
+    """The first step of a batch is verified with the uniforms that a single step gets."""
+    rule = rules.get(name)
+    tokens, p, q = random_tree_batch(rule, tree)
+    batch = verify(tokens, p, q, name, rng=3, parents=tree.parents)
+    assert batch.tokens.shape == (60, tree.depth + 1)
+    assert batch.rule == str(rule)
+    seen = set()
+    for b in range(60):
+        n = int(batch.num_accepted[b])
+        emitted = batch.tokens[b, : n + 1].tolist()
+        assert min(emitted) >= 0
+        assert (batch.tokens[b, n + 1 :] == -1).all()
+        alike = {0}
+        for token in emitted[:-1]:
+            alike = {
+                j + 1 for j, parent in enumerate(tree.parents) if parent in alike and tokens[b, j] == token
+            }
+            assert alike
+        seen.add(n)
+        single = verify(tokens[b], p[b], q[b], name, rng=b, parents=tree.parents)
+        first = verify(tokens[b:][:1], p[b:][:1], q[b:][:1], name, rng=b, parents=list(tree.parents))
+        assert single.tokens == first.tokens[0, : len(single.tokens)].tolist()
+        assert (single.num_accepted, single.rule) == (first.num_accepted[0], str(rule))
+        assert len(single.tokens) == single.num_accepted + 1
+    assert seen == set(range(tree.depth + 1))
+
+
+def test_parents_of_a_chain_may_be_left_out():
+    tokens, p, q = random_batch(50, 3, 5)
+    told, left_out = (verify(tokens, p, q, rng=4, parents=parents) for parents in (np.arange(3), None))
+    assert np.array_equal(told.tokens, left_out.tokens)
+
+
+def test_a_lossy_rule_accepts_more_and_says_its_parameters():
+    tokens, p, q = random_batch(500, 3, 5)
+    lenient, strict = (verify(tokens, p, q, f"lenience:lenience={value}", rng=1) for value in (0.2, 1))
+    assert (lenient.rule, strict.rule) == ("lenience:lenience=0.2", "lenience:lenience=1.0")
+    assert np.array_equal(strict.tokens, verify(tokens, p, q, rng=1).tokens)
+    assert (lenient.num_accepted >= strict.num_accepted).all()
+    assert lenient.num_accepted.sum() > strict.num_accepted.sum()
+
+
+@pytest.mark.parametrize("name", ["one_hot", "sampler_match", "greedy_match"])
+def test_a_rule_that_never_reads_q_takes_none_and_any(name):
+    tokens, p, q = random_batch(50, 3, 5)
+    without = verify(tokens, p, None, name, rng=2)
+    elsewhere = np.zeros_like(q)  # q = 0 at drafted tokens is no matter either
+    elsewhere[..., 0] = 1.0
+    for rows_of_q in (q, elsewhere):
+        assert np.array_equal(verify(tokens, p, rows_of_q, name, rng=2).tokens, without.tokens)
+    single = verify(tokens[0], p[0], None, name, rng=2)
+    assert single.tokens == without.tokens[0, : single.num_accepted + 1].tolist()
+
+
+def test_a_tree_rule_that_never_reads_q_takes_none():
+    p = np.random.default_rng(0).dirichlet(np.ones(4), 6)
+    step = verify([0, 1, 2, 3, 3], p, None, "naive_matching", rng=0, parents=(0, 0, 0, 1, 2))
+    assert len(step.tokens) == step.num_accepted + 1 <= 3
+    with pytest.raises(ValueError, match=r"q: shape \(1, 4\), expected \(3, 4\)"):
+        verify([0, 1, 2, 3, 3], p, p[:1], "naive_matching", rng=0, parents=(0, 0, 0, 1, 2))
+
+
+@pytest.mark.parametrize("name", ["standard", "gumbel", "k_seq", "lenience"])
+def test_a_rule_that_reads_q_wants_it(name):
+    parents = (0, 0) if name == "k_seq" else (0, 1)
+    with pytest.raises(TypeError, match=f"q: missing; {name} needs the draft's rows"):
+        verify([0, 1], [HALF] * 3, None, name, parents=parents)
+
+
+def test_siblings_with_the_same_token_are_trials_of_their_own():
+    """Allowed where siblings are sampled independently; here nothing of token 0 is left for a second trial."""
+    steps, p, q = 4000, [[[0.25, 0.75]] * 3] * 4000, [[HALF]] * 4000
+    twice = verify([[0, 0]] * steps, p, q, "recursive_rejection", rng=0, parents=(0, 0))
+    once = verify([[0]] * steps, np.array(p)[:, :2], q, rng=0)
+    assert np.array_equal(
+        twice.num_accepted, once.num_accepted
+    )  # what is left after one rejection is token 1
+    assert 0.45 < once.num_accepted.mean() < 0.55
+    assert verify([0, 0], p[0], q[0], "k_seq", rng=0, parents=(0, 0)).num_accepted in (0, 1)
+
+
+TREE = {"draft_tokens": [0, 1], "p": [HALF] * 3, "q": [HALF], "parents": (0, 0), "rule": "k_seq"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rule": "lenience:lenience=1.5"}, r"lenience: parameter lenience = 1\.5 is outside \(0, 1\]"),
+        ({"rule": "lenience:lenience=0"}, r"lenience: parameter lenience = 0\.0 is outside \(0, 1\]"),
+        ({"rule": "lenience:lenience=nan"}, r"lenience: parameter lenience = nan is outside \(0, 1\]"),
+        ({"rule": "lenience:leniense=0.5"}, "lenience: no parameter 'leniense'; it has lenience"),
+        ({"rule": "k_seq:lenience=0.5"}, "k_seq: no parameter 'lenience'; it has none"),
+        ({"rule": "lenience:half"}, "lenience: 'half' is not a parameter; write lenience:parameter=number"),
+        (
+            {"rule": "k_sec"},
+            "unknown rule 'k_sec'; did you mean 'k_seq'.* Rules: .*standard.*k_seq.*lenience",
+        ),
+        (
+            {"parents": None, "q": [HALF] * 2},
+            "k_seq chooses between several drafts, and a chain is a single one",
+        ),
+        (
+            {"parents": (0, 1), "q": [HALF] * 2},
+            r"at least 2 siblings somewhere, such as drafts\.branching\(2, 2\)",
+        ),
+        ({"rule": "standard"}, r"standard verifies a chain .*, not a sampled tree with parents \(0, 0\)"),
+        ({"rule": "lenience"}, r"lenience verifies a chain .* parents \(0, 0\)"),
+        ({"parents": (0, 3)}, r"parents\[1\] = 3: an orphan; there are nodes 0 \(the prefix\) to 2"),
+        ({"parents": (0, -1)}, r"parents\[1\] = -1: an orphan"),
+        ({"parents": (1, 0)}, r"parents\[0\] = 1: node 1 would hang below itself, a cycle"),
+        ({"parents": (2, 1)}, r"parents\[0\] = 2: node 1 would hang below the later node 2, a cycle"),
+        ({"parents": (0, 0, 0)}, "parents: 3 of them for 2 drafted tokens"),
+        ({"parents": (0,)}, "parents: 1 of them for 2 drafted tokens"),
+        ({"parents": ()}, "parents: no token was drafted"),
+        ({"q": [[1.0, 0.0]]}, "draft_tokens, position 1: token 1 has q = 0, so it was not drawn from q"),
+        ({"q": [HALF] * 2}, r"q: shape \(2, 2\), expected \(1, 2\)"),
+        ({"p": [HALF] * 2}, r"p: shape \(2, 2\), expected \(3, 2\) .* \(p has one row more"),
+        (
+            {"draft_tokens": [1, 1], "rule": "without_replacement"},
+            "draft_tokens: token 1 stands twice below node 0; without_replacement forbids siblings with the same",
+        ),
+        (
+            {"draft_tokens": [[0, 1], [0, 0]], "p": [[HALF] * 3] * 2, "q": [[HALF]] * 2}
+            | {"rule": "without_replacement"},
+            "draft_tokens, step 1: token 0 stands twice below node 0",
+        ),
+        (
+            {"draft_tokens": [0, 1, 1, 0, 1], "p": [HALF] * 6, "q": [HALF] * 3, "parents": (0, 0, 2, 1, 2)}
+            | {"rule": "without_replacement"},
+            "draft_tokens: token 1 stands twice below node 2",
+        ),
+        (
+            {"draft_tokens": [[0, 1], [0, 1]], "p": [[HALF] * 3] * 2, "q": [[HALF], [[0.0, 1.0]]]},
+            r"draft_tokens, position \(1, 0\): token 0 has q = 0",
+        ),
+        (
+            {"rule": "cascade_chow", "parents": None, "q": [HALF] * 2},
+            r"q: shape \(2, 2\), expected \(3, 2\) for draft_tokens of shape \(2,\)",
+        ),
+    ],
+)
+def test_verify_names_what_is_wrong_with_a_tree_or_a_rule(change, message):
+    verify(**TREE, rng=0)
+    with pytest.raises(ValueError, match=message):
+        verify(**TREE | change)
+
+
+@pytest.mark.parametrize("parents", [(0, 0.5), (0, True), ("0", "0")])
+def test_parents_are_integers(parents):
+    with pytest.raises(TypeError, match=r"parents\[.\]: expected an int"):
+        verify(**TREE | {"parents": parents})
+
+
+def test_q_zero_is_looked_for_at_the_parent_of_each_drafted_token():
+    q = normalise([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
+    p, parents = np.full((5, 3), 1 / 3), (0, 0, 1, 2)
+    assert verify([0, 1, 2, 0], p, q, "k_seq", rng=0, parents=parents).num_accepted <= 2
+    with pytest.raises(ValueError, match="draft_tokens, position 3: token 1 has q = 0"):
+        verify([0, 1, 2, 1], p, q, "k_seq", rng=0, parents=parents)
+    with pytest.raises(ValueError, match="draft_tokens, position 2: token 0 has q = 0"):
+        verify([0, 1, 0, 0], p, q, "k_seq", rng=0, parents=parents)

@@ -81,7 +81,11 @@ def battery(rule: Rule | None) -> list[Case]:
 
 
 def _shape(rule: Rule, tree: Tree) -> Tree:
-    return chains(2, tree.size, rule.drawings[0]) if rule.on_trees else chain(tree.size, rule.drawings[0])
+    return (
+        chains(2, tree.size, rule.drawings[0])
+        if rule.claimed_on_trees
+        else chain(tree.size, rule.drawings[0])
+    )
 
 
 def _pair(name: str, purpose: str, p: NDArray[np.float64], q: NDArray[np.float64], gamma: int) -> Case:
@@ -109,7 +113,11 @@ def _markov() -> Case:
     )
     start = np.zeros((1, 1), dtype=np.int32)
     return Case(
-        "Markov chain", "rows that change with every token", TableModel(p, start), TableModel(q, start), chain(3)
+        "Markov chain",
+        "rows that change with every token",
+        TableModel(p, start),
+        TableModel(q, start),
+        chain(3),
     )
 
 

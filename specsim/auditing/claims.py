@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.distributions import Floats, Ints
+from specsim.distributions import Floats
 from specsim.drafts import Tree
 from specsim.jit import kernel
+from specsim.readers import Rows
 from specsim.rules import Rule
-from specsim.sources import Rows
+from specsim.sources import Tokens
 
 __all__ = ["Claim", "rows_on_path"]
 
@@ -52,7 +53,7 @@ class Claim:
         return claimed
 
 
-def rows_on_path(rows: Rows, tokens: Ints) -> tuple[Floats, Floats]:
+def rows_on_path(rows: Rows, tokens: Tokens) -> tuple[Floats, Floats]:
     """The rows p and q [B, depth+1, V] along the emitted tokens [depth+1, B]; q is 1 where there is none."""
     if rows.p.shape[1] == len(tokens):  # a chain: the path is the draft
         return rows.p, rows.q

@@ -24,7 +24,7 @@ def prove_on_generated_models(rule: Rule) -> ProofSummary:
     """Enumerate `rule` on `MODELS` pairs of Markov tables with zeros, ties and equal rows; always the same ones."""
     rng = np.random.default_rng(0)
     largest = Fraction(0)
-    shapes = TREES if rule.on_trees else CHAINS
+    shapes = TREES if rule.claimed_on_trees else CHAINS
     for i in range(MODELS):
         vocab_size, parents = shapes[i % len(shapes)]
         drawing = rule.drawings[i // len(shapes) % len(rule.drawings)]

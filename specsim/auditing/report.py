@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_figure", "audit_to_html", "audit_to_json", "audit_to_terminal"]
 
-COLORS = {str(Verdict.CONSISTENT): "green", str(Verdict.LOSSY): "yellow", str(Verdict.BIASED): "red", str(Verdict.BROKEN): "red"}
+COLORS = {
+    str(Verdict.CONSISTENT): "green",
+    str(Verdict.LOSSY): "yellow",
+    str(Verdict.BIASED): "red",
+    str(Verdict.BROKEN): "red",
+}
 INK = "#2a5c8a"
 
 
@@ -38,7 +43,11 @@ def proof_line(audit: Audit) -> str | None:
     if audit.proof is None:
         return None
     claim = "exact" if audit.proof.lossless else "the declared one"
-    said = claim if audit.proof.as_claimed else f"NOT {claim}, total variation up to {audit.proof.largest_tv:.3g}"
+    said = (
+        claim
+        if audit.proof.as_claimed
+        else f"NOT {claim}, total variation up to {audit.proof.largest_tv:.3g}"
+    )
     return (
         f"Proof: on {audit.proof.models} generated models, every draft enumerated in fractions, the law of a step "
         f"is {said}."

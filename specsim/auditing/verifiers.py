@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from specsim.sources import Rows, RowVerifier, Tokens
+from specsim.readers import Rows
+from specsim.sources import RowVerifier, Tokens
 from specsim.streams import Key
 
 __all__ = ["BrokenVerifier", "NotADraftPath", "Verifier", "contract", "load"]

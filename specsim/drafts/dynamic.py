@@ -18,6 +18,7 @@ Cost: `depth` calls of the draft, on at most `width` paths each; O(width² · de
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,49 @@ from specsim.drafts.drawing import draw_siblings, ranked
 from specsim.drafts.tree import Tree
 from specsim.models import Model
 
-__all__ = ["dynamic_drafts", "expand", "paths"]
+__all__ = ["DynamicTree", "dynamic_drafts", "expand", "paths"]
 
 Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DynamicTree:
+    """Drafts of `nodes` tokens, chosen anew in every step by `expand` with `width` and `depth`.
+
+    >>> DynamicTree(width=2, depth=3, nodes=4).size
+    4
+    """
+
+    width: int
+    depth: int
+    nodes: int
+    drawing = "top"
+    is_chain = False
+    distinct = True
+
+    def __post_init__(self) -> None:
+        _check(width=self.width, depth=self.depth, nodes=self.nodes)
+
+    def __str__(self) -> str:
+        return f"dynamic tree of {self.nodes} tokens, {self.width} wide and at most {self.depth} deep"
+
+    @property
+    def size(self) -> int:
+        """Drafted tokens n."""
+        return self.nodes
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of q: which nodes have children differs from step to step, so after every node."""
+        return self.nodes + 1
+
+    def draft(self, model: Model, histories: ArrayLike) -> tuple[Ints, Ints]:
+        """Parents and tokens [B, n] after each of `histories` [B, T], see `dynamic_drafts`."""
+        return dynamic_drafts(model, histories, self.width, self.depth, self.nodes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain Python values."""
+        return {"width": self.width, "depth": self.depth, "nodes": self.nodes, "drawing": self.drawing}
 
 
 def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes: int) -> tuple[Tree, Tokens]:

@@ -13,12 +13,34 @@ Cost: O(T) for one history of T tokens; `lookup_drafts` sorts the n-grams of a t
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from specsim.distributions import Ints
 
-__all__ = ["lookup_drafts", "prompt_lookup"]
+__all__ = ["PromptLookup", "lookup_drafts", "prompt_lookup"]
+
+
+@dataclass(frozen=True)
+class PromptLookup:
+    """A draft that is looked up in `text` [T] (integers), matching up to `max_ngram` tokens.
+
+    `simulate` takes it in place of a draft model: steps then begin at positions of the text.
+    """
+
+    text: NDArray[np.int32] = field(repr=False)
+    max_ngram: int = 3
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", _as_text(self.text, "text").astype(np.int32))
+        _check(1, self.max_ngram)
+
+    def drafts(self, positions: ArrayLike, gamma: int) -> Ints:
+        """What `lookup_drafts` finds in front of each of `positions`."""
+        return lookup_drafts(self.text, positions, gamma, self.max_ngram)
 
 
 def prompt_lookup(
@@ -43,7 +65,7 @@ def prompt_lookup(
         ends = ends[text[ends - (n - 1)] == text[-n]]
         found.append(ends)
     for n in range(len(found), 0, -1):
-        if found[n - 1].size and _counts(int(found[n - 1][0]) + 1, text.size, n, gamma, whole):
+        if found[n - 1].size and _taken(int(found[n - 1][0]) + 1, text.size, n, gamma, whole):
             start = int(found[n - 1][0]) + 1
             return tuple(text[start : start + gamma].tolist())
     return ()
@@ -73,20 +95,19 @@ def lookup_drafts(
         long_enough = np.flatnonzero(places > n)
         position = places[long_enough]
         start = first[kind][position - n] + n  # after the first occurrence of the last n tokens
-        counts = _counts(start, position, n, gamma, whole)
-        rows, position, start = long_enough[counts], position[counts], start[counts]
+        taken = _taken(start, position, n, gamma, whole)
+        rows, position, start = long_enough[taken], position[taken], start[taken]
         columns = start[:, None] + np.arange(gamma)
         known = tokens[np.minimum(columns, tokens.size - 1)]
-        drafts[rows] = np.where(
-            columns < position[:, None], known, -1
-        )  # longer n-grams overwrite shorter ones
+        # longer n-grams overwrite shorter ones
+        drafts[rows] = np.where(columns < position[:, None], known, -1)
     return drafts
 
 
-def _counts(start, size, n: int, gamma: int, whole: bool):  # type: ignore[no-untyped-def]
-    """Whether a continuation from `start` of a text of `size` tokens is taken, for the first occurrence of an n-gram.
+def _taken(start: Any, size: Any, n: int, gamma: int, whole: bool) -> Any:
+    """Whether what follows the first occurrence of n tokens, from `start` of a text of `size` tokens, is drafted.
 
-    Where the first is not taken, no later one is: they begin further down.
+    If it is not, neither is what follows a later one.
     """
     return (start + gamma <= size) & (start < size - n) if whole else start < size
 

@@ -9,7 +9,7 @@ what the target might say; then the window moves on by a token: the first level 
 
 *Verification branch.* The tails that begin with the last token of the text are drafted, as chains side by side. They
 are a function of the past alone, so `naive_matching` and `deterministic_children` verify them without bias, whatever
-the window has guessed: its state decides how many tokens a step emits, never which.
+the window has guessed: its state decides how many tokens a step emits, not their law, and of greedy text not a token.
 
 Fu, Bailis, Stoica & Zhang, "Break the sequential dependency of LLM inference using lookahead decoding", arXiv
 2402.02057. As in the authors' code the first level starts as random tokens of the text, the others fill up one a step,
@@ -72,7 +72,7 @@ class Lookahead:
         """One step of the window with the target's argmax after `history`, and what it adds to the pool."""
         if self._levels is None:  # a column is lost with each level that fills up
             columns = self.window + self.ngram - 2
-            self._levels = self._rng.choice(np.asarray(history, dtype=np.int64), size=(1, columns))
+            self._levels = self._rng.choice(np.array(list(history)), size=(1, columns))
         self._levels[0, 0] = history[-1]
         levels = np.vstack([self._levels, self._guesses(history, self._levels)])
         if len(levels) < self.ngram:
@@ -84,7 +84,7 @@ class Lookahead:
 
     def _guesses(self, history: Sequence[int], levels: NDArray[np.int64]) -> NDArray[np.int64]:
         """The target's most probable token at the end of each column, the lowest among ties."""
-        before = list(history[:-1])
+        before = history[-1 - self.target.order : -1]
         futures = [
             [*before, *levels[0, : column + 1], *levels[1:, column]] for column in range(levels.shape[1])
         ]

@@ -105,6 +105,10 @@ class Tree:
         """How many of the `depth` tokens above it the draft's row at that depth depends on."""
         return depth - depth % self.block
 
+    def to_dict(self) -> dict[str, Any]:
+        """As plain Python values."""
+        return {"parents": list(self.parents), "drawing": self.drawing, "block": self.block}
+
     def drafts(
         self, row: Callable[[tuple[int, ...], int], Sequence[Any]]
     ) -> Iterator[tuple[tuple[int, ...], Any]]:
@@ -148,7 +152,7 @@ def chains(count: int, gamma: int, drawing: str = "sampled") -> Tree:
     (0, 0, 1, 2)
     """
     count, gamma = _whole(count, "count"), _whole(gamma, "gamma")
-    parents = [0] * count + [node for node in range(1, count * (gamma - 1) + 1)]
+    parents = [0] * count + list(range(1, count * (gamma - 1) + 1))
     return Tree(tuple(parents), drawing)
 
 

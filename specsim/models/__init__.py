@@ -20,11 +20,13 @@ library; `build_pair` makes such a pair from any folder of text.
 
 from specsim.models.ahead import row_ahead, rows_ahead
 from specsim.models.base import Model, check_pair, shared_contexts
+from specsim.models.mixture import Mixture
 from specsim.models.ngram import NGramModel, bits_per_byte
 from specsim.models.pairs import build_default_pair, build_pair, default_pair, load_pair
 from specsim.models.table import TableModel
 
 __all__ = [
+    "Mixture",
     "Model",
     "NGramModel",
     "TableModel",

@@ -69,7 +69,7 @@ def get(name: str) -> Rule:
 def _parsed(name: str, given: str) -> dict[str, float]:
     values = {}
     for part in given.split(","):
-        parameter, equals, value = part.partition("=")
+        parameter, _, value = part.partition("=")
         try:
             values[parameter.strip()] = float(value)
         except ValueError:

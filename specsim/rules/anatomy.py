@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from specsim.distributions import Floats
-from specsim.drafts import Tree
+from specsim.drafts import Draft, Tree
 from specsim.jit import Kernel
 
 __all__ = ["FixedPair", "Parameter", "Rule"]
@@ -32,7 +32,9 @@ class Parameter:
 
     @property
     def range(self) -> str:
-        return f"{'(' if self.above_low else '['}{self.low:g}, {self.high:g}{']' if self.high < np.inf else ')'}"
+        return (
+            f"{'(' if self.above_low else '['}{self.low:g}, {self.high:g}{']' if self.high < np.inf else ')'}"
+        )
 
     def check(self, rule: str, value: Any) -> float:
         """`value` as a float. Raises ValueError naming rule, parameter and range."""
@@ -73,8 +75,8 @@ class Rule:
     accepted[B])` is the row kernel, which fills its last two arguments; k = `uniforms(tree, V)`.
     `fixed_pair` is the same rule for one pair of pmfs.
 
-    The claim holds for drafts drawn in the ways `drawings`, on a chain, or on any tree if `on_trees`: the rule is
-    lossless, or, if it has a `declared` law, every token follows that. `declared(p, q, position, **values)`: the
+    The claim holds for drafts drawn in the ways `drawings`: on a chain, or on any tree if `on_trees`, the rule is
+    lossless; or, if it has a `declared` law, every token follows that, on a chain. `declared(p, q, position, **values)`: the
     pmf of the token at `position` (from 0) given that the step got there; q is None for the bonus, unless the
     rule needs the draft's row there too (`leaf_rows`). `control` marks rules that are wrong on purpose.
     """
@@ -84,7 +86,7 @@ class Rule:
     drawings: tuple[str, ...]
     law: Callable[..., tuple[list[Any], list[Any]]]
     rows: Kernel
-    uniforms: Callable[[Tree, int], int]
+    uniforms: Callable[[Draft, int], int]
     fixed_pair: FixedPair
     parameters: tuple[Parameter, ...] = ()
     declared: Callable[..., Sequence[Any]] | None = None
@@ -112,18 +114,32 @@ class Rule:
 
     def __str__(self) -> str:
         """The name, with what parameters it was given; `rules.get` reads it back."""
-        given = ",".join(f"{name}={value!r}" for name, value in self.values.items())
+        given = ",".join(f"{name}={_shortest(value)}" for name, value in self.values.items())
         return f"{self.name}:{given}" if given else self.name
 
     @property
     def lossless(self) -> bool:
         return self.declared is None and not self.control
 
+    @property
+    def claim(self) -> str:
+        """What it is lossless for, or that it is lossy, or wrong."""
+        if self.control:
+            return "nothing: a negative control"
+        shape = "trees" if self.many_drafts else "chains and trees" if self.claimed_on_trees else "chains"
+        drafts = f"{', '.join(self.drawings)} ({shape})"
+        return drafts if self.lossless else f"declared law; {drafts}"
+
     def having(self, **values: float) -> Rule:
         """The same rule with these parameters. Raises ValueError for an unknown one, or out of range."""
         return replace(self, values={**self.values, **values})
 
-    def num_rows(self, tree: Tree) -> int:
+    @property
+    def claimed_on_trees(self) -> bool:
+        """Whether the claim holds on trees; what a lossy rule declares depends on siblings, so only on chains."""
+        return self.on_trees and self.declared is None
+
+    def num_rows(self, tree: Draft) -> int:
         """Rows of q that the rule reads."""
         return tree.size + 1 if self.leaf_rows else tree.num_rows
 
@@ -131,7 +147,7 @@ class Rule:
         """The parameters as the kernels take them."""
         return np.array(list(self.values.values()), dtype=np.float64)
 
-    def check(self, tree: Tree) -> None:
+    def check(self, tree: Draft) -> None:
         """Raise ValueError unless the rule can verify drafts of this shape, drawn in this way."""
         if not self.on_trees and not tree.is_chain:
             raise ValueError(f"{self.name} verifies a chain of drafted tokens, not a {tree}")
@@ -145,3 +161,8 @@ class Rule:
                 f"{self.name} forbids siblings with the same token, which {tree.drawing!r} drawing can give; "
                 f"draw them {' or '.join(repr(drawing) for drawing in self.drawings)}"
             )
+
+
+def _shortest(value: float) -> str:
+    """The shortest way to write a number that reads back the same: 1 rather than 1.0."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)

@@ -18,11 +18,12 @@ from specsim.jit import kernel
 __all__ = [
     "Pair",
     "alias_draw",
+    "drafted",
     "draw_child",
     "draw_residual",
     "draw_without",
-    "drafted",
     "make_pair",
+    "mass_without",
     "residual_mass",
 ]
 
@@ -84,41 +85,54 @@ def alias_draw(table, u):  # type: ignore[no-untyped-def]
     return word & 0xFFFFFFFF if coin >= word >> 32 else column
 
 
+#: Mass that a difference of sums gives accurately; below this share of the whole it is summed anew, in O(V).
+ACCURATE = 1e-6
+
+
+@kernel
+def mass_without(weights, sums, excluded, count):  # type: ignore[no-untyped-def]
+    """The mass of weights[V], whose sums by token are sums[V+1], without the distinct tokens excluded[:count]."""
+    total = sums[sums.size - 1]
+    left = total
+    for k in range(count):
+        left -= weights[excluded[k]]
+    if left <= ACCURATE * total:
+        left = 0.0
+        for x in range(weights.size):
+            if admissible(weights, excluded[:count], x):
+                left += weights[x]
+    return left
+
+
 @kernel
 def draw_without(weights, sums, excluded, count, u):  # type: ignore[no-untyped-def]
-    """A token by inverse CDF from weights[V], whose sums by token are sums[V+1], without excluded[:count].
-
-    The excluded tokens are distinct. Returns -1 if what is left has no mass. O(count² + log V).
-    """
+    """A token by inverse CDF from the same. Returns -1 if what is left has no mass. O(count² + log V)."""
     removed = np.sort(excluded[:count])
-    left = sums[sums.size - 1]
-    for x in removed:
-        left -= weights[x]
+    left = mass_without(weights, sums, removed, count)
     goal = u * left
+    if left <= ACCURATE * sums[sums.size - 1]:
+        token = -1
+        for x in range(weights.size):
+            if admissible(weights, removed, x):
+                token = x
+                goal -= weights[x]
+                if goal < 0.0:
+                    break
+        return token
     for x in removed:  # step over each excluded interval that lies below the goal
         if goal >= sums[x]:
             goal += weights[x]
     token = min(np.searchsorted(sums, goal, side="right") - 1, weights.size - 1)
-    if admissible(weights, removed, token):
-        return token
-    # rounding led into an interval of no mass: take the next token, else the one before
-    for x in range(token + 1, weights.size):
-        if admissible(weights, removed, x):
-            return x
-    for x in range(token - 1, -1, -1):
-        if admissible(weights, removed, x):
-            return x
-    return -1
+    while not admissible(weights, removed, token):  # where rounding led into an interval of no mass
+        token = (token + 1) % weights.size
+    return token
 
 
 @kernel
 def admissible(weights, removed, x):  # type: ignore[no-untyped-def]
     if not weights[x] > 0.0:
         return False
-    for y in removed:
-        if x == y:
-            return False
-    return True
+    return not np.any(removed == x)
 
 
 @kernel

@@ -13,15 +13,25 @@ from typing import Any
 import numpy as np
 
 from specsim.distributions import Floats, alias_draws, alias_table, cumulative_draw
-from specsim.drafts import Tree
+from specsim.drafts import Draft, Tree
 from specsim.jit import Kernel, kernel
 from specsim.rules.anatomy import FixedPair
 from specsim.rules.fixed_pairs import alias_draw, make_pair
 
-__all__ = ["drafted", "fixed_pair", "fixed_pair_by_token", "law", "normalised", "positive_part", "require_chain", "rows", "uniforms"]
+__all__ = [
+    "drafted",
+    "fixed_pair",
+    "fixed_pair_by_token",
+    "law",
+    "normalised",
+    "positive_part",
+    "require_chain",
+    "rows",
+    "uniforms",
+]
 
 
-def uniforms(tree: Tree, vocab_size: int = 0) -> int:
+def uniforms(tree: Draft, vocab_size: int = 0) -> int:
     """One for each accept test, and one for the last token."""
     return tree.size + 1
 
@@ -66,7 +76,9 @@ def law(
 def require_chain(name: str, parents: Sequence[int]) -> None:
     """Raise ValueError unless `parents` is a chain, the only shape that the rule called `name` verifies."""
     if tuple(parents) != tuple(range(len(parents))):
-        raise ValueError(f"{name} verifies a chain of drafted tokens, not a tree with parents {tuple(parents)}")
+        raise ValueError(
+            f"{name} verifies a chain of drafted tokens, not a tree with parents {tuple(parents)}"
+        )
 
 
 def positive_part(p: Row, q: Row, otherwise: Row | None = None) -> list[Any]:

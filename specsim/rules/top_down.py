@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from specsim.distributions import Floats, cumulative_draw
-from specsim.drafts import Tree
+from specsim.drafts import Draft, Tree
 from specsim.jit import Kernel, kernel
 from specsim.rules.anatomy import FixedPair
 from specsim.rules.fixed_pairs import CODES, alias_draw, draw_child, make_pair
@@ -26,7 +26,7 @@ __all__ = ["fixed_pair", "law", "rows", "uniforms"]
 Row = Sequence[Any]
 
 
-def uniforms(tree: Tree, vocab_size: int = 0) -> int:
+def uniforms(tree: Draft, vocab_size: int = 0) -> int:
     """One for each drafted node, and one for the last token."""
     return tree.size + 1
 

@@ -24,19 +24,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from specsim.distributions import Floats, alias_table, cumulative_draw
-from specsim.drafts import Tree
+from specsim.drafts import Draft, Tree
 from specsim.jit import kernel
 from specsim.rules import token_by_token
 from specsim.rules.anatomy import FixedPair, Rule
 from specsim.rules.fixed_pairs import Pair, alias_draw, make_pair
 
 
-def uniforms(tree: Tree, vocab_size: int) -> int:
+def uniforms(tree: Draft, vocab_size: int) -> int:
     """One for each token at each drafted position, one for the bonus."""
     return tree.size * vocab_size + 1
 
@@ -62,12 +63,12 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
     ratios = sorted({b / a for a, b in zip(p, q, strict=True) if a})
     if p[x]:
         ratios = [ratio for ratio in ratios if ratio <= q[x] / p[x]]
-    integrals = {ratio: 0 * p[x] for ratio in ratios}
+    integrals = dict.fromkeys(ratios, 0 * p[x])
     below = 0 * p[x]
     if not p[x]:  # the race never ends: from the last ratio on Λ rises with slope 1
         below += 1 / race(p, q, ratios[-1])
         integrals[ratios[-1]] = below
-    for low, high in reversed(list(zip(ratios, ratios[1:], strict=False))):
+    for low, high in reversed(list(pairwise(ratios))):
         below += (high - low) / (race(p, q, low) * race(p, q, high))
         integrals[low] = below
     weights = [a * integrals.get(b / a, 0) if a else a for a, b in zip(p, q, strict=True)]

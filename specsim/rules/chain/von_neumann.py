@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from specsim.distributions import Floats, alias_table, cumulative_draw
-from specsim.drafts import Tree
+from specsim.drafts import Draft, Tree
 from specsim.jit import kernel
 from specsim.rules import token_by_token
 from specsim.rules.anatomy import FixedPair, Parameter, Rule
@@ -40,7 +40,7 @@ from specsim.rules.fixed_pairs import alias_draw
 PROPOSALS = 8
 
 
-def uniforms(tree: Tree, vocab_size: int = 0) -> int:
+def uniforms(tree: Draft, vocab_size: int = 0) -> int:
     """One for each drafted token, two for each further proposal after the rejection, one for a token from p."""
     return tree.size + 2 * (PROPOSALS - 1) + 1
 

@@ -1,18 +1,17 @@
 """Blockwise parallel decoding: argmax matching, relaxed to near misses and to a least number of tokens.
 
 Accept x at position i (from 0) iff it is among the `top_k` most probable tokens of p, the lower first among ties, or
-|x - argmax p| ≤ `distance`, tokens being ordinals such as the brightness of a pixel, or i < `min_block`; else emit argmax
-p, the lowest token among ties; the bonus is argmax p too. With S_i the tokens accepted at i, a token follows
+|x - argmax p| ≤ `distance`, tokens being ordinals such as the brightness of a pixel, or i < `min_block`; else emit
+argmax p, the lowest token among ties; the bonus is argmax p too. With S_i the tokens that pass at i, a token follows
 
     π_i = q·1_{S_i} + (1 - q(S_i))·1_argmax
 
-at drafted positions. With the default parameters that is exact match, `greedy_match`: lossless for the target at
+at drafted positions. The default parameters make it exact match, `greedy_match`: lossless for the target at
 temperature 0, and for no other.
 
-Stern, Shazeer & Uszkoreit, "Blockwise parallel decoding for deep autoregressive models", arXiv 1811.03115, which calls the
-three top-k selection, distance-based selection and minimum block size. Its blocks begin with the base model's own
-prediction, which here is the last token of the step before: a minimum of `min_block` drafted tokens is one of
-`min_block` + 1 in a block.
+Stern, Shazeer & Uszkoreit, "Blockwise parallel decoding for deep autoregressive models", arXiv 1811.03115: top-k
+selection, distance-based selection and minimum block size. Its blocks begin with the base model's own prediction,
+which for us is the last token of the step before: `min_block` drafted tokens are a minimum of `min_block` + 1 there.
 
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
@@ -62,13 +61,14 @@ def declared(
     p: Sequence[Any], q: Sequence[Any] | None, position: int, top_k: Any, distance: Any, min_block: Any
 ) -> list[Any]:
     """What a token follows: π above at drafted positions, the argmax for the bonus."""
-    best = list(p).index(max(p))
     if q is not None and position < min_block:
         return list(q)
     weights = [0 * a for a in p]
-    for x, a in enumerate(p):
-        ahead = sum(b > a for b in p) + sum(b == a for b in p[:x])
-        if q is not None and (ahead < top_k or best - distance <= x <= best + distance):
+    order = sorted(range(len(p)), key=lambda x: (-p[x], x))
+    best = order[0]
+    if q is not None:
+        ordinals = range(max(0, best - int(distance)), min(len(p), best + int(distance) + 1))
+        for x in {*order[: int(top_k)], *ordinals}:
             weights[x] = q[x]
     weights[best] += 1 - sum(weights)
     return weights

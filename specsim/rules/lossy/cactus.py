@@ -1,21 +1,21 @@
-"""Cactus: raise the target's probability of the drafted token n by about √(2δ) standard deviations, and verify against that.
+"""Cactus: raise the target's probability of the drafted token by a budget, and verify against that.
 
 For the drafted token n let
 
     h(n) = min(p(n) + √(2δ·p(n)·(1 - p(n))), 1),   h(i) = p(i)·(1 - h(n))/(1 - p(n)) for i ≠ n,
 
-h = p where p(n) = 1. Accept n with probability min(1, h(n)/q(n)), else emit a token from (h - q)₊, normalised; the bonus
-comes from p. As every token is tested against a target of its own, drafted positions do not follow any of these h, but
+and h = p where p(n) = 1. Accept n with probability min(1, h(n)/q(n)), else emit a token from (h - q)₊, normalised;
+the bonus comes from p. As every token n is tested against an h of its own, call it h_n, drafted positions follow
 
     π(y) = min(q(y), h_y(y)) + Σ_n (q(n) - h_n(n))₊ · (h_n(y) - q(y))₊ / Σ_z (h_n(z) - q(z))₊.
 
 The root is computed in floating point and then taken as given. δ = 0 is the standard rule.
 
-Hao & Mou, "Cactus", arXiv 2604.04987, and its code (MANGA-UOFA/Cactus), for a token and a budget δ of KL(h‖p). The budget
-is kept to second order only: at p(n) = 1/(1 + 2δ), h is certain of n and KL(h‖p) = log(1 + 2δ), nearly 2δ. It says little
-of the output. With p = (.3, .4, .3), q = (.5, 0, .5), δ = .1 every draft passes and KL(π‖p) = log(5/3), 5.1 times δ; with
-q uniform over k tokens and p = s/k there, everything passes as soon as (1 - s)² ≤ 2δ·s·(k - s), so that KL(π‖p) = log(1/s)
-grows with log k at the same δ.
+Hao & Mou, "Cactus", arXiv 2604.04987, and its code, MANGA-UOFA/Cactus, where q is the target. δ is a budget for
+KL(h‖p), which h keeps to second order only: at p(n) = 1/(1 + 2δ), KL(h‖p) = log(1 + 2δ), nearly 2δ. It says little of
+the output. With p = (.3, .4, .3), q = (.5, 0, .5), δ = .1 every draft passes, and KL(π‖p) = log(5/3) is 5.1 times δ.
+If q is uniform on k tokens and p = s/k on each of them, every draft passes once (1 - s)² ≤ 2δ·s·(k - s), and then
+KL(π‖p) = log(1/s): at any δ > 0 it grows without bound, as log k.
 
 Cost: as the standard rule from rows; O(log V) for a fixed pair, as the recovered token depends on the rejected one.
 """
@@ -42,7 +42,7 @@ from specsim.rules.token_by_token import positive_part
 def raised(chance: Any, delta: Any) -> Any:
     """h(n) where p(n) = `chance`; exact but for the root."""
     root = math.sqrt(2 * float(delta) * float(chance) * float(1 - chance))
-    return min(chance + Fraction(root), 1) if isinstance(chance, Fraction) else min(chance + root, 1.0)
+    return min(chance + Fraction(root), 1)
 
 
 def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, delta: Any) -> Any:
@@ -66,11 +66,10 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, delta: An
     h = [raised(chance, delta) for chance in p]
     law = [min(a, b) for a, b in zip(q, h, strict=True)]
     for n in range(len(p)):
-        if q[n] > h[n]:  # then the residual has no mass on n itself
-            excess = [max((1 - h[n]) * a - (1 - p[n]) * b, 0) for a, b in zip(p, q, strict=True)]
-            law = [
-                mass + (q[n] - h[n]) * weight / sum(excess) for mass, weight in zip(law, excess, strict=True)
-            ]
+        excess = [max((1 - h[n]) * a - (1 - p[n]) * b, 0) for a, b in zip(p, q, strict=True)]
+        if q[n] > h[n] and any(excess):  # then there is nothing on n itself
+            share = (q[n] - h[n]) / sum(excess)
+            law = [mass + share * weight for mass, weight in zip(law, excess, strict=True)]
     return law
 
 

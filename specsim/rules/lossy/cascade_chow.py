@@ -4,8 +4,9 @@ The standard rule against
 
     π = p  if max q < 1 - α,  else q:
 
-accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as well,
-so that q is needed after the last drafted token too. Every token follows π exactly.
+accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as
+well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that is p or q is
+decided in floating point and then taken as given.
 
 Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the deferral rule named Chow.
 
@@ -32,7 +33,7 @@ from specsim.rules.token_by_token import positive_part
 
 def pi(p: Sequence[Any], q: Sequence[Any], alpha: Any) -> Sequence[Any]:
     """π, the law to be followed."""
-    return p if max(q) < 1 - alpha else q
+    return p if float(max(q)) < 1 - float(alpha) else q
 
 
 def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, alpha: Any) -> Any:
@@ -47,7 +48,7 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int, alpha: Any) -> list[An
 
 def declared(p: Sequence[Any], q: Sequence[Any], position: int, alpha: Any) -> list[Any]:
     """What a token follows: p unless some token of q reaches 1 - α, at drafted positions and for the bonus."""
-    confident = any(weight >= 1 - alpha for weight in q)
+    confident = any(float(weight) >= 1 - float(alpha) for weight in q)
     return [b if confident else a for a, b in zip(p, q, strict=True)]
 
 

@@ -4,8 +4,9 @@ The standard rule against
 
     π = p  if max q < max p - α,  else q:
 
-accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as well,
-so that q is needed after the last drafted token too. Every token follows π exactly.
+accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as
+well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that is p or q is
+decided in floating point and then taken as given.
 
 Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the deferral rule named Diff.
 
@@ -32,7 +33,7 @@ from specsim.rules.token_by_token import positive_part
 
 def pi(p: Sequence[Any], q: Sequence[Any], alpha: Any) -> Sequence[Any]:
     """π, the law to be followed."""
-    return p if max(q) < max(p) - alpha else q
+    return p if float(max(q)) < float(max(p)) - float(alpha) else q
 
 
 def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, alpha: Any) -> Any:
@@ -46,9 +47,9 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int, alpha: Any) -> list[An
 
 
 def declared(p: Sequence[Any], q: Sequence[Any], position: int, alpha: Any) -> list[Any]:
-    """What a token follows: p where some token of it exceeds all of q by more than α, at
-    drafted positions and for the bonus."""
-    surer = any(all(b < a - alpha for b in q) for a in p)
+    """What a token follows: p if one of its tokens exceeds all of q by more than α, else q; also for the bonus."""
+    highest = float(max(q))
+    surer = any(float(a) - float(alpha) > highest for a in p)
     return [a if surer else b for a, b in zip(p, q, strict=True)]
 
 

@@ -4,15 +4,16 @@ The standard rule against
 
     π = p  if max q < max p - α·TV(p, q),  else q:
 
-accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as well,
-so that q is needed after the last drafted token too. Every token follows π exactly.
+accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as
+well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that is p or q is
+decided in floating point and then taken as given.
 
-Because |max p - max q| ≤ TV(p, q), only α in (-1, 1) weighs anything up: below -1 the rule is strict (π = p), from 1 on π = q.
+As |max p - max q| ≤ TV(p, q), only α in [-1, 1) weighs anything up: below -1, π = p; from 1 on, π = q.
 
-Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the deferral rule named OPT: optimal for
-a price α of a rejection, when the loss of a model at a position is estimated by 1 - its largest probability.
+Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the deferral rule named OPT, with
+1 - (largest probability) as the estimate of a model's loss at a position, and α the price of a rejection.
 
-Cost: three passes over the rows a position more than the standard rule from rows; the same for a fixed pair.
+Cost: three passes over the rows a position more than the standard rule; the same for a fixed pair.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from specsim.rules.token_by_token import positive_part
 
 def pi(p: Sequence[Any], q: Sequence[Any], alpha: Any) -> Sequence[Any]:
     """π, the law to be followed."""
-    return p if max(q) < max(p) - alpha * sum(max(a - b, 0) for a, b in zip(p, q, strict=True)) else q
+    distance = sum(max(float(a) - float(b), 0.0) for a, b in zip(p, q, strict=True))
+    return p if float(max(p)) - float(max(q)) > float(alpha) * distance else q
 
 
 def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, alpha: Any) -> Any:
@@ -50,8 +52,8 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int, alpha: Any) -> list[An
 
 def declared(p: Sequence[Any], q: Sequence[Any], position: int, alpha: Any) -> list[Any]:
     """What a token follows: p where its confidence is worth it, at drafted positions and for the bonus."""
-    distance = sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2
-    worth = max(p) - max(q) > alpha * distance
+    excess = [max(float(a) - float(b), 0.0) for a, b in zip(p, q, strict=True)]
+    worth = float(max(p)) - float(max(q)) > float(alpha) * sum(excess)
     return [a if worth else b for a, b in zip(p, q, strict=True)]
 
 
@@ -64,7 +66,7 @@ def defers(p, q, alpha):  # type: ignore[no-untyped-def]
     distance = 0.0
     for y in range(p.size):
         distance += max(p[y] - q[y], 0.0)
-    return q.max() < p.max() - alpha * distance
+    return p.max() - q.max() > alpha * distance
 
 
 @kernel

@@ -6,12 +6,12 @@ With T = {v: p(v) ≥ (1 - α)·max p}, the standard rule against
 
 what q puts outside T is drawn again from p. Accept x with probability min(1, π(x)/q(x)), which is 1 on T, else emit a
 token from (π - q)₊, normalised; the bonus comes from π as well, so that q is needed after the last drafted token too.
-Every token follows π exactly.
+Every token follows π exactly. T is found in floating point and then taken as given.
 
 Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the third of the token-specific rules
-(TokenV3). No α in its range is strict: at 0 the argmax of p still is in T.
+(TokenV3). No α in its range is strict: at 0 the argmax of p is still in T.
 
-Cost: two passes over the rows a position more than the standard rule from rows; the same for a fixed pair.
+Cost: two passes over the rows a position more than the standard rule; the same for a fixed pair.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from specsim.rules.token_by_token import positive_part
 
 def pi(p: Sequence[Any], q: Sequence[Any], alpha: Any) -> list[Any]:
     """π, the law to be followed."""
-    kept = [b if a >= (1 - alpha) * max(p) else 0 * b for a, b in zip(p, q, strict=True)]
+    lowest = (1 - float(alpha)) * float(max(p))
+    kept = [b if float(a) >= lowest else 0 * b for a, b in zip(p, q, strict=True)]
     eta = 1 - sum(kept)
     return [b + eta * a for a, b in zip(p, kept, strict=True)]
 
@@ -50,7 +51,8 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int, alpha: Any) -> list[An
 
 def declared(p: Sequence[Any], q: Sequence[Any], position: int, alpha: Any) -> list[Any]:
     """What a token follows: a token of q if that is in T, else one of p; at drafted positions and for the bonus."""
-    trusted = {v for v, weight in enumerate(p) if not weight < (1 - alpha) * max(p)}
+    largest = float(max(p))
+    trusted = {v for v, weight in enumerate(p) if not float(weight) < (1 - float(alpha)) * largest}
     redrawn = sum(weight for v, weight in enumerate(q) if v not in trusted)
     return [(v in trusted) * q[v] + redrawn * weight for v, weight in enumerate(p)]
 

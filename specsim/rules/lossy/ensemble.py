@@ -1,11 +1,11 @@
 """Ensemble verification: the standard rule against a mixture of target and draft, π = w·p + (1 - w)·q.
 
-Accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊ = w·(p - q)₊, normalised; the bonus comes
-from p. Drafted positions follow π exactly. So TV(π, p) = (1 - w)·TV(p, q) and a draft is rejected with probability
-w·TV(p, q): the two add up to TV(p, q), the least that any rule can pay (Yin et al., arXiv 2411.00841).
+Accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊ = w·(p - q)₊, normalised; the bonus
+comes from p. Drafted positions follow π exactly. So TV(π, p) = (1 - w)·TV(p, q), and a draft is rejected with
+probability w·TV(p, q): the two add up to TV(p, q), the least that any rule can pay (Yin et al., arXiv 2411.00841).
 
-`assistant_ensemble_weight` = w in Hugging Face transformers. `judge` with overrule 1 - w has the same acceptance, the
-same residual and so the same law.
+`assistant_ensemble_weight` = w in Hugging Face transformers. `judge` with overrule 1 - w accepts and recovers alike,
+and so has the same law.
 
 Cost: as the standard rule.
 """

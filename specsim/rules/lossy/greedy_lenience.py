@@ -1,15 +1,15 @@
 """Greedy lenience: accept what is at least l times as probable as the argmax; else emit the argmax.
 
-Accept x iff p(x) ≥ l·max p, l in (0, 1], else emit argmax p; the bonus is argmax p too. With S = {x: p(x) ≥ l·max p} a
-token follows
+Accept x iff p(x) ≥ l·max p, l in (0, 1], else emit argmax p, the lowest token among ties; the bonus is argmax p too.
+With S = {x: p(x) ≥ l·max p} a token follows
 
     π = q·1_S + (1 - q(S))·1_argmax
 
-at drafted positions. At l = 1 only the argmax passes, and what ties with it: on rows without ties that is `greedy_match`.
-The argmax is the lowest token among ties.
+at drafted positions. At l = 1 only the argmax passes, and what ties with it: on rows without ties, `greedy_match`.
+What passes is decided in floating point, and then taken as given.
 
-Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, lenience at temperature 0, before p is made one-hot. The paper
-prints the condition as p(x) ≤ l·max p, which would keep the improbable tokens; the sign is meant as above.
+Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, lenience at temperature 0, before p is made one-hot. The
+paper prints the condition as p(x) ≤ l·max p, which would keep the improbable tokens; the sign is meant as above.
 
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
@@ -32,7 +32,7 @@ from specsim.rules.chain.greedy_match import argmax, follow, recover
 
 def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, lenience: Any) -> Any:
     """1 if x is probable enough, else 0."""
-    return 1 if p[x] >= lenience * max(p) else 0
+    return 1 if float(p[x]) >= float(lenience) * float(max(p)) else 0
 
 
 def recovered(p: Sequence[Any], q: Sequence[Any], x: int, lenience: Any) -> list[Any]:
@@ -48,7 +48,8 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, lenience:
     best = list(p).index(max(p))
     kept = [0 * a for a in p]
     if q is not None:
-        kept = [b if a >= lenience * p[best] else 0 * b for a, b in zip(p, q, strict=True)]
+        lowest = float(lenience) * float(p[best])
+        kept = [b if float(a) >= lowest else 0 * b for a, b in zip(p, q, strict=True)]
     kept[best] += 1 - sum(kept)
     return kept
 

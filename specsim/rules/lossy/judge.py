@@ -4,10 +4,10 @@ With a = min(1, p(x)/q(x)), accept x with probability a + (1 - a)·j, tested wit
 (p - q)₊, normalised; the bonus comes from p. A token follows π = (1 - j)·p + j·q at drafted positions, and a draft is
 rejected with probability (1 - j)·TV(p, q). It is `ensemble` with weight 1 - j under another name.
 
-Bachmann et al., "Judge decoding", arXiv 2501.19309, train a head on the target's embeddings that says whether a draft is
-good enough. Probabilities do not tell what it would say, so that its verdicts are replaced by coins here: the speed is
-right if j is the share of rejected drafts that the head would let pass, the law only if its verdicts are as independent
-of the token as a coin.
+Bachmann et al., "Judge decoding", arXiv 2501.19309, train a head on the target's embeddings that says whether a draft
+is good enough, and accept what it or the standard rule accepts. Rows of probabilities do not tell what it would say,
+so its verdicts are replaced by coins here. The speed is right if j is the share of rejected drafts that the head lets
+pass; the law is only if that share is the same for all tokens.
 
 Cost: as the standard rule.
 """

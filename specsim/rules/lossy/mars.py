@@ -1,18 +1,18 @@
-"""MARS: keep the target's argmax, and its runner-up where the ratio of their logits is near 1; else emit the argmax.
+"""MARS: keep the target's argmax, and its runner-up where the ratio of their logits is near 1.
 
-With z_1 ≥ z_2 the two largest logits of the target, accept its argmax, and the runner-up iff z_1 > 0 and z_2/z_1 > θ; else
-emit the argmax, which is the bonus too. Among ties the lower token comes first. With S the accepted tokens, one or two, a
-token follows
+With z_1 ≥ z_2 the two largest logits of the target, accept its argmax, and the runner-up iff z_1 > 0 and z_2/z_1 > θ,
+else emit the argmax, which is the bonus too. Among ties the lower token comes first. With S the one or two tokens that
+pass, a token follows
 
     π = q·1_S + (1 - q(S))·1_argmax
 
 at drafted positions.
 
-Song et al., "MARS", arXiv 2601.15498, which reads raw logits. A ratio of logits changes when the same number is added to
-all of them, although the probabilities do not, so the rule is not one about probabilities. Here z = log p + L, with L, the
-logarithm of the sum of exp(logits), one number for all rows: `log_partition`. The runner-up passes iff p_1 > exp(-L) and
-p_2 > p_1^θ·exp(-(1 - θ)·L). If z_1 ≤ 0, where the paper's ratio means nothing, or p_2 = 0, only the argmax passes.
-Logarithms are computed in floating point and comparisons of them taken as given.
+Song et al., "MARS", arXiv 2601.15498, which reads raw logits. Their ratio changes when the same number is added to all
+of them, which changes no probability, so that rows of probabilities do not tell it. Here z = log p + L with one number
+for all rows, `log_partition` = L = log Σ exp(logits): the runner-up passes iff p_1 > exp(-L) and
+p_2 > p_1^θ·exp(-(1 - θ)·L). Where z_1 ≤ 0, which the paper leaves open, or p_2 = 0, only the argmax passes. Logarithms
+are computed in floating point, and how they compare is then taken as given.
 
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
@@ -59,16 +59,12 @@ def declared(
 ) -> list[Any]:
     """What a token follows: π above at drafted positions, the argmax for the bonus."""
     law = [0 * a for a in p]
-    best = list(p).index(max(p))
-    rest = [a if x != best else -1 for x, a in enumerate(p)]
-    second = rest.index(max(rest))
-    if q is not None and second != best:
-        likely, unlikely, partition = float(p[best]), float(p[second]), float(log_partition)
-        margin = (
-            (1 - float(theta)) * partition + math.log(unlikely or 5e-324) - float(theta) * math.log(likely)
-        )
-        if unlikely > 0 and math.log(likely) > -partition and margin > 0:
-            law[second] = q[second]
+    best, *others = sorted(range(len(p)), key=lambda x: (-p[x], x))
+    largest, partition = math.log(p[best]), float(log_partition)
+    if q is not None and others and p[others[0]] > 0 and largest > -partition:
+        margin = math.log(p[others[0]]) - float(theta) * largest
+        if margin > (float(theta) - 1) * partition:
+            law[others[0]] = q[others[0]]
     law[best] = 1 - sum(law)
     return law
 

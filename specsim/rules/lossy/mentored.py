@@ -1,24 +1,27 @@
 """Mentored decoding: accept as many drafts as a given divergence from the target allows.
 
-Given α in (0, 1], accept x with probability min(1, p(x)/(α·q(x))), else emit a token from (p/β - q)₊, normalised, with
-β ≥ 1 such that this has the mass of what is rejected, Σ (p/β - q)₊ = Σ (q - p/α)₊; the bonus comes from p. A token follows
+Given α in (0, 1], accept x with probability min(1, p(x)/(α·q(x))), else emit a token from (p/β - q)₊, normalised,
+with β ≥ 1 such that its mass is that of what is rejected, Σ (p/β - q)₊ = Σ (q - p/α)₊; the bonus comes from p. A token
+follows
 
     π = p/α where p/q < α,   p/β where p/q > β,   q between.
 
-α is the smallest for which KL(p‖π) ≤ D, the `divergence`: D = 0 gives α = 1, the standard rule, and where KL(p‖q) ≤ D
-everything is accepted. If p > 0 on all tokens of q, no rule that emits a π with KL(p‖π) ≤ D accepts more. Tokens of q with
-p = 0 would have to be accepted in part for that, and here are not: for targets cut to their top k or p it is not optimal.
+α is the smallest for which KL(p‖π) ≤ D, the `divergence`. D = 0 gives α = 1, the standard rule; where KL(p‖q) ≤ D
+everything is accepted. If p > 0 on all tokens of q, no rule with KL(p‖π) ≤ D accepts more. Tokens of q with p = 0
+would have to be accepted in part for that, and here are not, so that for targets cut to their top k or p the rule is
+not optimal: with p = (1/2, 1/2, 0), q = (1/4, 1/4, 1/2) it rejects half of the drafts at any D in (0, log 2), though
+the third token could pass with probability 2 - 2·exp(-D).
 
 With tokens sorted by falling p/q the residual covers the first k of them, and
 
     1/β = (1 - R + q_1 + … + q_k) / (p_1 + … + p_k),   R the chance of acceptance,
 
-k being the largest with p_k/q_k > β. α comes from bisection in floating point, ending on the side where the divergence is
-not exceeded, and is then taken as given. TV(π, p) is what `lenience` at l = α pays, 1 - TV(p, q) less than R; KL(p‖π) is
-smaller.
+k being the largest with p_k/q_k > β. α comes from bisection in floating point, ending on the side where the
+divergence is not exceeded, and is then taken as given. The acceptance is that of `lenience` at l = α, and so is
+TV(π, p); only KL(p‖π) is smaller.
 
-Tran-Thien, "mentored decoding" (2023, a note and proof in vivien000/mentored_decoding), where p is the draft and q the
-target; his notebook stops after 10 bisections at a tolerance of .2, ours after 50.
+Tran-Thien, mentored decoding (2023, notebook and proof in vivien000/mentored_decoding), where p is the draft and q the
+target. The notebook bisects at most 10 times, to a tolerance of .2; we bisect 50 times.
 
 Cost: a sort of the vocabulary a position from rows; as the standard rule for a fixed pair.
 """
@@ -79,7 +82,8 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, divergenc
     for y in sorted((y for y in range(len(p)) if p[y] > 0), key=lambda y: q[y] / p[y]):
         left, p_sum = left - accepted[y], p_sum + p[y]
         shares.append((1 - left) / p_sum)
-    return [max(kept, min(shares) * a) for kept, a in zip(accepted, p, strict=True)]
+    share = min(shares)
+    return [max(kept, share * a) for kept, a in zip(accepted, p, strict=True)]
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -144,10 +148,10 @@ def solve(p, q, divergence):  # type: ignore[no-untyped-def]
     for x in range(p.size):
         if p[x] == 0.0:
             stray += q[x]
-    if ratio[0] > 0.0 and sums[-1, 2] <= divergence:
-        return 0.0, 0.0
     low, high = 0.0, 1.0
     if divergence > 0.0:
+        if ratio[0] > 0.0 and sums[-1, 2] <= divergence:
+            return 0.0, 0.0
         for _ in range(50):
             middle = (low + high) / 2.0
             if divergence_at(ratio, sums, stray, middle) <= divergence:

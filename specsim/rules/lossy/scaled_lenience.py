@@ -1,14 +1,14 @@
 """Lenience with the other residual in use: accept as `lenience` does, recover from (p - l·q)₊.
 
-Accept x with probability min(1, p(x)/(l·q(x))), l in (0, 1], else emit a token from (p - l·q)₊, normalised; the bonus
-comes from p. With α(l) = Σ min(p/l, q), so that Σ (p - l·q)₊ = 1 - l·α(l), a token follows
+Accept x with probability min(1, p(x)/(l·q(x))), l in (0, 1], else emit a token from (p - l·q)₊, normalised; the
+bonus comes from p. With α(l) = Σ min(p/l, q), so that Σ (p - l·q)₊ = 1 - l·α(l), a token follows
 
     π = min(p/l, q) + (1 - α(l))·(p - l·q)₊ / (1 - l·α(l)).
 
 As many drafts pass as under `lenience`, and here too no token is more than 1/l times as probable as under p. But this
 residual also feeds tokens that acceptance has already raised above p, so TV(π, p) is never below the α(l) - α(1) of
-`lenience`. It is larger by (1 - l)/(4 - 2l) for p = (1/2, 1/2, 0), q = (1/2, 0, 1/2); a search over pairs found no more
-than the 1/4 that this approaches as l falls to 0.
+`lenience`. It is larger by (1 - l)/(4 - 2l) for p = (1/2, 1/2, 0), q = (1/2, 0, 1/2); a search over pairs found no
+more than the 1/4 that this approaches as l falls to 0.
 
 Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, which does not say what is sampled after a rejection.
 

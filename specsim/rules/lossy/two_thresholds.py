@@ -1,27 +1,27 @@
 """Two thresholds: walk siblings with one coin, and accept by summed or by single probability, both made lenient.
 
-At a node with target row p and children x_1 … x_K draw one coin u in [0, 1) and go through the children: accept x_k, if
-p(x_k) > 0, iff
+At a node with target row p and children x_1 … x_K draw one coin u in [0, 1), and go through the children: accept x_k,
+if p(x_k) > 0, iff
 
     u < (p(x_1) + … + p(x_k)) / threshold_acc   or   p(x_k) ≥ threshold_single.
 
-If none passes emit a token from p without the children, normalised. An accepted child is the next node; a leaf is followed
-by a bonus from p.
+If none passes emit a token from p without the children, normalised. An accepted child is the next node; a leaf is
+followed by a bonus from p.
 
-Thresholds of 1, the default in SGLang, are lossless for distinct siblings however they were drawn: the coin then is an
-inverse CDF over the children, and what is left of it is p without them. Siblings with the same token would count twice,
-and are refused. Lower thresholds raise acceptance. On a chain, where x is sampled from q and passes with probability
+Thresholds of 1, the default in SGLang, are lossless for distinct siblings, however they were drawn: the coin then is
+an inverse CDF over the children, and what it leaves is p without them. Siblings with the same token would count twice,
+and are refused. Lower thresholds accept more. On a chain, where x is sampled from q and passes with probability
 a(x) = 1 if p(x) ≥ threshold_single, else min(1, p(x)/threshold_acc), a token follows
 
     π(y) = q(y)·a(y) + p(y)·Σ_{x≠y} q(x)·(1 - a(x)) / (1 - p(x)).
 
-That is what is declared; on a tree the law depends on the siblings drawn, and is given node by node (`law`) only.
+This is what is declared, for a chain only; on a tree the law depends on the siblings, see `at_a_node`.
 
-SGLang, `tree_speculative_sampling_target_only`, with `draft_probs` set to zero as it is called. There the coin was once
-compared with ≤ and without p > 0, which let a token with p = 0 pass where the coin is 0.
+SGLang, `tree_speculative_sampling_target_only`, with `draft_probs` set to zero, as it is called. There the test was
+once coin ≤ sum without p > 0, which lets a token with p = 0 pass where the coin is 0.
 
-Cost: a uniform for each node, of which the first of each family is used, and one for the last token; O(K) a node and O(V)
-for the last token from rows; O(K²+ log V) for a fixed pair.
+Cost: a uniform for each node, of which one in each family is used, and one for the last token; O(K) a node and O(V)
+for the last token from rows, O(K² + log V) for a fixed pair.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def at_a_node(
     summed, taken, accept = 0 * p[0], 0 * p[0], []
     for x in children:
         summed += p[x]
-        end = 1 if p[x] >= threshold_single else max(taken, min(1, summed / threshold_acc))
+        end = 1 if float(p[x]) >= float(threshold_single) else max(taken, min(1, summed / threshold_acc))
         accept.append(end - taken)
         taken = end
     left = [weight * (y not in children) for y, weight in enumerate(p)]
@@ -62,7 +62,7 @@ def declared(
     if q is None:
         return list(p)
     refused = [
-        0 * a if a >= min(threshold_single, threshold_acc) else b * (1 - a / threshold_acc)
+        b * max(1 - a / threshold_acc, 0) * (float(a) < float(threshold_single))
         for a, b in zip(p, q, strict=True)
     ]
     spread = sum(lost / (1 - a) for lost, a in zip(refused, p, strict=True) if lost)

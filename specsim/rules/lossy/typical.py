@@ -1,17 +1,16 @@
 """Typical acceptance: keep tokens above a threshold that falls with the target's entropy; else emit the argmax.
 
-Accept x iff p(x) > t = min(ε, δ·exp(-H)), where H = -Σ p·log(p + 10^-5) in natural logarithms, else emit argmax p, the
-lowest token among ties; the bonus is argmax p too. With S = {x: p(x) > t} a token follows
+Accept x iff p(x) > t = min(ε, δ·exp(-H)), where H = -Σ p·log(p + 10^-5) in natural logarithms, else emit argmax p,
+the lowest token among ties; the bonus is argmax p too. With S = {x: p(x) > t} a token follows
 
     π = q·1_S + (1 - q(S))·1_argmax
 
 at drafted positions. The threshold is computed in floating point and then taken as given.
 
-Cai et al., "Medusa", arXiv 2401.10774, and its code (FasterDecoding/Medusa), from which the 10^-5 comes. What runs there
-is `medusa_generate` with ε = .09 (`posterior_threshold`) and δ = .3 (`posterior_alpha`, "recommended to be
-sqrt(posterior_threshold)"); a function further down has them the other way round, and then ε never binds, because
-exp(-H) is about 1 at most. We verify a chain; Medusa takes the longest accepted path of a tree, the likeliest among
-those of equal length, and draws what follows it greedily.
+Cai et al., "Medusa", arXiv 2401.10774, and its code, from which the 10^-5 comes. `medusa_generate` runs it with
+ε = .09 (`posterior_threshold`) and δ = .3 (`posterior_alpha`, recommended to be the root of ε). The function that does
+the test has .3 and .09 as its own defaults, and with these ε never binds, because exp(-H) is about 1 at most. We verify
+a chain; Medusa takes the longest accepted path of a tree, the likeliest among those of equal length.
 
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
@@ -36,7 +35,7 @@ from specsim.rules.chain.greedy_match import argmax, follow, recover
 def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, epsilon: Any, delta: Any) -> Any:
     """1 if x is above the threshold, else 0."""
     entropy = -sum(float(weight) * math.log(float(weight) + 1e-5) for weight in p)
-    return 1 if p[x] > min(float(epsilon), float(delta) * math.exp(-entropy)) else 0
+    return 1 if float(p[x]) > min(float(epsilon), float(delta) * math.exp(-entropy)) else 0
 
 
 def recovered(p: Sequence[Any], q: Sequence[Any], x: int, epsilon: Any, delta: Any) -> list[Any]:
@@ -54,7 +53,7 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, epsilon: 
     if q is not None:
         perplexity = math.prod((float(a) + 1e-5) ** -float(a) for a in p)
         lowest = min(float(epsilon), float(delta) / perplexity)
-        kept = [b if a > lowest else 0 * b for a, b in zip(p, q, strict=True)]
+        kept = [b if float(a) > lowest else 0 * b for a, b in zip(p, q, strict=True)]
     kept[best] += 1 - sum(kept)
     return kept
 

@@ -5,12 +5,14 @@ of q. A recovered token from (p - q')₊ may be in Top, and then that child is t
 probability p(Top) + Σ_{x ∉ Top} min(p, q'), which is the most that any rule can reach with drafts drawn in this way
 (the optimal-transport bound), so nothing is lost by so simple a test.
 
-Lossless for drafts drawn in this way; where q has no mass outside Top, q' is uniform there. With a single child it is
-the standard rule, K = 1.
+Lossless for drafts drawn in this way; where q has no mass outside Top, q' is uniform there. All that it needs is that
+the last child was sampled from q without the children before it, whatever these are; so it is lossless for children
+drawn without replacement too, though no longer optimal. With a single child it is the standard rule.
 
 Hu et al., "Towards optimal multi-draft speculative decoding", arXiv 2502.18779 (greedy drafting).
 
-Cost: a uniform for each node and one for the last token; O(V + K²) a node from rows, O(K² + log V) for a fixed pair.
+Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed pair, O(V)
+where q has fewer than K tokens.
 """
 
 from __future__ import annotations
@@ -20,14 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from specsim.distributions import Floats, alias_table
-from specsim.drafts.drawing import ranked, remaining
+from specsim.distributions import cumulative_draw
+from specsim.drafts.drawing import remaining
 from specsim.jit import kernel
 from specsim.rules import top_down
 from specsim.rules.anatomy import Rule
-from specsim.rules.fixed_pairs import alias_draw
+from specsim.rules.fixed_pairs import draw_residual, mass_without, residual_mass
 from specsim.rules.token_by_token import normalised, positive_part
 from specsim.rules.tree.token_tree import match, matched
+
+#: The largest uniform.
+LAST = 1.0 - 2.0**-53
 
 # --- law -------------------------------------------------------------------------------------------------
 
@@ -66,25 +71,30 @@ def rest(q, top, weights):  # type: ignore[no-untyped-def]
 # --- a fixed pair ----------------------------------------------------------------------------------------
 
 
-def table(p: Floats, q: Floats, drafts: int) -> Floats:
-    """For K children: row 2K has p/q' by token, row 2K + 1 the alias table of (p - q')₊, as floats: [2·drafts+2, V]."""
-    rows = np.zeros((2 * drafts + 2, p.size))
-    for count in range(1, min(drafts, p.size) + 1):
-        draft = np.array(normalised(remaining(q.tolist(), ranked(q.tolist())[: count - 1])))
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            rows[2 * count] = np.where(draft > 0.0, np.minimum(p / draft, 1.0), 0.0)
-        excess = np.maximum(p - draft, 0.0)
-        rows[2 * count + 1] = alias_table(excess if excess.any() else p).view(np.float64)
-    return rows
-
-
 @kernel
 def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     count = children.size
-    x = children[count - 1]
-    if u[0] < table[2 * count, x]:
+    top, x = children[: count - 1], children[count - 1]
+    again = u[1] if count > 1 else last
+    if pair.q[x] == 0.0:  # q is exhausted, q' uniform
+        weights = np.empty(pair.q.size)
+        k = choose(pair.p, pair.q, children, u, table, weights)
+        return k, cumulative_draw(weights, again)
+    left = mass_without(pair.q, pair.q_sums, children, count - 1)
+    if u[0] * pair.q[x] < pair.p[x] * left:
         return count - 1, x
-    y = alias_draw(table[2 * count + 1].view(np.int64), u[1] if count > 1 else last)
+    # (p - q/left)₊, and on the tokens of `top`, where q' is 0, all of p: first what that adds to them
+    mass = residual_mass(pair, 1.0, 1.0 / left)
+    added = 0.0
+    for y in top:
+        added += min(pair.p[y], pair.q[y] / left)
+    goal = again * (added + mass)
+    for k in range(count - 1):
+        share = min(pair.p[top[k]], pair.q[top[k]] / left)
+        if goal < share or (mass == 0.0 and k == count - 2):
+            return k, top[k]
+        goal -= share
+    y = draw_residual(pair, 1.0, 1.0 / left, min(max(goal, 0.0) / mass, LAST)) if mass > 0.0 else x
     for k in range(count - 1):
         if children[k] == y:
             return k, y
@@ -96,11 +106,11 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="greedy_multi_draft",
     citation="Hu et al. 2025, arXiv 2502.18779",
-    drawings=("top and sample",),
+    drawings=("top and sample", "without replacement"),
     law=top_down.law(at_a_node),
     rows=top_down.rows(choose),
     uniforms=top_down.uniforms,
-    fixed_pair=top_down.fixed_pair(pick, table),
+    fixed_pair=top_down.fixed_pair(pick),
     on_trees=True,
     many_drafts=True,
     distinct=True,

@@ -59,8 +59,9 @@ def with_rho(
     kept = [min(b, a / rho) for a, b in zip(p, q, strict=True)]
     mass, reached, accept = sum(kept), 1 + 0 * p[0], []
     for x in children:
-        accept.append(reached * kept[x] / q[x])
-        reached *= 1 - kept[x] / q[x]
+        passed = kept[x] / q[x] if q[x] else int(p[x] > 0)
+        accept.append(reached * passed)
+        reached *= 1 - passed
     factor = (1 - (1 - mass) ** drafts) / mass if mass else drafts
     return accept, positive_part(p, [factor * weight for weight in kept])
 

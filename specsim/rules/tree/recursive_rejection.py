@@ -38,7 +38,7 @@ def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tu
     """The probability of accepting each child, and the last residual."""
     left, reached, accept = list(p), p[0] * 0 + 1, []
     for x in children:
-        passed = min(1, left[x] / q[x])
+        passed = min(1, left[x] / q[x]) if q[x] else int(left[x] > 0)
         accept.append(reached * passed)
         reached *= 1 - passed
         left = positive_part(left, q)

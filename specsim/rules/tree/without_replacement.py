@@ -6,8 +6,9 @@ before it, renormalised: start with R = p; accept s_k with probability min(1, R(
 
 Lossless for siblings drawn without replacement and tried in the order in which they were drawn; sorted by
 probability they give TV up to .7. Where q has fewer tokens than there are children, the tokens that fill up (q = 0)
-are never tried: the step stops at the first of them. No acceptance is lost to tokens tried twice, and if K reaches
-the number of tokens of p, one of them is accepted for certain (the cover property), which i.i.d. siblings lack.
+are never tried: the step stops at the first of them. No acceptance is lost to tokens tried twice, and if q covers p
+and K reaches the number of tokens of q, one of them is accepted for certain (the cover property), which i.i.d.
+siblings lack.
 
 Chen et al., "Sequoia", arXiv 2402.12374, Algorithm 2, which refills D uniformly; Jeon et al., "Recursive speculative
 decoding", arXiv 2402.14160, which draws siblings by the Gumbel-top-k trick, the same law.
@@ -24,7 +25,7 @@ from typing import Any
 from specsim.jit import kernel
 from specsim.rules import top_down
 from specsim.rules.anatomy import Rule
-from specsim.rules.fixed_pairs import draw_residual, residual_mass
+from specsim.rules.fixed_pairs import draw_residual, mass_without, residual_mass
 from specsim.rules.token_by_token import normalised, positive_part
 
 # --- law -------------------------------------------------------------------------------------------------
@@ -88,7 +89,7 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
         if not mass > 0.0:
             break
         b, d = b / mass, (d + 1.0 / left) / mass
-        left -= pair.q[x]
+        left = mass_without(pair.q, pair.q_sums, children, k + 1)
     return -1, draw_residual(pair, b, d, last)
 
 
