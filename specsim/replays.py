@@ -7,7 +7,7 @@ the tests assert.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,11 +33,11 @@ SHOWN = 64
 
 @dataclass(frozen=True)
 class Node:
-    """A drafted token: below which node, drawn with which uniform, and what p and q say of it."""
+    """A drafted token: below which node, drawn with which uniform (None if not drawn), and what p and q say of it."""
 
     parent: int
     token: int
-    u: float
+    u: float | None
     p: float
     q: float
 
@@ -69,9 +69,8 @@ class Replay:
         for i, node in enumerate(self.nodes, 1):
             below = "" if node.parent == i - 1 else f" below {node.parent}"
             ratio = f" = {node.p / node.q:.6g}" if node.q else ""
-            yield (
-                f"draft   {i}{below}: u = {node.u:.17f}  token {node.token}  p/q = {node.p:.6g}/{node.q:.6g}{ratio}"
-            )
+            drawn = "" if node.u is None else f"u = {node.u:.17f}  "
+            yield (f"draft   {i}{below}: {drawn}token {node.token}  p/q = {node.p:.6g}/{node.q:.6g}{ratio}")
         for i, u in enumerate(self.verify_uniforms[:SHOWN], 1):
             yield f"verify  {i}: u = {u:.17f}"
         if len(self.verify_uniforms) > SHOWN:
@@ -122,11 +121,9 @@ def _pair_step(source: FixedPairSource, key: Key, step: int, u: Floats) -> Told:
     tokens, accepted = _emitted(tree)
     pair.kernel(*source.tables, u, v, tokens, accepted)
     drafted = fixed_pairs.drafted(p, q, tree, u[:, 0])
-    nodes = [
-        Node(parent, token, float(u[j, 0]), float(p[token]), float(q[token]))
-        for j, (parent, token) in enumerate(zip(tree.parents, drafted, strict=True))
-    ]
-    return tuple(nodes), tuple(v[:, 0].tolist()), _unpadded(tokens)
+    rows = [(p, q)] * (tree.size + 1)
+    nodes = _nodes(tree.parents, drafted, rows, None if tree.drawing == "top" else u[:, 0])
+    return nodes, tuple(v[:, 0].tolist()), _unpadded(tokens)
 
 
 def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats) -> tuple[str, Told]:
@@ -146,12 +143,24 @@ def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Float
         )
     tokens, accepted = _emitted(tree)
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
-    drafted, parents = rows.draft_tokens[0].tolist(), rows.parents[0].tolist()
-    nodes = [
-        Node(parent, token, float(u[j, 0]), float(rows.p[0, parent, token]), float(rows.q[0, parent, token]))
-        for j, (parent, token) in enumerate(zip(parents, drafted, strict=True))
-    ]
-    return start, (tuple(nodes), tuple(v[:, 0].tolist()), _unpadded(tokens))
+    random = tree.drawing != "top" and not isinstance(reader, LookupRows)
+    nodes = _nodes(
+        rows.parents[0].tolist(),
+        rows.draft_tokens[0].tolist(),
+        list(zip(rows.p[0], rows.q[0], strict=False)),
+        u[:, 0] if random else None,
+    )
+    return start, (nodes, tuple(v[:, 0].tolist()), _unpadded(tokens))
+
+
+def _nodes(
+    parents: Sequence[int], drafted: Sequence[int], rows: Sequence[tuple[Floats, Floats]], u: Floats | None
+) -> tuple[Node, ...]:
+    nodes = []
+    for j, (parent, token) in enumerate(zip(parents, drafted, strict=True)):
+        p, q = (float(row[token]) for row in rows[parent])
+        nodes.append(Node(parent, token, None if u is None else float(u[j]), p, q))
+    return tuple(nodes)
 
 
 def _column(key: Key, purpose: Purpose, step: int, count: int) -> Floats:

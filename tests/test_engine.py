@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy import stats
 
 from specsim import sources
 from specsim.distributions import dyadic, synthetic_pair
-from specsim.drafts import Tree, branching, chain, chains
+from specsim.drafts import DynamicTree, PromptLookup, Tree, branching, chain, chains
 from specsim.engine import Simulation, StepTally, make_source, run, simulate
 from specsim.exact import prove
 from specsim.models import TableModel, default_pair
@@ -25,6 +26,7 @@ from specsim.traces import open_trace, writer
 
 P, Q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
 KEY = key_of(5)
+PROJECT = Path(__file__).parents[1]
 
 
 def table_pair(seed=0, size=3):
@@ -244,7 +246,7 @@ def test_a_result_goes_to_json_and_to_html():
     told = json.loads(json.dumps(result.to_dict()))
     assert told["lengths"] == result.lengths.tolist()
     assert told["alpha_verified"] == result.alpha_verified
-    assert (told["gamma"], told["parents"], told["drawing"], told["block"]) == (2, [0, 1], "sampled", 1)
+    assert (told["gamma"], told["draft"]) == (2, {"parents": [0, 1], "drawing": "sampled", "block": 1})
     assert (told["provenance"]["root"], told["provenance"]["threads"]) == (6, 2)
     assert "<th>α verified</th>" in result._repr_html_()
     assert "<td>sampled chain of 2</td>" in result._repr_html_()
@@ -264,6 +266,19 @@ DRAFTS = {
     "traversal": branching(2, 2),
 }
 SIZES = {"fixed pair": 5000, "models": 5000, "n-grams": 200}
+
+
+#: Drafts of which nothing is random.
+CHOSEN = {
+    "dynamic tree": ("deterministic_children", DynamicTree(width=3, depth=3, nodes=5)),
+    "prompt lookup": ("one_hot", chain(4)),
+}
+
+
+def chosen_pair(kind):
+    target, draft = default_pair()
+    text = np.array(list((PROJECT / "README.md").read_bytes()[:20_000]))
+    return target, draft if kind == "dynamic tree" else PromptLookup(text)
 
 
 def pair_of(kind):
@@ -301,6 +316,45 @@ def test_the_counts_are_those_of_the_replays_of_every_step(rule, kind):
         np.add.at(tokens, list(told.tokens), 1)
     assert np.array_equal(lengths, result.lengths)
     assert np.array_equal(tokens, result.tokens)
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_counts_of_drafts_that_are_not_drawn(kind):
+    (rule, tree), pair = CHOSEN[kind], chosen_pair(kind)
+    source = make_source(*pair, rule=rule, gamma=tree)
+    whole = count(source, 300)
+    assert (whole["lengths"].sum(), len(whole["lengths"])) == (300, tree.depth + 1)
+    for threads in (1, 2, 3):
+        assert same(count(cut_small(source), 300, threads), whole)
+    pieces = [count(source, b - a, first=a) for a, b in itertools.pairwise([0, 1, 7, 200, 300])]
+    assert same({name: sum(piece[name] for piece in pieces) for name in whole}, whole)
+    result = simulate(*pair, rule=rule, gamma=tree, steps=40, rng=12)
+    told = [replay(*pair, step=step, rule=rule, gamma=tree, rng=12) for step in range(40)]
+    assert np.bincount([one.num_accepted for one in told], minlength=tree.depth + 1).tolist() == list(
+        result.lengths
+    )
+    assert np.bincount(np.concatenate([one.tokens for one in told]), minlength=256).tolist() == list(
+        result.tokens
+    )
+    assert 0 < result.alpha_context < 1
+    assert (result.tree, result.gamma) == (tree, tree.depth)
+    assert result.alpha_drafted == result.accepted / (40 * tree.size)
+    assert json.loads(json.dumps(result.to_dict()))["draft"] == tree.to_dict()
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_the_first_token_after_a_draft_that_is_not_drawn_has_the_target_law(kind):
+    """From a single context: a target with one start, a text that a lookup always meets in one state."""
+    target, draft = table_pair(3)
+    one_context = TableModel(target.rows(np.arange(3)[:, None]), contexts=[[1]])
+    rule, tree = CHOSEN[kind]
+    if kind == "dynamic tree":
+        source = make_source(one_context, TableModel(Q), rule=rule, gamma=tree)
+    else:
+        source = make_source(one_context, PromptLookup(np.array([1] * 50)), rule=rule, gamma=tree)
+    first = run(source, FirstTokens(), KEY, 0, 300_000, threads=2)["first"]
+    assert chi_square_p_value(first, target.row([1])) > FALSE_ALARM
+    assert chi_square_p_value(first, target.row([2])) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("kind", ["fixed pair", "models"])
@@ -342,7 +396,7 @@ def test_tokens_drafted_ahead_are_drawn_from_the_law_given_the_context_alone():
 def test_a_simulated_tree_says_what_was_drafted():
     result = simulate(P, Q, rule="k_seq", gamma=branching(2, 2), steps=1000, rng=6)
     told = json.loads(json.dumps(result.to_dict()))
-    assert (told["rule"], told["gamma"], told["parents"]) == ("k_seq", 2, [0, 0, 1, 1, 2, 2])
+    assert (told["rule"], told["gamma"], told["draft"]["parents"]) == ("k_seq", 2, [0, 0, 1, 1, 2, 2])
     assert result.alpha_drafted == result.accepted / 6000
     assert "sampled tree with parents (0, 0, 1, 1, 2, 2)" in result._repr_html_()
 
@@ -457,6 +511,12 @@ def test_values_out_of_range_are_named(arguments, options, message):
         ((TableModel(P), Q), {}, "must be of one kind"),
         ((P, TableModel(Q)), {}, "must be of one kind"),
         ((P, Q), {"gamma": 2.0}, "gamma: expected an int, got float"),
+        (
+            (P, Q),
+            {"gamma": DynamicTree(2, 2, 3), "rule": "naive_matching"},
+            "must be of one kind: two models",
+        ),
+        ((P, PromptLookup(np.array([0, 1]))), {"rule": "one_hot"}, "prompt lookup drafts for a model"),
         ((P, Q), {"gamma": True}, "gamma: expected an int, got bool"),
         ((P, Q), {"rng": "7"}, "rng: expected an int, .* got str"),
         ((P, Q), {"rule": 3}, "rule: expected a name"),

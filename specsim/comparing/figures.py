@@ -31,25 +31,13 @@ def pareto_figure(comparison: Comparison) -> Figure:
 
     with figure_style():
         figure = Figure(figsize=(11.0, 5.6))
-        left, right = figure.subplots(1, 2, width_ratios=(1.0, 2.6), sharey=True)
-        _draw_lossless(
-            left,
-            [
-                entry
-                for entry in comparison
-                if entry.tv is not None and entry.tv < NONE and entry.group != "lossy"
-            ],
-        )
-        _draw_lossy(
-            right,
-            [
-                entry
-                for entry in comparison
-                if entry.tv is not None and (entry.group == "lossy" or entry.tv >= NONE)
-            ],
-        )
+        left, right = figure.subplots(1, 2, width_ratios=(1.0, 2.4))
+        honest = [entry for entry in comparison if entry.tv is not None]
+        exact = [entry for entry in honest if entry.group in ("chain", "tree") and (entry.tv or 0.0) < NONE]
+        _draw_lossless(left, exact)
+        _draw_lossy(right, [entry for entry in honest if entry not in exact])
         figure.suptitle(
-            f"Speed against bias: {comparison.source}, γ = {comparison.gamma}",
+            f"Speed against bias ({comparison.source}, γ = {comparison.gamma})",
             x=0.01,
             ha="left",
             fontsize=11,
@@ -62,7 +50,7 @@ def _draw_lossless(axis: Axes, entries: list[Entry]) -> None:
     """One row of text for each rule, moved apart where they would overlap, with a line to its value."""
     entries = sorted(entries, key=lambda entry: entry.tokens_per_step)
     values = np.array([entry.tokens_per_step for entry in entries])
-    step = (values.max() - 1.0) * 1.25 / 24.0 if len(values) else 0.0
+    step = (values.max() - values.min()) / len(values) if len(values) > 1 else 0.0
     height = -np.inf
     for entry in entries:
         height = max(entry.tokens_per_step, height + step)
@@ -71,10 +59,10 @@ def _draw_lossless(axis: Axes, entries: list[Entry]) -> None:
         axis.plot([0.0, 0.28], [entry.tokens_per_step, height], color=color, linewidth=0.6)
         axis.text(0.3, height, entry.name, color=color, fontsize=7.5, va="center")
     axis.set_xlim(-0.05, 1.6)
-    axis.set_xticks([0.0])
-    axis.set_xlabel("TV 0: lossless")
+    axis.set_xticks([0.0], ["0"])
+    axis.set_xlabel("total variation")
     axis.set_ylabel("tokens per step")
-    axis.set_title("Blue: a single draft; orange: several")
+    axis.set_title("Lossless: one draft (blue) or several")
 
 
 def _draw_lossy(axis: Axes, entries: list[Entry]) -> None:
@@ -93,7 +81,7 @@ def _draw_lossy(axis: Axes, entries: list[Entry]) -> None:
             label=name,
         )
     axis.set_xlabel("total variation between a token's law and the target's, mean over contexts")
-    axis.set_title("Lossy rules over their parameters' range")
+    axis.set_title("Lossy, over the range of each parameter")
     if lines:
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 

@@ -22,7 +22,7 @@ from specsim.provenance import Provenance
 from specsim.rules import GROUPS, Parameter, Rule
 from specsim.streams import RandomSource, root_of
 
-__all__ = ["Comparison", "Entry", "compare", "shipped"]
+__all__ = ["Comparison", "Entry", "as_markdown", "compare", "shipped"]
 
 #: Contexts over which total variation is averaged: declared laws are plain Python.
 CONTEXTS = 256
@@ -156,6 +156,25 @@ def shipped() -> Comparison:
     return Comparison(**{**stored, "entries": entries, "provenance": Provenance(**stored["provenance"])})
 
 
+def as_markdown(comparison: Comparison) -> str:
+    """The registry as a table for people who read files: every rule, its claim, and what it does on this pair."""
+    lines = []
+    for group, claim in GROUPS.items():
+        lines += [
+            f"**{claim.capitalize()}**",
+            "",
+            "| rule | lossless for, or law | tokens/step | TV | source |",
+        ]
+        lines += ["|---|---|---|---|---|"]
+        for entry in comparison:
+            if entry.group == group:
+                rule = rules.get(entry.name)
+                numbers = f"{entry.tokens_per_step:.3f} | {show_tv(entry.tv)}"
+                lines.append(f"| `{rule.name}` | {rule.claim} | {numbers} | {rule.citation} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def _variants(name: str, sweep: bool) -> list[Rule]:
     rule = rules.get(name)
     if not sweep or ":" in name or not rule.declared:
@@ -172,12 +191,10 @@ def sweep_values(parameter: Parameter) -> list[float]:
     if parameter.whole:
         return [parameter.low + k for k in range(SWEEP) if parameter.low + k <= parameter.high]
     if parameter.high - parameter.low <= 3.0:
-        values: Floats = np.linspace(parameter.low, parameter.high, SWEEP)
-        values[0] += 0.01 * (values[-1] - values[0]) * parameter.above_low
-    else:
-        values = parameter.default * 2.0 ** np.arange(-SWEEP // 2 + 1, SWEEP // 2 + 1)
-        values = values[(values >= parameter.low) & (values <= parameter.high)]
-    return [float(value) for value in values]
+        first = parameter.low + 0.01 * parameter.above_low * (parameter.high - parameter.low)
+        return [float(value) for value in np.linspace(first, parameter.high, SWEEP)]
+    values = [parameter.default * 2.0**k for k in range(-SWEEP // 2 + 1, SWEEP // 2 + 1)]
+    return [value for value in values if parameter.low <= value <= parameter.high]
 
 
 def _context_rows(target: Any, draft: Any) -> tuple[Floats, Floats]:
