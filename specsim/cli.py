@@ -59,7 +59,24 @@ SourceName = Annotated[
 VocabSize = Annotated[int, Parameter(converter=whole, help="Vocabulary size of a synthetic pair.")]
 Overlap = Annotated[float, Parameter(help="Σ min(p, q) of a synthetic pair, from 0 to 1.")]
 Gamma = Annotated[int, Parameter(converter=whole, help="Drafted tokens per step.")]
-Rule = Annotated[str, Parameter(help="Verification rule; see 'specsim rules'.")]
+Rule = Annotated[
+    str,
+    Parameter(help="Verification rule, with parameters if any: lenience:lenience=0.5; see 'specsim rules'."),
+]
+Widths = Annotated[
+    str | None,
+    Parameter(
+        name="--tree",
+        help="Draft a tree: children of every node at each depth, as in 4,2,1. Default: a chain.",
+    ),
+]
+Drawing = Annotated[
+    str | None,
+    Parameter(
+        help="How siblings are drawn: sampled, 'without replacement', top or 'top and sample'. Default: the first "
+        "way that the rule names."
+    ),
+]
 
 
 # --- commands --------------------------------------------------------------------------------------------
@@ -103,6 +120,8 @@ def simulate(
     overlap: Overlap = 0.8,
     rule: Rule = "standard",
     gamma: Gamma = 5,
+    tree: Widths = None,
+    drawing: Drawing = None,
     steps: Annotated[int, Parameter(converter=whole, help="Steps to draw.")] = 1_000_000,
     seed: Seed = None,
     threads: Threads = None,
@@ -114,19 +133,31 @@ def simulate(
     target, draft = _pair(source, vocab_size, overlap)
     with _progress("simulate") as progress:
         run = specsim.simulate(
-            target, draft, rule=rule, gamma=gamma, steps=steps, rng=seed, threads=threads, progress=progress
+            target,
+            draft,
+            rule=rule,
+            gamma=_draft(rule, gamma, tree, drawing),
+            steps=steps,
+            rng=seed,
+            threads=threads,
+            progress=progress,
         )
     if as_json:
         print(json.dumps(run.to_dict(), allow_nan=False))
         return
     from specsim.theory import expected_tokens
 
-    print(f"{run.source}, rule {run.rule}, γ = {run.gamma}: {run.steps:,} steps, seed {run.provenance.root}")
+    print(f"{run.source}, rule {run.rule}, {run.tree}: {run.steps:,} steps, seed {run.provenance.root}")
     print(f"tokens per step  {run.tokens_per_step:.5f} ± {run.tokens_per_step_error:.5f}")
     for name in ("context", "verified", "drafted"):
         alpha = getattr(run, f"alpha_{name}")
         print(
-            f"α {name:<9}      {alpha:.5f}   i.i.d. formula {expected_tokens(alpha, gamma):.5f} tokens per step"
+            f"α {name:<9}      {alpha:.5f}"
+            + (
+                f"   i.i.d. formula {expected_tokens(alpha, run.gamma):.5f} tokens per step"
+                if run.tree.is_chain
+                else ""
+            )
         )
     print("accepted         " + "  ".join(f"{k}: {n / run.steps:.4f}" for k, n in enumerate(run.lengths)))
 
@@ -141,10 +172,13 @@ def replay(
     overlap: Overlap = 0.8,
     rule: Rule = "standard",
     gamma: Gamma = 5,
+    tree: Widths = None,
+    drawing: Drawing = None,
 ) -> None:
     """Print one step of 'simulate' again, number by number, from pure Python."""
     target, draft = _pair(source, vocab_size, overlap)
-    print(specsim.replay(target, draft, step=step, rule=rule, gamma=gamma, rng=seed))
+    shape = _draft(rule, gamma, tree, drawing)
+    print(specsim.replay(target, draft, step=step, rule=rule, gamma=shape, rng=seed))
 
 
 @app.command
@@ -342,6 +376,21 @@ def build(
 
 
 # --- helpers ---------------------------------------------------------------------------------------------
+
+
+def _draft(rule: str, gamma: int, widths: str | None, drawing: str | None) -> Any:
+    """What to draft: a chain of `gamma`, or the tree with these widths."""
+    from specsim.drafts import branching, chain
+    from specsim.rules import get
+
+    drawn = drawing or get(rule).drawings[0]
+    if widths is None:
+        return chain(gamma, drawn)
+    try:
+        numbers = [int(width) for width in widths.split(",")]
+    except ValueError:
+        raise ValueError(f"tree: {widths!r} is not a list of whole numbers such as 4,2,1") from None
+    return branching(*numbers, drawing=drawn)
 
 
 def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float, seed: int | None) -> None:

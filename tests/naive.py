@@ -368,7 +368,7 @@ def difference(p, q, alpha):
 
 
 def optimal(p, q, alpha):
-    return p if max(q) < max(p) - alpha * sum(positive_part(p, q)) else q
+    return p if max(p) - max(q) > alpha * sum(positive_part(p, q)) else q
 
 
 def by_token(p, q, alpha):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import math
@@ -11,22 +12,39 @@ import numpy as np
 import pytest
 import verifiers
 
+from specsim import rules
 from specsim.auditing import BUDGET, audit
 from specsim.auditing.cases import LEVELS, battery
 from specsim.auditing.claims import Claim, rows_on_path
 from specsim.auditing.plan import plan_tables
 from specsim.auditing.proof import prove_on_generated_models
 from specsim.auditing.report import audit_figure, audit_to_html, audit_to_json, audit_to_terminal
-from specsim.auditing.results import Verdict
+from specsim.auditing.results import ProofSummary, Verdict
+from specsim.auditing.tallies import EXAMPLES, AuditTally
 from specsim.auditing.verifiers import contract
+from specsim.drafts import Tree, chain, chains
+from specsim.engine import model_rows, no_counts
+from specsim.models import TableModel
 from specsim.plotting import save_figure
 from specsim.rules import get
+from specsim.sources import FixedPairSource, RowSource, rule_verifier
 from specsim.stats import MIN_EXPECTED
+from specsim.streams import key_of
 
 
 @pytest.fixture(scope="module")
 def standard():
     return audit("standard", level="smoke", rng=1)
+
+
+@pytest.fixture(scope="module")
+def lenient():
+    return audit("lenience:lenience=0.5", level="smoke", rng=1)
+
+
+@pytest.fixture(scope="module")
+def on_trees():
+    return audit("without_replacement", level="smoke", rng=1)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +96,127 @@ def test_the_same_seed_gives_the_same_audit_on_any_number_of_threads(standard):
     first = standard.to_dict()
     assert again.pop("provenance")["root"] == first.pop("provenance")["root"] == 1
     assert again == first
+
+
+# --- rules for trees -------------------------------------------------------------------------------------
+
+
+def test_a_rule_for_trees_is_audited_on_pairs_of_chains(on_trees):
+    assert on_trees.verdict is Verdict.CONSISTENT
+    assert findings(on_trees) == []
+    assert on_trees.proof.as_claimed
+    chains_of_standard = {case.name: case.tree.size for case in battery(get("standard"))}
+    for case in on_trees.cases:
+        assert case.tree == chains(2, chains_of_standard[case.case], "without replacement")
+        assert case.gamma == chains_of_standard[case.case] == len(case.lengths) - 1
+        assert case.alphas.drafted == pytest.approx((case.tokens_per_step - 1) / (2 * case.gamma))
+    assert all(case.efficiency.upper >= 1 for case in on_trees.cases if case.iid)
+    assert max(case.efficiency.lower for case in on_trees.cases if case.iid) > 1
+    document = json.loads(audit_to_json(on_trees))["cases"][0]
+    assert (document["drawing"], document["parents"][:2]) == ("without replacement", [0, 0])
+
+
+# --- lossy rules -----------------------------------------------------------------------------------------
+
+
+def test_a_lossy_rule_that_keeps_its_word_is_lossy_and_no_failure(lenient):
+    assert lenient.verdict is Verdict.LOSSY
+    assert lenient.exit_code == 0
+    assert lenient.verifier == "lenience:lenience=0.5"
+    assert findings(lenient) == []
+    assert lenient.proof.as_claimed
+    assert not lenient.proof.lossless
+
+
+def test_the_total_variation_of_a_lossy_rule_is_said(lenient):
+    """Lenience l costs α(l) - α(1), see `specsim/rules/lossy/lenience.py`."""
+    for case, of_battery in zip(lenient.cases, battery(get("lenience")), strict=True):
+        contexts = of_battery.contexts[:256]
+        p, q = of_battery.target.rows(contexts), of_battery.draft.rows(contexts)
+        cost = (np.minimum(p / 0.5, q) - np.minimum(p, q)).sum(axis=1).mean()
+        assert case.declared_tv == pytest.approx(cost, abs=1e-9)
+        assert case.verdict is (Verdict.LOSSY if cost > 1e-9 else Verdict.CONSISTENT)
+    unharmed = {case.case for case in lenient.cases if case.verdict is Verdict.CONSISTENT}
+    assert unharmed == {
+        "zeros",
+        "disjoint",
+        "identical",
+    }  # there p/q is 0, or at least 1/2, wherever q drafts
+    assert lenient.declared_tv == max(case.declared_tv for case in lenient.cases) > 0.2
+    assert {case.case: case.declared_tv for case in lenient.cases}["one-hot draft"] == pytest.approx(
+        0.3, abs=1e-6
+    )
+
+
+def test_a_lossy_rule_is_faster_than_the_standard_rule(lenient, standard):
+    assert not lenient.wasteful
+    faster = {case.case: case.tokens_per_step for case in lenient.cases}
+    slower = {case.case: case.tokens_per_step for case in standard.cases}
+    for case in ("two-point", "asymmetric", "near-equal", "Zipf 1 000", "Markov chain", "n-gram pair"):
+        assert faster[case] > slower[case]
+
+
+def test_reports_of_a_lossy_rule_say_so(lenient):
+    from rich.console import Console
+
+    document = json.loads(audit_to_json(lenient))
+    assert (document["verdict"], document["exit_code"]) == ("lossy", 0)
+    assert document["proof"]["as_claimed"]
+    assert document["cases"][0]["declared_tv"] == lenient.cases[0].declared_tv
+    console = Console(width=120, file=io.StringIO())
+    console.print(*audit_to_terminal(lenient))
+    text = " ".join(console.file.getvalue().split())
+    assert f"lenience:lenience=0.5: lossy as declared, TV up to {lenient.declared_tv:.3f}" in text
+    assert "the law of a step is the declared one" in text
+    assert "lossy as declared" in lenient._repr_html_()
+    audit_figure(lenient)
+
+
+# --- wrong on purpose ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("block_tokenwise_residual", False),  # a chain, and the first token is perfect
+        ("sorted_siblings", True),  # siblings that may be alike
+        ("one_coin_real_q", True),  # siblings that differ
+    ],
+)
+def test_a_control_is_biased_by_its_draws_alone(name, first):
+    result = audit(name, level="smoke", rng=1)
+    assert result.verdict is Verdict.BIASED
+    assert result.exit_code == 1
+    assert not result.proof.as_claimed
+    assert {kind for _, kind, _ in findings(result)} == {"deviation"}
+    assert any(text.startswith("position 1") for _, _, text in findings(result)) == first
+    assert any(case.verdict is Verdict.BIASED for case in result.cases if case.iid)
+    assert any(case.verdict is Verdict.BIASED for case in result.cases if not case.iid)
+    assert dataclasses.replace(result, proof=None).verdict is Verdict.BIASED
+
+
+@pytest.mark.parametrize("name", rules.names("controls"))
+def test_every_control_is_refuted_by_the_proof_part(name):
+    proof = prove_on_generated_models(get(name))
+    assert not proof.as_claimed
+    assert proof.largest_tv > 0.05
+    assert proof.lossless
+
+
+@pytest.mark.parametrize("name", ["block", "gumbel", "k_seq", "traversal", "lenience:lenience=0.3"])
+def test_the_proof_part_finds_other_rules_as_they_claim(name):
+    proof = prove_on_generated_models(get(name))
+    assert proof.as_claimed
+    assert proof.largest_tv == 0
+    assert proof.lossless == (not name.startswith("lenience"))
+
+
+def test_a_refuted_rule_is_biased_whatever_the_draws_say(standard, lenient):
+    for result in (standard, lenient):
+        refuted = dataclasses.replace(result, proof=ProofSummary(30, 0.01, result.proof.lossless))
+        assert refuted.verdict is Verdict.BIASED
+        assert refuted.exit_code == 1
+        assert "NOT " in audit_to_html(refuted)
 
 
 # --- wrong verifiers -------------------------------------------------------------------------------------
@@ -164,8 +303,6 @@ def test_breaches_of_the_contract_are_broken(broken, said):
 
 
 def test_a_lossy_law_is_refuted_by_the_proof():
-    import dataclasses
-
     rule = get("standard")
 
     def lenient_law(parents, tokens, p, q):
@@ -176,6 +313,112 @@ def test_a_lossy_law_is_refuted_by_the_proof():
 
     assert prove_on_generated_models(rule).as_claimed
     assert not prove_on_generated_models(dataclasses.replace(rule, law=lenient_law)).as_claimed
+
+
+# --- claims ----------------------------------------------------------------------------------------------
+
+
+def test_the_claimed_row_is_the_target_or_what_the_rule_declares():
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.1, 0.7])
+    for rule in (None, get("standard"), get("block_first_failure")):
+        claim = Claim(rule, chain(2))
+        assert claim.lossless
+        assert claim.row(p, q, 0) is p
+        assert claim.row(p, None, 2) is p
+    lenience, alpha, lenient_alpha = 0.25, 0.5, 1.0
+    claim = Claim(get(f"lenience:lenience={lenience}"), chain(2))
+    expected = np.minimum(p / lenience, q) + np.maximum(p - q, 0) * (1 - lenient_alpha) / (1 - alpha)
+    assert not claim.lossless
+    for position in (0, 1):
+        np.testing.assert_allclose(claim.row(p, q, position), expected, rtol=1e-14)
+    assert claim.row(p, q, 2).tolist() == p.tolist()  # the bonus
+    at_leaves = Claim(get("cascade_token:alpha=1"), chain(2))
+    np.testing.assert_allclose(
+        at_leaves.row(p, q, 2), q, rtol=1e-14
+    )  # the draft decides, after its last token too
+
+
+def test_claimed_rows_are_those_of_each_step():
+    rng = np.random.default_rng(0)
+    p, q = rng.dirichlet(np.ones(3), (20, 3)), rng.dirichlet(np.ones(3), (20, 2))
+    for name in ("lenience:lenience=0.3", "greedy_match", "typical"):
+        claim = Claim(get(name), chain(2))
+        rows = claim.rows(p, q)
+        np.testing.assert_allclose(rows.sum(axis=2), 1, rtol=1e-12)
+        for step, position in np.ndindex(20, 3):
+            q_row = q[step, position] if position < 2 else None
+            fresh = Claim(get(name), chain(2)).row(p[step, position], q_row, position)
+            assert rows[step, position].tolist() == fresh.tolist()
+    assert Claim(None, chain(2)).rows(p, q) is p
+
+
+def deep_tables(size=3):
+    """A target of order 2 and a draft of order 1: rows that differ along a path."""
+    rng = np.random.default_rng(5)
+    return TableModel(rng.dirichlet(np.ones(size), (size, size))), TableModel(
+        rng.dirichlet(np.ones(size), size)
+    )
+
+
+@pytest.mark.parametrize(
+    "parents", [(0, 0, 1, 2), (0, 1, 0, 3), (0, 0, 1, 1, 2, 2), (0, 0, 0, 2, 1, 4), (0, 1, 2)]
+)
+def test_rows_on_the_path_are_those_after_the_emitted_tokens(parents):
+    target, draft = deep_tables()
+    tree = Tree(parents)
+    reader = model_rows(target, draft, tree)
+    rows = reader.rows(key_of(1), 0, 300)
+    tokens, accepted = rule_verifier(get("traversal"), tree)(rows, key_of(1), 0)
+    p, q = rows_on_path(rows, tokens)
+    assert p.shape == (300, tree.depth + 1, 3)
+    inner = set(parents)
+    for s in range(300):
+        history = reader.context(key_of(1), s).tolist()
+        alike = {0}
+        for i in range(accepted[s] + 1):
+            assert p[s, i].tolist() == target.row(history).tolist()
+            if alike & inner:
+                assert q[s, i].tolist() == draft.row(history).tolist()
+            x = int(tokens[i, s])
+            history.append(x)
+            alike = {
+                j + 1 for j, above in enumerate(parents) if above in alike and rows.draft_tokens[s, j] == x
+            }
+    assert set(accepted.tolist()) == set(range(tree.depth + 1))
+
+
+@pytest.mark.parametrize("case_name", ["asymmetric", "Markov chain"])
+def test_tokens_outside_the_claimed_law_are_counted_and_named(case_name):
+    """Steps of the standard rule, judged by what greedy match claims: all but the argmax is impossible."""
+    claimed = get("greedy_match")
+    case = next(case for case in battery(claimed) if case.name == case_name)
+    p, q = (model.rows(case.contexts[:1])[0] for model in (case.target, case.draft))
+    reader = model_rows(case.target, case.draft, case.tree)
+    source = (
+        FixedPairSource(get("standard"), p, q, case.tree)
+        if case.is_pair
+        else RowSource(reader, rule_verifier(get("standard"), case.tree))
+    )
+    tally = AuditTally(case, Claim(claimed, case.tree))
+    counts, impossible, visits, named = no_counts(tally), [0] * (case.gamma + 1), [0] * (case.gamma + 1), []
+    for batch in source.batches(key_of(3), 0, 500):
+        tally.count(counts, batch, key_of(3))
+        for s in range(len(batch.accepted)):
+            history = case.contexts[0].tolist()
+            for i in range(batch.accepted[s] + 1):
+                x = int(batch.tokens[i, s])
+                visits[i] += 1
+                if x != np.argmax(case.target.row(history)):
+                    impossible[i] += 1
+                    named.append((batch.first + s, i, x))
+                history.append(x)
+    assert counts["impossible"].tolist() == impossible
+    assert counts["pit"].sum(axis=1).tolist() == [
+        n - lost for n, lost in zip(visits, impossible, strict=True)
+    ]
+    found = [(one.step, one.position, one.token) for one in tally.examples]
+    assert found[:EXAMPLES] == named[:EXAMPLES]
+    assert len(named) > 100
 
 
 # --- plan, budget, report --------------------------------------------------------------------------------
@@ -192,6 +435,40 @@ def test_tables_are_laws_over_cells_that_are_worth_testing(name):
             assert (table.law > 0).all()
             assert table.law.min() * steps >= MIN_EXPECTED
             assert table.cells.max() == len(table.law) - 1
+
+
+def test_the_battery_fits_the_rule():
+    by_name = {case.name: case for case in battery(get("standard"))}
+    assert len(by_name) == len(battery(get("standard"))) == 12
+    assert all(case.tree == chain(case.gamma) for case in by_name.values())
+    for name, drawing in (("k_seq", "sampled"), ("deterministic_children", "top")):
+        for case in battery(get(name)):
+            assert case.tree == chains(2, by_name[case.name].gamma, drawing)
+            assert case.gamma == by_name[case.name].gamma
+    # what a lossy rule declares of a token is for chains
+    assert all(case.tree == chain(case.gamma, case.tree.drawing) for case in battery(get("two_thresholds")))
+    left_out = {name: set(by_name) - {case.name for case in battery(rule)} for name, rule in SUBJECTS.items()}
+    assert left_out == {"verifier": {"Zipf 32 000"}, "lossy": {"Zipf 32 000"}, "tree": set()}
+
+
+SUBJECTS = {"verifier": None, "lossy": get("lenience"), "tree": get("traversal")}
+
+
+def test_a_level_gives_every_case_its_steps():
+    of_rule, of_verifier = LEVELS["smoke"]
+    for subject, rule in SUBJECTS.items():
+        for case in battery(rule):
+            steps = case.steps("smoke", rule)
+            assert steps % 8 == 0
+            if subject == "verifier":
+                assert steps == of_verifier
+            elif case.is_pair:
+                assert steps == of_rule
+            else:
+                assert of_rule // 64 <= steps <= of_rule // 2
+    ngrams = next(case for case in battery(get("lenience")) if case.name == "n-gram pair")
+    assert ngrams.steps("quick", get("lenience")) == ngrams.steps("smoke", get("lenience")) == 4096
+    assert ngrams.steps("quick", get("standard")) == 2**20
 
 
 def test_the_budget_is_split_over_all_tests(standard):
@@ -253,6 +530,12 @@ def test_bad_arguments_are_refused():
         audit("verifiers:nothing")
     with pytest.raises(ValueError, match=r"expected a rule's name or package\.module:function"):
         audit(":verify")
+    with pytest.raises(ValueError, match=r"lenience: parameter lenience = 7\.0 is outside \(0, 1\]"):
+        audit("lenience:lenience=7")
+    with pytest.raises(ValueError, match="lenience: no parameter 'verify'"):
+        audit("lenience:verify=1")
+    with pytest.raises(ValueError, match="write lenience:parameter=number"):
+        audit("lenience:verify")
     with pytest.raises(TypeError, match="expected a rule's name or a function"):
         audit(3)
 

@@ -7,14 +7,15 @@ import pytest
 from conftest import awkward_pairs
 from laws import every
 from naive import NAIVE
-from test_rules import IMITATED, awkward_uniforms, settings_of
+from test_rules import CONTROLS, IMITATED, awkward_uniforms, settings_of
 
 from specsim import rules
-from specsim.drafts import Tree, draw_siblings
+from specsim.drafts import Tree, branching, chain, draw_siblings
 
-STEPS = 200
-#: Kernels and naive rules do not calculate in the same order, and decide alike only where it is not as close as this.
-CLOSE = 1e-11
+#: Steps of every shape, and those of them that have awkward rows; the others plain ones, p and q alike.
+STEPS, AWKWARD = 300, 200
+#: Kernels and naive rules calculate in different orders, and may part where a decision is as close as this.
+CLOSE = 1e-14
 
 CHAINS = [(2, (0,)), (6, (0,)), (2, (0, 1, 2, 3)), (3, (0, 1, 2)), (4, (0, 1)), (5, (0, 1, 2, 3, 4))]
 TREES = [
@@ -31,7 +32,7 @@ TREES = [
 
 
 def shapes(rule, drawing):
-    """(V, tree) of what the rule verifies, whatever it claims there."""
+    """(V, tree) of all that the rule verifies, whatever it claims there."""
     for size, parents in CHAINS + TREES if rule.on_trees else CHAINS:
         tree = Tree(parents, drawing)
         widest = max(len(tree.children(node)) for node in range(tree.size + 1))
@@ -39,59 +40,125 @@ def shapes(rule, drawing):
             yield size, tree
 
 
-def awkward_rows(rng, count, size):
-    """Pairs with zeros, ties, equal and disjoint rows; no tiny entries, whose sums only their order decides."""
-    rows = np.array(awkward_pairs(rng, count, size))
-    rows[rows < 1e-6] = 0.0
-    return rows / rows.sum(axis=2, keepdims=True)
+def rows(rng, tree, size):
+    """p and q [STEPS, n + 1, V], the first of them with zeros, ties, equal and disjoint rows.
+
+    Without the tiny entries of `awkward_pairs`: products of subnormal numbers keep no digits, and the ratios p/q of
+    the naive rules overflow.
+    """
+    shape = 2, -1, tree.size + 1, size
+    awkward = np.array(awkward_pairs(rng, AWKWARD * (tree.size + 1), size)).reshape(shape)
+    awkward[awkward < 1e-12] = 0.0
+    plain = rng.random((2, STEPS - AWKWARD, tree.size + 1, size))
+    plain[1] += plain[0]
+    both = np.concatenate([awkward, plain], axis=1)
+    return both / both.sum(axis=3, keepdims=True)
 
 
-def awkward_drafts(rng, tree, size, steps):
-    """tokens[B, n], p and q[B, n + 1, V]; nodes that carry the same tokens have the same rows, as from a model."""
-    nodes = tree.size + 1
-    p, q = (rows.reshape(steps, nodes, size) for rows in awkward_rows(rng, steps * nodes, size))
+def draw(rng, tree, p, q):
+    """tokens[steps, n] drawn from q; nodes that carry the same tokens are given the same rows, as from a model."""
+    steps, nodes, size = q.shape
     tokens, path = np.empty((steps, tree.size), dtype=np.int64), np.zeros((nodes, steps), dtype=np.int64)
     for node in range(nodes):
-        if node:
+        if node > 0:
             path[node] = path[tree.parents[node - 1]] * (size + 1) + tokens[:, node - 1] + 1
-        for twin in range(node):
-            alike = path[node] == path[twin]
-            p[alike, node], q[alike, node] = p[alike, twin], q[alike, twin]
+        for other in range(node):
+            alike = path[node] == path[other]
+            p[alike, node], q[alike, node] = p[alike, other], q[alike, other]
         if children := tree.children(node):
             columns = [child - 1 for child in children]
             row = np.ascontiguousarray(q[:, node])
             tokens[:, columns] = draw_siblings(tree.drawing, row, rng.random((len(columns), steps))).T
-    return tokens, p, q
-
-
-def differing(rule, naive, drawing, steps=STEPS):
-    """How many steps were compared, in how many only rounding differs, and the steps that differ otherwise."""
-    compared, close, wrong = 0, 0, []
-    for size, tree in shapes(rule, drawing):
-        rng = np.random.default_rng([crc32(rule.name.encode()), size, tree.size])
-        drafted, p, q = awkward_drafts(rng, tree, size, steps)
-        q = np.ascontiguousarray(q[:, : rule.num_rows(tree)])
-        u = awkward_uniforms(rng, (rule.uniforms(tree, size), steps))
-        parents = np.broadcast_to(np.array(tree.parents), drafted.shape)
-        tokens = np.full((tree.depth + 1, steps), -7, dtype=np.int32)
-        accepted = np.full(steps, -7, dtype=np.int64)
-        rule.rows(parents, drafted, p, q, u, rule.array(), tokens, accepted)
-        for s in range(steps):
-            step = tree.parents, drafted[s].tolist(), p[s].tolist(), q[s].tolist()
-            emitted = [token for token in tokens[:, s].tolist() if token >= 0]
-            assert tokens[len(emitted) :, s].tolist() == [-1] * (tree.depth - accepted[s])
-            coins = u[:, s].tolist()
-            compared += 1
-            if naive(*step, coins, **rule.values) != emitted:
-                if any(naive(*step, moved, **values) == emitted for moved, values in nearby(coins, rule.values)):
-                    close += 1
-                else:
-                    wrong.append((*step, coins, emitted))
-    return compared, close, wrong
+    return tokens
 
 
 def nearby(u, values):
-    """`u` and `values` with one uniform moved by little."""
+    """`u` with one uniform moved by little, and the parameters so."""
     for i, coin in enumerate(u):
         for moved in (max(coin - CLOSE, 0.0), min(coin + CLOSE, 1 - 2.0**-53)):
             yield [*u[:i], moved, *u[i + 1 :]], values
+    for factor in (1 - CLOSE, 1 + CLOSE):
+        yield u, {name: value * factor for name, value in values.items()}
+
+
+def differing(rule, naive, drawing, values):
+    """The steps compared, those where kernel and `naive` differ in a close decision, and those where they just differ."""
+    compared, close, wrong = 0, 0, []
+    for size, tree in shapes(rule, drawing):
+        rng = np.random.default_rng([crc32(rule.name.encode()), size, tree.size])
+        p, q = rows(rng, tree, size)
+        drafted = draw(rng, tree, p, q)
+        q = np.ascontiguousarray(q[:, : rule.num_rows(tree)])
+        u = awkward_uniforms(rng, (rule.uniforms(tree, size), STEPS))
+        parents = np.broadcast_to(np.array(tree.parents), drafted.shape)
+        tokens = np.full((tree.depth + 1, STEPS), -7, dtype=np.int32)
+        accepted = np.full(STEPS, -7, dtype=np.int64)
+        rule.rows(parents, drafted, p, q, u, rule.array(), tokens, accepted)
+        for s in range(STEPS):
+            step = tree.parents, drafted[s].tolist(), p[s].tolist(), q[s].tolist()
+            coins, emitted = u[:, s].tolist(), tokens[: accepted[s] + 1, s].tolist()
+            assert (tokens[accepted[s] + 1 :, s] == -1).all()
+            if naive(*step, coins, **values) != emitted:
+                if any(naive(*step, moved, **others) == emitted for moved, others in nearby(coins, values)):
+                    close += 1
+                else:
+                    wrong.append((*step, coins, emitted))
+        compared += STEPS
+    return compared, close, wrong
+
+
+@pytest.mark.parametrize(("name", "drawing"), every())
+def test_the_row_kernel_emits_what_the_naive_rule_emits(name, drawing):
+    for values in settings_of(rules.get(name)):
+        rule = rules.get(name).having(**values)
+        compared, close, wrong = differing(rule, NAIVE[name], drawing, rule.values)
+        assert not wrong, (rule.values, wrong[0])
+        assert compared > 1000
+        assert close < compared / 500
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_the_row_kernel_of_a_control_does_not_emit_what_the_rule_that_it_imitates_does(name):
+    imitated = {**IMITATED, "pointwise_envelope": "standard"}[name]  # von Neumann's uniforms are others
+    rule = rules.get(name)
+    *_, wrong = differing(rule, NAIVE[imitated], rule.drawings[0], {})
+    assert wrong
+
+
+#: Rules that use the same uniforms in the same way. On a chain K = 1, and block verification has three other names.
+ON_A_CHAIN = [
+    {"standard", "recursive_rejection", "without_replacement", "token_tree", "greedy_multi_draft", "k_seq"}
+    | {"sorted_siblings", "k_seq_small_rho", "k_seq_wrong_k"},
+    {"block", "hierarchical", "traversal", "traversal_without_replacement"},
+    {"one_hot", "deterministic_children"},
+    {"sampler_match", "naive_matching"},
+    {"greedy_match", "blockwise"},
+]
+
+
+@pytest.mark.parametrize(
+    ("tree", "twins"),
+    [
+        (chain(3), ON_A_CHAIN),
+        (branching(3, 2), []),
+        (branching(3, 2, drawing="without replacement"), [{"k_seq", "k_seq_wrong_k"}]),
+    ],
+)
+def test_naive_rules_emit_the_same_only_where_they_are_the_same(tree, twins):
+    rng = np.random.default_rng(1)
+    p, q = rng.dirichlet(np.ones(5), (2, STEPS, tree.size + 1))
+    drafted, u = draw(rng, tree, p, q), rng.random((STEPS, tree.size + 1))
+    steps = [[tree.parents, *(part[s].tolist() for part in (drafted, p, q, u))] for s in range(STEPS)]
+    found = {}
+    for name in rules.names():
+        rule = rules.get(name)
+        fits = (tree.is_chain or rule.on_trees) and (tree.distinct or not rule.distinct)
+        if fits and rule.uniforms(tree, 5) == tree.size + 1:
+            emitted = tuple(tuple(NAIVE[name](*step, **rule.values)) for step in steps)
+            found.setdefault(emitted, set()).add(name)
+    assert len(found) > 5
+    assert sorted(map(sorted, twins)) == sorted(sorted(names) for names in found.values() if len(names) > 1)
+
+
+def test_every_rule_has_a_naive_one():
+    assert set(NAIVE) == set(rules.names())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from conftest import standard_step, standard_steps_of_a_pair
 
 from specsim import default_pair, replay
 from specsim.distributions import dyadic, synthetic_pair
-from specsim.drafts import Tree, branching, chain
+from specsim.drafts import DynamicTree, PromptLookup, Tree, branching, chain
 from specsim.engine import make_source
-from specsim.jit import Kernel
+from specsim.jit import Kernel, interpreted
 from specsim.models import TableModel
 from specsim.recording import record
 from specsim.streams import Purpose, key_of, uniform
@@ -135,6 +137,22 @@ def test_nothing_compiled_takes_part(monkeypatch, rule):
     assert [replay(*pair, step=3, rule=rule, gamma=tree, rng=1) for pair in pairs] == expected
 
 
+def test_kernels_are_interpreted_in_the_block_and_in_this_thread_only():
+    kernel = Kernel(lambda: "plain", fastmath=False)
+    kernel.__dict__["compiled"] = lambda: "compiled"
+    assert kernel() == "compiled"
+    with ThreadPoolExecutor(1) as pool, interpreted():
+        assert kernel() == "plain"
+        with interpreted():
+            assert kernel() == "plain"
+        assert kernel() == "plain"
+        assert pool.submit(kernel).result() == "compiled"
+    assert kernel() == "compiled"
+    with pytest.raises(ZeroDivisionError), interpreted():
+        raise ZeroDivisionError
+    assert kernel() == "compiled"
+
+
 def test_a_replay_prints_every_number():
     told = str(replay([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], step=7, gamma=2, rng=1))
     for words in (
@@ -163,6 +181,32 @@ def test_a_replay_of_a_tree_says_below_which_node_a_token_hangs():
         "draft   6 below 2",
     ]
     assert len(told.verify_uniforms) == 7
+
+
+@pytest.mark.parametrize(
+    ("draft", "rule", "tree"),
+    [
+        (None, "deterministic_children", branching(2, 1, drawing="top")),
+        (None, "deterministic_children", DynamicTree(width=2, depth=2, nodes=3)),
+        (PromptLookup(np.arange(100) % 7), "one_hot", chain(3)),
+    ],
+)
+def test_drafts_that_are_not_drawn_have_no_uniform(draft, rule, tree):
+    target, ngrams = default_pair()
+    told = replay(target, draft or ngrams, step=7, rule=rule, gamma=tree, rng=1)
+    assert [node.u for node in told.nodes] == [None] * tree.size
+    lines = [line for line in told.lines() if line.startswith("draft")]
+    assert len(lines) == tree.size
+    assert not any("u = " in line for line in lines)
+    assert all(f"token {node.token} " in line for node, line in zip(told.nodes, lines, strict=True))
+    for node in told.nodes:
+        assert node.q > 0
+
+
+def test_the_most_probable_tokens_of_a_pair_have_no_uniform_either():
+    pair, tree = ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]), branching(2, drawing="top")
+    told = replay(*pair, step=7, rule="deterministic_children", gamma=tree, rng=1)
+    assert [(node.u, node.token, node.q) for node in told.nodes] == [(None, 2, 0.5), (None, 1, 0.3)]
 
 
 def test_a_replay_does_not_print_a_uniform_for_every_token_of_the_vocabulary():

@@ -281,6 +281,7 @@ def test_the_entry_fits_its_file(name):
     assert rule.drawings
     assert set(rule.drawings) <= set(DRAWINGS)
     assert rule.citation
+    assert bool(rule.declares) == (rule.declared is not None)
     assert (rule.declared is not None) == (group == "lossy" or name == "greedy_match")
     assert not (rule.many_drafts and not rule.on_trees)
     assert rules.get(str(rule)).values == rule.values

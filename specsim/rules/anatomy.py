@@ -78,7 +78,7 @@ class Rule:
     The claim holds for drafts drawn in the ways `drawings`: on a chain, or on any tree if `on_trees`, the rule is
     lossless; or, if it has a `declared` law, every token follows that, on a chain. `declared(p, q, position, **values)`: the
     pmf of the token at `position` (from 0) given that the step got there; q is None for the bonus, unless the
-    rule needs the draft's row there too (`leaf_rows`). `control` marks rules that are wrong on purpose.
+    rule needs the draft's row there too (`leaf_rows`); `declares` says it in a few words. `control` marks rules that are wrong on purpose.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Rule:
     fixed_pair: FixedPair
     parameters: tuple[Parameter, ...] = ()
     declared: Callable[..., Sequence[Any]] | None = None
+    declares: str = ""
     on_trees: bool = False
     many_drafts: bool = False
     distinct: bool = False
@@ -123,12 +124,13 @@ class Rule:
 
     @property
     def claim(self) -> str:
-        """What it is lossless for, or that it is lossy, or wrong."""
+        """What it is lossless for, or the law that it declares."""
         if self.control:
             return "nothing: a negative control"
+        if self.declared:
+            return self.declares
         shape = "trees" if self.many_drafts else "chains and trees" if self.claimed_on_trees else "chains"
-        drafts = f"{', '.join(self.drawings)} ({shape})"
-        return drafts if self.lossless else f"declared law; {drafts}"
+        return f"{', '.join(self.drawings)} ({shape})"
 
     def having(self, **values: float) -> Rule:
         """The same rule with these parameters. Raises ValueError for an unknown one, or out of range."""
@@ -154,7 +156,7 @@ class Rule:
         if self.many_drafts and tree.is_chain:
             raise ValueError(
                 f"{self.name} chooses between several drafts, and a chain is a single one; hand over a tree with "
-                "at least 2 siblings somewhere, such as drafts.branching(2, 2), or take 'standard'"
+                "at least 2 siblings somewhere, such as drafts.branching(2, 2) or --tree 2,2, or take 'standard'"
             )
         if self.distinct and not tree.distinct:
             raise ValueError(

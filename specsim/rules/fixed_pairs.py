@@ -20,6 +20,7 @@ __all__ = [
     "alias_draw",
     "drafted",
     "draw_child",
+    "draw_except",
     "draw_residual",
     "draw_without",
     "make_pair",
@@ -124,6 +125,22 @@ def draw_without(weights, sums, excluded, count, u):  # type: ignore[no-untyped-
             goal += weights[x]
     token = min(np.searchsorted(sums, goal, side="right") - 1, weights.size - 1)
     while not admissible(weights, removed, token):  # where rounding led into an interval of no mass
+        token = (token + 1) % weights.size
+    return token
+
+
+@kernel
+def draw_except(weights, sums, x, u):  # type: ignore[no-untyped-def]
+    """`draw_without` a single token x, without its overhead. Returns -1 if what is left has no mass. O(log V)."""
+    total = sums[sums.size - 1]
+    left = total - weights[x]
+    if left <= ACCURATE * total:
+        return draw_without(weights, sums, np.array([x]), 1, u)
+    goal = u * left
+    if goal >= sums[x]:
+        goal += weights[x]
+    token = min(np.searchsorted(sums, goal, side="right") - 1, weights.size - 1)
+    while token == x or not weights[token] > 0.0:  # where rounding led into an interval of no mass
         token = (token + 1) % weights.size
     return token
 

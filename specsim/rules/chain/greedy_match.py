@@ -88,6 +88,7 @@ RULE = Rule(
     drawings=("sampled", "top"),
     law=token_by_token.law("greedy_match", acceptance, recovered, bonus),
     declared=declared,
+    declares="argmax p: lossless at temperature 0",
     rows=token_by_token.rows(accept, recover, follow),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),

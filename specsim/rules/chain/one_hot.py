@@ -18,13 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from specsim.distributions import Floats
 from specsim.jit import kernel
 from specsim.rules import token_by_token
 from specsim.rules.anatomy import Rule
-from specsim.rules.fixed_pairs import draw_without
+from specsim.rules.fixed_pairs import draw_except
 
 # --- law -------------------------------------------------------------------------------------------------
 
@@ -65,7 +63,7 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
 @kernel
 def draw(pair, number, x, u):  # type: ignore[no-untyped-def]
     """From p without x."""
-    return draw_without(pair.p, pair.p_sums, np.array([x]), 1, u)
+    return draw_except(pair.p, pair.p_sums, x, u)
 
 
 # --- registry --------------------------------------------------------------------------------------------

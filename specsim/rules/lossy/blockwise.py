@@ -130,6 +130,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=law,
     declared=declared,
+    declares="drafts that p's best tokens allow, else argmax p",
     rows=verify_rows,
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),

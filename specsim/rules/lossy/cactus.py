@@ -125,6 +125,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=token_by_token.law("cactus", acceptance, recovered),
     declared=declared,
+    declares="q as far as h⁽ⁿ⁾ allows, else (h⁽ⁿ⁾ - q)₊; bonus p",
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair_by_token(shares, draw),

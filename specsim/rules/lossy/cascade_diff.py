@@ -91,6 +91,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=token_by_token.law("cascade_diff", acceptance, recovered, pi),
     declared=declared,
+    declares="p or q, by max q - max p",
     rows=token_by_token.rows(accept, recover, bonus),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),

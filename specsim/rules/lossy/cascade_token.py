@@ -111,6 +111,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=token_by_token.law("cascade_token", acceptance, recovered, pi),
     declared=declared,
+    declares="q on the target's best tokens, else p",
     rows=token_by_token.rows(accept, recover, bonus),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),

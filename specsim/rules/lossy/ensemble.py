@@ -68,6 +68,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=token_by_token.law("ensemble", acceptance, recovered),
     declared=declared,
+    declares="w·p + (1-w)·q; bonus p",
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),

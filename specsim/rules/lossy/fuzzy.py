@@ -107,6 +107,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=token_by_token.law("fuzzy", acceptance, recovered, pi),
     declared=declared,
+    declares="q where JSD(p, q) is small, else p",
     rows=token_by_token.rows(accept, recover, bonus),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),

@@ -79,6 +79,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=token_by_token.law("greedy_lenience", acceptance, recovered, bonus),
     declared=declared,
+    declares="q where p ≥ l·max p, else argmax p",
     rows=token_by_token.rows(accept, recover, follow),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),

@@ -71,6 +71,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=token_by_token.law("judge", acceptance, recovered),
     declared=declared,
+    declares="(1-j)·p + j·q; bonus p",
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),

@@ -83,6 +83,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=token_by_token.law("lenience", acceptance, recovered),
     declared=declared,
+    declares="min(q, p/l), the rest ∝ (p - q)₊; bonus p",
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),

@@ -111,6 +111,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=token_by_token.law("mars", acceptance, recovered, bonus),
     declared=declared,
+    declares="argmax p, or a close second",
     rows=token_by_token.rows(accept, recover, follow),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),

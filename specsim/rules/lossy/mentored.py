@@ -196,6 +196,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=token_by_token.law("mentored", acceptance, recovered),
     declared=declared,
+    declares="q clamped to [p/β, p/α]; bonus p",
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),

@@ -117,6 +117,7 @@ RULE = Rule(
     drawings=("without replacement",),
     law=top_down.law(at_a_node),
     declared=declared,
+    declares="p, but tokens above the thresholds always pass",
     rows=top_down.rows(choose),
     uniforms=top_down.uniforms,
     fixed_pair=top_down.fixed_pair(pick),

@@ -92,6 +92,7 @@ RULE = Rule(
     drawings=("sampled",),
     law=token_by_token.law("typical", acceptance, recovered, bonus),
     declared=declared,
+    declares="q where p is typical, else argmax p",
     rows=token_by_token.rows(accept, recover, follow),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),
