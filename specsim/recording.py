@@ -48,7 +48,7 @@ def record(
     reader, chosen = model_rows(target, draft, chain(gamma), leaf_rows=True), rules.get(rule)
     chosen.check(reader.tree)
     root = root_of(rng)
-    provenance = {"rule": rule, "steps": steps, **Provenance.record(root, 1, 0.0).to_dict()}
+    provenance = {"rule": str(chosen), "steps": steps, **Provenance.record(root, 1, 0.0).to_dict()}
     del provenance["seconds"]  # not known before the end, and the manifest is written first
     with writer(path, vocab_size=target.vocab_size, gamma=gamma, dtype=dtype, provenance=provenance) as log:
         for done, (text, drafted, accepted, p, q) in enumerate(_trajectory(reader, chosen, root, steps), 1):

@@ -6,6 +6,7 @@ tokens that a step emits: token j sits at node j + 1 below node parents[j]; p[no
 u[j] is the uniform of node j + 1 and u[-1] draws the last token, unless the rule says otherwise.
 
 A draw is by inverse CDF. To accept with probability `chance` is to find the uniform below it; a chance may exceed 1.
+Where rounding leaves nothing to draw from, the token comes from p. Entries must not be so small that p/q overflows.
 """
 
 from itertools import accumulate
@@ -322,7 +323,7 @@ def near_the_argmax(passes):
 
 def near_by_rank_or_value(p, x, i, top_k, distance, min_block):
     order = ranked(p)
-    return i < min_block or x in order[: int(top_k)] or abs(x - order[0]) <= distance
+    return i < min_block or order.index(x) < top_k or abs(x - order[0]) <= distance
 
 
 def typical(p, x, i, epsilon, delta):
@@ -401,12 +402,13 @@ def raised(p, x, delta):
 
 
 def one_over_beta(p, q, alpha):
-    """1/β: of all k the largest whose token k is still covered by the residual; 0 if nothing is rejected."""
+    """1/β, for the largest k whose token is covered by the residual that it makes; 0 if nothing is rejected."""
     rejected = sum(positive_part(q, times(1 / alpha, p)))
     order = sorted((y for y, a in enumerate(p) if a), key=lambda y: q[y] / p[y])
     ends = range(1, len(order) + 1)
     tried = [(rejected + sum(q[y] for y in order[:k])) / sum(p[y] for y in order[:k]) for k in ends]
-    return next((t for t, y in reversed(list(zip(tried, order, strict=True))) if p[y] * t > q[y]), 0.0)
+    covered = [t for t, y in zip(tried, order, strict=True) if p[y] * t > q[y]]
+    return covered[-1] if covered else 0.0
 
 
 def mentor(p, q, alpha):

@@ -12,7 +12,7 @@ from test_rules import CONTROLS, IMITATED, awkward_uniforms, settings_of
 from specsim import rules
 from specsim.drafts import Tree, branching, chain, draw_siblings
 
-#: Steps of every shape, and those of them that have awkward rows; the others plain ones, p and q alike.
+#: Steps of every shape, and those of them that have awkward rows; the others have plain ones.
 STEPS, AWKWARD = 300, 200
 #: Kernels and naive rules calculate in different orders, and may part where a decision is as close as this.
 CLOSE = 1e-14
@@ -50,7 +50,6 @@ def rows(rng, tree, size):
     awkward = np.array(awkward_pairs(rng, AWKWARD * (tree.size + 1), size)).reshape(shape)
     awkward[awkward < 1e-12] = 0.0
     plain = rng.random((2, STEPS - AWKWARD, tree.size + 1, size))
-    plain[1] += plain[0]
     both = np.concatenate([awkward, plain], axis=1)
     return both / both.sum(axis=3, keepdims=True)
 

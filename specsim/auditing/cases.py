@@ -23,7 +23,7 @@ ROW_BYTES = 2**31
 #: Rows with more bytes than this per step are left to the fixed-pair kernel.
 MAX_STEP_BYTES = 2**20
 #: A declared law is computed row by row, in plain Python: steps with rows, and tokens of a pair, that allow that.
-DECLARED_STEPS, DECLARED_VOCABULARY = 2**12, 1000
+DECLARED_STEPS, DECLARED_VOCABULARY = 2**10, 1000
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Case:
             return rule_steps
         if rule.declared is not None and len(self.contexts) > 1:
             return min(DECLARED_STEPS, rule_steps // 2)
-        return rule_steps // 2 // self.tree.size * self.tree.depth // 8 * 8
+        return rule_steps // 2 * self.tree.depth // self.tree.size // 8 * 8
 
 
 def battery(rule: Rule | None) -> list[Case]:

@@ -128,8 +128,8 @@ def _legend(audit: Audit) -> str:
     return (
         "min p: smallest chi-square p-value of the case's tables, for reading. max e: largest e-value; it decides, "
         f"with an alarm from 10^{alarm:.1f}. detectable TV: at the first–last position tested. certified: bound on the "
-        "TV of the first token. Σ min(p,q): its mean over the contexts where steps begin. theory: the closed form, "
-        "where p and q are the same at every position."
+        "TV of the first token. Σ min(p,q): its mean over the contexts where steps begin. theory: the closed form "
+        "for the standard rule on one chain, where p and q are the same at every position; efficiency is against it."
     )
 
 

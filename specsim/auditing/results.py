@@ -240,6 +240,7 @@ class Audit:
             "level": self.level,
             "verdict": str(self.verdict),
             "exit_code": self.exit_code,
+            "declared_tv": self.declared_tv,
             "wasteful": self.wasteful,
             "budget": self.budget,
             "tests": self.tests,

@@ -58,12 +58,13 @@ def contract(verifier: Verifier) -> RowVerifier:
 
     def verify(rows: Rows, key: Key, first: int) -> tuple[Tokens, np.ndarray]:
         rng = np.random.default_rng([*key, first])
-        given = [rows.draft_tokens.copy(), rows.p.copy(), rows.q.copy()]
+        handed = (rows.draft_tokens, rows.p, rows.q)
+        given = [array.copy() for array in handed]
         try:
             output = verifier(*given, rng)
         except (Exception, SystemExit) as error:
             raise BrokenVerifier(f"raised {type(error).__name__}: {error}") from error
-        for name, before, after in zip(("draft_tokens", "p", "q"), vars(rows).values(), given, strict=True):
+        for name, before, after in zip(("draft_tokens", "p", "q"), handed, given, strict=True):
             if not np.array_equal(before, after):
                 raise BrokenVerifier(f"altered its input {name}")
         return _checked(output, rows, first)

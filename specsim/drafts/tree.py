@@ -8,7 +8,7 @@ every node up to the last that has children, `num_rows` of them, so that a chain
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -179,9 +179,12 @@ def as_tree(gamma: int | Tree) -> Tree:
 
 def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
     """`parents` as a tuple of ints. Raises ValueError naming the node that has a cycle or is an orphan."""
+    if not isinstance(parents, Iterable):
+        raise TypeError(f"parents: expected one for each drafted token, got {type(parents).__name__}")
     checked = []
+    parents = list(parents)
     for j, parent in enumerate(parents):
-        if isinstance(parent, bool) or not hasattr(parent, "__index__"):
+        if isinstance(parent, bool | np.bool_) or not isinstance(parent, int | np.integer):
             raise TypeError(f"parents[{j}]: expected an int, got {type(parent).__name__}")
         if not 0 <= int(parent) <= len(parents):
             raise ValueError(

@@ -7,6 +7,7 @@ seeing those before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,14 @@ def rows_ahead(model: Model, histories: ArrayLike, ahead: int) -> Floats:
 
 
 def row_ahead(model: Model, context: Sequence[int], ahead: int) -> Sequence[Any] | Floats:
-    """The same after one `context`, for a model of any order, by enumeration: exact where the model is."""
+    """The same after one `context`, for a model of any order, by enumeration, in fractions."""
     if ahead == 0:
         return model.row(context)
-    total: list[Any] = [0] * model.vocab_size
+    total = [Fraction(0)] * model.vocab_size
     for token, chance in enumerate(model.row(context)):
         if chance:
             row = row_ahead(model, (*context, token), ahead - 1)
-            total = [sum_ + chance * weight for sum_, weight in zip(total, row, strict=True)]
+            total = [
+                mass + Fraction(chance) * Fraction(weight) for mass, weight in zip(total, row, strict=True)
+            ]
     return total

@@ -58,18 +58,20 @@ def get(name: str) -> Rule:
     """
     if not isinstance(name, str):
         raise TypeError(f"rule: expected a name such as 'standard', got {type(name).__name__}")
-    name, _, given = name.partition(":")
+    name, colon, given = name.partition(":")
     if name not in names():
         near = difflib.get_close_matches(name, names(), n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown rule {name!r}; did you mean {near!r}? Rules: {', '.join(names())}")
     rule: Rule = importlib.import_module(f"{__name__}.{group_of(name)}.{name}").RULE
-    return rule.having(**_parsed(name, given)) if given else rule
+    return rule.having(**_parsed(name, given)) if colon else rule
 
 
 def _parsed(name: str, given: str) -> dict[str, float]:
-    values = {}
+    values: dict[str, float] = {}
     for part in given.split(","):
         parameter, _, value = part.partition("=")
+        if parameter.strip() in values:
+            raise ValueError(f"{name}: parameter {parameter.strip()} is given twice")
         try:
             values[parameter.strip()] = float(value)
         except ValueError:

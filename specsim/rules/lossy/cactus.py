@@ -65,9 +65,9 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, delta: An
         return list(p)
     h = [raised(chance, delta) for chance in p]
     law = [min(a, b) for a, b in zip(q, h, strict=True)]
-    for n in range(len(p)):
+    for n in (n for n in range(len(p)) if q[n] > h[n]):
         excess = [max((1 - h[n]) * a - (1 - p[n]) * b, 0) for a, b in zip(p, q, strict=True)]
-        if q[n] > h[n] and any(excess):  # then there is nothing on n itself
+        if any(excess):  # and nothing on n itself
             share = (q[n] - h[n]) / sum(excess)
             law = [mass + share * weight for mass, weight in zip(law, excess, strict=True)]
     return law

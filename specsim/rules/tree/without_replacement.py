@@ -58,13 +58,13 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
         x = children[k]
         if q[x] == 0.0:
             break
-        if u[k] * draft[x] * mass < weights[x] * left:
+        if u[k] * (draft[x] / left) * mass < weights[x]:
             return k
-        scale = mass / left
-        mass, left = 0.0, 0.0
+        before, mass = mass, 0.0
         for y in range(weights.size):
-            weights[y] = max(weights[y] - scale * draft[y], 0.0)
+            weights[y] = max(weights[y] - before * (draft[y] / left), 0.0)
             mass += weights[y]
+        left = 0.0
         draft[x] = 0.0
         for y in range(weights.size):
             left += draft[y]
@@ -74,6 +74,9 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
 
 
 # --- a fixed pair ----------------------------------------------------------------------------------------
+
+#: What 1/x does not overflow for.
+LEAST = 1e-300
 
 
 @kernel
@@ -85,10 +88,11 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
             break
         if u[k] * pair.q[x] < (b * pair.p[x] - d * pair.q[x]) * left:
             return k, 0
-        mass = residual_mass(pair, b, d + 1.0 / left)
+        more = d + 1.0 / max(left, LEAST)
+        mass = residual_mass(pair, b, more)
         if not mass > 0.0:
             break
-        b, d = b / mass, (d + 1.0 / left) / mass
+        b, d = b / mass, more / mass
         left = mass_without(pair.q, pair.q_sums, children, k + 1)
     return -1, draw_residual(pair, b, d, last)
 
