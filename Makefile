@@ -4,18 +4,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: audit test lint types bench clean help
+.PHONY: audit test lint types bench docs clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests"
-	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
+	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, pictures"
 
 audit: $(STAMP)
 	$(BIN)/specsim audit standard --level quick --out results/audit
 
 test: $(STAMP)
 	$(BIN)/pytest -q
+
+docs: $(STAMP)
+	$(BIN)/python docs/regenerate.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specsim import rules
 from specsim.cli import main
 
 HERE = Path(__file__).parent
@@ -127,7 +128,57 @@ def test_replay_prints_a_step(run):
 def test_rules_are_listed(run):
     code, out, _ = run("rules")
     assert code == 0
-    assert out.startswith("standard")
+    assert all(name in out for name in rules.names())
+    for claim in (
+        "a single draft, lossless",
+        "wrong on purpose",
+        "argmax p: lossless at temperature 0",
+        "2211.17192",
+    ):
+        assert claim in out
+    assert "lenience: lenience in (0, 1], 0.5: l; 1 is the standard rule" in out
+
+
+def test_rules_are_compared(run, tmp_path):
+    options = ("--rule", "standard", "--rule", "lenience:lenience=0.5", "--steps", "2000", "--seed", "1")
+    code, out, _ = run("compare", "zipf", "--vocab-size", "50", *options, "--out", tmp_path / "there")
+    assert code == 0
+    assert "lenience:lenience=0.5" in out
+    names = {path.name for path in (tmp_path / "there").iterdir()}
+    assert names == {"comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.svg"}
+    assert len(json.loads((tmp_path / "there/comparison.json").read_text())["entries"]) == 2
+
+
+def test_a_tree_is_drafted(run):
+    code, out, _ = run(
+        "simulate", "zipf", "--rule", "traversal", "--tree", "2,2", "--steps", "1000", "--seed", "1"
+    )
+    assert code == 0
+    assert "parents (0, 0, 1, 1, 2, 2)" in out
+    code, out, _ = run("replay", "zipf", "--rule", "k_seq", "--tree", "2,1", "--seed", "1", "--step", "3")
+    assert code == 0
+    assert "draft   2 below 0" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--rule", "k_seq"), "k_seq chooses between several drafts"),
+        (("--rule", "block", "--tree", "2,2"), "block verifies a chain of drafted tokens"),
+        (("--rule", "lenience:lenience=2"), r"lenience: parameter lenience = 2.0 is outside (0, 1]"),
+        (("--rule", "k_seq", "--tree", "2,x"), "'2,x' is not a list of whole numbers"),
+        (
+            ("--rule", "without_replacement", "--tree", "2", "--drawing", "sampled"),
+            "forbids siblings with the same",
+        ),
+        (("--rule", "k_seq", "--tree", "2", "--drawing", "sorted"), "'sorted' is not one of"),
+    ],
+)
+def test_drafts_that_a_rule_cannot_verify(run, options, message):
+    code, _, err = run("simulate", "zipf", *options, "--steps", "10")
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
 
 
 def test_trace_info_and_alpha(run, trace):

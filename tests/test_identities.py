@@ -69,7 +69,10 @@ def test_two_rules_have_one_law_on_chains(one, other):
 
 def test_naive_matching_and_deterministic_children_have_one_law_on_trees():
     for target, draft, tree, context in generated(RULE["naive_matching"], 120, seed=22):
-        laws = [step_law(RULE[name], target, draft, tree, context) for name in ("naive_matching", "deterministic_children")]
+        laws = [
+            step_law(RULE[name], target, draft, tree, context)
+            for name in ("naive_matching", "deterministic_children")
+        ]
         assert laws[0] == laws[1]
 
 
@@ -81,7 +84,9 @@ def test_at_temperature_zero_block_verification_is_the_standard_rule():
         hot = np.eye(size, dtype=int).tolist()
         p, q = ([hot[int(x)] for x in rng.integers(size, size=size)] for _ in range(2))
         pair = [TableModel([[Fraction(w) for w in row] for row in rows]) for rows in (p, q)]
-        assert step_law(RULE["block"], *pair, chain(3), (0,)) == step_law(RULE["standard"], *pair, chain(3), (0,))
+        assert step_law(RULE["block"], *pair, chain(3), (0,)) == step_law(
+            RULE["standard"], *pair, chain(3), (0,)
+        )
 
 
 def test_at_temperature_zero_the_standard_rule_is_greedy_match():
@@ -148,7 +153,8 @@ def test_the_example_in_which_token_block_and_bound_are_three_numbers():
     p0, q0 = tenths((8, 2), (2, 8))
     target, draft = after_start(target, p0), after_start(draft, q0)
     lengths = [
-        prove(target, draft, rule=name, gamma=2, context=(2,)).mean_tokens - 1 for name in ("standard", "block")
+        prove(target, draft, rule=name, gamma=2, context=(2,)).mean_tokens - 1
+        for name in ("standard", "block")
     ]
     assert [*lengths, min_joint(target, draft, 2, (2,))] == [
         Fraction(54, 100),
@@ -262,7 +268,9 @@ def test_traversal_against_going_down_from_the_root():
     """Never less without replacement; with independent siblings, whose subtrees only the latter merges, both ways."""
     below = above = 0
     for target, draft, tree, context in generated(RULE["without_replacement"], 150, seed=32):
-        up, down = lengths(target, draft, tree, context, "traversal_without_replacement", "without_replacement")
+        up, down = lengths(
+            target, draft, tree, context, "traversal_without_replacement", "without_replacement"
+        )
         assert up >= down
         above += up > down
     assert above > 10

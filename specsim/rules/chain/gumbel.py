@@ -16,6 +16,8 @@ the target's is y with probability ∝ p(y)·∫ ds/(1 + Λ(s))² from r_y to r_
 Daliri, Musco & Suresh, "Coupling without communication and drafter-invariant speculative decoding", arXiv 2408.07978
 (the bound); the law of the pair (x, y) is derived here and proved by enumeration.
 
+From rows, e = -log(1 - u), and the lowest token wins a tie.
+
 Cost: from rows V uniforms a position and O(V); for a fixed pair γ + 1 uniforms a step and O(log V): the accept test's
 uniform u says how much noise there was, Λ = 1/u - 1, and so which tokens were in the race.
 """

@@ -13,6 +13,8 @@ remains to be drawn has the law p. The same where q does not cover p and M is in
 An envelope must be one number. With one for each token, c(x) ≥ max(1, p(x)/q(x)), the output is ∝ p/c and no longer
 p: see `controls/pointwise_envelope.py`.
 
+A further proposal takes two uniforms, one to draw it and then one to test it.
+
 Lossless for a chain whose every token was sampled from the q handed over.
 
 von Neumann, "Various techniques used in connection with random digits", 1951; for speculative sampling Leviathan,

@@ -3,6 +3,8 @@
 It seems harmless to try the likeliest candidate first. But the first of the sorted siblings is not a sample of q, it is
 the likeliest of K, and the test against q is then made against the wrong law. TV up to .4 (without replacement .7).
 
+The k-th child to be tried takes the k-th uniform.
+
 The rule that it imitates: Miao et al., arXiv 2305.09781; see `tree/recursive_rejection.py`.
 """
 

@@ -2,7 +2,7 @@
 
 The standard rule against
 
-    π = p  if max q < max p - α·TV(p, q),  else q:
+    π = p  if max p - max q > α·TV(p, q),  else q:
 
 accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as
 well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that is p or q is

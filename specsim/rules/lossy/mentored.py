@@ -91,9 +91,10 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, divergenc
 
 @kernel
 def sorted_sums(p, q):  # type: ignore[no-untyped-def]
-    """By rising q/p as far as p > 0: the ratios; and sums from 0 on of p, of q and of p·log(p/q), [·, 3].
+    """By rising q/p as far as p > 0: the ratios; sums from 0 on of p, of q and of p·log(p/q), [·, 3]; and from the end.
 
-    Tokens with q = 0, which come first, add nothing to the third.
+    Tokens with q = 0, which come first, add nothing to the third. The sums of p and q from the end are not differences
+    of the others, which would leave no digit of an improbable tail.
     """
     possible = np.flatnonzero(p > 0.0)
     ratio = q[possible] / p[possible]
@@ -106,18 +107,22 @@ def sorted_sums(p, q):  # type: ignore[no-untyped-def]
         sums[k + 1, 1] += q[x]
         if q[x] > 0.0:
             sums[k + 1, 2] += p[x] * (math.log(p[x]) - math.log(q[x]))
-    return ratio[order], sums
+    beyond = np.zeros((order.size + 1, 2))
+    for k in range(order.size - 1, -1, -1):
+        x = possible[order[k]]
+        beyond[k, 0] = beyond[k + 1, 0] + p[x]
+        beyond[k, 1] = beyond[k + 1, 1] + q[x]
+    return ratio[order], sums, beyond
 
 
 @kernel
-def zones(ratio, sums, stray, alpha):  # type: ignore[no-untyped-def]
+def zones(ratio, sums, beyond, stray, alpha):  # type: ignore[no-untyped-def]
     """How many tokens the residual covers, how many pass for certain, and the mass of what is rejected.
 
     `stray` is what q puts on tokens with p = 0.
     """
     certain = np.searchsorted(ratio, 1.0 / alpha, side="right")
-    beyond = sums[-1] - sums[certain]
-    rejected = stray + max(beyond[1] - beyond[0] / alpha, 0.0)
+    rejected = stray + max(beyond[certain, 1] - beyond[certain, 0] / alpha, 0.0)
     low, high = 0, certain if rejected > 0.0 else 0
     while low < high:
         middle = (low + high) // 2
@@ -129,12 +134,12 @@ def zones(ratio, sums, stray, alpha):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def divergence_at(ratio, sums, stray, alpha):  # type: ignore[no-untyped-def]
+def divergence_at(ratio, sums, beyond, stray, alpha):  # type: ignore[no-untyped-def]
     """KL(p‖π)."""
-    covered, certain, rejected = zones(ratio, sums, stray, alpha)
+    covered, certain, rejected = zones(ratio, sums, beyond, stray, alpha)
     if covered == 0 and ratio[0] == 0.0:
         return np.inf
-    total = sums[certain, 2] - sums[covered, 2] + (sums[-1, 0] - sums[certain, 0]) * math.log(alpha)
+    total = sums[certain, 2] - sums[covered, 2] + beyond[certain, 0] * math.log(alpha)
     if covered > 0:
         total += sums[covered, 0] * math.log(sums[covered, 0] / (rejected + sums[covered, 1]))
     return total
@@ -143,7 +148,7 @@ def divergence_at(ratio, sums, stray, alpha):  # type: ignore[no-untyped-def]
 @kernel
 def solve(p, q, divergence):  # type: ignore[no-untyped-def]
     """α and 1/β; 0 and 0 where nothing is rejected because KL(p‖q) ≤ divergence."""
-    ratio, sums = sorted_sums(p, q)
+    ratio, sums, beyond = sorted_sums(p, q)
     stray = 0.0
     for x in range(p.size):
         if p[x] == 0.0:
@@ -154,11 +159,11 @@ def solve(p, q, divergence):  # type: ignore[no-untyped-def]
             return 0.0, 0.0
         for _ in range(50):
             middle = (low + high) / 2.0
-            if divergence_at(ratio, sums, stray, middle) <= divergence:
+            if divergence_at(ratio, sums, beyond, stray, middle) <= divergence:
                 high = middle
             else:
                 low = middle
-    covered, _, rejected = zones(ratio, sums, stray, high)
+    covered, _, rejected = zones(ratio, sums, beyond, stray, high)
     return high, (rejected + sums[covered, 1]) / sums[covered, 0] if covered > 0 else 0.0
 
 

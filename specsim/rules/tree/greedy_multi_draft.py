@@ -11,6 +11,9 @@ drawn without replacement too, though no longer optimal. With a single child it 
 
 Hu et al., "Towards optimal multi-draft speculative decoding", arXiv 2502.18779 (greedy drafting).
 
+Of a node's uniforms the first tests the last child and the second draws the recovered token; an only child leaves that to
+the last uniform.
+
 Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed pair, O(V)
 where q has fewer than K tokens.
 """
@@ -31,8 +34,8 @@ from specsim.rules.fixed_pairs import draw_residual, mass_without, residual_mass
 from specsim.rules.token_by_token import normalised, positive_part
 from specsim.rules.tree.token_tree import match, matched
 
-#: The largest uniform.
-LAST = 1.0 - 2.0**-53
+#: The largest uniform; what 1/x does not overflow for.
+LAST, LEAST = 1.0 - 2.0**-53, 1e-300
 
 # --- law -------------------------------------------------------------------------------------------------
 
@@ -51,7 +54,7 @@ def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tu
 def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     rest(q, children[:-1], weights)
     mass, x = weights.sum(), children[-1]
-    if u[0] * weights[x] < p[x] * mass:
+    if u[0] * (weights[x] / mass) < p[x]:
         return children.size - 1
     for y in range(weights.size):
         weights[y] = max(p[y] - weights[y] / mass, 0.0)
@@ -81,10 +84,11 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
         k = choose(pair.p, pair.q, children, u, table, weights)
         return k, cumulative_draw(weights, again)
     left = mass_without(pair.q, pair.q_sums, children, count - 1)
-    if u[0] * pair.q[x] < pair.p[x] * left:
+    if u[0] * (pair.q[x] / left) < pair.p[x]:
         return count - 1, x
+    scale = 1.0 / max(left, LEAST)
     # (p - q/left)₊, and on the tokens of `top`, where q' is 0, all of p: first what that adds to them
-    mass = residual_mass(pair, 1.0, 1.0 / left)
+    mass = residual_mass(pair, 1.0, scale)
     added = 0.0
     for y in top:
         added += min(pair.p[y], pair.q[y] / left)
@@ -94,7 +98,7 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
         if goal < share or (mass == 0.0 and k == count - 2):
             return k, top[k]
         goal -= share
-    y = draw_residual(pair, 1.0, 1.0 / left, min(max(goal, 0.0) / mass, LAST)) if mass > 0.0 else x
+    y = draw_residual(pair, 1.0, scale, min(max(goal, 0.0) / mass, LAST)) if mass > 0.0 else x
     for k in range(count - 1):
         if children[k] == y:
             return k, y

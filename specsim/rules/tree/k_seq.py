@@ -6,7 +6,8 @@ With b(ρ) = Σ min(q, p/ρ) one of them is accepted with probability 1 - (1 - b
     p - min(q, p/ρ)·(1 - (1 - b)^K)/b,   normalised   (for b = 0 read (1 - (1-b)^K)/b as K).
 
 Valid, and then lossless, for ρ ≥ ρ*, the solution of 1 - (1 - b)^K = ρ·b in [1, K]; below ρ* the residual would be
-negative somewhere (`controls/k_seq_small_rho.py`). We take ρ*, which accepts the most: at least 1 - (1 - 1/K)^K of what
+negative somewhere (`controls/k_seq_small_rho.py`). We take ρ*, which accepts the most, and 10^-12 of it more, so that
+rounding ends on the valid side: at least 1 - (1 - 1/K)^K of what
 the best rule accepts. The test does not change from draft to draft, which is what makes it less than optimal.
 
 In a tree K is the number of branches that survive at that node, all below tokens drafted alike, and ρ is computed

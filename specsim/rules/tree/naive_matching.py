@@ -9,6 +9,8 @@ output is not the target's (a bug that foundation-model-stack's fms-extras had).
 
 The NSS baseline of SpecInfer (Miao et al., arXiv 2305.09781); sampler match is the same on a chain.
 
+The draw takes the uniform of a node's first child.
+
 Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K) for a fixed pair.
 """
 

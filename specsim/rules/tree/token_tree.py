@@ -9,6 +9,9 @@ least that a tree is good for, and the yardstick for rules that test every child
 This is how sequence-level selection works in SpecTr (Sun et al., arXiv 2310.15141, section 4: keep the branches that
 start with the chosen token), with the standard rule of Leviathan, Kalman & Matias, arXiv 2211.17192, as the selection.
 
+Of a node's uniforms the first tests the first child and the second draws the recovered token; an only child leaves that to
+the last uniform.
+
 Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K + log V) for a fixed pair.
 """
 

@@ -86,7 +86,7 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
         x = children[k]
         if pair.q[x] == 0.0:
             break
-        if u[k] * pair.q[x] < (b * pair.p[x] - d * pair.q[x]) * left:
+        if u[k] * (pair.q[x] / left) < b * pair.p[x] - d * pair.q[x]:
             return k, 0
         more = d + 1.0 / max(left, LEAST)
         mass = residual_mass(pair, b, more)
