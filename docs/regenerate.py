@@ -1,4 +1,4 @@
-"""Writes what is generated: specsim/data/rules.json, the table of rules in README.md, and the pictures in docs/.
+"""Writes what is generated: specsim/data/rules.json, the table of rules in README.md, pictures and a table in docs/.
 
 Usage: python docs/regenerate.py, or make docs. The numbers are those of `specsim compare ngram --seed 1`; a test
 computes them again.
@@ -12,6 +12,7 @@ from specsim.comparing import acceptance_by_drafts, as_markdown, compare, shippe
 from specsim.comparing.figures import drafts_figure, pareto_figure
 from specsim.distributions import synthetic_pair
 from specsim.plotting import save_figure
+from specsim.theory.published import published
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- rules: begin -->\n", "<!-- rules: end -->\n"
@@ -27,7 +28,29 @@ def with_table(readme: str) -> str:
     return before + BEGIN + "\n" + as_markdown(shipped()) + "\n" + END + rest.partition(END)[2]
 
 
+def printed_numbers() -> str:
+    """docs/published.md: every printed number beside what can be recomputed of it."""
+    lines = [
+        "# Printed numbers, and what can be recomputed of them",
+        "",
+        "Numbers of papers on verification, as printed, beside what follows from other printed numbers or from an example",
+        "that needs no model (`specsim.theory.published`). *reproduced*: the recomputed value rounds to the printed one;",
+        "*within rounding*: it does for some inputs that round to the printed inputs, or the numbers satisfy, up to",
+        "rounding, what any such numbers must; *not reproducible*: for none; *inputs unavailable*: it takes the models.",
+        "",
+        "| arXiv | where | quantity | printed | recomputed | difference | verdict |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in published():
+        shown = ["–" if value is None else f"{value:.4f}" for value in (row.recomputed, row.difference)]
+        verdict = f"{row.verdict}{f' ({row.note})' if row.note else ''}"
+        cells = [row.paper, row.where, row.quantity, row.published, *shown, verdict]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
+    (ROOT / "docs/published.md").write_text(printed_numbers(), encoding="utf-8")
     pair = default_pair()
     found = compare(*pair, rng=1, progress=told).to_dict()
     found["provenance"]["seconds"] = 0.0  # so that nothing but the counts can change the file

@@ -465,9 +465,9 @@ def test_a_level_gives_every_case_its_steps():
             elif case.is_pair:
                 assert steps == of_rule
             else:
-                assert of_rule // 64 <= steps <= of_rule // 2
+                assert of_rule // 128 <= steps <= of_rule // 2
     ngrams = next(case for case in battery(get("lenience")) if case.name == "n-gram pair")
-    assert ngrams.steps("quick", get("lenience")) == ngrams.steps("smoke", get("lenience")) == 4096
+    assert ngrams.steps("quick", get("lenience")) == ngrams.steps("smoke", get("lenience")) == 1024
     assert ngrams.steps("quick", get("standard")) == 2**20
 
 

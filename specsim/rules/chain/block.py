@@ -120,6 +120,7 @@ def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Pair, np.ndarray, Floats]:
 def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
     start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
+    most = residual_mass(pair, 1.0, 1.0)
     b = np.ones((gamma + 1, steps))
     for i in range(gamma):
         alias_draws(draft, start, ratio.size, draft_uniforms[i], drawn)
@@ -133,9 +134,11 @@ def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, token
             for n in range(gamma - 1, 0, -1):
                 if b[n, s] == 1.0:
                     break
-                if b[n, s] > 0.0:
-                    mass = residual_mass(pair, b[n, s], 1.0)
-                    if verify_uniforms[n - 1, s] * (mass + 1.0 - b[n, s]) < mass:
+                # A ≤ b·Σ(p - q)₊, which spares most searches
+                eta, scale = verify_uniforms[n - 1, s], b[n, s]
+                if eta * (1.0 - scale) < scale * most:
+                    mass = residual_mass(pair, scale, 1.0)
+                    if eta * (mass + 1.0 - scale) < mass:
                         break
             else:
                 n = 0

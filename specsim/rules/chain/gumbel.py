@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.distributions import Floats, alias_table, cumulative_draw
+from specsim.distributions import Floats, alias_draws, alias_table, cumulative_draw
 from specsim.drafts import Draft, Tree
 from specsim.jit import kernel
 from specsim.rules import token_by_token
@@ -126,27 +126,29 @@ def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Pair, np.ndarray, Floats, 
 
 @kernel
 def verify_fixed_pair(pair, draft, accept, race, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
-    gamma = tokens.shape[0] - 1
-    for s in range(tokens.shape[1]):
-        n = 0
-        x = -1
-        while n < gamma:
-            x = alias_draw(draft, draft_uniforms[n, s])
-            if not verify_uniforms[n, s] < accept[x]:
-                break
-            tokens[n, s] = x
-            n += 1
+    gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
+    start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
+    alive, tested = np.ones(steps, np.int64), np.zeros(steps)
+    accepted[:] = 0
+    for i in range(gamma):
+        alias_draws(draft, start, accept.size, draft_uniforms[i], drawn)
+        for s in range(steps):
+            passed = alive[s] & np.int64(verify_uniforms[i, s] < accept[drawn[s]])
+            tested[s] += verify_uniforms[i, s] * (alive[s] - passed)  # the uniform that rejected
+            alive[s] = passed
+            accepted[s] += passed
+            tokens[i, s] = (drawn[s] + 1) * passed - 1
+    tokens[gamma, :] = -1
+    for s in range(steps):
         last = verify_uniforms[gamma, s]
-        if n == gamma:
-            tokens[n, s] = alias_draw(pair.p_alias, last)
+        if alive[s]:
+            token = alias_draw(pair.p_alias, last)
         else:  # of the tokens whose race had begun, by rising q/p, one in proportion to p
-            noise = 1.0 / verify_uniforms[n, s] - 1.0 if verify_uniforms[n, s] > 0.0 else np.inf
+            noise = 1.0 / tested[s] - 1.0 if tested[s] > 0.0 else np.inf
             count = max(np.searchsorted(race, noise, side="right"), 1)
-            goal = last * pair.p_sorted[count]
-            k = np.searchsorted(pair.p_sorted, goal, side="right") - 1
-            tokens[n, s] = pair.order[min(k, count - 1)]
-        tokens[n + 1 :, s] = -1
-        accepted[s] = n
+            k = np.searchsorted(pair.p_sorted, last * pair.p_sorted[count], side="right") - 1
+            token = pair.order[min(k, count - 1)]
+        tokens[accepted[s], s] = token
 
 
 # --- registry --------------------------------------------------------------------------------------------
