@@ -46,8 +46,9 @@ class Kernel:
         return self.plain(*arguments) if _interpreting.get() else self.compiled(*arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By name: numba's disk cache tells closures over kernels apart by what they pickle to."""
-        return _kernel_named, (self.plain.__module__, self.plain.__qualname__)
+        """By name and closure: numba's disk cache tells closures over kernels apart by what they pickle to."""
+        cells = tuple(cell.cell_contents for cell in self.plain.__closure__ or ())
+        return _kernel_named, (self.plain.__module__, self.plain.__qualname__, *cells)
 
     @cached_property
     def compiled(self) -> Callable[..., Any]:
@@ -72,7 +73,9 @@ def interpreted() -> Iterator[None]:
         _interpreting.reset(token)
 
 
-def _kernel_named(module: str, name: str) -> Kernel:
+def _kernel_named(module: str, name: str, *closure: Any) -> Kernel:
+    if closure:
+        raise TypeError(f"{module}.{name}: a kernel made by a function cannot be unpickled")
     found: Kernel = getattr(import_module(module), name)
     return found
 

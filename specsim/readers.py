@@ -29,6 +29,7 @@ __all__ = [
     "Rows",
     "TraceRows",
     "pieces",
+    "start_of",
 ]
 
 #: Bytes of p and q rows made at a time: enough to hide the cost of a call, little enough to stay in cache.
@@ -90,13 +91,8 @@ class ModelRows:
     def alpha_context(self) -> float:
         return mean_overlap(self.target, self.draft, self.contexts)
 
-    def context(self, key: Key, step: int) -> NDArray[np.int32]:
-        """The context that step `step` starts from."""
-        return self.contexts[int(uniform(key, Purpose.CONTEXT, step, 0) * len(self.contexts))]
-
     def rows(self, key: Key, first: int, steps: int) -> Rows:
-        u = uniforms(key, int(Purpose.CONTEXT), first, steps, 1)[0]
-        start = self.contexts[(u * len(self.contexts)).astype(np.int64)]
+        start = self.contexts[drawn(key, first, steps, len(self.contexts))]
         return self.rows_after(start, uniforms(key, int(Purpose.DRAFT), first, steps, self.tree.size))
 
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
@@ -169,13 +165,8 @@ class DynamicRows:
     def alpha_context(self) -> float:
         return mean_overlap(self.target, self.draft, self.contexts)
 
-    def context(self, key: Key, step: int) -> NDArray[np.int32]:
-        """The context that step `step` starts from."""
-        return self.contexts[int(uniform(key, Purpose.CONTEXT, step, 0) * len(self.contexts))]
-
     def rows(self, key: Key, first: int, steps: int) -> Rows:
-        u = uniforms(key, int(Purpose.CONTEXT), first, steps, 1)[0]
-        start = self.contexts[(u * len(self.contexts)).astype(np.int64)]
+        start = self.contexts[drawn(key, first, steps, len(self.contexts))]
         return self.rows_after(start, np.empty((0, steps)))
 
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
@@ -235,14 +226,10 @@ class LookupRows:
 
     def context(self, key: Key, step: int) -> NDArray[np.int32]:
         """The tokens in front of the position that step `step` starts from."""
-        return self._seen(np.array([self.place(uniform(key, Purpose.CONTEXT, step, 0))]))[0]
-
-    def place(self, u: float) -> int:
-        return int(u * len(self.drafts))
+        return self._seen(np.array([start_of(key, step, len(self.drafts))]))[0]
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
-        u = uniforms(key, int(Purpose.CONTEXT), first, steps, 1)[0]
-        places = (u * len(self.drafts)).astype(np.int64)
+        places = drawn(key, first, steps, len(self.drafts))
         tokens = self.drafts[places]
         histories = np.concatenate([self._seen(places), tokens.astype(np.int32)], axis=1)
         gamma, order = self.tree.size, self.target.order
@@ -252,6 +239,16 @@ class LookupRows:
         q = np.zeros((steps, gamma, self.vocab_size))
         np.put_along_axis(q, tokens[..., None], 1.0, axis=2)
         return Rows(tokens, p, q, repeated(self.tree, steps))
+
+
+def drawn(key: Key, first: int, steps: int, choices: int) -> Ints:
+    """Which of `choices` places each step starts from, uniformly: int64 [steps]."""
+    return (uniforms(key, int(Purpose.CONTEXT), first, steps, 1)[0] * choices).astype(np.int64)
+
+
+def start_of(key: Key, step: int, choices: int) -> int:
+    """`drawn` for one step, from Philox in Python integers."""
+    return int(uniform(key, Purpose.CONTEXT, step, 0) * choices)
 
 
 def mean_overlap(target: Model, draft: Model, contexts: NDArray[np.int32]) -> float:

@@ -13,7 +13,7 @@ from specsim.engine import Progress, check_steps, model_rows
 from specsim.jit import interpreted
 from specsim.models import Model
 from specsim.provenance import Provenance
-from specsim.readers import ModelRows
+from specsim.readers import ModelRows, start_of
 from specsim.streams import Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.traces import Trace, open_trace, writer
 
@@ -68,7 +68,7 @@ def _trajectory(
         n = min(STEPS_PER_TEXT, steps - first)
         u = uniforms(key, Purpose.DRAFT, first, n, tree.size)
         v = uniforms(key, Purpose.VERIFY, first, n, rule.uniforms(tree, reader.vocab_size))
-        history = reader.context(key, first)
+        history = reader.contexts[start_of(key, first, len(reader.contexts))]
         for s in range(n):
             rows = reader.rows_after(history[None], u[:, s : s + 1])
             q = np.ascontiguousarray(rows.q[:, : rule.num_rows(tree)])

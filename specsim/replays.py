@@ -19,7 +19,7 @@ from specsim.drafts import Draft, PromptLookup
 from specsim.engine import make_source
 from specsim.jit import interpreted
 from specsim.models import Model
-from specsim.readers import DynamicRows, LookupRows, ModelRows, TraceRows
+from specsim.readers import DynamicRows, LookupRows, ModelRows, TraceRows, start_of
 from specsim.rules import fixed_pairs
 from specsim.sources import FixedPairSource, RowSource
 from specsim.streams import Key, Purpose, RandomSource, key_of, root_of, uniform
@@ -130,7 +130,7 @@ def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Float
     reader, tree = source.reader, source.tree
     v = _column(key, Purpose.VERIFY, step, rule.uniforms(tree, source.vocab_size))
     if isinstance(reader, ModelRows | DynamicRows):
-        context = reader.context(key, step)
+        context = reader.contexts[start_of(key, step, len(reader.contexts))]
         rows = reader.rows_after(context[None], u)
         start = f"context {context.tolist()}" if context.size else ""
     else:

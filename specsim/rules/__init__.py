@@ -6,7 +6,7 @@ declare another law than the target's, `controls/` rules that are wrong on purpo
 catch. `get("standard")` returns the `RULE` of `chain/standard.py`; adding a rule is adding a file.
 
 What rules share: `anatomy.py` says what one is made of, `token_by_token.py` and `top_down.py` walk along a chain
-and down a tree, `fixed_pairs.py` has the tables of a fixed pair.
+and down a tree, `deferral.py` follows the target or the draft, `fixed_pairs.py` has the tables of a fixed pair.
 """
 
 from __future__ import annotations

@@ -12,13 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from specsim.jit import kernel
 from specsim.rules import top_down
 from specsim.rules.anatomy import Rule
-from specsim.rules.fixed_pairs import alias_draw
-from specsim.rules.tree.k_seq import least_rho, rho_star, sequential, table, with_rho
+from specsim.rules.tree.k_seq import least_rho, rho_star, sequential, sequential_pick, table, with_rho
 
 
 def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
@@ -47,11 +44,7 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
 
 @kernel
 def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
-    drafts = distinct(children)
-    for k in range(children.size):
-        if u[k] < table[2 * drafts, children[k]]:
-            return k, children[k]
-    return -1, alias_draw(table[2 * drafts + 1].view(np.int64), last)
+    return sequential_pick(table, children, u, last, distinct(children))
 
 
 RULE = Rule(

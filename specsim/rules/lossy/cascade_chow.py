@@ -18,32 +18,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from specsim.distributions import Floats
 from specsim.jit import kernel
-from specsim.rules import token_by_token
-from specsim.rules.anatomy import Parameter, Rule
-from specsim.rules.chain import standard
-from specsim.rules.chain.standard import recover
-from specsim.rules.token_by_token import positive_part
+from specsim.rules import deferral
+from specsim.rules.anatomy import Parameter
 
 # --- law -------------------------------------------------------------------------------------------------
 
 
-def pi(p: Sequence[Any], q: Sequence[Any], alpha: Any) -> Sequence[Any]:
-    """π, the law to be followed."""
-    return p if float(max(q)) < 1 - float(alpha) else q
-
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, alpha: Any) -> Any:
-    """The probability of accepting x: min(1, π/q)."""
-    return min(1, pi(p, q, alpha)[x] / q[x])
-
-
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, alpha: Any) -> list[Any]:
-    """The residual (π - q)₊, whichever token was rejected."""
-    return positive_part(pi(p, q, alpha), q)
+def follows_target(p: Sequence[Any], q: Sequence[Any], alpha: Any) -> bool:
+    """Whether π is p."""
+    return float(max(q)) < 1 - float(alpha)
 
 
 def declared(p: Sequence[Any], q: Sequence[Any], position: int, alpha: Any) -> list[Any]:
@@ -52,7 +36,7 @@ def declared(p: Sequence[Any], q: Sequence[Any], position: int, alpha: Any) -> l
     return [b if confident else a for a, b in zip(p, q, strict=True)]
 
 
-# --- rows ------------------------------------------------------------------------------------------------
+# --- rows and a fixed pair -------------------------------------------------------------------------------
 
 
 @kernel
@@ -61,43 +45,16 @@ def defers(p, q, alpha):  # type: ignore[no-untyped-def]
     return q.max() < 1.0 - alpha
 
 
-@kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
-    return u * q[x] < p[x] or not defers(p, q, values[0])
-
-
-@kernel
-def bonus(p, q, values, weights):  # type: ignore[no-untyped-def]
-    if defers(p, q, values[0]):
-        weights[:] = p
-    else:
-        weights[:] = q
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
-def shares(p: Floats, q: Floats, alpha: float) -> tuple[Floats, Floats, Floats]:
-    """The standard rule, or where π is q, acceptance of everything and a bonus from q."""
-    return standard.shares(p, q) if defers(p, q, alpha) else (np.ones(q.size), p, q)
-
-
 # --- registry --------------------------------------------------------------------------------------------
 
-RULE = Rule(
-    name="cascade_chow",
-    citation="Narasimhan et al. 2025, arXiv 2405.19261, Chow",
-    drawings=("sampled",),
-    law=token_by_token.law("cascade_chow", acceptance, recovered, pi),
+RULE = deferral.rule(
+    "cascade_chow",
+    "Narasimhan et al. 2025, arXiv 2405.19261, Chow",
+    follows_target=follows_target,
+    defers=defers,
     declared=declared,
     declares="p or q, by max q",
-    rows=token_by_token.rows(accept, recover, bonus),
-    uniforms=token_by_token.uniforms,
-    fixed_pair=token_by_token.fixed_pair(shares),
-    parameters=(
-        Parameter(
-            "alpha", 0.25, 0.0, 1.0, "α; 0 is strict unless q is one-hot, 1 follows the draft everywhere"
-        ),
+    parameter=Parameter(
+        "alpha", 0.25, 0.0, 1.0, "α; 0 is strict unless q is one-hot, 1 follows the draft everywhere"
     ),
-    leaf_rows=True,
 )

@@ -136,11 +136,16 @@ def tables_with(p: Floats, q: Floats, drafts: int, rho_for: Any) -> Floats:
 
 @kernel
 def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
-    count = children.size
-    for k in range(count):
-        if u[k] < table[2 * count, children[k]]:
+    return sequential_pick(table, children, u, last, children.size)
+
+
+@kernel
+def sequential_pick(table, children, u, last, drafts):  # type: ignore[no-untyped-def]
+    """Test the children one after the other with the rows of `table` for `drafts` drafts."""
+    for k in range(children.size):
+        if u[k] < table[2 * drafts, children[k]]:
             return k, children[k]
-    return -1, alias_draw(table[2 * count + 1].view(np.int64), last)
+    return -1, alias_draw(table[2 * drafts + 1].view(np.int64), last)
 
 
 # --- registry --------------------------------------------------------------------------------------------
