@@ -197,8 +197,9 @@ def rules() -> None:
         for column in ("rule", "lossless for, or law", "tokens/step", "TV", "paper"):
             table.add_column(column, justify="right" if column in ("tokens/step", "TV") else "left")
         for name in names(group):
-            rule, entry = get(name), found[name]
-            table.add_row(name, rule.claim, f"{entry.tokens_per_step:.3f}", show_tv(entry.tv), rule.citation)
+            rule, entry = get(name), found.get(name)  # a rule just added has no entry before make docs
+            numbers = ("–", "–") if entry is None else (f"{entry.tokens_per_step:.3f}", show_tv(entry.tv))
+            table.add_row(name, rule.claim, *numbers, rule.citation)
         _print(table, "")
     print(
         f"tokens/step and TV: n-gram pair, {comparison.gamma} drafted tokens, or two chains of them for trees; "
