@@ -465,7 +465,9 @@ def _print(*renderables: Any) -> None:
     from rich.console import Console
 
     # off a terminal there is no width to fit, so let no cell be cut
-    Console(width=None if sys.stdout.isatty() else 120, highlight=False).print(*renderables, sep="\n")
+    Console(width=None if sys.stdout.isatty() else 120, highlight=False, markup=False).print(
+        *renderables, sep="\n"
+    )
 
 
 def main() -> None:
