@@ -133,6 +133,7 @@ def test_rules_are_listed(run):
         "a single draft, lossless",
         "wrong on purpose",
         "argmax p: lossless at temperature 0",
+        "clamped to [p/β, p/α]",
         "2211.17192",
     ):
         assert claim in out
