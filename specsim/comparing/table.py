@@ -17,7 +17,7 @@ from specsim.distributions import Floats, check_rows
 from specsim.drafts import Tree, chain, chains
 from specsim.engine import Progress, simulate
 from specsim.jit import available_threads
-from specsim.models import Model, rows_ahead, shared_contexts
+from specsim.models import Model, shared_contexts
 from specsim.provenance import Provenance
 from specsim.rules import GROUPS, Parameter, Rule
 from specsim.streams import RandomSource, root_of
@@ -203,7 +203,7 @@ def _context_rows(target: Any, draft: Any) -> tuple[Floats, Floats]:
         return check_rows(target, "target")[None], check_rows(draft, "draft")[None]
     contexts = shared_contexts(target, draft)
     some = contexts[:: -(-len(contexts) // CONTEXTS)]
-    return target.rows(some), rows_ahead(draft, some, 0)
+    return target.rows(some), draft.rows(some)
 
 
 def _mean_tv(rule: Rule, p: Floats, q: Floats) -> float:

@@ -23,6 +23,7 @@ __all__ = [
     "draw_except",
     "draw_residual",
     "draw_without",
+    "index_of",
     "make_pair",
     "mass_without",
     "residual_mass",
@@ -181,6 +182,15 @@ def draw_residual(pair, b, d, u):  # type: ignore[no-untyped-def]
         else:
             low = middle + 1
     return pair.order[low - 1]
+
+
+@kernel
+def index_of(children, token):  # type: ignore[no-untyped-def]
+    """The first of the children that carries the token, -1 if none does."""
+    for k in range(children.size):
+        if children[k] == token:
+            return k
+    return -1
 
 
 # --- drafts ----------------------------------------------------------------------------------------------

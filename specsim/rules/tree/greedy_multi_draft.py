@@ -30,7 +30,7 @@ from specsim.drafts.drawing import remaining
 from specsim.jit import kernel
 from specsim.rules import top_down
 from specsim.rules.anatomy import Rule
-from specsim.rules.fixed_pairs import draw_residual, mass_without, residual_mass
+from specsim.rules.fixed_pairs import draw_residual, index_of, mass_without, residual_mass
 from specsim.rules.token_by_token import normalised, positive_part
 from specsim.rules.tree.token_tree import match, matched
 
@@ -99,10 +99,7 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
             return k, top[k]
         goal -= share
     y = draw_residual(pair, 1.0, scale, min(max(goal, 0.0) / mass, LAST)) if mass > 0.0 else x
-    for k in range(count - 1):
-        if children[k] == y:
-            return k, y
-    return -1, y
+    return index_of(top, y), y
 
 
 # --- registry --------------------------------------------------------------------------------------------

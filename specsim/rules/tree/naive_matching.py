@@ -23,7 +23,7 @@ from specsim.distributions import cumulative_draw
 from specsim.jit import kernel
 from specsim.rules import top_down
 from specsim.rules.anatomy import Rule
-from specsim.rules.fixed_pairs import alias_draw
+from specsim.rules.fixed_pairs import alias_draw, index_of
 
 # --- law -------------------------------------------------------------------------------------------------
 
@@ -42,12 +42,11 @@ def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tu
 @kernel
 def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     y = cumulative_draw(p, u[0])
-    for k in range(children.size):
-        if children[k] == y:
-            return k
-    weights[:] = 0.0
-    weights[y] = 1.0
-    return -1
+    k = index_of(children, y)
+    if k < 0:
+        weights[:] = 0.0
+        weights[y] = 1.0
+    return k
 
 
 # --- a fixed pair ----------------------------------------------------------------------------------------
@@ -56,10 +55,7 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
 @kernel
 def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     y = alias_draw(pair.p_alias, u[0])
-    for k in range(children.size):
-        if children[k] == y:
-            return k, y
-    return -1, y
+    return index_of(children, y), y
 
 
 # --- registry --------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from specsim.distributions import cumulative_draw
 from specsim.jit import kernel
 from specsim.rules import top_down
 from specsim.rules.anatomy import Rule
-from specsim.rules.fixed_pairs import draw_residual
+from specsim.rules.fixed_pairs import draw_residual, index_of
 from specsim.rules.token_by_token import positive_part
 
 # --- law -------------------------------------------------------------------------------------------------
@@ -64,12 +64,11 @@ def match(children, u, weights):  # type: ignore[no-untyped-def]
     if children.size == 1 or weights.max() == 0.0:
         return -1
     y = cumulative_draw(weights, u[1])
-    for k in range(children.size):
-        if children[k] == y:
-            return k
-    weights[:] = 0.0
-    weights[y] = 1.0
-    return -1
+    k = index_of(children, y)
+    if k < 0:
+        weights[:] = 0.0
+        weights[y] = 1.0
+    return k
 
 
 # --- a fixed pair ----------------------------------------------------------------------------------------
@@ -81,10 +80,7 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     if u[0] * pair.q[x] < pair.p[x]:
         return 0, x
     y = draw_residual(pair, 1.0, 1.0, u[1] if children.size > 1 else last)
-    for k in range(1, children.size):
-        if children[k] == y:
-            return k, y
-    return -1, y
+    return index_of(children, y), y
 
 
 # --- registry --------------------------------------------------------------------------------------------
