@@ -29,6 +29,7 @@ __all__ = [
     "first_failure",
     "independent",
     "last_token",
+    "last_weights",
     "law",
     "minimum_ratio",
     "normalised",
@@ -99,16 +100,22 @@ def excess(p: Floats, q: Floats, x: Ints | None = None, **values: float) -> Floa
 
 
 def last_token(
+    draft_tokens: Ints, p: Floats, q: Floats, accepted: Ints, u: Floats, *hooks: Any, **values: float
+) -> Ints:
+    """The token after `accepted` [B] drafted ones, drawn with u [B]."""
+    return draw(last_weights(draft_tokens, p, q, accepted, *hooks, **values), u)
+
+
+def last_weights(
     draft_tokens: Ints,
     p: Floats,
     q: Floats,
     accepted: Ints,
-    u: Floats,
     recover: Callable[..., Floats] | None = None,
     bonus: Callable[..., Floats] | None = None,
     **values: float,
-) -> Ints:
-    """The token after `accepted` [B] drafted ones, drawn with u [B]: recovered, or the bonus."""
+) -> Floats:
+    """What it is drawn from [B, V]: the weights of a recovered token, or of the bonus."""
     gamma = draft_tokens.shape[1]
     weights = p[np.arange(len(p)), accepted]
     rejected = np.flatnonzero(accepted < gamma)
@@ -119,7 +126,7 @@ def last_token(
     if bonus:
         whole = accepted == gamma
         weights[whole] = bonus(weights[whole], q[whole, gamma - 1], **values)
-    return draw(weights, u)
+    return weights
 
 
 def draw(weights: Floats, u: Floats) -> Ints:

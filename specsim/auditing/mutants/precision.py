@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from math import ceil, floor
+from math import ceil, exp, expm1, floor
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,13 @@ from ml_dtypes import bfloat16
 from specsim.auditing.mutants.anatomy import Mutant
 from specsim.auditing.mutants.pieces import (
     Row,
+    as_given,
     at,
     emitted,
     first_failure,
     last_token,
+    last_weights,
     law,
-    minimum_ratio,
     normalised,
     ratio_test,
     residual,
@@ -74,14 +75,44 @@ def on_grid(row: Row, bits: Any) -> list[Any]:
     return normalised(coarse_row(row, bits))
 
 
+def floored(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float) -> Ints:
+    u = rng.random(draft_tokens.shape)
+    accepted = first_failure(ratio_test(u, draft_tokens, p[:, :-1], q))
+    weights = last_weights(draft_tokens, p, q, accepted)
+    noise = np.maximum(rng.standard_exponential(weights.shape), 2.0**-bits)
+    arrival = np.full(weights.shape, np.inf)
+    np.divide(noise, weights, out=arrival, where=weights > 0.0)
+    return emitted(draft_tokens, accepted, arrival.argmin(axis=1))
+
+
+def floored_race(row: Row, bits: Any) -> list[Any]:
+    """Who comes first if token y arrives at max(Exp(1), ε)/r(y), ε = 2^-bits, the lowest token among ties.
+
+    It can arrive from ε/r(y) on. At that moment itself it does with probability 1 - e^-ε, and wins if none of the likelier
+    ones has come; between two such moments the tokens that can have arrived race as exponentials do.
+    """
+    rates, least = [float(a) for a in row], 2.0 ** -int(bits)
+    order = sorted((y for y, rate in enumerate(rates) if rate), key=lambda y: -rates[y])
+    chances, total = [0.0] * len(rates), 0.0
+    for k, y in enumerate(order):
+        chances[y] -= expm1(-least) * exp(-total * least / rates[y])
+        total += rates[y]
+        start = exp(-total * least / rates[y])
+        end = exp(-total * least / rates[order[k + 1]]) if k + 1 < len(order) else 0.0
+        for z in order[: k + 1]:
+            chances[z] += rates[z] / total * (start - end)
+    return as_given(chances, row)
+
+
 def rounded_ratio(dtype: Any, u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
-    return u * rounded(at(q, x), dtype) < rounded(at(p, x), dtype)
+    draft = rounded(at(q, x), dtype)
+    return (u * draft < rounded(at(p, x), dtype)) | (draft == 0.0)  # 0/0 is no number, and fails no test
 
 
 def rounded_chance(dtype: Any, p: Row, q: Row, x: int) -> Any:
-    """The ratio of the rounded probabilities; where q underflows every token with p > 0 passes."""
+    """The ratio of the rounded probabilities; where q underflows every token passes."""
     a, b = rounded([float(p[x]), float(q[x])], dtype).tolist()
-    return minimum_ratio([type(p[x])(a)], [type(q[x])(b)], 0)
+    return min(1, type(p[x])(a) / type(q[x])(b)) if b else 1
 
 
 def without_last(row: Row) -> list[Any]:
@@ -127,12 +158,23 @@ MUTANTS = (
     ),
     mutant(
         name="coarse_draw",
-        mechanism="The last token is drawn with a uniform of few bits, so that the tail of the vocabulary is never hit.",
-        threads=("vllm-project/vllm#43150", "vllm-project/vllm#34854", "vllm-project/vllm#47524"),
+        mechanism="The last token is drawn by a uniform of few bits, which misses tokens and favours others.",
+        threads=("vllm-project/vllm#34854", "vllm-project/vllm#47524"),
         verify=coarse,
         law=law(
             recovered=lambda p, q, x, bits: on_grid(residual(p, q), bits),
             bonus=lambda p, q, bits: on_grid(p, bits),
+        ),
+        parameters=BITS,
+    ),
+    mutant(
+        name="floored_race",
+        mechanism="The last token is drawn by a race of exponentials that are never below 2^-bits: the tail never wins.",
+        threads=("vllm-project/vllm#43150",),
+        verify=floored,
+        law=law(
+            recovered=lambda p, q, x, bits: floored_race(residual(p, q), bits),
+            bonus=lambda p, q, bits: floored_race(p, bits),
         ),
         parameters=BITS,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,18 @@ import numpy as np
 from specsim.auditing.mutants.acceptance import argmax
 from specsim.auditing.mutants.anatomy import Mutant
 from specsim.auditing.mutants.decoding import Decoder, decoder
-from specsim.auditing.mutants.pieces import Row, chain_law, law, normalised, residual, tempered, verify
+from specsim.auditing.mutants.pieces import (
+    Row,
+    as_given,
+    at,
+    chain_law,
+    law,
+    minimum_ratio,
+    normalised,
+    residual,
+    tempered,
+    verify,
+)
 from specsim.auditing.mutants.randomness import followers, ratios
 from specsim.distributions import Floats, Ints
 from specsim.rules.anatomy import Parameter
@@ -44,6 +56,16 @@ def above_row(p: Row, fraction: Any) -> list[Any]:
     return normalised([a if a >= fraction * max(p) else 0 * a for a in p])
 
 
+def flattened(p: Floats, **values: float) -> Floats:
+    """softmax(p), which is nearly uniform."""
+    weights = np.exp(p)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def flattened_row(p: Row) -> list[Any]:
+    return as_given([exp(a) for a in p], p)
+
+
 def largest_excess(p: Floats, q: Floats, x: Ints) -> Floats:
     left = np.maximum(p - q, 0.0)
     return argmax(left) * left.any(axis=1, keepdims=True)
@@ -53,7 +75,6 @@ MUTANTS = (
     mutant(
         name="bonus_argmax",
         mechanism="The bonus is the argmax of p.",
-        threads=("huggingface/transformers#28166",),
         verify=partial(verify, bonus=argmax),
         law=law(bonus=lambda p, q: argmax_row(p)),
     ),
@@ -95,9 +116,22 @@ MUTANTS = (
     mutant(
         name="greedy_residual",
         mechanism="The recovered token is the argmax of the residual.",
-        threads=("vllm-project/vllm#5131",),
         verify=partial(verify, recover=largest_excess),
         law=law(recovered=lambda p, q, x: argmax_row(residual(p, q))),
+    ),
+    mutant(
+        name="probabilities_as_logits",
+        mechanism="Drafted and recovered tokens are verified against softmax(p): probabilities where logits were expected.",
+        threads=("vllm-project/vllm-ascend#6685",),
+        verify=partial(
+            verify,
+            passes=lambda u, x, p, q: u * at(q, x) < at(flattened(p), x),
+            recover=lambda p, q, x: np.maximum(flattened(p) - q, 0.0),
+        ),
+        law=law(
+            lambda p, q, x: minimum_ratio(flattened_row(p), q, x),
+            lambda p, q, x: positive_part(flattened_row(p), q),
+        ),
     ),
     decoder(
         mutant,

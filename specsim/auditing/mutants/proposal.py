@@ -77,7 +77,6 @@ MUTANTS = (
         "handed_temperature",
         "The draft is sampled from q, and verified with q at a temperature.",
         Decoder(handed=tempered),
-        threads=("vllm-project/vllm-ascend#6685",),
         parameters=(Parameter("temperature", 1.5, 0.0, 100.0, "T; 1 is right", above_low=True),),
     ),
     decoder(
