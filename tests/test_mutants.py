@@ -16,7 +16,7 @@ from specsim.models import TableModel
 from specsim.stats import chi_square, merge_cells
 
 GAMMA = 2
-STEPS, SEQUENCES = 50_000, 6_000
+STEPS, SEQUENCES = 50_000, 4_000
 
 #: Parameters with which a mutant whose default is next to invisible can be seen in that many steps.
 VISIBLE = {
@@ -34,6 +34,10 @@ VISIBLE = {
     "bonus_temperature": "temperature=4",
     "bonus_min_p": "fraction=0.7",
     "residual_temperature": "temperature=4",
+    "decoder_bonus_temperature": "temperature=4",
+    "decoder_bonus_min_p": "fraction=0.7",
+    "verified_at_temperature": "temperature=0.5",
+    "handed_temperature": "temperature=3",
 }
 #: No parameter makes these visible; they are looked at one by one below.
 FAINT = {"float16_ratio", "bfloat16_ratio", "bfloat16_draft"}
@@ -405,8 +409,24 @@ def test_padding_comes_out_where_the_residual_is_small():
 
 # --- decoders --------------------------------------------------------------------------------------------
 
-#: (target, draft, prompt, max_new_tokens, eos): both of order 2, so that states that are wrong can be seen.
-STORY = (*rational_pair(np.random.default_rng(8), 3, 2, 2, "plain"), (0, 1), 5, 2)
+
+def table(rng, evenness):
+    """Rows after two tokens, all different: the more even, the greater `evenness`; token 2 has 1/8."""
+    rows = np.empty((3, 3, 3), dtype=object)
+    for place in np.ndindex(3, 3):
+        first, second = 1 + rng.multinomial(12, rng.dirichlet([evenness] * 2))
+        rows[place] = [Fraction(int(weight), 16) for weight in (first, second, 2)]
+    return TableModel(rows)
+
+
+def story(seed):
+    """(target, draft, prompt, max_new_tokens, eos): both of order 2, so that a wrong state can be seen."""
+    rng = np.random.default_rng(seed)
+    return table(rng, 0.4), table(rng, 1.0), (0, 1), 5, 2
+
+
+#: Of many seeds one with which the chi-square sees every decoder of the catalogue, but for the one in `FAINT`.
+STORY = story(432)
 
 
 def text_law(target, prompt, max_new_tokens, eos):
@@ -438,16 +458,19 @@ def test_the_decoder_without_a_mutation_is_exact(right_law):
 
 @pytest.mark.parametrize("name", mutants.names("decoder"))
 def test_a_decoder_follows_its_law_and_not_the_targets(name, right_law):
-    mutant = mutants.get(name)
+    mutant = seen(name)
     law = mutants.sequence_law(mutant, *STORY)
     assert sum(law.values()) == pytest.approx(1, abs=1e-12)
-    assert tv(law, right_law) > 0
     outcomes = sequences_of(mutant.function)
     assert p_value(outcomes, law) > FALSE_ALARM
-    if noncentrality(law, right_law) * SEQUENCES > 600:
-        assert p_value(outcomes, right_law) < FALSE_ALARM
-    else:
-        print("faint", name, float(tv(law, right_law)), noncentrality(law, right_law) * SEQUENCES)
+    assert name in FAINT or p_value(outcomes, right_law) < FALSE_ALARM
+
+
+def test_a_draft_in_bfloat16_is_wrong_by_little():
+    """Sixteenths are exact in bfloat16; other rows are not."""
+    target, draft, prompt = GENERIC
+    law = mutants.sequence_law(mutants.get("bfloat16_draft"), target, draft, prompt, 3, None)
+    assert 0 < tv(law, target_law(target, 3, prompt)) < 0.01
 
 
 @pytest.mark.parametrize("name", [name for name in mutants.names("innocent") if mutants.get(name).decode])

@@ -53,7 +53,9 @@ class Mutant:
     @property
     def function(self) -> Callable[..., Any]:
         """`verify` or `decode`, with the parameters filled in."""
-        return partial(self.verify or self.decode, **self.values)  # type: ignore[arg-type]
+        function = self.verify or self.decode
+        assert function is not None  # __post_init__ has seen to it
+        return partial(function, **self.values)
 
     def having(self, **values: float) -> Mutant:
         """The same mutant with these parameters. Raises ValueError for an unknown one, or out of range."""

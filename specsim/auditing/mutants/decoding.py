@@ -85,8 +85,8 @@ class Decoder:
             drafted: Tokens = ()
             q: list[Row] = []
             while len(drafted) < min(self.gamma, most - len(text) - 1):
-                row = _row(draft, draft_seen + drafted)
-                told = _row(draft, text + drafted) if self.rescored else row
+                row = _floats(draft, draft_seen + drafted)
+                told = _floats(draft, text + drafted) if self.rescored else row
                 q.append(self.handed(told, **values))
                 drafted += (inverse_cdf(self.drafting(row, **values), rng.random()),)
             drafted = drafted[: self.cut(drafted, eos)]
@@ -108,13 +108,13 @@ class Decoder:
     ) -> tuple[int, int]:
         """The number of accepted tokens, and the token after them."""
         for i, x in enumerate(drafted):
-            p = self.scored(_row(target, seen + drafted[:i]), **values)
+            p = self.scored(_floats(target, seen + drafted[:i]), **values)
             if not rng.random() * q[i][x] < p[x]:
                 if self.late:
-                    return i + 1, inverse_cdf(_row(target, seen + drafted[: i + 1]), rng.random())
+                    return i + 1, inverse_cdf(_floats(target, seen + drafted[: i + 1]), rng.random())
                 weights = [max(a - b, 0.0) for a, b in zip(p, q[i], strict=True)]
                 return i, inverse_cdf(weights if any(weights) else p, rng.random())
-        return len(drafted), inverse_cdf(self.bonus(_row(target, seen + drafted), **values), rng.random())
+        return len(drafted), inverse_cdf(self.bonus(_floats(target, seen + drafted), **values), rng.random())
 
     def law(
         self, parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any
@@ -170,17 +170,18 @@ def sequence_law(
     states: dict[tuple[Tokens, Tokens, Tokens], Any] = {(prompt, prompt, prompt): 1}
     while states:
         following: dict[tuple[Tokens, Tokens, Tokens], Any] = defaultdict(int)
-        for (text, *seen), mass in states.items():
+        for (text, draft_seen, target_seen), mass in states.items():
             room = len(prompt) + max_new_tokens - len(text)
-            for chance, drafted, accepted, last in _steps(mutant, target, draft, text, *seen, room, eos):
+            steps = _steps(mutant, target, draft, text, draft_seen, target_seen, room, eos)
+            for chance, drafted, accepted, last in steps:
                 tokens, ended = mutant.decode.ends(mutant.decode.emits(drafted, accepted, last), eos)
                 after = text + tokens
                 if ended or len(after) - len(prompt) >= max_new_tokens:
                     law[after[len(prompt) :]] += mass * chance
                 else:
-                    draft_seen = seen[0] + mutant.decode.draft_keeps(drafted, accepted, last)
-                    target_seen = seen[1] + mutant.decode.target_keeps(drafted, accepted, last)
-                    following[after, draft_seen, target_seen] += mass * chance
+                    drafts = draft_seen + mutant.decode.draft_keeps(drafted, accepted, last)
+                    targets = target_seen + mutant.decode.target_keeps(drafted, accepted, last)
+                    following[after, drafts, targets] += mass * chance
         states = following
     return dict(law)
 
@@ -222,3 +223,7 @@ def _steps(
 
 def _row(model: Model, text: Tokens) -> list[Any]:
     return list(model.row(text[len(text) - model.order :]))
+
+
+def _floats(model: Model, text: Tokens) -> list[float]:
+    return [float(a) for a in _row(model, text)]

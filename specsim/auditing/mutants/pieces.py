@@ -8,7 +8,7 @@ not be normalised; where nothing is left a token comes from p. The places in the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -100,7 +100,7 @@ def excess(p: Floats, q: Floats, x: Ints | None = None, **values: float) -> Floa
 
 
 def last_token(
-    draft_tokens: Ints, p: Floats, q: Floats, accepted: Ints, u: Floats, *hooks: Any, **values: float
+    draft_tokens: Ints, p: Floats, q: Floats, accepted: Ints, u: Floats, *hooks: Any, **values: Any
 ) -> Ints:
     """The token after `accepted` [B] drafted ones, drawn with u [B]."""
     return draw(last_weights(draft_tokens, p, q, accepted, *hooks, **values), u)
@@ -212,7 +212,7 @@ def one_hot(size: int, token: int) -> list[int]:
     return [int(y == token) for y in range(size)]
 
 
-def as_given(weights: Sequence[float], like: Row) -> list[Any]:
+def as_given(weights: Iterable[float], like: Row) -> list[Any]:
     """Floats computed with exp, log or rounding, as numbers of the kind of `like`, normalised."""
     return normalised([Fraction(w) if isinstance(like[0], Fraction) else w for w in map(float, weights)])
 
