@@ -1,0 +1,248 @@
+"""Which known mistake a verifier of chains makes.
+
+Its steps are drawn on the diagnostic cases, more and more of them, until one known mistake is far likelier than all others,
+or a limit is reached. Mistakes that look alike there, because they show only in a precision, in a tail, or between the
+rows of a call, are told apart by the tables of the audit that failed: each is run on the same case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from zlib import crc32
+
+import numpy as np
+from scipy.stats import chi2
+
+from specsim.auditing.calls import Calls
+from specsim.auditing.cases import Case
+from specsim.auditing.claims import Claim
+from specsim.auditing.contract import BrokenVerifier, NotADraftPath
+from specsim.auditing.diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
+from specsim.auditing.diagnosis.predictions import predict
+from specsim.auditing.diagnosis.ranking import Scored, fitted, scored
+from specsim.auditing.diagnosis.results import Candidate, Diagnosis
+from specsim.auditing.mutants import Mutant, catalogue, pieces
+from specsim.auditing.places import Place
+from specsim.auditing.results import CaseResult
+from specsim.auditing.rows import rows_of
+from specsim.auditing.subjects import VerifierSubject, make_trial
+from specsim.auditing.tallies import AuditTally
+from specsim.distributions import Ints
+from specsim.engine import Progress, run
+from specsim.rules import get
+from specsim.sources import RowSource
+from specsim.streams import Key, key_of
+
+__all__ = ["diagnose_chain"]
+
+#: Steps of each diagnostic case: at first, and at most; each time four times as many.
+FIRST_STEPS, MOST_STEPS = 2**13, 2**17
+#: Nats by which the likeliest leads when it is told apart, and the p-value of a fit that is still believed.
+SEPARATE, FIT = 5.0, 1e-4
+#: Steps of a known mistake that is run on a case of the audit.
+COMPARED_STEPS = 2**15
+#: A known mistake takes the plain arrays.
+PLAIN = Declared()
+#: What a verifier does that is exact where it was looked at.
+EXACT = Mutant(name="exact", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law)
+
+
+def diagnose_chain(
+    place: Place,
+    failed: Sequence[CaseResult],
+    level: str,
+    root: int,
+    known: Sequence[Mutant] | None = None,
+) -> Diagnosis | None:
+    """What the verifier at `place`, whose cases `failed`, does wrong. `known` mistakes are by default the catalogue's."""
+    subject = place.subject
+    assert isinstance(subject, VerifierSubject)
+    cases = diagnostic_cases(subject.declared)
+    mutants = [one for one in known or catalogue() if one.verify is not None]
+    outcomes: list[Ints] = []
+    done, steps = 0, FIRST_STEPS
+    while True:
+        new = [place.run(_outcomes, i, _key(root, case), done, steps - done) for i, case in enumerate(cases)]
+        if any(one is None for one in new):
+            return _off_the_path(mutants, cases)
+        outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
+        done = steps
+        ranking = _ranked([*mutants, EXACT], cases, outcomes)
+        if _separated(ranking) or done >= MOST_STEPS:
+            break
+        steps = 4 * done
+    ranking = _told_apart_by_tables(ranking, subject, failed, level)
+    named = [one for one in _alike(ranking) if one.mutant.name != EXACT.name]
+    if len(named) < len(_alike(ranking)):  # an exact verifier would have done as well
+        named = []
+    best = ranking[0].log_likelihood
+    candidates = [
+        Candidate.of(one.mutant, float(best - one.log_likelihood), one.fit >= FIT) for one in ranking
+    ]
+    evidence, where = _evidence(ranking[0], cases, outcomes, place, root) if named else ("", "")
+    return Diagnosis(
+        named=tuple(candidates[: len(named)]),
+        nearest=tuple(candidates[:5]),
+        steps=done * len(cases),
+        evidence=evidence,
+        place=where,
+    )
+
+
+# --- ranking ---------------------------------------------------------------------------------------------
+
+
+def _ranked(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints]) -> list[Scored]:
+    """The likeliest first, those that fit before the others. Only what fits is also held to the relabelled case."""
+    plain = [i for i, case in enumerate(cases) if not case.rotated]
+    some, counts = [cases[i] for i in plain], [outcomes[i] for i in plain]
+    found = [scored(fitted(mutant, some, counts), some, counts) for mutant in mutants]
+    first = [one for one in found if one is not None]
+    likeliest = max(one.log_likelihood for one in first)
+    whole = [(one, scored(one.mutant, cases, outcomes)) for one in first if one.fit >= FIT]
+    fitting = [again or one for one, again in whole]
+    top = max((one.log_likelihood for one in fitting), default=likeliest)
+    others = [  # as far behind as on the plain cases
+        replace(one, log_likelihood=top + one.log_likelihood - likeliest) for one in first if one.fit < FIT
+    ]
+    return sorted([*fitting, *others], key=lambda one: (one.fit < FIT, -one.log_likelihood))
+
+
+def _alike(ranking: Sequence[Scored]) -> list[Scored]:
+    """Those that fit, and are not told apart from the likeliest."""
+    best = ranking[0].log_likelihood
+    return [one for one in ranking if one.fit >= FIT and best - one.log_likelihood < SEPARATE]
+
+
+def _separated(ranking: Sequence[Scored]) -> bool:
+    return len(_alike(ranking)) == 1
+
+
+def _told_apart_by_tables(
+    ranking: list[Scored], subject: VerifierSubject, failed: Sequence[CaseResult], level: str
+) -> list[Scored]:
+    """`ranking` again, those that are alike ordered by the tables that the audit rejected."""
+    alike = _alike(ranking)
+    if len(alike) < 2:
+        return ranking
+    worst = sorted(failed, key=lambda result: -result.largest_log10_e)[:2]
+    rescored = []
+    for one in alike:
+        gain, fit = 0.0, one.fit
+        for result in worst:
+            more, p_value = _by_tables(one.mutant, subject, result, level)
+            gain, fit = gain + more, min(fit, p_value)
+        rescored.append(Scored(one.mutant, one.log_likelihood + gain, fit))
+    rescored.sort(key=lambda one: (one.fit < FIT, -one.log_likelihood))
+    return rescored + [one for one in ranking if one not in alike]
+
+
+def _by_tables(
+    mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str
+) -> tuple[float, float]:
+    """(log-likelihood, p-value of the fit) of the rejected tables of `result`, the mutant being run for its own counts."""
+    index = next(i for i, case in enumerate(subject.cases) if case.name == result.case)
+    case = subject.cases[index]
+    calls = Calls.of(mutant.function, PLAIN, case, subject.timeout)
+    steps = min(case.verifier_steps(level), COMPARED_STEPS)
+    trial = make_trial(
+        case, RowSource(rows_of(case), calls), AuditTally(case, Claim(None, case.tree)), steps, 1
+    )
+    try:
+        counts = run(trial.source, trial.tally, (0x5EED, index), 0, steps, threads=1)
+    except (BrokenVerifier, NotADraftPath):
+        return -np.inf, 0.0
+    total, statistic, df = 0.0, 0.0, 0
+    for table, judged in zip(trial.tables, result.tables, strict=True):
+        if judged.rejected:
+            seen, drawn = table.counts(result.counts), table.counts(counts)
+            law = (drawn + 0.5) / (drawn.sum() + 0.5 * len(drawn))
+            total += float(seen @ np.log(law))
+            x2, cells = _two_samples(seen, drawn)
+            statistic, df = statistic + x2, df + cells
+    return total, float(chi2.sf(statistic, df)) if df else 1.0
+
+
+def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:
+    """Pearson's chi-square of two samples of one law, on the cells that either reached ten times."""
+    kept = a + b >= 10
+    n, m = a.sum(), b.sum()
+    if kept.sum() < 2 or not n or not m:
+        return 0.0, 0
+    x, y = a[kept], b[kept]
+    return float(((x * np.sqrt(m / n) - y * np.sqrt(n / m)) ** 2 / (x + y)).sum()), int(kept.sum()) - 1
+
+
+def _off_the_path(mutants: Sequence[Mutant], cases: Sequence[Case]) -> Diagnosis:
+    """For a verifier that emits tokens nobody drafted: the known mistakes that do so too."""
+    found = [mutant for mutant in mutants if any(predict(mutant, case) is None for case in cases)]
+    candidates = tuple(Candidate.of(mutant, 0.0, True) for mutant in found)
+    return Diagnosis(candidates, candidates, 0, "", "")
+
+
+# --- evidence --------------------------------------------------------------------------------------------
+
+
+def _evidence(
+    best: Scored, cases: Sequence[Case], outcomes: Sequence[Ints], place: Place, root: int
+) -> tuple[str, str]:
+    """The outcome that tells the mistake from an exact verifier best, and one step where it happened."""
+    gains = []
+    for i, (case, counts) in enumerate(zip(cases, outcomes, strict=True)):
+        here, exact = predict(best.mutant, case), predict(EXACT, case)
+        if here is None or exact is None or case.rotated:
+            continue
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.where(counts > 0, counts * np.log(here.law / np.maximum(exact.law, 1e-6)), 0.0)
+        cell = tuple(int(k) for k in np.unravel_index(int(np.nanargmax(gain)), counts.shape))
+        gains.append((float(gain[cell]), i, cell, float(here.law[cell]), float(exact.law[cell])))
+    most, i, (code, accepted, token), predicted, right = max(gains)
+    if most < SEPARATE:
+        return "", ""
+    case, counts = cases[i], outcomes[i]
+    path = list(path_of(code, case.target.vocab_size, case.gamma))
+    share = counts[code, accepted, token] / counts[code].sum()
+    text = (
+        f"What gave it away ({case.name}): drafted {path}, accepted {accepted}, then token {token}: {share:.4f} of those "
+        f"steps, {predicted:.4f} if it is that mistake, {right:.4f} for an exact token-wise verifier."
+    )
+    step = place.run(_find, i, _key(root, case), (code, accepted, token))
+    where = "" if step is None else f"One such step: --case {case.name!r} --step {step} --seed {root}"
+    return text, where
+
+
+def _key(root: int, case: Case) -> Key:
+    return key_of(root, (crc32(b"audit"), crc32(case.name.encode())))
+
+
+# --- jobs, which a child process may be given ------------------------------------------------------------
+
+
+def _source(subject: VerifierSubject, index: int) -> tuple[Case, RowSource]:
+    case = diagnostic_cases(subject.declared)[index]
+    return case, RowSource(rows_of(case), Calls.of(subject.function, subject.declared, case, subject.timeout))
+
+
+def _outcomes(
+    subject: VerifierSubject, index: int, key: Key, first: int, steps: int, progress: Progress | None = None
+) -> Ints | None:
+    """Outcomes of steps [first, first + steps); None if one leaves the drafted path."""
+    case, source = _source(subject, index)
+    try:
+        return run(source, OutcomeTally(case), key, first, steps, threads=1, progress=progress)["outcomes"]
+    except NotADraftPath:
+        return None
+
+
+def _find(
+    subject: VerifierSubject, index: int, key: Key, cell: tuple[int, ...], progress: Progress | None = None
+) -> int | None:
+    """The first step with that outcome, of the first ones drawn."""
+    case, source = _source(subject, index)
+    tally = OutcomeTally(case)
+    for batch in source.batches(key, 0, FIRST_STEPS):
+        where = np.flatnonzero((tally.cells(batch) == np.array(cell)).all(axis=1))
+        if len(where):
+            return batch.first + int(where[0])
+    return None
