@@ -225,6 +225,9 @@ def test_a_verifier_is_wrong_by_enumeration(name):
         assert sum(law.values()) == pytest.approx(1, abs=1e-12)
         found.append(worst_tv(law, target, context))
     assert max(found) > 0
+    for gamma in (1, 3):
+        law = step_law(seen(name), *GENERIC[:2], chain(gamma), GENERIC[2])
+        assert sum(law.values()) == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", lawful("innocent"))

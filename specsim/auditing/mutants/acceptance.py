@@ -54,9 +54,14 @@ def typical(u: Floats, x: Ints, p: Floats, q: Floats, epsilon: float, delta: flo
 def scales(x: Ints, p: Floats, q: Floats) -> Floats:
     """b_0 … b_γ of block verification: [B, γ+1]."""
     b = np.ones((len(p), x.shape[1] + 1))
-    for i, ratio in enumerate((at(p, x) / at(q, x)).T):
-        b[:, i + 1] = np.minimum(1.0, b[:, i] * ratio)
+    for i, (target, draft) in enumerate(zip(at(p, x).T, at(q, x).T, strict=True)):
+        b[:, i + 1] = ratio(b[:, i] * target, draft)
     return b
+
+
+def ratio(p: Floats, q: Floats) -> Floats:
+    """min(1, p/q), which cannot overflow."""
+    return np.divide(p, q, out=np.ones_like(p), where=p < q)
 
 
 def block_chances(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
@@ -92,9 +97,8 @@ def stops_at_failure(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Ge
 
 
 def product_of_uniforms(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    ratio = np.minimum(1.0, at(p[:, :-1], draft_tokens) / at(q, draft_tokens))
-    u = np.cumprod(rng.random(draft_tokens.shape), axis=1)
-    accepted = last_success(u < np.cumprod(ratio, axis=1))
+    passing = np.cumprod(ratio(at(p[:, :-1], draft_tokens), at(q, draft_tokens)), axis=1)
+    accepted = last_success(np.cumprod(rng.random(draft_tokens.shape), axis=1) < passing)
     return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, rng.random(len(p))))
 
 
@@ -102,10 +106,10 @@ def product_law(
     parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
 ) -> tuple[list[Any], list[Any]]:
     """-log of the products of uniforms are the arrivals of a Poisson process; test i passes if the i-th comes late."""
-    passed = [float(ratio) for ratio in ratios(tokens, p, q)]
+    passed = [float(chance) for chance in ratios(tokens, p, q)]
     times = [0.0]
-    for ratio in passed:
-        times.append(times[-1] - log(ratio) if ratio > 0.0 else inf)
+    for chance in passed:
+        times.append(times[-1] - log(chance) if chance > 0.0 else inf)
     kind = type(p[0][0])
     stop = [kind(_stops_at(i, times)) for i in range(1, len(times))]
     return [1 - sum(stop), *stop], followers(tokens, p, q)
@@ -113,10 +117,8 @@ def product_law(
 
 def _stops_at(i: int, times: Sequence[float]) -> float:
     """P(fewer than i arrivals by times[i], and at least j by times[j] for all j > i)."""
-    counts = [0.0] * len(
-        times
-    )  # the law of the number of arrivals; the last entry stands for that many or more
-    counts[0] = 1.0
+    # the law of the number of arrivals; the last entry stands for that many or more
+    counts = [1.0, *[0.0] * (len(times) - 1)]
     for j, (before, now) in enumerate(pairwise([0.0, *times[i:]]), start=i):
         counts = _arrivals(counts, now - before if now < inf else inf if before < inf else 0.0)
         counts = [share * (n < i if j == i else n >= j) for n, share in enumerate(counts)]

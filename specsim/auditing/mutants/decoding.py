@@ -119,12 +119,15 @@ class Decoder:
     def law(
         self, parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any
     ) -> tuple[list[Any], list[Any]]:
-        """Verification's law, on the models' own rows; not with `late`."""
+        """Verification's law, on the models' own rows."""
         against = [self.scored(row, **values) for row in p[: len(tokens)]]
         handed = [self.handed(row, **values) for row in q]
         stop = stops([minimum_ratio(*rows) for rows in zip(against, handed, tokens, strict=False)])
-        recovered = [residual(*rows) for rows in zip(against, handed, strict=False)]
-        return stop, [*recovered, list(self.bonus(p[len(tokens)], **values))]
+        follow = [residual(*rows) for rows in zip(against, handed, strict=False)]
+        if self.late and tokens:
+            *before, rejected, whole = stop
+            stop, follow = [0 * whole, *before, rejected + whole], [list(row) for row in p[: len(tokens)]]
+        return stop, [*follow, list(self.bonus(p[len(tokens)], **values))]
 
 
 def decoder(
@@ -133,19 +136,18 @@ def decoder(
     mechanism: str,
     decode: Decoder,
     threads: tuple[str, ...] = (),
-    law: Callable[..., Any] | None = None,
     parameters: tuple[Parameter, ...] = (),
 ) -> Mutant:
     """The mutant that `decode` is; its law of a step is None where only states and emission are wrong."""
     right = Decoder()
-    rows = ("drafting", "handed", "scored", "bonus")
-    spoiled = any(getattr(decode, place) is not getattr(right, place) for place in rows)
+    places = ("drafting", "handed", "scored", "bonus", "late")
+    spoiled = any(getattr(decode, place) is not getattr(right, place) for place in places)
     return make(
         name=name,
         mechanism=mechanism,
         threads=threads,
         decode=decode,
-        law=law or (decode.law if spoiled else None),
+        law=decode.law if spoiled else None,
         drafting=decode.drafting,
         parameters=parameters,
     )
@@ -213,8 +215,7 @@ def _steps(
         q = [
             _row(draft, (text if decode.rescored else draft_seen) + drafted[:i]) for i in range(len(drafted))
         ]
-        verification = mutant.law if decode.late and mutant.law and drafted else decode.law
-        stop, follow = verification(range(len(drafted)), drafted, p, q, **values)
+        stop, follow = decode.law(range(len(drafted)), drafted, p, q, **values)
         for accepted, (stopped, row) in enumerate(zip(stop, follow, strict=True)):
             for last, weight in enumerate(row):
                 if stopped and weight:

@@ -243,7 +243,6 @@ MUTANTS = (
         "A rejection takes effect one token late: the rejected token stays, and the next row gives the one after it.",
         Decoder(late=True),
         threads=("openvinotoolkit/openvino.genai#4190",),
-        law=one_late_law,
     ),
     decoder(
         mutant,

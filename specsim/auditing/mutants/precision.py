@@ -50,11 +50,8 @@ def inclusive(p: Row, q: Row, x: int, bits: Any) -> Any:
 
 def up_to_one(p: Row, q: Row, x: int, bits: Any) -> Any:
     """Of the uniforms 1, …, 2^bits in grid units those < p/q pass."""
-    return (
-        (0 * p[x] + min(ceil(cells(p, q, x, bits)) - 1, 2 ** int(bits))) / 2 ** int(bits)
-        if p[x]
-        else 0 * p[x]
-    )
+    below = max(ceil(cells(p, q, x, bits)) - 1, 0)
+    return (0 * p[x] + min(below, 2 ** int(bits))) / 2 ** int(bits)
 
 
 def coarse(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float) -> Ints:
@@ -121,9 +118,9 @@ def without_last(row: Row) -> list[Any]:
 
 
 def without_last_id(rows: Floats) -> Floats:
-    return np.where(
-        rows[:, :-1].any(axis=1, keepdims=True), rows * (np.arange(rows.shape[1]) < rows.shape[1] - 1), rows
-    )
+    rows = rows.copy()
+    rows[rows[:, :-1].any(axis=1), -1] = 0.0
+    return rows
 
 
 MUTANTS = (

@@ -10,14 +10,17 @@ import numpy as np
 
 from specsim.auditing.mutants.anatomy import Mutant
 from specsim.auditing.mutants.pieces import (
+    Row,
     at,
     chain_law,
     draw,
     emitted,
+    first_failure,
     law,
     normalised,
     normalised_or,
     one_hot,
+    ratio_test,
     verify,
 )
 from specsim.distributions import Floats, Ints
@@ -27,7 +30,6 @@ from specsim.rules.lossy.lenience import RULE as LENIENCE
 
 __all__ = ["MUTANTS"]
 
-Row = Sequence[Any]
 mutant = partial(Mutant, family="B wrong residual")
 
 
@@ -39,8 +41,7 @@ def masked(p: Floats, q: Floats, x: Ints) -> Floats:
 def zeroed_in_place(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     p = p.copy()
     np.put_along_axis(p[:, :-1], draft_tokens[..., None], 0.0, axis=2)
-    passed = rng.random(draft_tokens.shape) * at(q, draft_tokens) < at(p[:, :-1], draft_tokens)
-    accepted = np.logical_and.accumulate(passed, axis=1).sum(axis=1)
+    accepted = first_failure(ratio_test(rng.random(draft_tokens.shape), draft_tokens, p[:, :-1], q))
     weights = p[np.arange(len(p)), accepted]
     weights[~weights.any(axis=1), 0] = 1.0  # the argmax of zeros
     return emitted(draft_tokens, accepted, draw(weights, rng.random(len(p))))
