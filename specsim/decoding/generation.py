@@ -110,7 +110,9 @@ class Generation:
         """The numbers as they are shown: {name: value}."""
         rows = {
             "rule": self.rule or "none: the target alone",
-            "draft": "none" if self.tree is None else f"{self.tree}, {self.drafting}",
+            "draft": "none"
+            if self.tree is None
+            else str(self.tree) + (", greedy" if self.drafting == "greedy" else ""),
             "new tokens": f"{len(self.tokens):,}",
             "iterations": f"{self.iterations:,}",
             "tokens per iteration": f"{self.tokens_per_iteration:.3f}",
