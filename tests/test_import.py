@@ -20,7 +20,7 @@ FLOORS = [
     {"rules", "readers"},
     {"exact", "sources"},
     {"engine", "verification"},
-    {"recording", "replays", "comparing"},
+    {"recording", "replays", "comparing", "decoding"},
     {"auditing"},
     {"cli"},
     {"__main__"},

@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+from functools import cache
 from pathlib import Path
 
 from specsim.rules.anatomy import FixedPair, Parameter, Rule, parsed_values
@@ -35,11 +36,13 @@ def names(*groups: str) -> list[str]:
     >>> "standard" in names("chain")
     True
     """
-    return [
-        module.name
-        for group in groups or GROUPS
-        for module in pkgutil.iter_modules([str(Path(__file__).parent / group)])
-    ]
+    return [name for group in groups or GROUPS for name in _files(group)]
+
+
+@cache
+def _files(group: str) -> tuple[str, ...]:
+    """The names in one folder, read off it once."""
+    return tuple(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / group)]))
 
 
 def group_of(name: str) -> str:
