@@ -9,10 +9,10 @@ import pytest
 from conftest import FALSE_ALARM
 
 from specsim import generate
+from specsim.auditing.contract import BrokenVerifier
 from specsim.auditing.decoder_cases import DecoderCase, decoder_battery
 from specsim.auditing.decoders import DecoderSource, DecoderTally, Processing, plan_decoder_tables
 from specsim.auditing.judge import find, judge_table, rejects_early
-from specsim.auditing.verifiers import BrokenVerifier
 from specsim.decoding import sides
 from specsim.distributions import inverse_cdf
 from specsim.engine import run

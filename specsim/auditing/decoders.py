@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.auditing.calls import TIMEOUT, call_safely
+from specsim.auditing.contract import BrokenVerifier, Declared
 from specsim.auditing.decoder_cases import DecoderCase
-from specsim.auditing.plan import Table, _table
+from specsim.auditing.plan import Table, table_of
 from specsim.auditing.tallies import EXAMPLES, MAX_PREFIX_CELLS, TAIL_EDGES, Impossible, count_prefixes
-from specsim.auditing.verifiers import BrokenVerifier
 from specsim.distributions import Floats, temperature, top_k, top_p
 from specsim.sources import Batch, Tokens
 from specsim.streams import Key
@@ -50,6 +51,11 @@ class Processing:
     def __post_init__(self) -> None:
         self.rows(np.ones(1))
 
+    @classmethod
+    def of(cls, declared: Declared) -> Processing:
+        """What a decoder declares."""
+        return cls(declared.temperature, declared.top_k or None, declared.top_p)
+
     def rows(self, p: Floats) -> Floats:
         """The processed rows, of the shape [..., V] of `p`."""
         if self.temperature != 1.0:
@@ -68,6 +74,7 @@ class DecoderSource:
 
     case: DecoderCase
     function: Decoder
+    timeout: float = TIMEOUT
     chunk = 2**10
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
@@ -79,12 +86,11 @@ class DecoderSource:
 
     def _decoded(self, key: Key, number: int) -> Tokens:
         case, rng = self.case, np.random.default_rng([*key, number])
+        given = case.target, case.draft, list(case.prompt), case.max_new_tokens, case.eos, rng
         try:
-            output = self.function(
-                case.target, case.draft, list(case.prompt), case.max_new_tokens, case.eos, rng
-            )
-        except (Exception, SystemExit) as error:
-            raise BrokenVerifier(f"sequence {number}: raised {type(error).__name__}: {error}") from error
+            output = call_safely(self.function, *given, timeout=self.timeout)
+        except BrokenVerifier as error:
+            raise BrokenVerifier(f"sequence {number}: {error}") from error
         return _checked(output, case, number)
 
 
@@ -132,7 +138,7 @@ def _checked(output: Any, case: DecoderCase, number: int) -> Tokens:
 class DecoderTally:
     """Counts for one case: lengths, every prefix with the token after it, and tokens that the claimed law excludes.
 
-    `lengths[n]` is the number of sequences of n tokens. The arrays have the names and layout of `AuditTally`, without
+    `lengths[n]` is the number of sequences of n + 1 tokens. The arrays have the names and layout of `AuditTally`, without
     what vocabularies so small have no need of: `tail` has no row.
     """
 
@@ -144,7 +150,7 @@ class DecoderTally:
         size, length = self.case.target.vocab_size, self.case.max_new_tokens
         cells = sum(size ** (i + 1) for i in range(counted_positions(self.case)))
         return {
-            "lengths": np.zeros(length + 1, dtype=np.int64),
+            "lengths": np.zeros(length, dtype=np.int64),
             "prefixes": np.zeros(cells, dtype=np.int64),
             "tail": np.zeros((0, len(TAIL_EDGES)), dtype=np.int64),
             "impossible": np.zeros(length, dtype=np.int64),
@@ -152,7 +158,7 @@ class DecoderTally:
 
     def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
         size, length = self.case.target.vocab_size, self.case.max_new_tokens
-        counts["lengths"] += np.bincount(batch.accepted + 1, minlength=length + 1)
+        counts["lengths"] += np.bincount(batch.accepted, minlength=length)
         count_prefixes(batch.tokens, size, counted_positions(self.case), counts["prefixes"])
         impossible = self._impossible(batch.tokens)
         counts["impossible"] += impossible.sum(axis=1)
@@ -202,7 +208,7 @@ def _prefix_tables(case: DecoderCase, processing: Processing, steps: int) -> Ite
             code = int(np.ravel_multi_index(prefix, (size,) * position)) if prefix else 0
             row = np.asarray(case.target.row((*case.prompt, *prefix)), dtype=np.float64)
             law = processing.rows(row)
-            yield _table("prefix", position, prefix, "prefixes", start + code * size, law, visits)
+            yield table_of("prefix", position, prefix, "prefixes", start + code * size, law, visits)
             following |= {
                 (*prefix, x): visits * mass
                 for x, mass in enumerate(law.tolist())

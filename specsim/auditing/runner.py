@@ -138,7 +138,7 @@ def case_key(root: int, case: str) -> Key:
 
 
 def _run_case(subject: Subject, job: _Job, progress: Progress | None = None) -> CaseResult:
-    if isinstance(subject, VerifierSubject):
+    if not isinstance(subject, RuleSubject):
         subject = replace(subject, timeout=subject.timeout * job.patience)
     trial = subject.trial(job.index, job.level)
     return run_trial(trial, job.key, job.alarm, seconds=job.seconds, progress=progress)

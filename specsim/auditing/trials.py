@@ -13,7 +13,7 @@ from specsim.auditing.results import CaseResult, Finding, Measures
 from specsim.auditing.tallies import Impossible
 from specsim.drafts import Tree
 from specsim.engine import Counts, Progress, Tally, no_counts, run
-from specsim.sources import Source
+from specsim.sources import Batches
 from specsim.streams import Key
 
 __all__ = ["Trial", "run_trial"]
@@ -35,7 +35,7 @@ class Trial:
     tree: Tree | None
     iid: bool
     positions: int
-    source: Source
+    source: Batches
     tally: Tally
     examples: list[Impossible]
     tables: Sequence[Table]

@@ -17,7 +17,7 @@ from scipy.stats import chi2
 from specsim.auditing.calls import Calls
 from specsim.auditing.cases import Case
 from specsim.auditing.claims import Claim
-from specsim.auditing.contract import BrokenVerifier, NotADraftPath
+from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing.diagnosis.predictions import predict
 from specsim.auditing.diagnosis.ranking import Scored, fitted, scored

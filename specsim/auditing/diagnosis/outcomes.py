@@ -53,7 +53,8 @@ def diagnostic_cases(declared: Declared) -> list[Case]:
         start = np.zeros((1, 1), dtype=np.int32) if tables[0].ndim == 2 else None
         target, draft = (TableModel(table, start) for table in tables)
         length = gamma if declared.gamma is None else min(gamma, declared.gamma)
-        cases.append(Case(f"diagnosis, {name}", name, *models, chain(length), rotated=rotated, dtype=dtype))
+        tree = chain(length)
+        cases.append(Case(f"diagnosis, {name}", name, target, draft, tree, rotated=rotated, dtype=dtype))
     return cases
 
 
