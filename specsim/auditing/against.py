@@ -24,9 +24,9 @@ from specsim.auditing.decoder_cases import DecoderCase
 from specsim.auditing.places import Place, is_rule, placed
 from specsim.auditing.plan import Table
 from specsim.auditing.results import BUDGET
-from specsim.auditing.runner import case_key, check_limits
+from specsim.auditing.runner import check_limits
 from specsim.auditing.subjects import Subject, rule_function
-from specsim.auditing.trials import Trial, offset
+from specsim.auditing.trials import Trial, case_key, offset
 from specsim.distributions import Ints
 from specsim.engine import Counts, Progress, run
 from specsim.lengths import mean_tokens
@@ -173,8 +173,8 @@ def _name(verifier: str | Verifier, place: Place) -> str:
 
 def _shared(one: Subject, other: Subject) -> list[tuple[int, int]]:
     """The cases of both: their numbers on either side."""
-    places = {_identity(case): j for j, case in enumerate(other.cases)}
-    pairs = [(i, places[_identity(case)]) for i, case in enumerate(one.cases) if _identity(case) in places]
+    here, there = ([_identity(case) for case in side.cases] for side in (one, other))
+    pairs = [(i, there.index(case)) for i, case in enumerate(here) if case in there]
     if not pairs:
         raise ValueError(
             "the two verifiers share no case: they declare other dtypes, lengths of drafts, or shapes"

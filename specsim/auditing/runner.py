@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from zlib import crc32
 
 from specsim.auditing.calls import TIMEOUT
 from specsim.auditing.cases import LEVELS
@@ -14,13 +13,13 @@ from specsim.auditing.promises import PROMISES, check_promises, promises_result
 from specsim.auditing.proof import prove_on_generated_models
 from specsim.auditing.results import BUDGET, Audit, CaseResult, Finding
 from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject
-from specsim.auditing.trials import offset, run_trial
+from specsim.auditing.trials import case_key, offset, run_trial
 from specsim.engine import Progress
 from specsim.jit import available_threads
 from specsim.provenance import Provenance
-from specsim.streams import Key, RandomSource, key_of, root_of
+from specsim.streams import Key, RandomSource, root_of
 
-__all__ = ["audit", "case_key", "check_limits"]
+__all__ = ["audit", "check_limits"]
 
 
 def audit(
@@ -127,11 +126,6 @@ def _audit(
 def _hung(result: CaseResult) -> bool:
     """Whether calls of this case hung: then the others are not waited for as long."""
     return any(finding.text.startswith("hung") for finding in result.findings)
-
-
-def case_key(root: int, case: str) -> Key:
-    """The random numbers of one case."""
-    return key_of(root, (crc32(b"audit"), crc32(case.encode())))
 
 
 # --- jobs, which a child process may be given ------------------------------------------------------------

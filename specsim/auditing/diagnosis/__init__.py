@@ -1,6 +1,7 @@
 """When a verifier fails: which of the known mistakes it looks like, and how sure that is."""
 
 from specsim.auditing.diagnosis.chains import diagnose_chain
+from specsim.auditing.diagnosis.decoders import diagnose_decoder
 from specsim.auditing.diagnosis.results import Candidate, Diagnosis
 
-__all__ = ["Candidate", "Diagnosis", "diagnose_chain"]
+__all__ = ["Candidate", "Diagnosis", "diagnose_chain", "diagnose_decoder"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from zlib import crc32
 
 import numpy as np
 from scipy.stats import chi2
@@ -20,26 +19,25 @@ from specsim.auditing.claims import Claim
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing.diagnosis.predictions import predict
-from specsim.auditing.diagnosis.ranking import Scored, fitted, scored
-from specsim.auditing.diagnosis.results import Candidate, Diagnosis
+from specsim.auditing.diagnosis.ranking import FIT, SEPARATE, Scored, alike, fitted, scored
+from specsim.auditing.diagnosis.results import Candidate, Diagnosis, conclusion
 from specsim.auditing.mutants import Mutant, catalogue, pieces
 from specsim.auditing.places import Place
 from specsim.auditing.results import CaseResult
 from specsim.auditing.rows import rows_of
 from specsim.auditing.subjects import VerifierSubject, make_trial
 from specsim.auditing.tallies import AuditTally
+from specsim.auditing.trials import case_key
 from specsim.distributions import Ints
 from specsim.engine import Progress, run
 from specsim.rules import get
 from specsim.sources import RowSource
-from specsim.streams import Key, key_of
+from specsim.streams import Key
 
 __all__ = ["diagnose_chain"]
 
 #: Steps of each diagnostic case: at first, and at most; each time four times as many.
 FIRST_STEPS, MOST_STEPS = 2**13, 2**17
-#: Nats by which the likeliest leads when it is told apart, and the p-value of a fit that is still believed.
-SEPARATE, FIT = 5.0, 1e-4
 #: Steps of a known mistake that is run on a case of the audit.
 COMPARED_STEPS = 2**15
 #: A known mistake takes the plain arrays.
@@ -60,34 +58,26 @@ def diagnose_chain(
     assert isinstance(subject, VerifierSubject)
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
+    if any(table.kind == "neighbours" and table.rejected for result in failed for table in result.tables):
+        return _between_steps(mutants, subject, failed, level)
     outcomes: list[Ints] = []
     done, steps = 0, FIRST_STEPS
     while True:
-        new = [place.run(_outcomes, i, _key(root, case), done, steps - done) for i, case in enumerate(cases)]
+        new = [
+            place.run(_outcomes, i, case_key(root, case.name), done, steps - done)
+            for i, case in enumerate(cases)
+        ]
         if any(one is None for one in new):
             return _off_the_path(mutants, cases)
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
         done = steps
         ranking = _ranked([*mutants, EXACT], cases, outcomes)
-        if _separated(ranking) or done >= MOST_STEPS:
+        if len(alike(ranking)) == 1 or done >= MOST_STEPS:
             break
         steps = 4 * done
     ranking = _told_apart_by_tables(ranking, subject, failed, level)
-    named = [one for one in _alike(ranking) if one.mutant.name != EXACT.name]
-    if len(named) < len(_alike(ranking)):  # an exact verifier would have done as well
-        named = []
-    best = ranking[0].log_likelihood
-    candidates = [
-        Candidate.of(one.mutant, float(best - one.log_likelihood), one.fit >= FIT) for one in ranking
-    ]
-    evidence, where = _evidence(ranking[0], cases, outcomes, place, root) if named else ("", "")
-    return Diagnosis(
-        named=tuple(candidates[: len(named)]),
-        nearest=tuple(candidates[:5]),
-        steps=done * len(cases),
-        evidence=evidence,
-        place=where,
-    )
+    evidence, where = _evidence(ranking[0], cases, outcomes, place, root) if alike(ranking) else ("", "")
+    return conclusion(ranking, EXACT, done * len(cases), evidence, where)
 
 
 # --- ranking ---------------------------------------------------------------------------------------------
@@ -109,37 +99,51 @@ def _ranked(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence
     return sorted([*fitting, *others], key=lambda one: (one.fit < FIT, -one.log_likelihood))
 
 
-def _alike(ranking: Sequence[Scored]) -> list[Scored]:
-    """Those that fit, and are not told apart from the likeliest."""
-    best = ranking[0].log_likelihood
-    return [one for one in ranking if one.fit >= FIT and best - one.log_likelihood < SEPARATE]
-
-
-def _separated(ranking: Sequence[Scored]) -> bool:
-    return len(_alike(ranking)) == 1
-
-
 def _told_apart_by_tables(
     ranking: list[Scored], subject: VerifierSubject, failed: Sequence[CaseResult], level: str
 ) -> list[Scored]:
     """`ranking` again, those that are alike ordered by the tables that the audit rejected."""
-    alike = _alike(ranking)
-    if len(alike) < 2:
+    tied = alike(ranking)
+    if len(tied) < 2:
         return ranking
     worst = sorted(failed, key=lambda result: -result.largest_log10_e)[:2]
     rescored = []
-    for one in alike:
+    for one in tied:
         gain, fit = 0.0, one.fit
         for result in worst:
             more, p_value = _by_tables(one.mutant, subject, result, level)
             gain, fit = gain + more, min(fit, p_value)
         rescored.append(Scored(one.mutant, one.log_likelihood + gain, fit))
     rescored.sort(key=lambda one: (one.fit < FIT, -one.log_likelihood))
-    return rescored + [one for one in ranking if one not in alike]
+    return rescored + [one for one in ranking if one not in tied]
+
+
+def _between_steps(
+    mutants: Sequence[Mutant], subject: VerifierSubject, failed: Sequence[CaseResult], level: str
+) -> Diagnosis:
+    """Of the mistakes without a law of a step, the one that makes neighbouring steps depend on each other in this way.
+
+    Such steps are no independent draws, so their outcomes are not judged.
+    """
+    worst = max(
+        failed,
+        key=lambda result: max((t.log10_e for t in result.tables if t.kind == "neighbours"), default=0.0),
+    )
+    ranking = [
+        Scored(one, *_by_tables(one, subject, worst, level, ("neighbours",)))
+        for one in mutants
+        if one.law is None
+    ]
+    ranking.sort(key=lambda one: (one.fit < FIT, -one.log_likelihood))
+    return conclusion(ranking, EXACT, worst.steps, "", "")
 
 
 def _by_tables(
-    mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str
+    mutant: Mutant,
+    subject: VerifierSubject,
+    result: CaseResult,
+    level: str,
+    kinds: Sequence[str] = ("prefix", "PIT", "tail"),
 ) -> tuple[float, float]:
     """(log-likelihood, p-value of the fit) of the rejected tables of `result`, the mutant being run for its own counts."""
     index = next(i for i, case in enumerate(subject.cases) if case.name == result.case)
@@ -155,7 +159,7 @@ def _by_tables(
         return -np.inf, 0.0
     total, statistic, df = 0.0, 0.0, 0
     for table, judged in zip(trial.tables, result.tables, strict=True):
-        if judged.rejected:
+        if judged.rejected and judged.kind in kinds:
             seen, drawn = table.counts(result.counts), table.counts(counts)
             law = (drawn + 0.5) / (drawn.sum() + 0.5 * len(drawn))
             total += float(seen @ np.log(law))
@@ -207,13 +211,9 @@ def _evidence(
         f"What gave it away ({case.name}): drafted {path}, accepted {accepted}, then token {token}: {share:.4f} of those "
         f"steps, {predicted:.4f} if it is that mistake, {right:.4f} for an exact token-wise verifier."
     )
-    step = place.run(_find, i, _key(root, case), (code, accepted, token))
+    step = place.run(_find, i, case_key(root, case.name), (code, accepted, token))
     where = "" if step is None else f"One such step: --case {case.name!r} --step {step} --seed {root}"
     return text, where
-
-
-def _key(root: int, case: Case) -> Key:
-    return key_of(root, (crc32(b"audit"), crc32(case.name.encode())))
 
 
 # --- jobs, which a child process may be given ------------------------------------------------------------

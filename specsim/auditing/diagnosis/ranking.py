@@ -12,10 +12,12 @@ from scipy.stats import chi2
 from specsim.auditing.cases import Case
 from specsim.auditing.diagnosis.predictions import Prediction, predict
 from specsim.auditing.mutants import Mutant
-from specsim.distributions import Ints
+from specsim.distributions import Floats, Ints
 
-__all__ = ["Scored", "fitted", "scored"]
+__all__ = ["FIT", "SEPARATE", "Scored", "alike", "fitted", "least", "misfit_of", "scored"]
 
+#: Nats by which the likeliest leads when it is told apart, and the p-value of a fit that is still believed.
+SEPARATE, FIT = 5.0, 1e-4
 #: Expected count below which cells are judged together.
 MIN_EXPECTED = 8.0
 #: Evaluations spent on a parameter's value.
@@ -61,10 +63,16 @@ def fitted(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> M
     if parameter.whole:
         values = np.unique(np.linspace(max(low, 1.0), high, TRIALS).astype(int))
         return mutant.having(**{parameter.name: float(min(values, key=loss))})
-    return mutant.having(**{parameter.name: _least(loss, low, high)})
+    return mutant.having(**{parameter.name: least(loss, low, high)})
 
 
-def _least(loss: Callable[[float], float], low: float, high: float) -> float:
+def alike(ranking: Sequence[Scored]) -> list[Scored]:
+    """Those that fit, and are not told apart from the likeliest, which comes first."""
+    best = ranking[0].log_likelihood
+    return [one for one in ranking if one.fit >= FIT and best - one.log_likelihood < SEPARATE]
+
+
+def least(loss: Callable[[float], float], low: float, high: float) -> float:
     """The minimum on a grid, refined between its neighbours; a grid in the logarithm where the range calls for it."""
     margin = 1e-6 * (high - low)
     grid = np.linspace(low + margin, high - margin, TRIALS // 2)
@@ -90,22 +98,27 @@ def _misfit(prediction: Prediction, counts: Ints) -> tuple[float, int, bool]:
     """(chi-square, degrees of freedom, whether something came out that cannot), cells merged within a path."""
     statistic, df, never = 0.0, 0, False
     for code, observed in enumerate(counts.reshape(len(counts), -1)):
-        n = int(observed.sum())
-        if n < 2 * MIN_EXPECTED:
-            continue
-        law = prediction.law[code].reshape(-1)
-        never = never or (prediction.draws is None and bool((observed[law < 1e-12] > 0).any()))
-        noise = 1.0 if prediction.draws is None else 1.0 + n / max(int(prediction.draws[code]), 1)
-        expected = n * law
-        large = expected >= MIN_EXPECTED
-        cells = [(float(o), float(e)) for o, e in zip(observed[large], expected[large], strict=True)]
-        rest = float(observed[~large].sum()), float(expected[~large].sum())
-        if rest[1] >= MIN_EXPECTED or (rest[0] > 0 and not cells):
-            cells.append(rest)
-        elif cells:
-            o, e = cells.pop()
-            cells.append((o + rest[0], e + rest[1]))
-        if len(cells) > 1:
-            statistic += sum((o - e) ** 2 / e for o, e in cells) / noise
-            df += len(cells) - 1
+        n, law = int(observed.sum()), prediction.law[code].reshape(-1)
+        exact = prediction.draws is None
+        noise = 1.0 if exact else 1.0 + n / max(int(prediction.draws[code]), 1)  # type: ignore[index]
+        x2, cells = misfit_of(observed, law)
+        never = never or (exact and bool((observed[law < 1e-12] > 0).any()))
+        statistic, df = statistic + x2 / noise, df + cells
     return statistic, df, never
+
+
+def misfit_of(observed: Ints, law: Floats) -> tuple[float, int]:
+    """(chi-square, degrees of freedom) of counts against their law, rare cells taken together."""
+    n = int(observed.sum())
+    if n < 2 * MIN_EXPECTED:
+        return 0.0, 0
+    expected = n * law
+    large = expected >= MIN_EXPECTED
+    cells = [(float(o), float(e)) for o, e in zip(observed[large], expected[large], strict=True)]
+    rest = float(observed[~large].sum()), float(expected[~large].sum())
+    if rest[1] >= MIN_EXPECTED or (rest[0] > 0 and not cells):
+        cells.append(rest)
+    elif cells:
+        o, e = cells.pop()
+        cells.append((o + rest[0], e + rest[1]))
+    return sum((o - e) ** 2 / e for o, e in cells) if len(cells) > 1 else 0.0, len(cells) - 1

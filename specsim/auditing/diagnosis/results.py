@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from specsim.auditing.diagnosis.ranking import FIT, Scored, alike
 from specsim.auditing.mutants import Mutant
 
-__all__ = ["Candidate", "Diagnosis"]
+__all__ = ["Candidate", "Diagnosis", "conclusion"]
 
 
 @dataclass(frozen=True)
@@ -61,3 +63,19 @@ class Diagnosis:
                 one = self.nearest[0]
                 text.append(f"The nearest is {one.name}, which does not fit: {one.mechanism}")
         return [*text, *(line for line in (self.evidence, self.place) if line)]
+
+
+def conclusion(ranking: Sequence[Scored], exact: Mutant, steps: int, evidence: str, place: str) -> Diagnosis:
+    """The diagnosis that a ranking amounts to: unknown where nothing fits, or where `exact` does as well."""
+    named = alike(ranking)
+    if any(one.mutant.name == exact.name for one in named):
+        named = []
+    best = ranking[0].log_likelihood
+    candidates = [
+        Candidate.of(one.mutant, float(best - one.log_likelihood), one.fit >= FIT)
+        for one in ranking
+        if one.mutant.name != exact.name
+    ]
+    if not named:
+        evidence = place = ""
+    return Diagnosis(tuple(candidates[: len(named)]), tuple(candidates[:5]), steps, evidence, place)
