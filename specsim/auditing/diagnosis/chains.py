@@ -13,10 +13,11 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import chi2
 
-from specsim.auditing.calls import Calls
+from specsim.auditing.calls import TIMEOUT, Calls
 from specsim.auditing.cases import Case
 from specsim.auditing.claims import Claim
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath
+from specsim.auditing.diagnosis.kinship import Signature, signature
 from specsim.auditing.diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing.diagnosis.predictions import predict
 from specsim.auditing.diagnosis.ranking import FIT, SEPARATE, Scored, alike, fitted, scored
@@ -27,7 +28,7 @@ from specsim.auditing.results import CaseResult
 from specsim.auditing.rows import rows_of
 from specsim.auditing.subjects import VerifierSubject, make_trial
 from specsim.auditing.tallies import AuditTally
-from specsim.auditing.trials import case_key
+from specsim.auditing.trials import Trial, case_key
 from specsim.distributions import Ints
 from specsim.engine import Progress, run
 from specsim.rules import get
@@ -39,7 +40,7 @@ __all__ = ["diagnose_chain"]
 #: Steps of each diagnostic case: at first, and at most; each time four times as many.
 FIRST_STEPS, MOST_STEPS = 2**13, 2**17
 #: Steps of a known mistake that is run on a case of the audit.
-COMPARED_STEPS = 2**15
+COMPARED_STEPS, COMPARISON_KEY = 2**15, (0x5EED, 0xCA5E)
 #: A known mistake takes the plain arrays.
 PLAIN = Declared()
 #: What a verifier does that is exact where it was looked at.
@@ -58,8 +59,8 @@ def diagnose_chain(
     assert isinstance(subject, VerifierSubject)
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
-    if any(table.kind == "neighbours" and table.rejected for result in failed for table in result.tables):
-        return _between_steps(mutants, subject, failed, level)
+    if any(_dependent(result) for result in failed):
+        return _between_steps(mutants, place, sum(result.steps for result in failed))
     outcomes: list[Ints] = []
     done, steps = 0, FIRST_STEPS
     while True:
@@ -118,48 +119,47 @@ def _told_apart_by_tables(
     return rescored + [one for one in ranking if one not in tied]
 
 
-def _between_steps(
-    mutants: Sequence[Mutant], subject: VerifierSubject, failed: Sequence[CaseResult], level: str
-) -> Diagnosis:
-    """Of the mistakes without a law of a step, the one that makes neighbouring steps depend on each other in this way.
+def _between_steps(mutants: Sequence[Mutant], place: Place, steps: int) -> Diagnosis:
+    """Of the mistakes without a law of a step, those that make the same steps depend on each other.
 
     Such steps are no independent draws, so their outcomes are not judged.
     """
-    worst = max(
-        failed,
-        key=lambda result: max((t.log10_e for t in result.tables if t.kind == "neighbours"), default=0.0),
+    seen, ranking = place.run(_signature), []
+    for mutant in (mutant for mutant in mutants if mutant.law is None):
+        found = signature(mutant.function, PLAIN, TIMEOUT)
+        amiss = 6 if found is None or seen is None else sum(a != b for a, b in zip(found, seen, strict=True))
+        ranking.append(Scored(mutant, -100.0 * amiss, float(amiss == 0)))
+    ranking.sort(key=lambda one: -one.log_likelihood)
+    return conclusion(ranking, EXACT, steps, "", "")
+
+
+def _dependent(result: CaseResult) -> set[tuple[int, ...]]:
+    """Which tables of neighbours were rejected."""
+    return {table.prefix for table in result.tables if table.kind == "neighbours" and table.rejected}
+
+
+def _trial_of(mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str) -> Trial:
+    """`mutant` on the case of `result`."""
+    case = next(case for case in subject.cases if case.name == result.case)
+    calls = Calls.of(mutant.function, PLAIN, case, subject.timeout)
+    steps = min(case.verifier_steps(level), COMPARED_STEPS)
+    return make_trial(
+        case, RowSource(rows_of(case), calls), AuditTally(case, Claim(None, case.tree)), steps, 1
     )
-    ranking = [
-        Scored(one, *_by_tables(one, subject, worst, level, ("neighbours",)))
-        for one in mutants
-        if one.law is None
-    ]
-    ranking.sort(key=lambda one: (one.fit < FIT, -one.log_likelihood))
-    return conclusion(ranking, EXACT, worst.steps, "", "")
 
 
 def _by_tables(
-    mutant: Mutant,
-    subject: VerifierSubject,
-    result: CaseResult,
-    level: str,
-    kinds: Sequence[str] = ("prefix", "PIT", "tail"),
+    mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str
 ) -> tuple[float, float]:
     """(log-likelihood, p-value of the fit) of the rejected tables of `result`, the mutant being run for its own counts."""
-    index = next(i for i, case in enumerate(subject.cases) if case.name == result.case)
-    case = subject.cases[index]
-    calls = Calls.of(mutant.function, PLAIN, case, subject.timeout)
-    steps = min(case.verifier_steps(level), COMPARED_STEPS)
-    trial = make_trial(
-        case, RowSource(rows_of(case), calls), AuditTally(case, Claim(None, case.tree)), steps, 1
-    )
+    trial = _trial_of(mutant, subject, result, level)
     try:
-        counts = run(trial.source, trial.tally, (0x5EED, index), 0, steps, threads=1)
+        counts = run(trial.source, trial.tally, COMPARISON_KEY, 0, trial.steps, threads=1)
     except (BrokenVerifier, NotADraftPath):
         return -np.inf, 0.0
     total, statistic, df = 0.0, 0.0, 0
     for table, judged in zip(trial.tables, result.tables, strict=True):
-        if judged.rejected and judged.kind in kinds:
+        if judged.rejected:
             seen, drawn = table.counts(result.counts), table.counts(counts)
             law = (drawn + 0.5) / (drawn.sum() + 0.5 * len(drawn))
             total += float(seen @ np.log(law))
@@ -246,3 +246,7 @@ def _find(
         if len(where):
             return batch.first + int(where[0])
     return None
+
+
+def _signature(subject: VerifierSubject, progress: Progress | None = None) -> Signature | None:
+    return signature(subject.function, subject.declared, subject.timeout)
