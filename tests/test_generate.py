@@ -135,6 +135,18 @@ def test_greedy_text_is_the_targets_greedy_text():
     assert text.tokens == sample(sure, PROMPT, max_new_tokens=9).tokens
 
 
+def test_a_lossy_rule_keeps_its_law_to_the_last_token():
+    """With exact matching every token is the target's argmax, also where nothing is left to be drafted."""
+    sure, expected = [*PROMPT], []
+    for _ in range(7):
+        expected.append(int(np.argmax(TARGET.row(sure))))
+        sure.append(expected[-1])
+    for length in range(1, 8):
+        text = generate(TARGET, DRAFT, PROMPT, max_new_tokens=length, rule="greedy_match", rng=length)
+        assert list(text.tokens) == expected[:length]
+        assert length == text.accepted + text.iterations - text.dropped
+
+
 # --- sessions --------------------------------------------------------------------------------------------
 
 

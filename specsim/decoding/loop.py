@@ -46,15 +46,16 @@ def generate(
 ) -> Generation:
     """Decode speculatively after `prompt` (tokens, as many as the models read and at least one).
 
-    Each step drafts a chain of `gamma` tokens, or a `Tree`, and verifies it with `rule`; the last one drafts less, so
-    that no more than `max_new_tokens` come out. The text ends with the token `eos`, which is kept, if it appears
-    before. With a lossless rule the tokens are distributed as the target's own, whatever the draft; with a lossy
-    one, every token follows the law that the rule declares, given its position in the step.
+    Each step drafts a chain of `gamma` tokens, or a `Tree`, and verifies it with `rule`; the last one drafts less, or
+    nothing, so that no more than `max_new_tokens` come out. The text ends with the token `eos`, which is kept, if it
+    appears before. With a lossless rule the tokens are distributed as the target's own, whatever the draft; with a
+    lossy one, every token follows the law that the rule declares, given its position in the step.
 
     `drafting` is one of `DRAFTINGS`. With "greedy" the rule is handed a q that is 1 at the drafted token, since that is
     the law it was drawn from; so every rule for sampled drafts holds. A `Tree` says itself how its siblings are drawn.
 
-    Every random number is a function of the seed `rng` and the step: the same integer gives the same tokens.
+    Every random number is a function of the seed `rng` and the step: the same integer gives the same tokens. The
+    seconds of a first call include compiling.
 
     Raises ValueError or TypeError for models that do not share a vocabulary, tokens outside it, a prompt too short,
     max_new_tokens below 1, an unknown rule or drafting, and drafts that the rule is not claimed for.
@@ -106,6 +107,13 @@ class _Speculation:
     tree: Tree
     drafting: str
 
+    def shape(self, room: int) -> Tree | None:
+        """What to draft where `room` tokens may come out before the last one; None where that is best left to the target.
+
+        A lossy rule drafts on, since the target's own law is not the one that it declares.
+        """
+        return _cut(self.tree, room if self.rule.declared is None else max(room, 1))
+
 
 def _decode(
     target: Model,
@@ -123,7 +131,7 @@ def _decode(
     steps: list[Step] = []
     started = time.perf_counter()
     while len(tokens) < limit and (eos is None or eos not in tokens):
-        shape = None if speculation is None else _cut(speculation.tree, limit - len(tokens) - 1)
+        shape = None if speculation is None else speculation.shape(limit - len(tokens) - 1)
         if speculation is None or shape is None:
             emitted = _plain_step(side, key, len(steps), clock)
             steps.append(Step(0, 0, 0))
@@ -131,6 +139,7 @@ def _decode(
             emitted = _speculative_step(side, speculation, shape, key, len(steps), clock)
             steps.append(Step(shape.size, shape.depth, len(emitted) - 1))
         tokens += emitted
+    tokens = tokens[:limit]
     if eos is not None and eos in tokens:
         tokens = tokens[: tokens.index(eos) + 1]
     return Generation(
