@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-__all__ = ["EngineMissing", "engine_function", "seed_of", "seeded_torch"]
+__all__ = ["EngineMissing", "engine_function", "seed_of", "seeded_torch", "until_eos"]
 
 
 class EngineMissing(ValueError):
@@ -52,3 +52,17 @@ def seeded_torch(rng: np.random.Generator) -> Iterator[None]:
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed_of(rng))
         yield
+
+
+def until_eos(tokens: Iterable[int], eos: int | None) -> list[int]:
+    """`tokens` up to the first `eos`, which is kept.
+
+    >>> until_eos([3, 0, 2, 0], eos=0)
+    [3, 0]
+    """
+    kept = []
+    for token in tokens:
+        kept.append(token)
+        if token == eos:
+            break
+    return kept

@@ -1,18 +1,14 @@
-"""A transformers model whose rows come from a `specsim.models.Model`, and whose context is what its KV cache holds.
-
-Keys are the token ids. A row is computed from the last `order` keys that the cache returns, never from `input_ids`
-alone, so that a cache that was not cropped, or cropped in the wrong place, changes what comes out.
-"""
+"""A transformers model whose rows come from a `specsim.models.Model`, and whose context is what its KV cache holds."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from transformers import DynamicCache, GenerationMixin, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from specsim.auditing.adapters.cached import last_rows
 from specsim.models import Model
 
 __all__ = ["TableTransformer"]
@@ -43,19 +39,11 @@ class TableTransformer(PreTrainedModel, GenerationMixin):
     def forward(
         self, input_ids: torch.Tensor, past_key_values: DynamicCache | None = None, **_: Any
     ) -> CausalLMOutputWithPast:
-        """Logits float32 [1, T, V] after each of `input_ids` [1, T], given what the cache holds before them.
-
-        The first tokens of a prompt, with too few before them for the model to read, get the uniform row.
-        """
+        """Logits float32 [1, T, V] after each of `input_ids` [1, T], given what the cache holds before them."""
         cache = DynamicCache() if past_key_values is None else past_key_values
         tokens = input_ids[:, None, :, None].double()
         keys, _ = cache.update(tokens, tokens, 0)
-        seen = keys[0, 0, :, 0].long().numpy()
-        order, length = self.model.order, input_ids.shape[1]
-        first = max(order, len(seen) - length + 1)  # the shortest history that has a row
-        histories = np.array([seen[n - order : n] for n in range(first, len(seen) + 1)]).reshape(-1, order)
-        rows = np.full((length, self.model.vocab_size), 1.0 / self.model.vocab_size)
-        rows[length - len(histories) :] = self.model.rows(histories.astype(np.int64))
+        rows = last_rows(self.model, keys[0, 0, :, 0].numpy(), input_ids.shape[1])
         return CausalLMOutputWithPast(
             logits=torch.from_numpy(rows).log().float()[None], past_key_values=cache
         )
