@@ -44,7 +44,8 @@ class Declared:
 
     `arrays` is numpy, torch or jax, on `device`; rows come in the first of `dtypes`, and some cases in each of the
     others. `batch` is the most rows of a call, `gamma` the most drafted tokens of a row, `vocab_size` the largest
-    vocabulary (None: any). `reproducible` says that the same rng gives the same tokens. A decoder that processes
+    vocabulary (None: any). `reproducible` says that the same rng gives the same tokens. `drawing` is how siblings
+    must be drawn for a verifier of trees, see `specsim.drafts`. A decoder that processes
     the models' rows says so with `temperature`, `top_k` (0: all) and `top_p`, applied in this order.
     """
 
@@ -60,6 +61,7 @@ class Declared:
     one_hot: bool = False
     reproducible: bool = True
     tree: bool = False
+    drawing: str = "sampled"
     decoder: bool = False
     temperature: float = 1.0
     top_k: int = 0
