@@ -41,7 +41,7 @@ def test_every_adapter_is_listed_with_what_it_is():
 def test_a_missing_engine_is_named_with_the_way_to_get_it(name):
     if importlib.util.find_spec(PACKAGES[name]):
         pytest.skip("installed")
-    with pytest.raises(EngineMissing, match=rf"(?s)is not there \(.*\); .*install"):
+    with pytest.raises(EngineMissing, match=r"(?s)is not there \(.*\); .*install"):
         adapters.get(name)
 
 
@@ -55,7 +55,9 @@ def test_unknown_names_and_parameters():
         adapters.get("hff")
     with pytest.raises(ValueError, match="hf: no parameter 'temperature'; it has none"):
         adapters.get("hf,temperature=1")
-    with pytest.raises(ValueError, match="hf:generate: no parameter 'beams'; it has temperature, top_k, top_p"):
+    with pytest.raises(
+        ValueError, match="hf:generate: no parameter 'beams'; it has temperature, top_k, top_p"
+    ):
         adapters.get("hf:generate,beams=2")
     with pytest.raises(ValueError, match="hf:generate: 'top_k=many' is not top_k=number"):
         adapters.get("hf:generate,top_k=many")

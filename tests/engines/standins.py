@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # for tensors of a few numbers threads are only in each other's way
 
 
 def residual(p, q):

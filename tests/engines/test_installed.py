@@ -14,6 +14,7 @@ from specsim.distributions import temperature, top_k, top_p
 from specsim.drafts import Tree
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # for tensors of a few numbers threads are only in each other's way
 
 # --- transformers: the kernel ----------------------------------------------------------------------------
 
@@ -139,6 +140,10 @@ def test_medusa_accepts_what_typical_acceptance_accepts():
         entropy = -(p * np.log(p + 1e-5)).sum(axis=1)
         passed = [p[i, x] > min(0.3, 0.09 * np.exp(-entropy[i])) for i, x in enumerate(tokens)]
         path, _ = verifier(
-            tree.parents, tokens, torch.tensor(p).float(), torch.tensor(rows.q[step]), np.random.default_rng(0)
+            tree.parents,
+            tokens,
+            torch.tensor(p).float(),
+            torch.tensor(rows.q[step]),
+            np.random.default_rng(0),
         )
         assert len(path) == [*passed, False].index(False)

@@ -61,9 +61,7 @@ def test_trees_have_the_targets_law_and_a_wrong_verifier_has_not(name):
 
 
 ASCEND = vllm_ascend.adapt(standins.ascend_sample, standins.ascend_recovered)
-ASCEND_WRONG = vllm_ascend.adapt(
-    standins.ascend_sample, partial(standins.ascend_recovered, wrong=True)
-)
+ASCEND_WRONG = vllm_ascend.adapt(standins.ascend_sample, partial(standins.ascend_recovered, wrong=True))
 
 
 def test_ascend_has_the_targets_law():
@@ -76,7 +74,9 @@ def uneven(verifier, one_hot=False, steps=STEPS):
     rows = rows_of(target, draft, chain(3), steps)
     tokens, p, q = rows.draft_tokens.copy(), rows.p.copy(), rows.q.copy()
     if one_hot:
-        for s, i in np.ndindex(tokens.shape):  # two likely tokens in turn: no matter how they came to be drafted
+        for s, i in np.ndindex(
+            tokens.shape
+        ):  # two likely tokens in turn: no matter how they came to be drafted
             seen = 0 if i == 0 else tokens[s, i - 1]
             tokens[s, i] = np.argsort(target.row([seen]))[-1 - s % 2]
             p[s, i + 1] = target.row([tokens[s, i]])

@@ -47,10 +47,8 @@ def verifier_2() -> Verifier:
 def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
     """The tree verifier made of a function with EAGLE-1's signature, for siblings drawn without replacement."""
 
-    @declares(arrays="torch", dtypes=("float32",), tree=True)
-    def verify(
-        parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator
-    ) -> tuple[list[int], int]:
+    @declares(arrays="torch", dtypes=("float32",), tree=True, drawing="without replacement")
+    def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         import torch
 
         tree, drafted = Tree(tuple(int(parent) for parent in parents)), [int(token) for token in tokens]
@@ -91,10 +89,8 @@ def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
 def adapt_2(evaluate_posterior: Callable[..., Any]) -> Verifier:
     """The tree verifier made of a function with the signature of EAGLE-2, for the draft's most probable tokens."""
 
-    @declares(arrays="torch", dtypes=("float32",), tree=True)
-    def verify(
-        parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator
-    ) -> tuple[list[int], int]:
+    @declares(arrays="torch", dtypes=("float32",), tree=True, drawing="top")
+    def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         tree = Tree(tuple(int(parent) for parent in parents))
         drafted = [int(token) for token in tokens]
         return _evaluated(evaluate_posterior, leaf_paths(tree), drafted, p, rng)
@@ -115,7 +111,9 @@ def _evaluated(
 
     candidates = torch.tensor([[-1 if node < 0 else [0, *drafted][node] for node in path] for path in paths])
     with seeded_torch(rng), _seeded_random(rng):
-        best, length, sample_p = evaluate_posterior(p.log()[torch.tensor(paths)], candidates, _as_they_are, *rest)
+        best, length, sample_p = evaluate_posterior(
+            p.log()[torch.tensor(paths)], candidates, _as_they_are, *rest
+        )
         token = torch.multinomial(sample_p, 1)
     return paths[int(best)][1 : int(length) + 1], int(token)
 

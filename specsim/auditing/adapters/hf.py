@@ -65,7 +65,7 @@ def adapt(speculative_sampling: Callable[..., Any]) -> Verifier:
 def generate(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Verifier:
     """transformers' own assisted `generate`, as a decoder. Raises EngineMissing without transformers."""
     transformer = engine_function("specsim.auditing.adapters.hf_model:TableTransformer", INSTALL)
-    wrapped = lru_cache(maxsize=8)(transformer)
+    wrapped: Any = lru_cache(maxsize=8)(transformer)  # made once for each model
 
     @declares(decoder=True, temperature=temperature, top_k=top_k, top_p=top_p)
     def decode(

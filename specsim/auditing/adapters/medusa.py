@@ -30,16 +30,18 @@ THRESHOLD, ALPHA = 0.3, 0.09
 
 def verifier() -> Verifier:
     """Medusa's own function. Raises EngineMissing without it."""
-    return adapt(engine_function("medusa.model.utils:evaluate_posterior", "pip install --no-deps medusa-llm, and torch"))
+    return adapt(
+        engine_function(
+            "medusa.model.utils:evaluate_posterior", "pip install --no-deps medusa-llm, and torch"
+        )
+    )
 
 
 def adapt(evaluate_posterior: Callable[..., Any]) -> Verifier:
     """The tree verifier made of any function with the signature above, at temperature 1."""
 
-    @declares(arrays="torch", dtypes=("float32",), tree=True)
-    def verify(
-        parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator
-    ) -> tuple[list[int], int]:
+    @declares(arrays="torch", dtypes=("float32",), tree=True, drawing="top")
+    def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         import torch
 
         tree = Tree(tuple(int(parent) for parent in parents))

@@ -28,7 +28,9 @@ __all__ = ["adapt", "decoder"]
 
 def decoder() -> Verifier:
     """MLX-LM's own loop. Raises EngineMissing without it."""
-    return adapt(engine_function("mlx_lm.generate:speculative_generate_step", "pip install 'mlx[cpu]' mlx-lm"))
+    return adapt(
+        engine_function("mlx_lm.generate:speculative_generate_step", "pip install 'mlx[cpu]' mlx-lm")
+    )
 
 
 def adapt(speculative_generate_step: Callable[..., Any]) -> Verifier:

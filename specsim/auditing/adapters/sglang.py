@@ -19,6 +19,7 @@ exact only where siblings are distinct and both thresholds are 1; a lower thresh
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,8 @@ def verifier() -> Verifier:
 def adapt(tree_speculative_sampling: Callable[..., Any], device: str = "cpu") -> Verifier:
     """The tree verifier made of any function with the signature above, on `device`."""
 
-    @declares(arrays="torch", device=device, dtypes=("float32",), tree=True)
-    def verify(
-        parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator
-    ) -> tuple[list[int], int]:
+    @declares(arrays="torch", device=device, dtypes=("float32",), tree=True, drawing="top")
+    def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         import torch
 
         tree = Tree(tuple(int(parent) for parent in parents))
@@ -86,6 +85,6 @@ def _links(tree: Tree) -> tuple[list[int], list[int]]:
     for node in range(tree.size + 1):
         children = tree.children(node)
         first_child[node] = children[0] if children else -1
-        for one, other in zip(children, children[1:], strict=False):
+        for one, other in pairwise(children):
             next_sibling[one] = other
     return first_child, next_sibling

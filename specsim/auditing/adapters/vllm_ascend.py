@@ -41,7 +41,9 @@ def verifier() -> Verifier:
     )
 
 
-def adapt(rejection_random_sample: Callable[..., Any], sample_recovered_tokens: Callable[..., Any]) -> Verifier:
+def adapt(
+    rejection_random_sample: Callable[..., Any], sample_recovered_tokens: Callable[..., Any]
+) -> Verifier:
     """The verifier made of any two functions with the signatures above."""
 
     @declares(arrays="torch", dtypes=("float32",), lengths=True, one_hot=True)
@@ -60,9 +62,7 @@ def adapt(rejection_random_sample: Callable[..., Any], sample_recovered_tokens: 
             bonus = torch.multinomial(p[range(steps), counts], 1)
             uniforms = torch.rand(len(flat), dtype=torch.float64)
             exponentials = torch.empty((steps, vocab_size)).exponential_()
-        sample_recovered_tokens(
-            recovered, ends, flat, *rows, exponentials, vocab_size, IS_NGRAM=q is None
-        )
+        sample_recovered_tokens(recovered, ends, flat, *rows, exponentials, vocab_size, IS_NGRAM=q is None)
         rejection_random_sample(
             output,
             ends,
