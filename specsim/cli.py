@@ -30,6 +30,8 @@ app = App(
 )
 trace_app = App(name="trace", help="Logged p and q: record them, read them back.")
 models_app = App(name="models", help="The n-gram pair that stands for real text.")
+audit_app = App(name="audit", help="Is a verifier exact? Verdict, evidence, and what would have been found.")
+app.command(audit_app)
 app.command(trace_app)
 app.command(models_app)
 
@@ -58,6 +60,7 @@ SourceName = Annotated[
 ]
 VocabSize = Annotated[int, Parameter(converter=whole, help="Vocabulary size of a synthetic pair.")]
 Overlap = Annotated[float, Parameter(help="Σ min(p, q) of a synthetic pair, from 0 to 1.")]
+Level = Annotated[str, Parameter(help="How many steps: smoke, quick, standard or deep.")]
 Gamma = Annotated[int, Parameter(converter=whole, help="Drafted tokens per step.")]
 Rule = Annotated[
     str,
@@ -82,34 +85,79 @@ Drawing = Annotated[
 # --- commands --------------------------------------------------------------------------------------------
 
 
-@app.command
+@audit_app.default
 def audit(
     verifier: Annotated[str, Parameter(help="A built-in rule, or package.module:function.")] = "standard",
     *,
-    level: Annotated[str, Parameter(help="How many steps: smoke or quick.")] = "quick",
+    against: Annotated[
+        str | None,
+        Parameter(help="Another verifier: ask only whether the two follow one law, whatever it is."),
+    ] = None,
+    level: Level = "quick",
+    seconds: Annotated[
+        float | None,
+        Parameter(name="--time", help="About so many seconds in all, for a slow verifier; fewer steps."),
+    ] = None,
+    timeout: Annotated[float, Parameter(help="Seconds after which one call counts as hanging.")] = 60.0,
     seed: Seed = None,
     threads: Threads = None,
-    out: Annotated[Path | None, Parameter(help="Folder for audit.json, audit.png and audit.svg.")] = None,
+    out: Annotated[
+        Path | None,
+        Parameter(help="Folder for audit.json, audit.png and audit.svg; with --against JSON alone."),
+    ] = None,
 ) -> int:
     """Is a verifier exact? Verdict, evidence, and what would have been found. Exit code 0 if consistent, else 1."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
+    if against is not None:
+        return _audit_against(verifier, against, level, timeout, seed, out)
     with _progress("audit") as progress:
-        result = specsim.audit(verifier, level, seed, threads=threads, progress=progress)
-    from specsim.auditing.report import audit_figure, audit_to_json, audit_to_terminal
+        result = specsim.audit(
+            verifier,
+            level,
+            seed,
+            seconds=seconds,
+            timeout=timeout,
+            threads=threads,
+            progress=progress,
+        )
+    return _report(result, out)
 
-    _print(*audit_to_terminal(result))
+
+@audit_app.command(name="export")
+def audit_export(
+    folder: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
+    *,
+    level: Level = "smoke",
+    dtype: Annotated[str, Parameter(help="float64, float32 or float16.")] = "float32",
+    lengths: Annotated[
+        bool, Parameter(negative="", help="With a case whose steps differ in length.")
+    ] = False,
+    seed: Seed = None,
+) -> None:
+    """Write the cases as safetensors, for an engine that is not written in Python."""
+    from specsim.auditing.exporting import export
+
+    manifest = export(folder, level, seed, dtype=dtype, lengths=lengths)
+    print(f"wrote {manifest}; put each case's tokens into a folder of their own, then: specsim audit score")
+
+
+@audit_app.command(name="score")
+def audit_score(
+    folder: Annotated[Path, Parameter(help="What export wrote.")],
+    tokens: Annotated[Path, Parameter(help="The engine's tokens: a file for each case, of the same name.")],
+    *,
+    name: Annotated[str, Parameter(help="What to call the engine in the report.")] = "tokens",
+    out: Annotated[Path | None, Parameter(help="Folder for the report's files.")] = None,
+) -> int:
+    """Judge the tokens that an engine gave for exported cases. Exit codes as audit."""
+    from specsim.auditing.exporting import score
+
     if out is not None:
-        from specsim.files import replacing
-        from specsim.plotting import save_figure
-
-        with replacing(out / "audit.json") as temporary:
-            temporary.write_text(audit_to_json(result), encoding="utf-8")
-        figure = audit_figure(result)
-        for name in ("audit.png", "audit.svg"):
-            save_figure(figure, out / name)
-        print(f"wrote audit.json, audit.png and audit.svg to {out}")
-    return result.exit_code
+        out.mkdir(parents=True, exist_ok=True)
+    with _progress("score", " cases") as progress:
+        result = score(folder, tokens, name=name, progress=progress)
+    return _report(result, out)
 
 
 @app.command
@@ -377,6 +425,40 @@ def build(
 
 
 # --- helpers ---------------------------------------------------------------------------------------------
+
+
+def _report(result: specsim.Audit, out: Path | None) -> int:
+    """Print an audit, and write it to `out`."""
+    from specsim.auditing.report import audit_figure, audit_to_json, audit_to_terminal
+
+    _print(*audit_to_terminal(result))
+    if out is not None:
+        from specsim.files import replacing
+        from specsim.plotting import save_figure
+
+        with replacing(out / "audit.json") as temporary:
+            temporary.write_text(audit_to_json(result), encoding="utf-8")
+        figure = audit_figure(result)
+        for name in ("audit.png", "audit.svg"):
+            save_figure(figure, out / name)
+        print(f"wrote audit.json, audit.png and audit.svg to {out}")
+    return result.exit_code
+
+
+def _audit_against(new: str, old: str, level: str, timeout: float, seed: int | None, out: Path | None) -> int:
+    from specsim.auditing.against import audit_against
+    from specsim.auditing.report import comparison_to_terminal
+
+    with _progress("audit") as progress:
+        found = audit_against(new, old, level, seed, timeout=timeout, progress=progress)
+    _print(*comparison_to_terminal(found))
+    if out is not None:
+        from specsim.files import replacing
+
+        with replacing(out / "against.json") as temporary:
+            temporary.write_text(json.dumps(found.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
+        print(f"wrote against.json to {out}")
+    return found.exit_code
 
 
 def _draft(rule: str, gamma: int, widths: str | None, drawing: str | None) -> Any:

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
-__all__ = ["audit_figure", "audit_to_html", "audit_to_json", "audit_to_terminal"]
+    from specsim.auditing.against import Comparison, Difference
+
+__all__ = ["audit_figure", "audit_to_html", "audit_to_json", "audit_to_terminal", "comparison_to_terminal"]
 
 COLORS = {
+    "same": "green",
+    "changed": "red",
     str(Verdict.CONSISTENT): "green",
     str(Verdict.LOSSY): "yellow",
     str(Verdict.BIASED): "red",
@@ -156,6 +160,45 @@ def audit_to_terminal(audit: Audit) -> Iterable[RenderableType]:
     yield Text(test_line(audit))
     yield Text(run_line(audit))
     yield Text(headline(audit), style=f"bold {COLORS[audit.verdict]}")
+
+
+def comparison_to_terminal(found: Comparison) -> Iterable[RenderableType]:
+    """Old against new: a table, what differs, and what would have been found."""
+    from rich.text import Text
+
+    yield _table([_difference(case) for case in found.cases])
+    yield Text()
+    for case in found.cases:
+        if case.text:
+            yield Text(f"{case.case}: {case.text}", style="red")
+    alarm = np.log10(found.tests / found.budget)
+    yield Text(
+        f"e: the largest e-value of a case's tables against 'one law', an alarm from 10^{alarm:.1f}. same tokens: share of "
+        "steps with the same tokens from the same drafts and rng. detectable TV: between the laws of the first token.",
+        style="dim",
+    )
+    yield Text(
+        f"{found.tests} tests; two verifiers of one law are called changed with probability at most {found.budget:g}."
+    )
+    run = found.provenance
+    yield Text(f"Level {found.level}, seed {run.root}, {run.seconds:.1f} s, specsim {run.specsim}.")
+    same = ", token by token under the same rng" if found.identical and found.verdict == "same" else ""
+    color = "green" if found.verdict == "same" else "red"
+    yield Text(f"{found.new} against {found.old}: {found.verdict}{same}", style=f"bold {color}")
+
+
+def _difference(case: Difference) -> dict[str, str]:
+    new, old = case.tokens_per_step
+    return {
+        "case": case.case,
+        "steps": f"{case.steps / 1e6:.2f}M",
+        "e": f"10^{case.log10_e:.1f}",
+        "same tokens": f"{case.twins:.3f}",
+        "tokens/step new": f"{new:.4f}",
+        "old": f"{old:.4f}",
+        "detectable TV": f"{case.detectable_tv:.4f}",
+        "verdict": "broken" if case.broken else "changed" if case.changed else "same",
+    }
 
 
 def _table(rows: list[dict[str, str]]) -> RenderableType:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import closing, nullcontext
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
 from zlib import crc32
 
-from specsim import rules
 from specsim.auditing.calls import TIMEOUT
 from specsim.auditing.cases import LEVELS
 from specsim.auditing.contract import BrokenVerifier, Verifier
-from specsim.auditing.isolation import Child
+from specsim.auditing.places import Place, placed
 from specsim.auditing.promises import PROMISES, check_promises, promises_result
 from specsim.auditing.proof import prove_on_generated_models
 from specsim.auditing.results import BUDGET, Audit, CaseResult, Finding
-from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject, verifier_subject
+from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing.trials import offset, run_trial
 from specsim.engine import Progress
 from specsim.jit import available_threads
 from specsim.provenance import Provenance
 from specsim.streams import Key, RandomSource, key_of, root_of
 
-__all__ = ["audit"]
+__all__ = ["audit", "case_key", "check_limits"]
 
 
 def audit(
@@ -61,44 +56,18 @@ def audit(
     >>> str(result.verdict)
     'consistent'
     """
+    check_limits(level, seconds, timeout)
+    with placed(verifier, available_threads(threads), timeout) as place:
+        return _audit(place, level, root_of(rng), seconds, progress)
+
+
+def check_limits(level: str, seconds: float | None, timeout: float) -> None:
+    """Raise ValueError for an unknown level, and for times that are not positive."""
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")
     for name, limit in (("seconds", seconds), ("timeout", timeout)):
         if limit is not None and not limit > 0:
             raise ValueError(f"{name}: {limit} is not a positive number of seconds")
-    if isinstance(verifier, str) and not _is_rule(verifier):
-        child = Child(verifier, timeout)
-        place: Any = closing(child)
-        plan: Subject = VerifierSubject(verifier, _not_here, child.declared, timeout)
-        execute: Callable[..., Any] = child.run
-    else:
-        place, plan = nullcontext(), _subject(verifier, available_threads(threads), timeout)
-        execute = partial(_here, plan)
-    with place:
-        return _audit(plan, execute, level, root_of(rng), seconds, progress)
-
-
-def _is_rule(name: str) -> bool:
-    return ":" not in name or name.partition(":")[0] in rules.names()
-
-
-def _subject(verifier: str | Verifier, threads: int, timeout: float) -> Subject:
-    if isinstance(verifier, str):
-        return RuleSubject(rules.get(verifier), threads)
-    if not callable(verifier):
-        raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
-    name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"
-    return verifier_subject(verifier, name, timeout)
-
-
-def _not_here(*_: Any) -> Any:
-    raise AssertionError("the verifier runs in a process of its own")
-
-
-def _here(
-    subject: Subject, job: Callable[..., Any], *arguments: Any, progress: Progress | None = None
-) -> Any:
-    return job(subject, *arguments, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -110,17 +79,17 @@ class _Job:
     key: Key
     alarm: float
     seconds: float | None
+    patience: float
 
 
 def _audit(
-    subject: Subject,
-    execute: Callable[..., Any],
+    place: Place,
     level: str,
     root: int,
     seconds: float | None,
     progress: Progress | None,
 ) -> Audit:
-    started = time.perf_counter()
+    started, subject = time.perf_counter(), place.subject
     trials = [subject.trial(i, level) for i in range(len(subject.cases))]
     tests = sum(trial.tests for trial in trials)
     total = sum(trial.steps for trial in trials)
@@ -129,12 +98,13 @@ def _audit(
     share = None if seconds is None else seconds / len(trials)
     try:
         if isinstance(subject, VerifierSubject):
-            results.append(_promises(execute, _key(root, PROMISES)))
+            results.append(_promises(place, case_key(root, PROMISES)))
         for i, trial in enumerate(trials):
-            job = _Job(i, level, _key(root, trial.case), BUDGET / tests, share)
+            patience = 0.1 if any(_hung(result) for result in results) else 1.0
+            job = _Job(i, level, case_key(root, trial.case), BUDGET / tests, share, patience)
             before = sum(earlier.steps for earlier in trials[:i])
             try:
-                result = execute(_run_case, job, progress=offset(progress, before, total))
+                result = place.run(_run_case, job, progress=offset(progress, before, total))
             except BrokenVerifier as error:  # it took its process along
                 result = run_trial(trial, job.key, job.alarm, failure=error)
             results.append(result)
@@ -154,7 +124,13 @@ def _audit(
     )
 
 
-def _key(root: int, case: str) -> Key:
+def _hung(result: CaseResult) -> bool:
+    """Whether calls of this case hung: then the others are not waited for as long."""
+    return any(finding.text.startswith("hung") for finding in result.findings)
+
+
+def case_key(root: int, case: str) -> Key:
+    """The random numbers of one case."""
     return key_of(root, (crc32(b"audit"), crc32(case.encode())))
 
 
@@ -162,6 +138,8 @@ def _key(root: int, case: str) -> Key:
 
 
 def _run_case(subject: Subject, job: _Job, progress: Progress | None = None) -> CaseResult:
+    if isinstance(subject, VerifierSubject):
+        subject = replace(subject, timeout=subject.timeout * job.patience)
     trial = subject.trial(job.index, job.level)
     return run_trial(trial, job.key, job.alarm, seconds=job.seconds, progress=progress)
 
@@ -170,9 +148,9 @@ def _check(subject: VerifierSubject, key: Key, progress: Progress | None = None)
     return check_promises(subject.function, subject.declared, key, subject.timeout)
 
 
-def _promises(execute: Callable[..., Any], key: Key) -> CaseResult:
+def _promises(place: Place, key: Key) -> CaseResult:
     try:
-        found: CaseResult = execute(_check, key)
+        found: CaseResult = place.run(_check, key)
     except BrokenVerifier as error:
         found = promises_result([Finding("contract", str(error))], broken=True)
     return found

@@ -19,16 +19,17 @@ from specsim.auditing.results import BUDGET, Alphas, Efficiency, Measures
 from specsim.auditing.rows import rows_of
 from specsim.auditing.tallies import TAIL_EDGES, AuditTally
 from specsim.auditing.trials import Trial
-from specsim.distributions import Ints
-from specsim.drafts import Tree
+from specsim.distributions import Floats, Ints
+from specsim.drafts import Tree, chain
 from specsim.engine import Counts, model_rows
 from specsim.lengths import alpha_drafted, alpha_verified, mean_tokens
+from specsim.readers import repeated
 from specsim.rules import Rule
 from specsim.sources import FixedPairSource, RowSource, Source, rule_verifier
 from specsim.streams import Key
 from specsim.theory import expected_tokens
 
-__all__ = ["RuleSubject", "Subject", "VerifierSubject", "verifier_subject"]
+__all__ = ["RuleSubject", "Subject", "VerifierSubject", "make_trial", "rule_function", "verifier_subject"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class RuleSubject:
     def trial(self, index: int, level: str) -> Trial:
         case = self.cases[index]
         steps, claim = case.rule_steps(level, self.rule), Claim(self.rule, case.tree)
-        return _trial(case, self._source(case), AuditTally(case, claim), steps, self.threads)
+        return make_trial(case, self._source(case), AuditTally(case, claim), steps, self.threads)
 
     def _source(self, case: Case) -> Source:
         if case.is_pair:
@@ -81,10 +82,28 @@ class VerifierSubject:
         calls = Calls.of(self.function, self.declared, case, self.timeout)
         source = RowSource(rows_of(case), calls)
         tally = AuditTally(case, Claim(None, case.tree), reference)
-        return _trial(case, source, tally, case.verifier_steps(level), 1, partial(_smallest, source))
+        return make_trial(case, source, tally, case.verifier_steps(level), 1, partial(_smallest, source))
 
 
 Subject = RuleSubject | VerifierSubject
+
+
+def rule_function(rule: Rule) -> Verifier:
+    """A built-in rule for chains as a function of the plain contract. Raises ValueError for other rules."""
+    if rule.claimed_on_trees or rule.leaf_rows:
+        raise ValueError(f"{rule.name}: as a verifier of arrays only rules for chains can be called")
+
+    def verify(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+        steps, gamma = draft_tokens.shape
+        tokens, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
+        u = rng.random((rule.uniforms(chain(gamma), p.shape[2]), steps))
+        parents = repeated(chain(gamma), steps)
+        rows = [np.ascontiguousarray(row) if row.flags.writeable else row.copy() for row in (p, q)]
+        rule.rows(parents, draft_tokens.copy(), *rows, u, rule.array(), tokens, accepted)
+        return tokens.T.astype(np.int64)
+
+    verify.__qualname__ = str(rule)
+    return verify
 
 
 def verifier_subject(function: Verifier, name: str, timeout: float = TIMEOUT) -> VerifierSubject:
@@ -92,7 +111,7 @@ def verifier_subject(function: Verifier, name: str, timeout: float = TIMEOUT) ->
     return VerifierSubject(name, function, declared(function), timeout)
 
 
-def _trial(
+def make_trial(
     case: Case,
     source: Source,
     tally: AuditTally,

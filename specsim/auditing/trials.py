@@ -75,7 +75,7 @@ def run_trial(
                 max(8, int(trial.steps * share)), done, time.perf_counter() - started, seconds
             )
             if until <= done:
-                break
+                continue
             part = run(
                 trial.source,
                 trial.tally,

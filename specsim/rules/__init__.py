@@ -16,7 +16,7 @@ import importlib
 import pkgutil
 from pathlib import Path
 
-from specsim.rules.anatomy import FixedPair, Parameter, Rule
+from specsim.rules.anatomy import FixedPair, Parameter, Rule, parsed_values
 
 __all__ = ["GROUPS", "FixedPair", "Parameter", "Rule", "get", "group_of", "names"]
 
@@ -63,19 +63,4 @@ def get(name: str) -> Rule:
         near = difflib.get_close_matches(name, names(), n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown rule {name!r}; did you mean {near!r}? Rules: {', '.join(names())}")
     rule: Rule = importlib.import_module(f"{__name__}.{group_of(name)}.{name}").RULE
-    return rule.having(**_parsed(name, given)) if colon else rule
-
-
-def _parsed(name: str, given: str) -> dict[str, float]:
-    values: dict[str, float] = {}
-    for part in given.split(","):
-        parameter, _, value = part.partition("=")
-        if parameter.strip() in values:
-            raise ValueError(f"{name}: parameter {parameter.strip()} is given twice")
-        try:
-            values[parameter.strip()] = float(value)
-        except ValueError:
-            raise ValueError(
-                f"{name}: {part!r} is not a parameter; write {name}:parameter=number, separated by commas"
-            ) from None
-    return values
+    return rule.having(**parsed_values(name, given)) if colon else rule

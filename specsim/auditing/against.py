@@ -1,0 +1,299 @@
+"""Old against new: two verifiers on the same cases, asking only whether they follow one law.
+
+Nothing is assumed of that law, so a lossy kernel may be compared with its rewrite. Each case is drawn for both, with
+random numbers of their own, in blocks that grow by a half; after each block every table is tested by
+`stats.log_two_sample_e`: the tokens after each prefix, the bins of the audit, and the numbers of accepted tokens, so
+that a change in speed is found too. Before that both are given the same drafts and the same rng, to see whether they
+are the same token by token.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from specsim import rules
+from specsim.auditing.calls import TIMEOUT
+from specsim.auditing.cases import BITS, Case
+from specsim.auditing.contract import BrokenVerifier, NotADraftPath, Verifier
+from specsim.auditing.places import Place, is_rule, placed
+from specsim.auditing.plan import Table
+from specsim.auditing.results import BUDGET
+from specsim.auditing.runner import case_key, check_limits
+from specsim.auditing.subjects import Subject, VerifierSubject, rule_function
+from specsim.auditing.trials import Trial, offset
+from specsim.distributions import Ints
+from specsim.engine import Counts, Progress, run
+from specsim.lengths import mean_tokens
+from specsim.provenance import Provenance
+from specsim.sources import Batch
+from specsim.stats import detectable_tv, log_two_sample_e
+from specsim.streams import Key, RandomSource, key_of, root_of
+
+__all__ = ["Comparison", "Difference", "audit_against"]
+
+#: Ends of the blocks, as fractions of a case's steps.
+BLOCKS = tuple(1.5**-k for k in range(14, -1, -1))
+#: Steps that both verify with the same rng.
+TWINS = 512
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One case: how many steps each side drew, tokens per step, and the table that tells the two apart best.
+
+    `changed` if some table rejects that they follow one law; `text` says where, or what could not be run. `twins` is
+    the share of steps with the same tokens from the same rng. A total variation of `detectable_tv` between the laws of
+    the first token would have been found with probability .999.
+    """
+
+    case: str
+    purpose: str
+    steps: int
+    log10_e: float
+    changed: bool
+    broken: bool
+    text: str
+    twins: float
+    tokens_per_step: tuple[float, float]
+    detectable_tv: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of `audit_against`. `budget` is the false-alarm probability of the whole, split over `tests`."""
+
+    new: str
+    old: str
+    level: str
+    cases: tuple[Difference, ...]
+    budget: float
+    tests: int
+    interrupted: bool
+    provenance: Provenance
+
+    @property
+    def verdict(self) -> str:
+        """same (no difference found), changed, or broken (one of the two could not be run)."""
+        if any(case.broken for case in self.cases):
+            return "broken"
+        return "changed" if any(case.changed for case in self.cases) else "same"
+
+    @property
+    def identical(self) -> bool:
+        """Whether both gave the same tokens wherever they were given the same rng."""
+        return all(case.twins == 1.0 for case in self.cases)
+
+    @property
+    def exit_code(self) -> int:
+        """0 same, 1 changed or broken, 3 interrupted before a difference was found."""
+        if self.verdict == "same":
+            return 3 if self.interrupted else 0
+        return 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return {
+            "new": self.new,
+            "old": self.old,
+            "level": self.level,
+            "verdict": self.verdict,
+            "identical": self.identical,
+            "exit_code": self.exit_code,
+            "interrupted": self.interrupted,
+            "budget": self.budget,
+            "tests": self.tests,
+            "cases": [asdict(case) for case in self.cases],
+            "provenance": self.provenance.to_dict(),
+        }
+
+
+def audit_against(
+    new: str | Verifier,
+    old: str | Verifier,
+    level: str = "quick",
+    rng: RandomSource = None,
+    *,
+    timeout: float = TIMEOUT,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Whether two verifiers follow one law, whatever it is, on the cases that both take.
+
+    Each is a function, "package.module:function", or the name of a rule, which is then called as a function. Two that
+    follow one law are called changed with probability at most `results.BUDGET`. Raises as `audit`, and ValueError where
+    the two share no case.
+
+    >>> from specsim import rules
+    >>> audit_against("standard", "standard", "smoke", rng=0).verdict
+    'same'
+    """
+    check_limits(level, None, timeout)
+    root, started = root_of(rng), time.perf_counter()
+    with (
+        placed(_as_function(new), 1, timeout) as one,
+        placed(_as_function(old), 1, timeout) as other,
+    ):
+        pairs = _shared(one.subject, other.subject)
+        trials = [one.subject.trial(i, level) for i, _ in pairs]
+        tests = sum(len(trial.tables) + 1 for trial in trials)
+        total = 2 * sum(trial.steps for trial in trials)
+        found, interrupted = [], False
+        try:
+            for k, (trial, places) in enumerate(zip(trials, pairs, strict=True)):
+                before = 2 * sum(earlier.steps for earlier in trials[:k])
+                report = offset(progress, before, total)
+                found.append(_compare(one, other, trial, places, level, root, BUDGET / tests, report))
+        except KeyboardInterrupt:
+            interrupted = True
+        names = [_name(side, place) for side, place in ((new, one), (old, other))]
+    return Comparison(
+        new=names[0],
+        old=names[1],
+        level=level,
+        cases=tuple(found),
+        budget=BUDGET,
+        tests=tests,
+        interrupted=interrupted,
+        provenance=Provenance.record(root, 1, time.perf_counter() - started),
+    )
+
+
+def _as_function(verifier: str | Verifier) -> str | Verifier:
+    return rule_function(rules.get(verifier)) if isinstance(verifier, str) and is_rule(verifier) else verifier
+
+
+def _name(verifier: str | Verifier, place: Place) -> str:
+    return verifier if isinstance(verifier, str) else place.subject.name
+
+
+def _shared(one: Subject, other: Subject) -> list[tuple[int, int]]:
+    """The cases of both: their numbers on either side."""
+    places = {_identity(case): j for j, case in enumerate(other.cases)}
+    pairs = [(i, places[_identity(case)]) for i, case in enumerate(one.cases) if _identity(case) in places]
+    if not pairs:
+        raise ValueError(
+            "the two verifiers share no case: they declare other dtypes, lengths of drafts, or shapes"
+        )
+    return pairs
+
+
+def _identity(case: Case) -> tuple[Any, ...]:
+    return case.name, case.tree, BITS[case.dtype], case.rotated, case.uneven, case.certain
+
+
+def _compare(
+    one: Place,
+    other: Place,
+    trial: Trial,
+    places: tuple[int, int],
+    level: str,
+    root: int,
+    alarm: float,
+    progress: Progress | None,
+) -> Difference:
+    sides = list(zip((one, other), places, strict=True))
+    twin_key = key_of(root, (*_words(trial.case), 2))
+    blocks: list[tuple[Counts, Counts]] = []
+    done, twins, failure, telling = 0, 0.0, "", (-np.inf, "")
+    try:
+        first, second = (place.run(_tokens, i, level, twin_key) for place, i in sides)
+        twins = float((first == second).all(axis=0).mean())
+        for share in BLOCKS:
+            until = max(8, int(trial.steps * share))
+            if until == done:
+                continue
+            a, b = (
+                place.run(_block, i, level, key_of(root, (*_words(trial.case), side)), done, until - done)
+                for side, (place, i) in enumerate(sides)
+            )
+            blocks.append((a, b))
+            done = until
+            if progress is not None:
+                progress(2 * done, 2 * trial.steps)
+            telling = _most_telling(trial, blocks)
+            if telling[0] >= -np.log(alarm):
+                break
+    except (BrokenVerifier, NotADraftPath) as error:
+        failure = str(error)
+    lengths = [
+        sum((block[side]["lengths"] for block in blocks), np.zeros(trial.positions, int)) for side in (0, 1)
+    ]
+    changed = telling[0] >= -np.log(alarm)
+    return Difference(
+        case=trial.case,
+        purpose=trial.purpose,
+        steps=done,
+        log10_e=float(max(telling[0], -99.0) / np.log(10.0)),
+        changed=changed,
+        broken=bool(failure),
+        text=failure or (telling[1] if changed else ""),
+        twins=twins,
+        tokens_per_step=tuple(mean_tokens(side)[0] if side.any() else 0.0 for side in lengths),  # type: ignore[arg-type]
+        detectable_tv=_detectable(trial, done, alarm),
+    )
+
+
+def _words(case: str) -> tuple[int, int]:
+    return case_key(0, case)
+
+
+def _most_telling(trial: Trial, blocks: Sequence[tuple[Counts, Counts]]) -> tuple[float, str]:
+    """The largest log e-value of all tables, and what it says."""
+    found = [
+        (log_two_sample_e([(table.counts(a), table.counts(b)) for a, b in blocks]), table)
+        for table in trial.tables
+    ]
+    log_e, table = max(found, key=lambda pair: pair[0], default=(-np.inf, None))
+    lengths = log_two_sample_e([(a["lengths"], b["lengths"]) for a, b in blocks])
+    if table is None or lengths > log_e:
+        return lengths, "the numbers of accepted tokens differ"
+    a, b = (
+        sum((table.counts(block[side]) for block in blocks), np.zeros(len(table.law), int)) for side in (0, 1)
+    )
+    return log_e, _words_for(table, a, b)
+
+
+def _words_for(table: Table, a: Ints, b: Ints) -> str:
+    shares = a / max(1, a.sum()), b / max(1, b.sum())
+    cell = int(np.abs(shares[0] - shares[1]).argmax())
+    members = np.flatnonzero(table.cells == cell)
+    what = "token" if table.kind == "prefix" else "bin"
+    name = f"{what} {members[0]}" if len(members) == 1 else f"{len(members)} rare {what}s together"
+    after = f" after {list(table.prefix)}" if table.kind == "prefix" and table.prefix else ""
+    kind = "" if table.kind == "prefix" else f" ({table.kind})"
+    return f"position {table.position + 1}{after}{kind}: {name} {shares[0][cell]:.4f} new, {shares[1][cell]:.4f} old"
+
+
+def _detectable(trial: Trial, steps: int, alarm: float) -> float:
+    """For the first token's table: two samples of n know as much of a difference as one of n/2."""
+    first = next((table for table in trial.tables if table.position == 0), None)
+    return 1.0 if first is None else detectable_tv(len(first.law), steps / 2.0, alarm)
+
+
+# --- jobs, which a child process may be given ------------------------------------------------------------
+
+
+def _block(
+    subject: VerifierSubject,
+    index: int,
+    level: str,
+    key: Key,
+    first: int,
+    steps: int,
+    progress: Progress | None = None,
+) -> Counts:
+    trial = subject.trial(index, level)
+    return run(trial.source, trial.tally, key, first, steps, threads=1, progress=progress)
+
+
+def _tokens(
+    subject: VerifierSubject, index: int, level: str, key: Key, progress: Progress | None = None
+) -> Ints:
+    """The tokens [positions, TWINS] of the first steps."""
+    trial = subject.trial(index, level)
+    batches: list[Batch] = list(trial.source.batches(key, 0, min(TWINS, trial.steps)))
+    return np.concatenate([batch.tokens for batch in batches], axis=1)

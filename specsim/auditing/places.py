@@ -1,0 +1,63 @@
+"""Where a verifier runs: in this process, or, given by name, in a child."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from specsim import rules
+from specsim.auditing.contract import Verifier
+from specsim.auditing.isolation import Child
+from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject, verifier_subject
+from specsim.engine import Progress
+
+__all__ = ["Place", "is_rule", "placed"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A subject, and how a job is run on it: `run(job, *arguments, progress=…)` is job(subject, *arguments, …) there.
+
+    `subject` plans the cases; in a child process another one, with the function itself, runs them.
+    """
+
+    subject: Subject
+    run: Callable[..., Any]
+
+
+@contextmanager
+def placed(verifier: str | Verifier, threads: int, timeout: float) -> Iterator[Place]:
+    """The place of `verifier`, a rule's name, package.module:function or a function, until the context ends.
+
+    Raises ValueError for a name that is neither, TypeError for anything else.
+    """
+    if isinstance(verifier, str) and not is_rule(verifier):
+        with closing(Child(verifier, timeout)) as child:
+            yield Place(VerifierSubject(verifier, _elsewhere, child.declared, timeout), child.run)
+        return
+    subject = _subject(verifier, threads, timeout)
+
+    def run(job: Callable[..., Any], *arguments: Any, progress: Progress | None = None) -> Any:
+        return job(subject, *arguments, progress=progress)
+
+    yield Place(subject, run)
+
+
+def is_rule(name: str) -> bool:
+    """Whether `name` means a built-in rule, perhaps with parameters, rather than a function of a module."""
+    return ":" not in name or name.partition(":")[0] in rules.names()
+
+
+def _subject(verifier: str | Verifier, threads: int, timeout: float) -> Subject:
+    if isinstance(verifier, str):
+        return RuleSubject(rules.get(verifier), threads)
+    if not callable(verifier):
+        raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
+    name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"
+    return verifier_subject(verifier, name, timeout)
+
+
+def _elsewhere(*_: Any) -> Any:
+    raise AssertionError("the verifier runs in a process of its own")
