@@ -1,6 +1,6 @@
 """EAGLE: verification of draft trees, in the form of EAGLE-1 and in that of EAGLE-2 and 3.
 
-`eagle/model/utils.py`, read at v1 and v3:
+`eagle/model/utils.py`, read at eagle-llm 1.2.1 and at 8009b6d:
 
     evaluate_posterior(logits[L, D, V], candidates[L, D], logits_processor, cart_candidates_prob[L, D], op, p_indices,
                        tree_candidates[1, n+1], b_indices) -> (best_candidate, accept_length, sample_p[V])      (EAGLE-1)
@@ -17,6 +17,7 @@ ignored); no guard where the residual is zero.
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.auditing.adapters.engines import engine_function, seed_of, seeded_torch
+from specsim.auditing.adapters.engines import EngineMissing, engine_function, seed_of, seeded_torch
 from specsim.auditing.adapters.paths import leaf_paths
 from specsim.auditing.contract import Verifier, declares
 from specsim.drafts import Tree
@@ -36,12 +37,24 @@ REFERENCE = "eagle.model.utils:evaluate_posterior"
 
 def verifier_1() -> Verifier:
     """EAGLE-1's own function. Raises EngineMissing without it."""
-    return adapt_1(engine_function(REFERENCE, "pip install --no-deps eagle-llm, and torch, transformers"))
+    install = "pip install --no-deps eagle-llm, and torch, transformers"
+    function = engine_function(REFERENCE, install)
+    if not _is_first(function):
+        raise EngineMissing(f"{REFERENCE} is that of EAGLE-2 and 3; {install}")
+    return adapt_1(function)
 
 
 def verifier_2() -> Verifier:
     """The own function of EAGLE-2 and 3. Raises EngineMissing without it."""
-    return adapt_2(engine_function(REFERENCE, "clone SafeAILab/EAGLE and pip install it"))
+    install = "clone SafeAILab/EAGLE and pip install it"
+    function = engine_function(REFERENCE, install)
+    if _is_first(function):
+        raise EngineMissing(f"{REFERENCE} is that of EAGLE-1; {install}")
+    return adapt_2(function)
+
+
+def _is_first(evaluate_posterior: Callable[..., Any]) -> bool:
+    return "cart_candidates_prob" in inspect.signature(evaluate_posterior).parameters
 
 
 def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:

@@ -1,6 +1,6 @@
 """FlashInfer: the kernel for chains of drafts, whose p is the *draft* and whose q is the target.
 
-`flashinfer/sampling.py`, read at 0.6:
+`flashinfer/sampling.py`, as its documentation has it:
 
     chain_speculative_sampling(draft_probs[B, γ, V], draft_token_ids[B, γ], target_probs[B, γ+1, V],
                                maybe_output_accepted_token_num=None, maybe_output_emitted_draft_token_num=None,

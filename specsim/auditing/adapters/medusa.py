@@ -1,6 +1,6 @@
 """Medusa: typical acceptance over draft trees, lossy by design.
 
-`medusa/model/utils.py`, read at 1.0 and in Spec-Bench's copy:
+`medusa/model/utils.py`, read at medusa-llm 0.1 and in Spec-Bench's copy:
 
     evaluate_posterior(logits[L, D, V], candidates[L, D], temperature, posterior_threshold=0.3, posterior_alpha=0.09, …)
         -> (best_candidate, accept_length)

@@ -1,6 +1,6 @@
 """SGLang: the sampling of a draft tree, from the target's probabilities only.
 
-`sgl_kernel/speculative.py`, read at 0.3:
+`sgl_kernel/speculative.py`, read in 2026:
 
     tree_speculative_sampling_target_only(predicts[N], accept_index[B, depth+1], accept_token_num[B],
         candidates[B, n+1], retrive_index[B, n+1], retrive_next_token[B, n+1], retrive_next_sibling[B, n+1],

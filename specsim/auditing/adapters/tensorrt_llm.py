@@ -1,6 +1,6 @@
 """TensorRT-LLM: rejection sampling of its PyTorch sampler, whose p is the *draft* and whose q is the target.
 
-`tensorrt_llm/_torch/pyexecutor/sampling_utils.py`, read at 1.2:
+`tensorrt_llm/_torch/pyexecutor/sampling_utils.py`, read in 2026:
 
     get_rejected_indices(draft_probs[γ, V], target_probs[γ+1, V], generator, draft_tokens: list[int]) -> int[rejected, 1]
     sample_rejected(draft_probs, target_probs, generator, num_accepted) -> int

@@ -1,6 +1,6 @@
 """vLLM, V1: the rejection sampler, on flattened drafts of many requests.
 
-`vllm/v1/sample/rejection_sampler.py`, read at 0.8 to 0.15:
+`vllm/v1/sample/rejection_sampler.py`, read at 5eb2f2c (2025) and 7f6fc1c (2026):
 
     rejection_sample(draft_token_ids[n], num_draft_tokens: list[int], max_spec_len, cu_num_draft_tokens[B],
                      draft_probs[n, V] | None, target_probs[n, V], bonus_token_ids[B, 1], sampling_metadata)

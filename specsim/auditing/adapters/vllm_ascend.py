@@ -1,6 +1,6 @@
 """vLLM on Ascend: vLLM's rejection sampler written out in PyTorch, for devices without Triton.
 
-`vllm_ascend/sample/rejection_sampler.py`, read at 0.11:
+`vllm_ascend/sample/rejection_sampler.py`, read at 0164701 (2025) and 0.23:
 
     rejection_random_sample_pytorch(output_token_ids[B, γ+1], cu_num_draft_tokens[B], draft_token_ids[n],
                                     draft_probs[n, V] | None, target_probs[n, V], bonus_token_ids[B, 1],
@@ -13,7 +13,7 @@ Both write to their first argument; `q` are exponential variables, one vector pe
 does what `rejection_sample` does around them: it draws uniforms in float64, the exponentials, and the bonus tokens.
 `expand_pytorch`, which spreads temperatures over a request's tokens, has nothing to do at temperature 1.
 
-Known oddity: vllm-project/vllm-ascend#2881, with IS_NGRAM the recovered tokens' function zeroed target_probs in place.
+Known oddities: pinned memory, which asks for an accelerator, in newer versions; vllm-project/vllm-ascend#2881, with IS_NGRAM the recovered tokens' function zeroed target_probs in place.
 """
 
 from __future__ import annotations
