@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specsim import rules
+from specsim.auditing.adapters import is_engine
 from specsim.auditing.contract import Verifier, declared
 from specsim.auditing.isolation import Child
 from specsim.auditing.subjects import RuleSubject, Subject, function_subject
@@ -47,6 +48,8 @@ def placed(verifier: str | Verifier, threads: int, timeout: float) -> Iterator[P
 
 def is_rule(name: str) -> bool:
     """Whether `name` means a built-in rule, perhaps with parameters, rather than a function of a module."""
+    if is_engine(name):
+        return False
     return ":" not in name or name.partition(":")[0] in rules.names()
 
 
