@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from specsim.auditing.calls import TIMEOUT
 from specsim.auditing.cases import LEVELS
-from specsim.auditing.contract import BrokenVerifier, Verifier
+from specsim.auditing.contract import BrokenVerifier, NotADraftPath, Verifier
+from specsim.auditing.diagnosis import diagnose_chain, diagnose_decoder
 from specsim.auditing.places import Place, placed
 from specsim.auditing.promises import PROMISES, check_promises, promises_result
 from specsim.auditing.proof import prove_on_generated_models
-from specsim.auditing.results import BUDGET, Audit, CaseResult, Finding
-from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject
+from specsim.auditing.results import BUDGET, Audit, CaseResult, Diagnosis, Finding
+from specsim.auditing.subjects import DecoderSubject, RuleSubject, Subject, VerifierSubject
 from specsim.auditing.trials import case_key, offset, run_trial
 from specsim.engine import Progress
 from specsim.jit import available_threads
@@ -30,6 +31,7 @@ def audit(
     seconds: float | None = None,
     timeout: float = TIMEOUT,
     threads: int | None = None,
+    diagnose: bool = True,
     progress: Progress | None = None,
 ) -> Audit:
     """Test whether `verifier` emits the law that it claims, with a stated false-alarm rate and a stated power.
@@ -45,6 +47,9 @@ def audit(
     also proved, by enumeration in fractions. The probability that an exact verifier is called biased is at most
     `BUDGET`, whenever it stops. The same `rng` seed gives the same counts.
 
+    When somebody's verifier of chains or decoder fails, `diagnose` compares it with the catalogue of known mistakes
+    (`specsim.auditing.mutants`), for which more steps are drawn.
+
     A verifier given by name runs in a process of its own; one call may take `timeout` seconds. Ctrl-C ends the audit
     with the verdict so far, marked as such.
 
@@ -57,7 +62,8 @@ def audit(
     """
     check_limits(level, seconds, timeout)
     with placed(verifier, available_threads(threads), timeout) as place:
-        return _audit(place, level, root_of(rng), seconds, progress)
+        found = _audit(place, level, root_of(rng), seconds, progress)
+        return replace(found, diagnosis=_diagnosis(place, found)) if diagnose else found
 
 
 def check_limits(level: str, seconds: float | None, timeout: float) -> None:
@@ -126,6 +132,21 @@ def _audit(
 def _hung(result: CaseResult) -> bool:
     """Whether calls of this case hung: then the others are not waited for as long."""
     return any(finding.text.startswith("hung") for finding in result.findings)
+
+
+def _diagnosis(place: Place, found: Audit) -> Diagnosis | None:
+    failed = [case for case in found.cases if case.findings and not case.broken and case.case != PROMISES]
+    root, subject = found.provenance.root, place.subject
+    if not failed or found.interrupted:
+        return None
+    try:
+        if isinstance(subject, DecoderSubject):
+            return diagnose_decoder(place, failed, root)
+        if isinstance(subject, VerifierSubject) and not subject.declared.tree:
+            return diagnose_chain(place, failed, found.level, root)
+    except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
+        pass
+    return None
 
 
 # --- jobs, which a child process may be given ------------------------------------------------------------

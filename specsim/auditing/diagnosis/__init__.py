@@ -2,6 +2,5 @@
 
 from specsim.auditing.diagnosis.chains import diagnose_chain
 from specsim.auditing.diagnosis.decoders import diagnose_decoder
-from specsim.auditing.diagnosis.results import Candidate, Diagnosis
 
-__all__ = ["Candidate", "Diagnosis", "diagnose_chain", "diagnose_decoder"]
+__all__ = ["diagnose_chain", "diagnose_decoder"]

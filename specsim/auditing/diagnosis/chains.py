@@ -17,14 +17,14 @@ from specsim.auditing.calls import TIMEOUT, Calls
 from specsim.auditing.cases import Case
 from specsim.auditing.claims import Claim
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath
+from specsim.auditing.diagnosis.conclusions import conclusion
 from specsim.auditing.diagnosis.kinship import Signature, signature
 from specsim.auditing.diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing.diagnosis.predictions import predict
 from specsim.auditing.diagnosis.ranking import FIT, SEPARATE, Scored, alike, fitted, scored
-from specsim.auditing.diagnosis.results import Candidate, Diagnosis, conclusion
 from specsim.auditing.mutants import Mutant, catalogue, pieces
 from specsim.auditing.places import Place
-from specsim.auditing.results import CaseResult
+from specsim.auditing.results import CaseResult, Diagnosis
 from specsim.auditing.rows import rows_of
 from specsim.auditing.subjects import VerifierSubject, make_trial
 from specsim.auditing.tallies import AuditTally

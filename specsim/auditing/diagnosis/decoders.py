@@ -16,12 +16,12 @@ from scipy.stats import chi2
 from specsim.auditing.contract import BrokenVerifier
 from specsim.auditing.decoder_cases import DecoderCase
 from specsim.auditing.decoders import DecoderSource, DecoderTally, Processing, counted_positions
+from specsim.auditing.diagnosis.conclusions import conclusion
 from specsim.auditing.diagnosis.ranking import FIT, Scored, alike, least, misfit_of
-from specsim.auditing.diagnosis.results import Diagnosis, conclusion
 from specsim.auditing.mutants import Mutant, catalogue, sequence_law
 from specsim.auditing.mutants.decoding import Decoder
 from specsim.auditing.places import Place
-from specsim.auditing.results import CaseResult
+from specsim.auditing.results import CaseResult, Diagnosis
 from specsim.auditing.subjects import DecoderSubject
 from specsim.auditing.trials import case_key
 from specsim.distributions import Ints
