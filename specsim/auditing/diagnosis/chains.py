@@ -20,7 +20,7 @@ from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.diagnosis.conclusions import conclusion
 from specsim.auditing.diagnosis.kinship import Signature, signature
 from specsim.auditing.diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
-from specsim.auditing.diagnosis.predictions import predict
+from specsim.auditing.diagnosis.predictions import leaves_the_path, predict
 from specsim.auditing.diagnosis.ranking import FIT, SEPARATE, Scored, alike, fitted, scored
 from specsim.auditing.mutants import Mutant, catalogue, pieces
 from specsim.auditing.places import Place
@@ -180,9 +180,8 @@ def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:
 
 def _off_the_path(mutants: Sequence[Mutant], cases: Sequence[Case]) -> Diagnosis:
     """For a verifier that emits tokens nobody drafted: the known mistakes that do so too."""
-    found = [mutant for mutant in mutants if any(predict(mutant, case) is None for case in cases)]
-    candidates = tuple(Candidate.of(mutant, 0.0, True) for mutant in found)
-    return Diagnosis(candidates, candidates, 0, "", "")
+    ranking = [Scored(one, 0.0, 1.0) for one in mutants if any(leaves_the_path(one, case) for case in cases)]
+    return conclusion(ranking, EXACT, 0, "", "") if ranking else Diagnosis((), (), 0, "", "")
 
 
 # --- evidence --------------------------------------------------------------------------------------------

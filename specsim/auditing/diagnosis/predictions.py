@@ -20,7 +20,7 @@ from specsim.distributions import Floats, Ints
 from specsim.engine import run
 from specsim.sources import RowSource
 
-__all__ = ["Prediction", "predict"]
+__all__ = ["Prediction", "leaves_the_path", "predict"]
 
 #: Steps of a mutant that is run because it has no law here, and the key that they are drawn with.
 SIMULATED_STEPS, SIMULATION_KEY = 2**17, (0x5EED, 0xD1A6)
@@ -39,6 +39,18 @@ def predict(mutant: Mutant, case: Case) -> Prediction | None:
     if mutant.law is not None and not case.rotated:
         return Prediction(_exactly(mutant, case))
     return _by_running(mutant, case)
+
+
+def leaves_the_path(mutant: Mutant, case: Case) -> bool:
+    """Whether `mutant` emits tokens that were not drafted, before the last."""
+    source = RowSource(rows_of(case), Calls.of(mutant.function, Declared(), case))
+    try:
+        run(source, OutcomeTally(case), SIMULATION_KEY, 0, 2**10, threads=1)
+    except NotADraftPath:
+        return True
+    except BrokenVerifier:
+        pass
+    return False
 
 
 def _exactly(mutant: Mutant, case: Case) -> Floats:
