@@ -38,7 +38,8 @@ class Criterion:
 def rounds(verifier: Verifier, p: Floats, q: Floats, n: int, rng: np.random.Generator) -> Ints:
     """What `n` rounds emit [n, γ+1], each with the same rows p [γ+1, V] and q [γ, V], tokens drafted from q.
 
-    One call of the verifier, unless its rows would have more than `CALL_ENTRIES` entries.
+    One call of the verifier, unless its rows would have more than `CALL_ENTRIES` entries: then several, so that one that
+    draws the same numbers in every call is seen to.
     """
     per_call = max(1, CALL_ENTRIES // (p.size + q.size))
     emitted = []

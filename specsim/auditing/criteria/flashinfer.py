@@ -24,9 +24,9 @@ MAX_ENTRIES = 2**20
 def validity(verifier: Verifier, rng: np.random.Generator) -> bool:
     """Shape, range and padding, in ten trials; and that a one-hot target brings out its own tokens.
 
-    Tokens are drafted uniformly, not from q. Where an emitted token first differs from the draft, everything after it must
-    be -1; so must nothing else. Left out: batches of more than `MAX_ENTRIES` entries, and the number of accepted
-    positions that the kernel reports beside its tokens.
+    Tokens are drafted uniformly, not from q. After the first emitted token that differs from the draft, everything must be
+    -1. Left out: batches of more than `MAX_ENTRIES` entries, and the numbers of accepted and of emitted tokens that the
+    kernel reports beside them.
     """
     for batch_size, vocab_size, gamma, one_hot in product(BATCH_SIZES, VOCAB_SIZES, GAMMAS, (False, True)):
         if batch_size * vocab_size * (gamma + 1) > MAX_ENTRIES:
