@@ -8,7 +8,7 @@ import numpy as np
 
 from specsim.auditing.plan import LOOKS, Table
 from specsim.auditing.results import Finding, TableResult
-from specsim.auditing.tallies import TAIL_EDGES, Impossible
+from specsim.auditing.tallies import NEIGHBOURS, QUARTERS, TAIL_EDGES, Impossible
 from specsim.distributions import Ints
 from specsim.engine import Counts
 from specsim.stats import (
@@ -72,6 +72,7 @@ def find(
         *_support(counts, impossible),
         *_deviations(tables, results, counts, level),
         *_single_cells(counts, level),
+        *_shared_noise(tables, results, counts),
         *_dependence(results, level),
     ]
 
@@ -95,8 +96,10 @@ def _deviations(
         rejected = [
             (table, result)
             for table, result in zip(tables, results, strict=True)
-            if result.rejected and result.position == position
+            if result.rejected and result.position == position and result.kind != "neighbours"
         ]
+        if not rejected:
+            continue
         full = [pair for pair in rejected if pair[0].kind == "prefix"]
         table, result = max(full or rejected, key=lambda pair: pair[1].log10_e)
         observed = table.counts(counts)
@@ -125,6 +128,24 @@ def _single_cells(counts: Counts, level: float) -> list[Finding]:
                         f"expected {n * edge:,.0f}",
                     )
                 )
+    return findings
+
+
+def _shared_noise(tables: Sequence[Table], results: Sequence[TableResult], counts: Counts) -> list[Finding]:
+    """Steps that know of each other: random numbers shared by the rows of a call, or by successive calls."""
+    findings = []
+    for table, result in zip(tables, results, strict=True):
+        if table.kind == "neighbours" and result.rejected:
+            observed = table.counts(counts)
+            pair = int((observed / observed.sum() - table.law).argmax())
+            findings.append(
+                Finding(
+                    "dependence",
+                    f"the first tokens of {NEIGHBOURS[table.prefix[0]]} depend on each other, e = 10^{result.log10_e:.0f}: "
+                    f"quarters {pair // QUARTERS + 1} and {pair % QUARTERS + 1} of the law meet in "
+                    f"{observed[pair] / observed.sum():.4f} of the pairs, expected {table.law[pair]:.4f}",
+                )
+            )
     return findings
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from specsim.auditing.cases import Case
 from specsim.auditing.claims import Claim
-from specsim.auditing.tallies import PIT_BINS, TAIL_EDGES, table_positions
+from specsim.auditing.tallies import NEIGHBOURS, PIT_BINS, QUARTERS, TAIL_EDGES, table_positions
 from specsim.distributions import Floats, Ints
 from specsim.engine import Counts
 from specsim.models import Model
@@ -19,15 +19,15 @@ from specsim.stats import merge_cells
 __all__ = ["LOOKS", "Table", "plan_tables"]
 
 #: Fractions of a case's steps after which it is looked at; it ends early only to reject.
-LOOKS = (0.125, 0.25, 0.5, 1.0)
+LOOKS = tuple(2.0**-k for k in range(7, -1, -1))
 
 
 @dataclass(frozen=True)
 class Table:
     """A test of counts over cells against their law.
 
-    `kind` is "prefix", "PIT" or "tail"; `position` counts from 0; `prefix` is the emitted prefix of a prefix
-    table. The counts stand in array `source` at `[start : start + V]`, of one row for "pit" and "tail";
+    `kind` is "prefix", "PIT", "tail" or "neighbours"; `position` counts from 0; `prefix` is the emitted prefix of a prefix
+    table. The counts stand in array `source` at `[start : start + V]`, of one row for all others;
     `cells[x]` is the cell of outcome x, -1 if impossible; `law` is the law of the cells.
     """
 
@@ -54,6 +54,8 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
     How often a prefix or a position is reached is guessed from the standard rule; a wrong guess costs power, no more.
     """
     tables = [*_prefix_tables(case, claim, steps), *_bin_tables(case, steps)]
+    if claim.rule is None:
+        tables += _neighbour_tables(steps)
     return [table for table in tables if len(table.law) > 1]
 
 
@@ -84,6 +86,14 @@ def _bin_tables(case: Case, steps: int) -> Iterator[Table]:
         visits = steps * overlap**position
         yield _table("PIT", position, (), "pit", position * PIT_BINS, pit, visits)
         yield _table("tail", position, (), "tail", position * len(tail), tail, visits)
+
+
+def _neighbour_tables(steps: int) -> Iterator[Table]:
+    """Rules draw every step from a counter of its own; somebody's verifier may not."""
+    cells = QUARTERS**2
+    for i in range(len(NEIGHBOURS)):
+        law = np.full(cells, 1.0 / cells)
+        yield _table("neighbours", 0, (i,), "neighbours", i * cells, law, steps // 2)
 
 
 def _table(

@@ -14,9 +14,21 @@ from specsim.provenance import Provenance
 from specsim.stats import ChiSquare
 from specsim.theory import expected_tokens
 
-__all__ = ["Alphas", "Audit", "CaseResult", "Efficiency", "Finding", "ProofSummary", "TableResult", "Verdict"]
+__all__ = [
+    "BUDGET",
+    "Alphas",
+    "Audit",
+    "CaseResult",
+    "Efficiency",
+    "Finding",
+    "Measures",
+    "ProofSummary",
+    "TableResult",
+    "Verdict",
+]
 
-
+#: Probability that an audit of an exact verifier raises any alarm at all.
+BUDGET = 1e-6
 #: Two laws that differ by less are one but for rounding.
 LEAST_TV = 1e-9
 
@@ -93,28 +105,55 @@ class Efficiency:
 
 
 @dataclass(frozen=True)
+class Measures:
+    """What is measured beside the tests, where it means something."""
+
+    alphas: Alphas | None = None
+    efficiency: Efficiency | None = None
+
+
+@dataclass(frozen=True)
 class CaseResult:
-    """One case of the battery: what was run, what was found, what was measured."""
+    """One case of the battery: what was run, what was found, what was measured.
+
+    `tree` is what was drafted (None for a decoder, which drafts itself), `positions` how many tokens a step can emit,
+    `counts` the integer counts behind everything, `planned` the steps that the level gives the case.
+    """
 
     case: str
     purpose: str
     kernel: str
     vocab_size: int
-    tree: Tree
+    tree: Tree | None
     iid: bool
+    positions: int
     steps: int
+    planned: int
     findings: tuple[Finding, ...]
     broken: bool
+    interrupted: bool
     tables: tuple[TableResult, ...] = field(repr=False)
-    lengths: Ints = field(repr=False)
-    alphas: Alphas | None
-    efficiency: Efficiency | None
+    counts: dict[str, Ints] = field(repr=False)
+    measures: Measures | None
     declared_tv: float
 
     @property
     def gamma(self) -> int:
         """The most tokens that a step can accept."""
-        return self.tree.depth
+        return self.positions - 1
+
+    @property
+    def lengths(self) -> Ints:
+        """How many steps accepted k tokens, k from 0 to γ."""
+        return self.counts["lengths"]
+
+    @property
+    def alphas(self) -> Alphas | None:
+        return self.measures.alphas if self.measures else None
+
+    @property
+    def efficiency(self) -> Efficiency | None:
+        return self.measures.efficiency if self.measures else None
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, tables included."""
@@ -125,10 +164,12 @@ class CaseResult:
             "kernel": self.kernel,
             "vocab_size": self.vocab_size,
             "gamma": self.gamma,
-            "parents": list(self.tree.parents),
-            "drawing": self.tree.drawing,
+            "parents": self.tree and list(self.tree.parents),
+            "drawing": self.tree and self.tree.drawing,
             "declared_tv": self.declared_tv,
             "steps": self.steps,
+            "planned": self.planned,
+            "interrupted": self.interrupted,
             "verdict": str(self.verdict),
             "findings": [asdict(finding) for finding in self.findings],
             "lengths": self.lengths.tolist(),
@@ -171,8 +212,9 @@ class CaseResult:
 
     @property
     def last_position(self) -> TableResult | None:
-        """The PIT bins of the last position that is tested."""
-        return max((t for t in self.tables if t.kind == "PIT"), key=lambda t: t.position, default=None)
+        """The PIT bins of the last position that is tested; without bins, its first table."""
+        pit = [table for table in self.tables if table.kind == "PIT"] or list(self.tables)
+        return max(pit, key=lambda table: table.position, default=None)
 
 
 @dataclass(frozen=True)
@@ -193,7 +235,10 @@ class ProofSummary:
 
 @dataclass(frozen=True)
 class Audit:
-    """The result of `specsim.audit`. `budget` is the false-alarm probability of the whole, split over `tests`."""
+    """The result of `specsim.audit`. `budget` is the false-alarm probability of the whole, split over `tests`.
+
+    `interrupted` says that it was cut short by Ctrl-C: cases are missing, or have fewer steps than planned.
+    """
 
     verifier: str
     level: str
@@ -201,6 +246,7 @@ class Audit:
     proof: ProofSummary | None
     budget: float
     tests: int
+    interrupted: bool
     provenance: Provenance
 
     @property
@@ -217,11 +263,13 @@ class Audit:
     @property
     def declared_tv(self) -> float:
         """The largest total variation, over the cases, between the claimed law of a first token and the target's."""
-        return max(case.declared_tv for case in self.cases)
+        return max((case.declared_tv for case in self.cases), default=0.0)
 
     @property
     def exit_code(self) -> int:
-        """0 consistent, or lossy as declared; 1 biased or broken."""
+        """0 consistent, or lossy as declared; 1 biased or broken; 3 interrupted before anything was found."""
+        if self.interrupted and self.verdict in (Verdict.CONSISTENT, Verdict.LOSSY):
+            return 3
         return 0 if self.verdict in (Verdict.CONSISTENT, Verdict.LOSSY) else 1
 
     @property
@@ -240,6 +288,7 @@ class Audit:
             "level": self.level,
             "verdict": str(self.verdict),
             "exit_code": self.exit_code,
+            "interrupted": self.interrupted,
             "declared_tv": self.declared_tv,
             "wasteful": self.wasteful,
             "budget": self.budget,

@@ -5,7 +5,11 @@ V^position ≤ 512. *PIT bins*, at every position: the emitted token is mapped t
 number that is uniform under exactness, F(x-) + v·P(x), v a fresh uniform (the randomised probability integral
 transform). Tokens are ordered by p/q, along which verification errors move mass, and counted in 16 bins;
 ordered by p itself, the same gives bins for the *tail* of rare tokens. *Impossible* tokens, P(x) = 0, are kept
-one by one.
+one by one. *Neighbours*: the quarters of the PIT that the first tokens of two steps fall into, for steps side by side
+in one call and for steps at the same place of two calls; each pair of quarters is equally likely if steps are
+independent.
+
+Where a case relabels the vocabulary row by row, tokens are read in the labels of its pair before they are counted.
 """
 
 from __future__ import annotations
@@ -21,15 +25,27 @@ from specsim.auditing.cases import Case
 from specsim.auditing.claims import Claim, rows_on_path
 from specsim.distributions import Floats, Ints
 from specsim.jit import kernel
-from specsim.sources import Batch, RowVerifier
+from specsim.readers import Rows
+from specsim.sources import Batch, RowVerifier, Tokens
 from specsim.streams import Key, Purpose, uniforms
 
-__all__ = ["MAX_PREFIX_CELLS", "PIT_BINS", "TAIL_EDGES", "AuditTally", "Impossible", "table_positions"]
+__all__ = [
+    "MAX_PREFIX_CELLS",
+    "NEIGHBOURS",
+    "PIT_BINS",
+    "TAIL_EDGES",
+    "AuditTally",
+    "Impossible",
+    "table_positions",
+]
 
 MAX_PREFIX_CELLS = 512
 PIT_BINS = 16
 #: Upper edges of the tail bins, in mass of the rarest tokens.
-TAIL_EDGES = np.array([1e-5, 1e-3, 1.0])
+TAIL_EDGES = np.array([1e-5, 1e-3, 2.0**-8, 1.0])
+#: Which steps are compared with each other: neighbours of a call, and steps of successive calls.
+NEIGHBOURS = ("rows of a call", "successive calls")
+QUARTERS = 4
 #: Impossible tokens kept as examples from each batch, so that threads cannot change which come first.
 EXAMPLES = 8
 
@@ -73,26 +89,29 @@ class AuditTally:
             "pit": np.zeros((positions, PIT_BINS), dtype=np.int64),
             "tail": np.zeros((positions, len(TAIL_EDGES)), dtype=np.int64),
             "impossible": np.zeros(positions, dtype=np.int64),
+            "neighbours": np.zeros((len(NEIGHBOURS), QUARTERS**2), dtype=np.int64),
         }
 
     def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
         steps = len(batch.accepted)
+        tokens = _in_labels_of_pair(batch.tokens, batch.rows, self.case.target.vocab_size)
         counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.gamma + 1)
-        count_prefixes(
-            batch.tokens, self.case.target.vocab_size, table_positions(self.case), counts["prefixes"]
-        )
+        count_prefixes(tokens, self.case.target.vocab_size, table_positions(self.case), counts["prefixes"])
         v = uniforms(key, int(Purpose.COUNT), batch.first, steps, self.case.gamma + 1)
         bins = (counts["pit"], counts["tail"], TAIL_EDGES, counts["impossible"])
+        first = np.empty(steps)
         before = counts["impossible"].sum()
         rows = None
         if self.case.is_pair:
-            count_pit_of_pair(batch.tokens, v, *self.pair_cdfs, *bins)
+            count_pit_of_pair(tokens, v, *self.pair_cdfs, *bins, first)
         elif batch.rows is not None:
-            p, q = rows_on_path(batch.rows, batch.tokens)
+            p, q = rows_on_path(batch.rows, tokens)
             rows = self.claim.rows(p, q)
-            count_pit_of_rows(batch.tokens, v, rows, q, *bins)
+            count_pit_of_rows(tokens, v, rows, q, *bins, first)
         if counts["impossible"].sum() > before:
-            self.examples.extend(self._impossible(batch, rows))
+            self.examples.extend(self._impossible(batch, tokens, rows))
+        if self.claim.rule is None:
+            _count_neighbours(first, counts["neighbours"])
         if self.reference is not None and batch.rows is not None:
             _, accepted = self.reference(batch.rows, key, batch.first)
             counts["reference"] += np.bincount(accepted, minlength=self.case.gamma + 1)
@@ -107,17 +126,32 @@ class AuditTally:
         by_ratio = [_mass_below(law, ratio) for law, ratio in zip(laws, ratios, strict=True)]
         return laws, np.array(by_ratio), np.array([_mass_below(law, law) for law in laws])
 
-    def _impossible(self, batch: Batch, rows: Floats | None) -> list[Impossible]:
-        places = np.argwhere(batch.tokens >= 0)
+    def _impossible(self, batch: Batch, tokens: Tokens, rows: Floats | None) -> list[Impossible]:
+        places = np.argwhere(tokens >= 0)
         found = []
         for position, s in places[np.argsort(places[:, 1], kind="stable")]:
-            token = int(batch.tokens[position, s])
             law = self.pair_cdfs[0][position] if rows is None else rows[s, position]
-            if law[token] == 0.0:
-                found.append(Impossible(batch.first + int(s), int(position), token))
+            if law[tokens[position, s]] == 0.0:
+                found.append(Impossible(batch.first + int(s), int(position), int(batch.tokens[position, s])))
                 if len(found) == EXAMPLES:
                     break
         return found
+
+
+def _in_labels_of_pair(tokens: Tokens, rows: Rows | None, vocab_size: int) -> Tokens:
+    shifts = getattr(rows, "shifts", None)
+    if shifts is None:
+        return tokens
+    return np.where(tokens < 0, tokens, (tokens - shifts.T) % vocab_size).astype(np.int32)
+
+
+def _count_neighbours(first: Floats, table: NDArray[np.int64]) -> None:
+    """Add pairs of quarters to `table` [2, 16]; a batch is verified in two calls, one for each half."""
+    quarters = np.minimum((first * QUARTERS).astype(np.int64), QUARTERS - 1)
+    half, even = (len(quarters) + 1) // 2, len(quarters) // 2 * 2
+    pairs = ((quarters[0:even:2], quarters[1:even:2]), (quarters[: len(quarters) - half], quarters[half:]))
+    for row, (one, other) in zip(table, pairs, strict=True):
+        row += np.bincount(one * QUARTERS + other, minlength=QUARTERS**2)
 
 
 def _mass_below(p: Floats, score: Floats) -> Floats:
@@ -145,19 +179,21 @@ def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-unt
 
 
 @kernel
-def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges, impossible):  # type: ignore[no-untyped-def]
-    """PIT and tail bins of tokens[γ+1, B], for a pmf p[i, V] at each position."""
+def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges, impossible, first):  # type: ignore[no-untyped-def]
+    """PIT and tail bins of tokens[γ+1, B], for a pmf p[i, V] at each position; the PIT of first tokens in first[B]."""
     for i in range(tokens.shape[0]):
         for s in range(tokens.shape[1]):
             x = tokens[i, s]
             if x >= 0:
                 by_ratio, by_p = below_by_ratio[i, x], below_by_p[i, x]
                 add_to_bins(i, p[i, x], by_ratio, by_p, v[i, s], pit, tail, edges, impossible)
+                if i == 0:
+                    first[s] = by_ratio + v[i, s] * p[i, x]
 
 
 @kernel
-def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible):  # type: ignore[no-untyped-def]
-    """PIT and tail bins of tokens[γ+1, B], for rows p[B, γ+1, V], q[B, γ, V]; at the bonus, ordered by p alone."""
+def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible, first):  # type: ignore[no-untyped-def]
+    """The same for rows p[B, γ+1, V], q[B, γ, V]; at the bonus, ordered by p alone."""
     vocab_size = p.shape[2]
     ratio = np.empty(vocab_size)
     for s in range(tokens.shape[1]):
@@ -171,11 +207,13 @@ def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible):  # type: i
                 ratio[y] = row[y] / drafted if row[y] > 0.0 else 0.0
             by_ratio, by_p = 0.0, 0.0
             for y in range(vocab_size):
-                first = ratio[y] < ratio[x] or (ratio[y] == ratio[x] and y < x)
-                by_ratio += row[y] if first else 0.0
+                before = ratio[y] < ratio[x] or (ratio[y] == ratio[x] and y < x)
+                by_ratio += row[y] if before else 0.0
                 rarer = row[y] < row[x] or (row[y] == row[x] and y < x)
                 by_p += row[y] if rarer else 0.0
             add_to_bins(i, row[x], by_ratio, by_p, v[i, s], pit, tail, edges, impossible)
+            if i == 0:
+                first[s] = by_ratio + v[i, s] * row[x]
 
 
 @kernel

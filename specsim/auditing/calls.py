@@ -1,0 +1,250 @@
+"""Calls of somebody's verifier: rows in, checked tokens out.
+
+Each batch is verified in two calls or more, by one generator, so that random numbers that neighbouring rows share, or
+successive calls, show in the counts. Whatever goes wrong inside is `BrokenVerifier`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing.arrays import converter, to_numpy
+from specsim.auditing.cases import Case
+from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
+from specsim.auditing.rows import CaseRows, row_dtype
+from specsim.distributions import Ints
+from specsim.readers import Rows
+from specsim.sources import Tokens
+from specsim.streams import Key, Purpose, uniforms
+
+__all__ = ["TIMEOUT", "Calls", "call_safely"]
+
+#: Seconds after which a call is given up as hanging.
+TIMEOUT = 60.0
+
+
+@dataclass(frozen=True)
+class Calls:
+    """`function`, called as it declares, on the rows of `case`: a `specsim.sources.RowVerifier`."""
+
+    function: Verifier
+    declared: Declared
+    case: Case
+    convert: Callable[[Any], Any]
+    timeout: float = TIMEOUT
+
+    @classmethod
+    def of(cls, function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> Calls:
+        return cls(function, declared, case, converter(declared), timeout)
+
+    def __call__(self, rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
+        rng = np.random.default_rng([*key, first])
+        steps = len(rows.draft_tokens)
+        extras = self.extras(key, first, rows)
+        arrays = {"draft_tokens": rows.draft_tokens, "p": rows.p, "q": rows.q}
+        dtype = row_dtype(self.case.dtype)
+        p, q = (array.astype(dtype, copy=False) for array in (rows.p, rows.q))
+        before = {} if self.declared.arrays == "numpy" else {n: _fingerprint(a) for n, a in arrays.items()}
+        if self.declared.tree:
+            parts = [self._walk(rows, p, q, s, rng, first) for s in range(steps)]
+        else:
+            size = max(1, min(-(-steps // 2), self.declared.batch or steps))
+            parts = [
+                self._call(rows.draft_tokens, p, q, slice(start, start + size), rng, extras)
+                for start in range(0, steps, size)
+            ]
+        for name, mark in before.items():
+            if mark != _fingerprint(arrays[name]):
+                raise BrokenVerifier(f"altered its input {name}")
+        tokens = np.concatenate(parts).astype(np.int64, copy=False)
+        if not self.declared.tree:
+            check_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], first)
+        accepted: Ints = (tokens >= 0).sum(axis=1) - 1
+        return np.ascontiguousarray(tokens.T, dtype=np.int32), accepted
+
+    def once(self, rows: Rows, extras: dict[str, Any]) -> Ints:
+        """The checked tokens [B, γ+1] of one call, or of one for each `batch` rows; a generator with a fixed seed."""
+        steps, rng = len(rows.draft_tokens), np.random.default_rng(0)
+        size = self.declared.batch or steps
+        parts = [
+            self._call(rows.draft_tokens, rows.p, rows.q, slice(start, start + size), rng, extras)
+            for start in range(0, steps, size)
+        ]
+        tokens = np.concatenate(parts).astype(np.int64, copy=False)
+        check_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], 0)
+        return tokens
+
+    def extras(self, key: Key, first: int, rows: Rows) -> dict[str, Any]:
+        """What is declared beyond the plain arguments, for every row: half of the rows have a seed."""
+        steps, gamma = rows.draft_tokens.shape
+        extras: dict[str, Any] = {}
+        if self.declared.lengths:
+            lengths = rows.lengths if isinstance(rows, CaseRows) else None
+            extras["lengths"] = np.full(steps, gamma) if lengths is None else lengths
+        if self.declared.uniforms:
+            extras["uniforms"] = np.ascontiguousarray(
+                uniforms(key, int(Purpose.VERIFY), first, steps, gamma + 1).T
+            )
+        if self.declared.seeds:
+            seeds = (uniforms(key, int(Purpose.VERIFY), first, steps, gamma + 2)[-1] * 2**40).astype(np.int64)
+            extras["seeds"] = [int(seed) if seed % 2 else None for seed in seeds]
+        return extras
+
+    def _call(
+        self,
+        drafted: Ints,
+        p: NDArray[Any],
+        q: NDArray[Any],
+        part: slice,
+        rng: np.random.Generator,
+        extras: dict[str, Any],
+    ) -> NDArray[Any]:
+        """One call on the rows `part`: what came back, an integer array [b, γ+1]."""
+        given = {
+            name: value[part] if isinstance(value, list) else self.convert(value[part])
+            for name, value in extras.items()
+        }
+        arrays = [drafted[part], p[part], *([] if self.case.certain else [q[part]])]
+        handed = [self.convert(array) for array in arrays] + [None] * self.case.certain
+        output = call_safely(self.function, *handed, rng, timeout=self.timeout, **given)
+        return as_tokens(output, (len(drafted[part]), drafted.shape[1] + 1))
+
+    def _walk(
+        self, rows: Rows, p: NDArray[Any], q: NDArray[Any], s: int, rng: np.random.Generator, first: int
+    ) -> Ints:
+        """One step over a tree; its tokens [1, depth+1]."""
+        arrays = rows.parents[s], rows.draft_tokens[s], p[s], q[s]
+        output = call_safely(
+            self.function, *(self.convert(array) for array in arrays), rng, timeout=self.timeout
+        )
+        path, token = _path(output, rows.parents[s], rows.p.shape[2], first + s)
+        tokens = np.full((1, self.case.tree.depth + 1), -1, dtype=np.int64)
+        tokens[0, : len(path)] = rows.draft_tokens[s, [node - 1 for node in path]]
+        tokens[0, len(path)] = token
+        return tokens
+
+
+def call_safely(function: Verifier, *arguments: Any, timeout: float, **keywords: Any) -> Any:
+    """The result of `function`; whatever it raises, or more than `timeout` seconds, is `BrokenVerifier`."""
+    try:
+        with _watched(timeout):
+            return function(*arguments, **keywords)
+    except BrokenVerifier:
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ValueError) and "read-only" in str(error):
+            raise BrokenVerifier(f"altered its input: {_where(error)}") from error
+        raise BrokenVerifier(f"raised {type(error).__name__}: {error}") from error
+
+
+def _where(error: BaseException) -> str:
+    """The line of the verifier that raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.line} ({os.path.basename(frame.filename)}, line {frame.lineno})"
+
+
+@contextmanager
+def _watched(seconds: float) -> Iterator[None]:
+    """Stop Python code that takes longer. Only the main thread can; a child process is watched from outside."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def give_up(*_: Any) -> None:
+        raise BrokenVerifier(f"hung: a call took longer than {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _fingerprint(array: Any) -> tuple[Any, ...]:
+    """Enough of an array to notice that it was written to, at the cost of one look at it."""
+    words = array.reshape(-1).view(np.uint8)
+    whole = words[: words.size // 8 * 8].view(np.uint64)
+    return (
+        int(np.bitwise_xor.reduce(whole)),
+        int(whole.sum(dtype=np.uint64)),
+        words[whole.size * 8 :].tobytes(),
+    )
+
+
+# --- checks ----------------------------------------------------------------------------------------------
+
+
+def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
+    """`output` as an integer array [B, γ+1] of that shape."""
+    try:
+        tokens = to_numpy(output)
+    except Exception as error:
+        raise BrokenVerifier(f"returned no array [B, γ+1] ({error})") from error
+    if tokens.shape != shape:
+        raise BrokenVerifier(f"returned shape {tokens.shape}, expected [B, γ+1] = {shape}")
+    if tokens.dtype.kind not in "iu":
+        raise BrokenVerifier(f"returned {tokens.dtype}, expected integer tokens")
+    return tokens
+
+
+def check_tokens(tokens: Ints, drafted: Ints, lengths: Ints | None, vocab_size: int, first: int) -> None:
+    """Raise unless `tokens` [B, γ+1] keeps the contract; steps are counted from `first` in messages."""
+    gamma = drafted.shape[1]
+    if (bad := (tokens < -1) | (tokens >= vocab_size)).any():
+        step, position = np.argwhere(bad)[0]
+        raise BrokenVerifier(
+            f"step {first + step}, position {position + 1}: token {tokens[step, position]} is outside [0, {vocab_size})"
+        )
+    emitted = (tokens >= 0).sum(axis=1)
+    if (emitted == 0).any():
+        raise BrokenVerifier(f"step {first + int((emitted == 0).argmax())}: emitted no token")
+    if (bad := (np.arange(gamma + 1) >= emitted[:, None]) != (tokens < 0)).any():
+        raise BrokenVerifier(f"step {first + int(bad.any(axis=1).argmax())}: a token follows the padding")
+    if lengths is not None and (bad := emitted > lengths + 1).any():
+        step = int(bad.argmax())
+        raise BrokenVerifier(
+            f"step {first + step}: emitted {emitted[step]} tokens where only {lengths[step]} were drafted"
+        )
+    differs = (tokens[:, :gamma] != drafted) & (np.arange(gamma) < emitted[:, None] - 1)
+    if differs.any():
+        step, position = np.argwhere(differs)[0]
+        raise NotADraftPath(
+            f"step {first + step}, position {position + 1}: emitted token {tokens[step, position]} before the last, "
+            f"where {drafted[step, position]} was drafted"
+        )
+
+
+def _path(output: Any, parents: Ints, vocab_size: int, step: int) -> tuple[list[int], int]:
+    """(accepted nodes, token) from what a verifier of trees returned."""
+    try:
+        nodes, token = output
+        path, last = to_numpy(nodes), to_numpy(token)
+    except Exception as error:
+        raise BrokenVerifier(f"step {step}: returned no pair (path, token) ({error})") from error
+    path = path.reshape(-1)
+    if last.size != 1 or last.dtype.kind not in "iu" or (path.size and path.dtype.kind not in "iu"):
+        raise BrokenVerifier(
+            f"step {step}: path and token must be integers, got {path.dtype} and {last.dtype}"
+        )
+    found, at = int(last.reshape(-1)[0]), 0
+    if not 0 <= found < vocab_size:
+        raise BrokenVerifier(f"step {step}: token {found} is outside [0, {vocab_size})")
+    for node in path.tolist():
+        if not 1 <= node <= len(parents):
+            raise BrokenVerifier(f"step {step}: node {node} of the path is outside [1, {len(parents)}]")
+        if parents[node - 1] != at:
+            raise NotADraftPath(f"step {step}: node {node} of the path does not hang on node {at} before it")
+        at = node
+    return path.tolist(), found

@@ -1,0 +1,30 @@
+"""Somebody's function, found by its name."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from specsim.auditing.contract import Verifier
+
+__all__ = ["load"]
+
+
+def load(reference: str) -> Verifier:
+    """Import "package.module:function". Raises ValueError saying which part is missing."""
+    module_name, _, function_name = reference.partition(":")
+    if not module_name or not function_name:
+        raise ValueError(f"verifier {reference!r}: expected a rule's name or package.module:function")
+    if os.getcwd() not in sys.path:  # as `python -m` would find it
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # whatever the module does on import is its own affair
+        raise ValueError(
+            f"verifier {reference!r}: cannot import {module_name} ({type(error).__name__}: {error})"
+        ) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise ValueError(f"verifier {reference!r}: {module_name} has no function {function_name}")
+    return function

@@ -1,0 +1,103 @@
+"""The rows that somebody's verifier is handed, made fast: of one pair the same for ever, or relabelled row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from specsim.auditing.cases import Case
+from specsim.distributions import Floats, Ints
+from specsim.drafts import Tree
+from specsim.engine import model_rows
+from specsim.readers import RowReader, Rows, repeated
+from specsim.streams import Key, Purpose, uniforms
+from specsim.theory import acceptance_rate
+
+__all__ = ["CaseRows", "PairRows", "row_dtype", "rows_of"]
+
+
+@dataclass(frozen=True)
+class CaseRows(Rows):
+    """Rows of a case. `shifts` int64 [B, γ+1]: token x stands for (x - shift) mod V; `lengths` int64 [B]: of each draft."""
+
+    shifts: Ints | None = None
+    lengths: Ints | None = None
+
+
+def rows_of(case: Case) -> RowReader:
+    """The reader of `case`: a pair's rows are copied or not made at all, a model's are computed."""
+    if case.is_pair and case.tree.is_chain:
+        return PairRows(case)
+    return model_rows(case.target, case.draft, case.tree)
+
+
+def row_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of that name, bfloat16 included."""
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """Chains of one pair, in the dtype of the case. Without rotation all calls of one size share the same arrays."""
+
+    case: Case
+    made: dict[int, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
+    kind = "pair"
+
+    @property
+    def tree(self) -> Tree:
+        return self.case.tree
+
+    @property
+    def vocab_size(self) -> int:
+        return self.case.target.vocab_size
+
+    @cached_property
+    def pair(self) -> tuple[Floats, Floats]:
+        p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (self.case.target, self.case.draft))
+        return p, q
+
+    @cached_property
+    def windows(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """For p and q, [V+1, V]: row V - r is the pmf shifted by r, a view of the pmf written twice."""
+        dtype = row_dtype(self.case.dtype)
+        p, q = (sliding_window_view(np.tile(row.astype(dtype), 2), row.size) for row in self.pair)
+        return p, q
+
+    @cached_property
+    def draft_cdf(self) -> Floats:
+        return self.pair[1].cumsum()
+
+    def alpha_context(self) -> float:
+        return float(acceptance_rate(*self.pair))
+
+    def rows(self, key: Key, first: int, steps: int) -> CaseRows:
+        case, gamma, size = self.case, self.tree.size, self.vocab_size
+        u = uniforms(key, int(Purpose.DRAFT), first, steps, gamma) * self.draft_cdf[-1]
+        tokens = self.draft_cdf.searchsorted(u.T, side="right").astype(np.int64)
+        lengths = shifts = None
+        if case.rotated or case.uneven:
+            where = uniforms(key, int(Purpose.CONTEXT), first, steps, gamma + 2)
+            lengths = (where[-1] * (gamma + 1)).astype(np.int64) if case.uneven else None
+            shifts = np.ascontiguousarray((where[:-1] * size).astype(np.int64).T)
+            tokens = (tokens + shifts[:, :gamma]) % size
+            p, q = self.windows[0][size - shifts], self.windows[1][size - shifts[:, :gamma]]
+        else:
+            p, q = self._same(steps)
+        return CaseRows(tokens, p, q, repeated(self.tree, steps), shifts, lengths)
+
+    def _same(self, steps: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        if steps not in self.made:
+            p, q = (windows[0] for windows in self.windows)
+            self.made.clear()
+            self.made[steps] = (
+                np.tile(p, (steps, self.tree.size + 1, 1)),
+                np.tile(q, (steps, self.tree.size, 1)),
+            )
+        return self.made[steps]

@@ -1,0 +1,171 @@
+"""What is audited: a built-in rule, somebody's verifier, or a whole decoder, each with its battery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from scipy.stats import norm
+
+from specsim import rules
+from specsim.auditing.calls import TIMEOUT, Calls
+from specsim.auditing.cases import Case, battery
+from specsim.auditing.claims import Claim
+from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, Verifier, declared
+from specsim.auditing.plan import plan_tables
+from specsim.auditing.results import BUDGET, Alphas, Efficiency, Measures
+from specsim.auditing.rows import rows_of
+from specsim.auditing.tallies import TAIL_EDGES, AuditTally
+from specsim.auditing.trials import Trial
+from specsim.distributions import Ints
+from specsim.drafts import Tree
+from specsim.engine import Counts, model_rows
+from specsim.lengths import alpha_drafted, alpha_verified, mean_tokens
+from specsim.rules import Rule
+from specsim.sources import FixedPairSource, RowSource, Source, rule_verifier
+from specsim.streams import Key
+from specsim.theory import expected_tokens
+
+__all__ = ["RuleSubject", "Subject", "VerifierSubject", "verifier_subject"]
+
+
+@dataclass(frozen=True)
+class RuleSubject:
+    """A built-in rule, through its fixed-pair kernel where p and q never change, else its row kernel."""
+
+    rule: Rule
+    threads: int
+
+    @property
+    def name(self) -> str:
+        return str(self.rule)
+
+    @cached_property
+    def cases(self) -> list[Case]:
+        return battery(self.rule)
+
+    def trial(self, index: int, level: str) -> Trial:
+        case = self.cases[index]
+        steps, claim = case.rule_steps(level, self.rule), Claim(self.rule, case.tree)
+        return _trial(case, self._source(case), AuditTally(case, claim), steps, self.threads)
+
+    def _source(self, case: Case) -> Source:
+        if case.is_pair:
+            p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (case.target, case.draft))
+            return FixedPairSource(self.rule, p, q, case.tree)
+        rows = model_rows(case.target, case.draft, case.tree, self.rule.leaf_rows)
+        return RowSource(rows, rule_verifier(self.rule, case.tree))
+
+
+@dataclass(frozen=True)
+class VerifierSubject:
+    """Somebody's function. Nobody promised that it is thread-safe, so it runs on one thread."""
+
+    name: str
+    function: Verifier
+    declared: Declared
+    timeout: float = TIMEOUT
+    threads = 1
+
+    @cached_property
+    def cases(self) -> list[Case]:
+        return battery(self.declared)
+
+    def trial(self, index: int, level: str) -> Trial:
+        case = self.cases[index]
+        reference = None if case.is_pair else rule_verifier(rules.get("standard"), case.tree)
+        if self.declared.tree:
+            reference = None
+        calls = Calls.of(self.function, self.declared, case, self.timeout)
+        source = RowSource(rows_of(case), calls)
+        tally = AuditTally(case, Claim(None, case.tree), reference)
+        return _trial(case, source, tally, case.verifier_steps(level), 1, partial(_smallest, source))
+
+
+Subject = RuleSubject | VerifierSubject
+
+
+def verifier_subject(function: Verifier, name: str, timeout: float = TIMEOUT) -> VerifierSubject:
+    """`function` with what it declares."""
+    return VerifierSubject(name, function, declared(function), timeout)
+
+
+def _trial(
+    case: Case,
+    source: Source,
+    tally: AuditTally,
+    steps: int,
+    threads: int,
+    smallest: Callable[[Key], int | None] = lambda key: None,
+) -> Trial:
+    return Trial(
+        case=case.name,
+        purpose=case.purpose,
+        kernel="fixed pair" if isinstance(source, FixedPairSource) else "rows",
+        vocab_size=case.target.vocab_size,
+        tree=case.tree,
+        iid=case.is_pair,
+        positions=case.gamma + 1,
+        source=source,
+        tally=tally,
+        examples=tally.examples,
+        tables=plan_tables(case, tally.claim, steps),
+        singles=(len(TAIL_EDGES) - 1) * (case.gamma + 1),
+        steps=steps,
+        threads=threads,
+        declared_tv=_declared_tv(case, tally.claim),
+        measure=partial(_measure, case, source.alpha_context()),
+        smallest=smallest,
+    )
+
+
+def _smallest(source: RowSource, key: Key) -> int | None:
+    """The fewest rows, a power of two, that break the verifier from the first step on; None if 4,096 do not."""
+    for rows in (2**k for k in range(13)):
+        try:
+            for _ in source.batches(key, 0, rows):
+                pass
+        except (BrokenVerifier, NotADraftPath):
+            return rows
+    return None
+
+
+# --- what is measured beside the tests -------------------------------------------------------------------
+
+
+def _measure(case: Case, alpha_context: float, counts: Counts) -> Measures:
+    alphas = None if case.uneven else _alphas(alpha_context, counts["lengths"], case.tree)
+    return Measures(alphas, _efficiency(case, alpha_context, counts))
+
+
+def _alphas(context: float, lengths: Ints, tree: Tree) -> Alphas:
+    return Alphas(context, alpha_verified(lengths), alpha_drafted(lengths, tree.size), tree.depth)
+
+
+def _efficiency(case: Case, alpha_context: float, counts: Counts) -> Efficiency | None:
+    """Against the standard rule on one chain: the closed form where p and q are fixed, else its run on the same drafts."""
+    mean, error = mean_tokens(counts["lengths"])
+    if case.is_pair:
+        drafted = range(case.gamma + 1) if case.uneven else [case.gamma]
+        reference = float(
+            np.mean([expected_tokens(alpha_context, gamma) if gamma else 1.0 for gamma in drafted])
+        )
+    elif counts["reference"].any():
+        reference, reference_error = mean_tokens(counts["reference"])
+        error += reference_error
+    else:
+        return None
+    z = float(norm.isf(BUDGET / 2.0))
+    return Efficiency(mean / reference, (mean - z * error) / reference, (mean + z * error) / reference)
+
+
+def _declared_tv(case: Case, claim: Claim) -> float:
+    """The total variation between the claimed law of a step's first token and the target's, over a few contexts."""
+    if claim.lossless:
+        return 0.0
+    contexts = case.contexts[:256]
+    p, q = case.target.rows(contexts), case.draft.rows(contexts)
+    claimed = claim.rows(p[:, None], q[:, None])[:, 0]
+    return float(np.abs(claimed - p).sum(axis=1).mean() / 2.0)

@@ -1,0 +1,139 @@
+"""One case of the battery, made ready for one subject, and run: draw, count, look, judge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from specsim.auditing.contract import BrokenVerifier, NotADraftPath
+from specsim.auditing.judge import find, judge_table, rejects_early
+from specsim.auditing.plan import LOOKS, Table
+from specsim.auditing.results import CaseResult, Finding, Measures
+from specsim.auditing.tallies import Impossible
+from specsim.drafts import Tree
+from specsim.engine import Counts, Progress, Tally, no_counts, run
+from specsim.sources import Source
+from specsim.streams import Key
+
+__all__ = ["Trial", "run_trial"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Where the steps of a case come from, what is counted, which tables are tested.
+
+    `positions` is the number of tokens that a step can emit, `singles` the number of its positions at which rare tokens
+    are tested one by one. `measure(counts)` gives what is not a test, `smallest(key)` the fewest rows of a call that
+    break the verifier, once it is broken.
+    """
+
+    case: str
+    purpose: str
+    kernel: str
+    vocab_size: int
+    tree: Tree | None
+    iid: bool
+    positions: int
+    source: Source
+    tally: Tally
+    examples: list[Impossible]
+    tables: Sequence[Table]
+    singles: int
+    steps: int
+    threads: int
+    declared_tv: float
+    measure: Callable[[Counts], Measures]
+    smallest: Callable[[Key], int | None] = lambda key: None
+
+    @property
+    def tests(self) -> int:
+        """Tables, exact binomials, and one test for dependence."""
+        return len(self.tables) + self.singles + 1
+
+
+def run_trial(
+    trial: Trial,
+    key: Key,
+    level: float,
+    *,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+    failure: Exception | None = None,
+) -> CaseResult:
+    """Run `trial`, each test at false-alarm probability `level`, for at most about `seconds`.
+
+    It is looked at eight times, and ends early only to reject. After Ctrl-C the steps up to the last look count, and
+    the result says that it was interrupted. With a `failure` known beforehand nothing is run.
+    """
+    counts, done, interrupted = no_counts(trial.tally), 0, False
+    known = failure is not None
+    started = time.perf_counter()
+    try:
+        for share in () if known else LOOKS:
+            until = _affordable(
+                max(8, int(trial.steps * share)), done, time.perf_counter() - started, seconds
+            )
+            if until <= done:
+                break
+            part = run(
+                trial.source,
+                trial.tally,
+                key,
+                done,
+                until - done,
+                threads=trial.threads,
+                progress=offset(progress, done, trial.steps),
+            )
+            counts, done = {name: counts[name] + part[name] for name in counts}, until
+            if done < trial.steps and rejects_early(trial.tables, counts, level):
+                break
+    except (BrokenVerifier, NotADraftPath) as error:
+        failure = error
+    except KeyboardInterrupt:
+        interrupted = True
+    judged = failure is None and done > 0
+    results = [judge_table(table, counts, level) for table in trial.tables] if judged else []
+    if failure is not None:
+        findings = [_finding(failure, None if known else trial.smallest(key))]
+    else:
+        findings = find(trial.tables, results, counts, trial.examples, level) if judged else []
+    return CaseResult(
+        case=trial.case,
+        purpose=trial.purpose,
+        kernel=trial.kernel,
+        vocab_size=trial.vocab_size,
+        tree=trial.tree,
+        iid=trial.iid,
+        positions=trial.positions,
+        steps=done,
+        planned=trial.steps,
+        findings=tuple(findings),
+        broken=isinstance(failure, BrokenVerifier),
+        interrupted=interrupted,
+        tables=tuple(results),
+        counts=counts,
+        measures=trial.measure(counts) if done else None,
+        declared_tv=trial.declared_tv,
+    )
+
+
+def offset(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """The callback of a part, given what came before it."""
+    if progress is None:
+        return None
+    return lambda done, _: progress(before + done, total)
+
+
+def _affordable(until: int, done: int, elapsed: float, seconds: float | None) -> int:
+    """`until`, or as many steps as fit into `seconds` at the pace so far; a multiple of 8."""
+    if seconds is None or done == 0:
+        return until
+    return min(until, int(done * seconds / elapsed) // 8 * 8)
+
+
+def _finding(failure: Exception, rows: int | None) -> Finding:
+    if isinstance(failure, NotADraftPath):
+        return Finding("path", str(failure))
+    shown = "" if rows is None else f"; a call of {rows} row{'s' if rows > 1 else ''} shows it"
+    return Finding("contract", f"{failure}{shown}")
