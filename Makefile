@@ -4,12 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: audit test lint types bench docs clean help
+.PHONY: audit test lint types bench docs kill-matrix clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, pictures"
+	@echo "make kill-matrix   what engines' own tests see of known mistakes (hours; a part of make docs)"
 
 audit: $(STAMP)
 	$(BIN)/specsim audit standard --level quick --out results/audit
@@ -19,6 +20,10 @@ test: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/regenerate.py
+	$(BIN)/python docs/kill_matrix.py
+
+kill-matrix: $(STAMP)
+	$(BIN)/python docs/kill_matrix.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

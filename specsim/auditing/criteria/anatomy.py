@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.auditing.verifiers import Verifier
+from specsim.auditing.contract import Verifier
 from specsim.distributions import Floats, Ints
 
 __all__ = ["Criterion", "chi_square_below", "reached", "rounds", "tally"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import chi2, ncx2
 
+from specsim.auditing.contract import Verifier
 from specsim.auditing.criteria.anatomy import Criterion, chi_square_below, reached, rounds
-from specsim.auditing.verifiers import Verifier
 from specsim.distributions import Floats
 
 __all__ = ["CRITERIA"]

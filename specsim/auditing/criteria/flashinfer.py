@@ -10,8 +10,8 @@ from itertools import product
 
 import numpy as np
 
+from specsim.auditing.contract import Verifier
 from specsim.auditing.criteria.anatomy import Criterion
-from specsim.auditing.verifiers import Verifier
 from specsim.distributions import Floats, Ints, normalise
 
 __all__ = ["CRITERIA"]

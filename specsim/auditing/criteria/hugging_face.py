@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
+from specsim.auditing.contract import Verifier
 from specsim.auditing.criteria.anatomy import Criterion, tally
-from specsim.auditing.verifiers import Verifier
 from specsim.distributions import Floats, Ints
 
 __all__ = ["CRITERIA"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import rel_entr
 
+from specsim.auditing.contract import Verifier
 from specsim.auditing.criteria.anatomy import Criterion, rounds, tally
-from specsim.auditing.verifiers import Verifier
 from specsim.distributions import Floats
 
 __all__ = ["CRITERIA"]
