@@ -16,7 +16,7 @@ from specsim import rules
 from specsim.auditing.contract import declared
 from specsim.auditing.criteria import Criterion, anatomy, criteria, deepspec, smell_test, vllm
 from specsim.auditing.killmatrix import AUDIT, Cell, KillMatrix, exact_tv, kill_matrix, shipped
-from specsim.auditing.killmatrix.table import show_cell
+from specsim.auditing.killmatrix.table import show_cell, show_tv
 from specsim.plotting import save_figure
 
 ROOT = Path(__file__).parents[1]
@@ -256,6 +256,7 @@ def test_the_matrix_as_a_table(matrix):
     assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
     assert "- –: not seen: drafts are drawn by the test." in lines
     assert show_cell(Cell("", "", 1, 3)) == "0.33"
+    assert [show_tv(tv) for tv in (None, 0.0, 3e-5, 0.25)] == ["–", "0", "3e-05", "0.250"]
 
 
 def test_the_picture_has_a_number_in_each_cell(matrix, tmp_path):

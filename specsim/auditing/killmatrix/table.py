@@ -147,5 +147,7 @@ def show_cell(cell: Cell | None) -> str:
 
 
 def show_tv(tv: float | None) -> str:
-    """Total variation as it is printed."""
-    return "–" if tv is None else f"{tv:.3f}" if tv else "0"
+    """Total variation as it is printed: three decimals, or the power of ten of a smaller one; – if not known."""
+    if tv is None:
+        return "–"
+    return "0" if tv == 0 else f"{tv:.3f}" if tv >= 5e-4 else f"{tv:.0e}"
