@@ -31,6 +31,7 @@ def audit(
     seconds: float | None = None,
     timeout: float = TIMEOUT,
     threads: int | None = None,
+    fail_fast: bool = False,
     diagnose: bool = True,
     progress: Progress | None = None,
 ) -> Audit:
@@ -47,6 +48,8 @@ def audit(
     also proved, by enumeration in fractions. The probability that an exact verifier is called biased is at most
     `BUDGET`, whenever it stops. The same `rng` seed gives the same counts.
 
+    With `fail_fast` the first case that fails is the last.
+
     When somebody's verifier of chains or decoder fails, `diagnose` compares it with the catalogue of known mistakes
     (`specsim.auditing.mutants`), for which more steps are drawn.
 
@@ -62,7 +65,7 @@ def audit(
     """
     check_limits(level, seconds, timeout)
     with placed(verifier, available_threads(threads), timeout) as place:
-        found = _audit(place, level, root_of(rng), seconds, progress)
+        found = _audit(place, level, root_of(rng), seconds, fail_fast, progress)
         return replace(found, diagnosis=_diagnosis(place, found)) if diagnose else found
 
 
@@ -92,6 +95,7 @@ def _audit(
     level: str,
     root: int,
     seconds: float | None,
+    fail_fast: bool,
     progress: Progress | None,
 ) -> Audit:
     started, subject = time.perf_counter(), place.subject
@@ -113,7 +117,8 @@ def _audit(
             except BrokenVerifier as error:  # it took its process along
                 result = run_trial(trial, job.key, job.alarm, failure=error)
             results.append(result)
-            if interrupted := result.interrupted:
+            interrupted = result.interrupted
+            if interrupted or (fail_fast and result.findings):
                 break
     except KeyboardInterrupt:
         interrupted = True

@@ -92,7 +92,7 @@ CRITERIA = (
         "V = 10, γ = 2, 10 to 100,000 requests, positions pooled, bonus dropped: the distance to p must fall 20 times "
         "as much as the mean distance to 100 random pmfs",
         ratio_test,
-        20,
+        10,
     ),
     Criterion(
         "vLLM V2 wide",

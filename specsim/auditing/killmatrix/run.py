@@ -101,7 +101,7 @@ def audit_criterion(level: str = "quick") -> Criterion:
     """specsim's audit as a criterion: it passes unless the verdict is biased or broken."""
 
     def passes(verifier: Verifier, rng: np.random.Generator) -> bool:
-        return audit(verifier, level, rng).verdict not in (Verdict.BIASED, Verdict.BROKEN)
+        return audit(verifier, level, rng, fail_fast=True, diagnose=False).verdict not in (Verdict.BIASED, Verdict.BROKEN)
 
     about = f"all cases at level {level}, every position and prefix: verdict neither biased nor broken"
     return Criterion(AUDIT, "specsim.audit", about, passes, 1)
@@ -146,5 +146,7 @@ def _cell(row: str, function: Verifier, criterion: Criterion, seeds: Sequence[in
 def _passes(criterion: Criterion, verifier: Verifier, rng: np.random.Generator) -> bool:
     try:
         return bool(criterion.passes(verifier, rng))
+    except MemoryError:  # this machine's, not the verifier's
+        raise
     except Exception:  # the verifier's own, or that of a comparison with what it returned: the test is red
         return False

@@ -40,7 +40,9 @@ mutant = partial(Mutant, family="F wrong acceptance rule")
 
 def argmax(p: Floats, *given: Any, **values: float) -> Floats:
     """All mass on the most probable token of each row."""
-    return np.eye(p.shape[-1])[p.argmax(axis=-1)]
+    best = np.zeros_like(p)
+    np.put_along_axis(best, p.argmax(axis=-1, keepdims=True), 1.0, axis=-1)
+    return best
 
 
 def typical(u: Floats, x: Ints, p: Floats, q: Floats, epsilon: float, delta: float) -> Any:

@@ -45,7 +45,7 @@ def mass(p: Row, q: Row) -> Any:
 def or_token(p: Floats, q: Floats, x: Ints, threshold: float, token: int) -> Floats:
     """The residual; one token where its mass is too small."""
     left = excess(p, q)
-    left[left.sum(axis=1) <= threshold] = np.eye(p.shape[1])[token]
+    left[left.sum(axis=1) <= threshold] = np.eye(1, p.shape[1], token % p.shape[1])[0]
     return left
 
 
