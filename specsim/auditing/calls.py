@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from specsim.readers import Rows
 from specsim.sources import Tokens
 from specsim.streams import Key, Purpose, uniforms
 
-__all__ = ["TIMEOUT", "Calls", "call_safely"]
+__all__ = ["TIMEOUT", "Calls", "call_safely", "waited"]
 
 #: Seconds after which a call is given up as hanging.
 TIMEOUT = 60.0
@@ -153,9 +154,19 @@ def _where(error: BaseException) -> str:
     return f"{frame.line} ({os.path.basename(frame.filename)}, line {frame.lineno})"
 
 
+_began: float | None = None  # when the call in progress began
+
+
+def waited() -> float:
+    """Seconds since the call in progress began; 0 if there is none."""
+    began = _began
+    return 0.0 if began is None else time.monotonic() - began
+
+
 @contextmanager
 def _watched(seconds: float) -> Iterator[None]:
-    """Stop Python code that takes longer. Only the main thread can; a child process is watched from outside."""
+    """Stop Python code that takes longer. Only the main thread can; a child process is watched from outside too."""
+    global _began
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -163,13 +174,14 @@ def _watched(seconds: float) -> Iterator[None]:
     def give_up(*_: Any) -> None:
         raise BrokenVerifier(f"hung: a call took longer than {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, give_up)
+    before, _began = signal.signal(signal.SIGALRM, give_up), time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        _began = None
 
 
 def _fingerprint(array: Any) -> tuple[Any, ...]:

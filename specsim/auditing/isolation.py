@@ -1,29 +1,31 @@
 """A child process in which somebody's verifier runs, so that it can hang or crash without harm.
 
-The child runs whole cases, so that no array crosses the border; it says every half second that it is alive. A child
-that falls silent inside a call, or dies, is replaced, and the next case goes on with a new one.
+The child runs whole cases, so that no array crosses the border. Beside the work a thread of it says every half second
+that it is alive, as long as no call has taken too long. A child that falls silent, or dies, is replaced, and the next
+case goes on with a new one.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from specsim.auditing.contract import BrokenVerifier, Declared, declared
+from specsim.auditing.calls import waited
+from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, declared
 from specsim.engine import Progress
 
 __all__ = ["Child"]
 
-#: Seconds between signs of life, and what is added to a time-out before a silent child is given up.
-SIGN_EVERY, GRACE = 0.5, 15.0
+#: Seconds between signs of life, and how long a child may be silent, or a call go on after its time-out.
+SIGN_EVERY, GRACE = 0.5, 10.0
 #: Seconds for a child to import the module, and to hand in what it has after an interrupt.
 START, FINISH = 300.0, 10.0
 #: Not multiprocessing's own start, which would run the caller's script again.
@@ -52,7 +54,7 @@ class Child:
             self._start()
         self._send((job, arguments))
         try:
-            return self._await(progress, self.timeout + GRACE)
+            return self._await(progress, GRACE)
         except KeyboardInterrupt:
             assert self._process is not None
             self._process.terminate()  # to the child, an interrupt
@@ -96,7 +98,9 @@ class Child:
             try:
                 if not self._end.poll(patience):
                     self.close()
-                    raise BrokenVerifier(f"hung: nothing was heard for {patience:g} s")
+                    raise BrokenVerifier(
+                        f"hung: its process did not answer, or a call took longer than {self.timeout:g} s"
+                    )
                 kind, value = self._end.recv()
             except (EOFError, ConnectionError):
                 code = self._exit_code()
@@ -130,24 +134,35 @@ def serve(handle: int, reference: str, timeout: float) -> None:
         return
     end.send(("result", subject.declared))
     signal.signal(signal.SIGTERM, _interrupt)
-    parent, last = os.getppid(), 0.0
+    sending, last = threading.Lock(), 0.0
 
-    def alive(done: int, total: int) -> None:
+    def say(kind: str, value: Any) -> None:
+        with sending:
+            end.send((kind, value))
+
+    def pulse() -> None:
+        while waited() < timeout + GRACE:
+            time.sleep(SIGN_EVERY)
+            try:
+                say("alive", None)
+            except OSError:  # the parent is gone
+                os._exit(0)
+
+    def told(done: int, total: int) -> None:
         nonlocal last
         if (now := time.monotonic()) - last > SIGN_EVERY:
             last = now
-            end.send(("progress", (done, total)))
-            if os.getppid() != parent:
-                raise SystemExit
+            say("progress", (done, total))
 
+    threading.Thread(target=pulse, daemon=True).start()
     while True:
         try:
             job, arguments = end.recv()
-            end.send(("result", job(subject, *arguments, progress=alive)))
-        except EOFError:
+            say("result", job(subject, *arguments, progress=told))
+        except (EOFError, BrokenPipeError):  # the parent is gone
             return
-        except (ValueError, TypeError) as error:
-            end.send(("error", error))
+        except (ValueError, TypeError, BrokenVerifier, NotADraftPath) as error:
+            say("error", error)
 
 
 def _interrupt(*_: Any) -> None:
