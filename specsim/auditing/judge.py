@@ -25,7 +25,7 @@ from specsim.stats import (
 
 __all__ = ["SINGLE_CELLS", "find", "judge_table", "rejects_early"]
 
-#: Cells for which a certified bound still means something.
+#: Cells for which a certified bound still means something, and that a reader can still look at one by one.
 MAX_CERTIFIED_CELLS = 64
 #: Exact binomial tests at each position: one for each tail edge below 1.
 SINGLE_CELLS = len(TAIL_EDGES) - 1
@@ -38,7 +38,8 @@ def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
     observed = table.counts(counts)
     n = int(observed.sum())
     log_e = log_e_value(observed, table.law)
-    small = table.kind == "prefix" and len(table.law) <= MAX_CERTIFIED_CELLS
+    few = len(table.law) <= MAX_CERTIFIED_CELLS
+    small = table.kind == "prefix" and few
     return TableResult(
         kind=table.kind,
         position=table.position,
@@ -50,6 +51,9 @@ def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
         detectable_tv=detectable_tv(len(table.law), n, level),
         certified_tv=certified_tv(observed, table.law, level / len(LOOKS)) if small else None,
         rejected=log_e >= -np.log(level),
+        labels=tuple(table.label(cell) for cell in range(len(table.law))) if few else (),
+        observed=tuple(observed.tolist()) if few else (),
+        expected=tuple((n * table.law).tolist()) if few else (),
     )
 
 
@@ -191,8 +195,6 @@ def _extremes(table: Table, observed: Ints) -> str:
     gap = observed / observed.sum() - table.law
     parts = []
     for cell, word in ((int(gap.argmax()), "too often"), (int(gap.argmin()), "too rarely")):
-        members = np.flatnonzero(table.cells == cell)
-        what = "token" if table.kind == "prefix" else "bin"
-        name = f"{what} {members[0]}" if len(members) == 1 else f"{len(members)} rare {what}s together"
-        parts.append(f"{name} {word} ({observed[cell] / observed.sum():.4f} for {table.law[cell]:.4f})")
+        share = observed[cell] / observed.sum()
+        parts.append(f"{table.label(cell)} {word} ({share:.4f} for {table.law[cell]:.4f})")
     return ", ".join(parts)
