@@ -136,7 +136,12 @@ def _single_cells(counts: Counts, level: float) -> list[Finding]:
 
 
 def _shared_noise(tables: Sequence[Table], results: Sequence[TableResult], counts: Counts) -> list[Finding]:
-    """Steps that know of each other: random numbers shared by the rows of a call, or by successive calls."""
+    """Steps that know of each other: random numbers shared by the rows of a call, or by successive calls.
+
+    Where the law of a first token is off by itself, pairs of them are too, and say nothing of dependence.
+    """
+    if any(result.rejected and result.position == 0 and result.kind != "neighbours" for result in results):
+        return []
     findings = []
     for table, result in zip(tables, results, strict=True):
         if table.kind == "neighbours" and result.rejected:

@@ -109,7 +109,7 @@ def deviation_figure(tested: Tested) -> Figure:
     error = np.sqrt(expected * (1.0 - expected / tested.table.n))
     worst = np.sort(np.argsort(-np.abs(observed - expected) / error)[:MOST_CELLS])
     places = range(len(worst))
-    figure = Figure(figsize=(6.4, 0.8 + 0.24 * len(worst)))
+    figure = Figure(figsize=(5.0, 0.75 + 0.23 * len(worst)))
     axis = figure.subplots()
     band = (error / expected)[worst]
     axis.barh(places, 4.0 * band, left=1.0 - 2.0 * band, height=0.6, color=BAND)
@@ -123,7 +123,7 @@ def deviation_figure(tested: Tested) -> Figure:
     right.set_yticks(places, [f"{observed[cell]:,} for {expected[cell]:,.0f}" for cell in worst])
     right.tick_params(length=0)
     right.spines["right"].set_visible(False)
-    axis.set_xlabel("observed ÷ expected; the bar is what chance explains, ± 2 standard errors")
+    axis.set_xlabel("observed ÷ expected, and ± 2 standard errors of chance")
     return figure
 
 
@@ -131,11 +131,12 @@ def power_figure(audit: Audit) -> Figure:
     """Detectable TV against the number of steps, the points that were reached, and the levels' steps."""
     from matplotlib.figure import Figure
 
-    levels = level_steps(audit)
-    steps = np.geomspace(min(levels.values()) / 4, max(levels.values()), 24)
+    levels, shown = level_steps(audit), main_tables(audit)
+    fewest = min([*levels.values(), *(tested.case.steps for tested in shown)])
+    steps = np.geomspace(fewest / 2, max(levels.values()), 24)
     figure = Figure(figsize=(6.4, 3.0))
     axis = figure.subplots()
-    for tested, color in zip(main_tables(audit), (INK, ACCENT, "#4f8f5b"), strict=False):
+    for tested, color in zip(shown, (INK, ACCENT, "#4f8f5b"), strict=False):
         axis.plot(steps, [tested.detectable(audit, n) for n in steps], color=color, label=tested.name)
         axis.plot(tested.case.steps, tested.table.detectable_tv, "o", color=color)
     for level, n in levels.items():
@@ -167,9 +168,7 @@ def audit_figure(audit: Audit) -> Figure:
                 _draw_alphas(axis, pairs)
             else:
                 _draw_lengths(axis, cases[-1])
-        figure.suptitle(
-            headline(audit), x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False
-        )
+        figure.suptitle(headline(audit), x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
         return figure
 
 

@@ -18,7 +18,7 @@ from specsim.auditing.report.figures import (
     power_figure,
     worst_tables,
 )
-from specsim.auditing.results import Audit
+from specsim.auditing.results import Audit, CaseResult, Finding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +80,7 @@ def audit_page(audit: Audit) -> str:
 
 
 def _verdict(audit: Audit) -> Iterator[str]:
-    tone = str(audit.verdict) if audit.cases else "none"
+    tone = "none" if audit.exit_code == 3 else str(audit.verdict)
     name, _, verdict = words.headline(audit).rpartition(": ")
     if audit.interrupted and audit.cases:
         name, verdict = audit.verifier, words.headline(audit).removeprefix(f"{audit.verifier}: ")
@@ -94,19 +94,30 @@ def _verdict(audit: Audit) -> Iterator[str]:
 
 
 def _findings(audit: Audit) -> Iterator[str]:
-    found = [(case, finding) for case in audit.cases for finding in case.findings]
-    if not found:
+    accused = [case for case in audit.cases if case.findings]
+    if not accused:
         return
     yield "<h2>Findings</h2>"
     yield "<p>One for each position of a case, the plainest first. TV is the total variation between the law that was "
     yield "observed and the one claimed, with an interval; e the evidence, as odds against chance.</p>"
-    rows = "".join(
-        f"<tr><td>{html.escape(case.case)}<small>{html.escape(case.purpose)}</small></td>"
-        f'<td class="left">{html.escape(finding.kind)}</td><td class="text">{html.escape(finding.text)}</td></tr>'
-        for case, finding in found
-    )
+    cases: dict[tuple[Finding, ...], list[CaseResult]] = {}
+    for case in accused:
+        cases.setdefault(case.findings, []).append(case)
+    rows = "".join(_finding_rows(alike, findings) for findings, alike in cases.items())
     names = '<tr><th>case</th><th class="left">kind</th><th class="left">what was found</th></tr>'
     yield f'<div class="wide"><table>{names}{rows}</table></div>'
+
+
+def _finding_rows(cases: list[CaseResult], findings: tuple[Finding, ...]) -> str:
+    """What one case, or several alike, showed: the names once, beside all findings."""
+    names = ", ".join(case.case for case in cases)
+    under = f"<small>{html.escape(cases[0].purpose)}</small>" if len(cases) == 1 else ""
+    first = f'<td class="name" rowspan="{len(findings)}">{html.escape(names)}{under}</td>'
+    return "".join(
+        f'<tr>{"" if i else first}<td class="left">{html.escape(finding.kind)}</td>'
+        f'<td class="text">{html.escape(finding.text)}</td></tr>'
+        for i, finding in enumerate(findings)
+    )
 
 
 def _deviations(audit: Audit) -> Iterator[str]:

@@ -27,6 +27,7 @@ __all__ = [
     "short",
     "speed",
     "test_line",
+    "waste",
 ]
 
 NONE = "–"
@@ -119,7 +120,7 @@ def finding_lines(audit: Audit) -> list[str]:
     for case in audit.cases:
         if case.findings:
             hidden = len(case.findings) - 1
-            more = f" (and {_counted(hidden, 'more finding')}, in the JSON)" if hidden else ""
+            more = f" (and {_counted(hidden, 'more finding')})" if hidden else ""
             cases.setdefault(f"{case.findings[0].text}{more}", []).append(case.case)
     return [f"{_and_more(names)}: {text}" for text, names in cases.items()]
 
@@ -253,6 +254,15 @@ def _efficiency(efficiency: Efficiency) -> str:
     if efficiency.wasteful:
         return f"{efficiency.ratio:.3f} wasteful"
     return f"{efficiency.ratio:.3f} ±{(efficiency.upper - efficiency.lower) / 2.0:.4f}"
+
+
+def waste(case: CaseResult) -> str:
+    """How much less than the standard rule a wasteful case emits."""
+    assert case.efficiency is not None
+    return (
+        f"{case.tokens_per_step:.4f} tokens per step, {case.efficiency.ratio:.3f} of the standard rule's "
+        f"(at most {case.efficiency.upper:.3f})"
+    )
 
 
 def short(count: int) -> str:
