@@ -252,8 +252,8 @@ def _speed(case: CaseResult) -> dict[str, str]:
 
 def _efficiency(efficiency: Efficiency) -> str:
     if efficiency.wasteful:
-        return f"{efficiency.ratio:.3f} wasteful"
-    return f"{efficiency.ratio:.3f} ±{(efficiency.upper - efficiency.lower) / 2.0:.4f}"
+        return f"{efficiency.ratio:.4f} wasteful"
+    return f"{efficiency.ratio:.4f} ±{(efficiency.upper - efficiency.lower) / 2.0:.4f}"
 
 
 def waste(case: CaseResult) -> str:
