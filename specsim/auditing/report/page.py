@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_page", "audit_to_html"]
 
+PIT = "PIT bins are sixteen equal shares of the claimed law, along p/q, where tokens are too many to be counted one by one."
 STYLE = Path(__file__).with_name("page.css")
 #: Colours of pictures, and the page's names for them: so that pictures follow the reader's light or dark.
 INK, GRID = "#1d2329", "#dde3e8"
@@ -126,13 +127,13 @@ def _deviations(audit: Audit) -> Iterator[str]:
         return
     accused = bool(shown[0].case.findings)
     yield f"<h2>{'Where it deviates' if accused else 'The most extreme table'}</h2>"
-    yield _paragraphs(
-        [
-            "For the worst table of each case that deviates, at most eight: the cells that are furthest off."
-            if accused
-            else "No table deviates; this one comes closest to it. Its cells that are furthest off:"
-        ]
+    said = (
+        "For the worst table of each case that deviates, at most eight: the cells that are furthest off."
+        if accused
+        else "No table deviates; this one comes closest to it. Its cells that are furthest off:"
     )
+    binned = any(tested.table.kind == "PIT" for tested in shown)
+    yield _paragraphs([f"{said} {PIT}" if binned else said])
     alone = " class='alone'" if len(shown) == 1 else ""
     yield '<div class="figures">'
     for i, tested in enumerate(shown):
