@@ -3,13 +3,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+ENGINES := .venv/.engines
 
-.PHONY: audit test lint types bench docs clean help
+.PHONY: audit test test-engines lint types bench docs kill-matrix clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
-	@echo "make test    run the tests"
+	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, pictures"
+	@echo "make kill-matrix   what engines' own tests see of known mistakes (hours; a part of make docs)"
 
 audit: $(STAMP)
 	$(BIN)/specsim audit standard --level quick --out results/audit
@@ -17,8 +19,15 @@ audit: $(STAMP)
 test: $(STAMP)
 	$(BIN)/pytest -q
 
+test-engines: $(ENGINES)
+	$(BIN)/pytest -q tests/engines tests/test_adapters.py
+
 docs: $(STAMP)
 	$(BIN)/python docs/regenerate.py
+	$(BIN)/python docs/kill_matrix.py
+
+kill-matrix: $(STAMP)
+	$(BIN)/python docs/kill_matrix.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -35,6 +44,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "specsim needs Python 3.11 or later; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# without their dependencies: what is called of them needs none but these
+$(ENGINES): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,engines]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps eagle-llm medusa-llm
 	touch $@
 
 clean:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from specsim.auditing import Audit as Audit
     from specsim.auditing import audit as audit
+    from specsim.decoding import Generation as Generation
+    from specsim.decoding import generate as generate
+    from specsim.decoding import sample as sample
     from specsim.engine import Simulation as Simulation
     from specsim.engine import simulate as simulate
     from specsim.exact import Proof as Proof
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Audit": "specsim.auditing",
+    "Generation": "specsim.decoding",
     "NGramModel": "specsim.models",
     "Proof": "specsim.exact",
     "Simulation": "specsim.engine",
@@ -33,9 +37,11 @@ _HOMES = {
     "Verification": "specsim.verification",
     "audit": "specsim.auditing",
     "default_pair": "specsim.models",
+    "generate": "specsim.decoding",
     "open_trace": "specsim.traces",
     "prove": "specsim.exact",
     "replay": "specsim.replays",
+    "sample": "specsim.decoding",
     "simulate": "specsim.engine",
     "speculative_accept": "specsim.verification",
     "verify": "specsim.verification",

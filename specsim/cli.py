@@ -213,6 +213,58 @@ def simulate(
 
 
 @app.command
+def generate(
+    source: Annotated[
+        str, Parameter(help="'ngram' (the shipped pair), or an .npz file of models.")
+    ] = "ngram",
+    *,
+    prompt: Annotated[str, Parameter(help="Text to go on from; tokens are its bytes.")] = "import ",
+    max_new_tokens: Annotated[int, Parameter(converter=whole, help="Tokens to generate.")] = 200,
+    rule: Rule = "standard",
+    gamma: Gamma = 5,
+    tree: Widths = None,
+    drawing: Drawing = None,
+    drafting: Annotated[str, Parameter(help="Tokens of a chain: sample, or greedy.")] = "sample",
+    seed: Seed = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")] = False,
+) -> None:
+    """Decode speculatively, and print the text, what its steps did, and the target sampled alone beside it."""
+    target, draft = _models(source)
+    shape = gamma if tree is None and drawing is None else _draft(rule, gamma, tree, drawing)
+
+    def both(length: int, seed: int | None) -> tuple[Any, Any]:
+        found = specsim.generate(
+            target,
+            draft,
+            prompt.encode(),
+            max_new_tokens=length,
+            gamma=shape,
+            rule=rule,
+            drafting=drafting,
+            rng=seed,
+        )
+        return found, specsim.sample(
+            target, prompt.encode(), max_new_tokens=length, rng=found.provenance.root
+        )
+
+    both(2, 0)  # compiles, so that the seconds below are those of decoding
+    speculative, plain = both(max_new_tokens, seed)
+    if as_json:
+        print(json.dumps({"speculative": speculative.to_dict(), "plain": plain.to_dict()}, allow_nan=False))
+        return
+    from rich.table import Table
+
+    print(prompt + bytes(speculative.tokens).decode(errors="replace"))
+    table = Table(box=None, pad_edge=False, title=f"seed {speculative.provenance.root}", title_justify="left")
+    for column in ("", "speculative", "target alone"):
+        table.add_column(column)
+    beside = plain.table()
+    for name, value in speculative.table().items():
+        table.add_row(name, value, beside.get(name, "–"))
+    _print("", table)
+
+
+@app.command
 def replay(
     source: SourceName = "ngram",
     *,

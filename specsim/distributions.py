@@ -185,7 +185,9 @@ def temperature(p: ArrayLike, t: float) -> Floats:
     if not (np.isfinite(t) and t >= 0):
         raise ValueError(f"temperature: {t} is not a finite number ≥ 0")
     if t == 0:
-        return np.eye(rows.shape[-1])[rows.argmax(axis=-1)]
+        best = np.zeros_like(rows)
+        np.put_along_axis(best, rows.argmax(axis=-1, keepdims=True), 1.0, axis=-1)
+        return best
     # relative to the largest entry, so that a low temperature underflows to 0 and never to 0/0
     return normalise((rows / rows.max(axis=-1, keepdims=True)) ** (1.0 / t))
 

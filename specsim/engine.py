@@ -25,7 +25,7 @@ from specsim.lengths import accepted_tokens, alpha_drafted, alpha_verified, mean
 from specsim.models import Model, check_pair, shared_contexts
 from specsim.provenance import Provenance
 from specsim.readers import DynamicRows, LookupRows, ModelRows, TraceRows
-from specsim.sources import Batch, FixedPairSource, RowSource, Source, rule_verifier
+from specsim.sources import Batch, Batches, FixedPairSource, RowSource, rule_verifier
 from specsim.streams import Key, RandomSource, key_of, root_of
 from specsim.traces import Trace
 
@@ -47,7 +47,7 @@ class Tally(Protocol):
 
 
 def run(
-    source: Source,
+    source: Batches,
     tally: Tally,
     key: Key,
     first: int,

@@ -23,6 +23,7 @@ from specsim.theory import acceptance_rate
 
 __all__ = [
     "Batch",
+    "Batches",
     "FixedPairSource",
     "RowSource",
     "Source",
@@ -49,13 +50,17 @@ class Batch:
     rows: Rows | None = None
 
 
-class Source(Described, Protocol):
+class Batches(Protocol):
     """What the engine asks of a source: batches of steps, `chunk` steps to a chunk."""
 
     @property
     def chunk(self) -> int: ...
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]: ...
+
+
+class Source(Batches, Described, Protocol):
+    """Batches of simulated steps, and what results say of where they came from."""
 
 
 # --- a fixed pair ----------------------------------------------------------------------------------------

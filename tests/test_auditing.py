@@ -52,7 +52,7 @@ def on_trees():
 
 @pytest.fixture(scope="module")
 def from_target():
-    return audit(verifiers.resamples_from_target, level="smoke", rng=1)
+    return audit(verifiers.resamples_from_target, level="smoke", rng=1, diagnose=False)
 
 
 def findings(result):
@@ -82,13 +82,13 @@ def test_measured_acceptance_agrees_with_theory_on_every_pair(standard):
 
 def test_a_right_verifier_is_consistent_for_many_seeds():
     for seed in range(5):
-        result = audit(verifiers.right, level="smoke", rng=seed)
+        result = audit(verifiers.right, level="smoke", rng=seed, diagnose=False)
         assert findings(result) == []
         assert result.proof is None
 
 
 def test_an_exact_verifier_that_wastes_drafts_is_consistent_and_wasteful():
-    result = audit(verifiers.ignores_drafts, level="smoke", rng=1)
+    result = audit(verifiers.ignores_drafts, level="smoke", rng=1, diagnose=False)
     assert result.verdict is Verdict.CONSISTENT
     assert result.wasteful
     wasteful = {case.case: case.efficiency.wasteful for case in result.cases if case.efficiency}
@@ -236,7 +236,7 @@ def test_a_refuted_rule_is_biased_whatever_the_draws_say(standard, lenient):
     ],
 )
 def test_wrong_laws_are_biased(wrong):
-    result = audit(wrong, level="smoke", rng=1)
+    result = audit(wrong, level="smoke", rng=1, diagnose=False)
     assert result.verdict is Verdict.BIASED
     assert result.exit_code == 1
     assert any(kind in ("deviation", "support") for _, kind, _ in findings(result))
@@ -252,14 +252,14 @@ def test_resampling_from_the_target_is_biased_with_place_token_and_size(from_tar
 
 
 def test_a_reused_uniform_is_found_at_the_second_position_only():
-    result = audit(verifiers.reuses_one_uniform, level="smoke", rng=1)
+    result = audit(verifiers.reuses_one_uniform, level="smoke", rng=1, diagnose=False)
     assert result.verdict is Verdict.BIASED
     assert not any(text.startswith("position 1") for _, _, text in findings(result))
     assert any(text.startswith("position 2") for _, _, text in findings(result))
 
 
 def test_impossible_tokens_end_the_matter():
-    result = audit(verifiers.accepts_everything, level="smoke", rng=1)
+    result = audit(verifiers.accepts_everything, level="smoke", rng=1, diagnose=False)
     support = [text for case, kind, text in findings(result) if (case, kind) == ("zeros", "support")]
     assert "have probability 0 under the target" in support[0]
     assert "token 3" in support[0] or "token 4" in support[0]
@@ -268,13 +268,13 @@ def test_impossible_tokens_end_the_matter():
 
 
 def test_draws_that_are_too_even_are_called_dependent():
-    result = audit(verifiers.too_even, level="smoke", rng=1)
+    result = audit(verifiers.too_even, level="smoke", rng=1, diagnose=False)
     assert result.verdict is Verdict.BIASED
     assert {(case, kind) for case, kind, _ in findings(result)} == {("disjoint", "dependence")}
 
 
 def test_tokens_of_another_row_are_caught_without_statistics():
-    result = audit(verifiers.neighbours_tokens, level="smoke", rng=1)
+    result = audit(verifiers.neighbours_tokens, level="smoke", rng=1, diagnose=False)
     assert result.verdict is Verdict.BIASED
     kind, text = next((kind, text) for case, kind, text in findings(result) if case == "n-gram pair")
     assert kind == "path"
@@ -297,7 +297,7 @@ def test_tokens_of_another_row_are_caught_without_statistics():
     ],
 )
 def test_breaches_of_the_contract_are_broken(broken, said):
-    result = audit(broken, level="smoke", rng=1)
+    result = audit(broken, level="smoke", rng=1, diagnose=False)
     assert result.verdict is Verdict.BROKEN
     assert result.exit_code == 1
     assert any(said in text for _, _, text in findings(result))

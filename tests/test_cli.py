@@ -291,3 +291,32 @@ def test_an_empty_trace_is_refused(run, tmp_path):
         code, _, err = run(command[0], tmp_path / "trace", "--gamma", "1", *command[1:])
         assert code == 2
         assert "no step" in err
+
+
+def test_generate_prints_text_and_numbers_beside_the_target_alone(run):
+    code, out, _ = run(
+        "generate", "--prompt", "def ", "--max-new-tokens", "30", "--gamma", "3", "--seed", "1"
+    )
+    assert code == 0
+    assert out.startswith("def ")
+    assert "target alone" in out
+    assert "tokens per iteration" in out
+    code, out, _ = run("generate", "--max-new-tokens", "30", "--seed", "1", "--drafting", "greedy", "--json")
+    found = json.loads(out)
+    assert len(found["speculative"]["tokens"]) == len(found["plain"]["tokens"]) == 30
+    assert found["speculative"]["drafting"] == "greedy"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--prompt", "ab"], "prompt: 2 tokens; at least 4"),
+        (["--max-new-tokens", "0"], "max_new_tokens: 0"),
+        (["--drafting", "beam"], "drafting: 'beam'"),
+        (["--rule", "standart"], "did you mean 'standard'"),
+    ],
+)
+def test_generate_refuses_bad_input(run, arguments, says):
+    code, _, err = run("generate", *arguments)
+    assert code == 2
+    assert says in err

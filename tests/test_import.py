@@ -20,7 +20,7 @@ FLOORS = [
     {"rules", "readers"},
     {"exact", "sources"},
     {"engine", "verification"},
-    {"recording", "replays", "comparing"},
+    {"recording", "replays", "comparing", "decoding"},
     {"auditing"},
     {"cli", "testing"},
     {"__main__", "pytest_plugin"},
@@ -103,6 +103,7 @@ def modules_loaded_by(code):
         "import specsim.rules; [specsim.rules.get(name) for name in specsim.rules.names()]",
         "import specsim; specsim.simulate, specsim.prove, specsim.verify, specsim.audit",
         "import specsim.cli",
+        "import specsim.auditing.mutants",
     ],
 )
 def test_numba_is_not_loaded_by(code):

@@ -20,12 +20,13 @@ from specsim import rules
 from specsim.auditing.calls import TIMEOUT
 from specsim.auditing.cases import BITS, Case
 from specsim.auditing.contract import BrokenVerifier, NotADraftPath, Verifier
+from specsim.auditing.decoder_cases import DecoderCase
 from specsim.auditing.places import Place, is_rule, placed
 from specsim.auditing.plan import Table
 from specsim.auditing.results import BUDGET
-from specsim.auditing.runner import case_key, check_limits
-from specsim.auditing.subjects import Subject, VerifierSubject, rule_function
-from specsim.auditing.trials import Trial, offset
+from specsim.auditing.runner import check_limits
+from specsim.auditing.subjects import Subject, rule_function
+from specsim.auditing.trials import Trial, case_key, offset
 from specsim.distributions import Ints
 from specsim.engine import Counts, Progress, run
 from specsim.lengths import mean_tokens
@@ -172,8 +173,8 @@ def _name(verifier: str | Verifier, place: Place) -> str:
 
 def _shared(one: Subject, other: Subject) -> list[tuple[int, int]]:
     """The cases of both: their numbers on either side."""
-    places = {_identity(case): j for j, case in enumerate(other.cases)}
-    pairs = [(i, places[_identity(case)]) for i, case in enumerate(one.cases) if _identity(case) in places]
+    here, there = ([_identity(case) for case in side.cases] for side in (one, other))
+    pairs = [(i, there.index(case)) for i, case in enumerate(here) if case in there]
     if not pairs:
         raise ValueError(
             "the two verifiers share no case: they declare other dtypes, lengths of drafts, or shapes"
@@ -181,7 +182,9 @@ def _shared(one: Subject, other: Subject) -> list[tuple[int, int]]:
     return pairs
 
 
-def _identity(case: Case) -> tuple[Any, ...]:
+def _identity(case: Case | DecoderCase) -> tuple[Any, ...]:
+    if isinstance(case, DecoderCase):
+        return (case.name,)
     return case.name, case.tree, BITS[case.dtype], case.rotated, case.uneven, case.certain
 
 
@@ -275,7 +278,7 @@ def _detectable(trial: Trial, steps: int, alarm: float) -> float:
 
 
 def _block(
-    subject: VerifierSubject,
+    subject: Subject,
     index: int,
     level: str,
     key: Key,
@@ -287,9 +290,7 @@ def _block(
     return run(trial.source, trial.tally, key, first, steps, threads=1, progress=progress)
 
 
-def _tokens(
-    subject: VerifierSubject, index: int, level: str, key: Key, progress: Progress | None = None
-) -> Ints:
+def _tokens(subject: Subject, index: int, level: str, key: Key, progress: Progress | None = None) -> Ints:
     """The tokens [positions, TWINS] of the first steps."""
     trial = subject.trial(index, level)
     batches: list[Batch] = list(trial.source.batches(key, 0, min(TWINS, trial.steps)))

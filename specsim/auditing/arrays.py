@@ -42,6 +42,8 @@ def _to_torch(device: str) -> Callable[[Any], Any]:
     import torch
 
     def convert(array: Any) -> Any:
+        if not array.flags.writeable:  # which torch has no notion of
+            array = array.copy()
         if array.dtype.name == "bfloat16":  # NumPy has no such type of its own
             tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         else:

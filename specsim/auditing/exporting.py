@@ -30,10 +30,9 @@ from specsim.auditing.claims import Claim
 from specsim.auditing.contract import BrokenVerifier, Declared
 from specsim.auditing.results import BUDGET, Audit
 from specsim.auditing.rows import CaseRows, rows_of
-from specsim.auditing.runner import case_key
 from specsim.auditing.subjects import make_trial
 from specsim.auditing.tallies import AuditTally
-from specsim.auditing.trials import Trial, run_trial
+from specsim.auditing.trials import Trial, case_key, run_trial
 from specsim.distributions import Ints
 from specsim.engine import Progress
 from specsim.files import replacing

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from specsim.auditing.contract import BrokenVerifier, Declared
+from specsim.auditing.contract import BrokenVerifier, Declared, declared
 from specsim.engine import Progress
 
 __all__ = ["Child"]
@@ -120,10 +120,11 @@ def serve(handle: int, reference: str, timeout: float) -> None:
     end = Connection(handle)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and decides
     from specsim.auditing.loading import load
-    from specsim.auditing.subjects import verifier_subject
+    from specsim.auditing.subjects import function_subject
 
     try:
-        subject = verifier_subject(load(reference), reference, timeout)
+        function = load(reference)
+        subject = function_subject(function, reference, declared(function), timeout)
     except (ValueError, TypeError) as error:
         end.send(("error", ValueError(str(error))))
         return

@@ -6,16 +6,24 @@ import importlib
 import os
 import sys
 
+from specsim.auditing import adapters
 from specsim.auditing.contract import Verifier
 
 __all__ = ["load"]
 
 
 def load(reference: str) -> Verifier:
-    """Import "package.module:function". Raises ValueError saying which part is missing."""
+    """Import "package.module:function", or an engine's own by the name of its adapter, such as "hf:generate,top_k=3".
+
+    Raises ValueError saying which part is missing.
+    """
+    if adapters.is_engine(reference):
+        return adapters.get(reference)
     module_name, _, function_name = reference.partition(":")
     if not module_name or not function_name:
-        raise ValueError(f"verifier {reference!r}: expected a rule's name or package.module:function")
+        raise ValueError(
+            f"verifier {reference!r}: expected a rule's name, an engine's, or package.module:function"
+        )
     if os.getcwd() not in sys.path:  # as `python -m` would find it
         sys.path.insert(0, os.getcwd())
     try:

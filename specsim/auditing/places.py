@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from specsim import rules
-from specsim.auditing.contract import Verifier
+from specsim.auditing.adapters import is_engine
+from specsim.auditing.contract import Verifier, declared
 from specsim.auditing.isolation import Child
-from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject, verifier_subject
+from specsim.auditing.subjects import RuleSubject, Subject, function_subject
 from specsim.engine import Progress
 
 __all__ = ["Place", "is_rule", "placed"]
@@ -35,7 +36,7 @@ def placed(verifier: str | Verifier, threads: int, timeout: float) -> Iterator[P
     """
     if isinstance(verifier, str) and not is_rule(verifier):
         with closing(Child(verifier, timeout)) as child:
-            yield Place(VerifierSubject(verifier, _elsewhere, child.declared, timeout), child.run)
+            yield Place(function_subject(_elsewhere, verifier, child.declared, timeout), child.run)
         return
     subject = _subject(verifier, threads, timeout)
 
@@ -47,6 +48,8 @@ def placed(verifier: str | Verifier, threads: int, timeout: float) -> Iterator[P
 
 def is_rule(name: str) -> bool:
     """Whether `name` means a built-in rule, perhaps with parameters, rather than a function of a module."""
+    if is_engine(name):
+        return False
     return ":" not in name or name.partition(":")[0] in rules.names()
 
 
@@ -56,7 +59,7 @@ def _subject(verifier: str | Verifier, threads: int, timeout: float) -> Subject:
     if not callable(verifier):
         raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
     name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"
-    return verifier_subject(verifier, name, timeout)
+    return function_subject(verifier, name, declared(verifier), timeout)
 
 
 def _elsewhere(*_: Any) -> Any:

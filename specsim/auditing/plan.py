@@ -16,7 +16,7 @@ from specsim.engine import Counts
 from specsim.models import Model
 from specsim.stats import merge_cells
 
-__all__ = ["LOOKS", "Table", "plan_tables"]
+__all__ = ["LOOKS", "Table", "plan_tables", "table_of"]
 
 #: Fractions of a case's steps after which it is looked at; it ends early only to reject.
 LOOKS = tuple(2.0**-k for k in range(7, -1, -1))
@@ -77,7 +77,7 @@ def _prefix_tables(case: Case, claim: Claim, steps: int) -> Iterator[Table]:
             code = int(np.ravel_multi_index(prefix, (size,) * position)) if prefix else 0
             p, q = (_row(case, prefix, model) for model in (case.target, case.draft))
             law = claim.row(p, q, position)
-            yield _table("prefix", position, prefix, "prefixes", start + code * size, law, visits)
+            yield table_of("prefix", position, prefix, "prefixes", start + code * size, law, visits)
             if position < case.gamma:
                 accepted = np.minimum(law, q)
                 following |= {(*prefix, x): visits * mass for x, mass in enumerate(accepted.tolist()) if mass}
@@ -92,8 +92,8 @@ def _bin_tables(case: Case, steps: int) -> Iterator[Table]:
     overlap = _mean_overlap(case)
     for position in range(case.gamma + 1):
         visits = steps * overlap**position
-        yield _table("PIT", position, (), "pit", position * PIT_BINS, pit, visits)
-        yield _table("tail", position, (), "tail", position * len(tail), tail, visits)
+        yield table_of("PIT", position, (), "pit", position * PIT_BINS, pit, visits)
+        yield table_of("tail", position, (), "tail", position * len(tail), tail, visits)
 
 
 def _neighbour_tables(steps: int) -> Iterator[Table]:
@@ -101,12 +101,13 @@ def _neighbour_tables(steps: int) -> Iterator[Table]:
     cells = QUARTERS**2
     for i in range(len(NEIGHBOURS)):
         law = np.full(cells, 1.0 / cells)
-        yield _table("neighbours", 0, (i,), "neighbours", i * cells, law, steps // 2)
+        yield table_of("neighbours", 0, (i,), "neighbours", i * cells, law, steps // 2)
 
 
-def _table(
+def table_of(
     kind: str, position: int, prefix: tuple[int, ...], source: str, start: int, pmf: Floats, visits: float
 ) -> Table:
+    """The table of one law, its cells merged for the visits that are expected."""
     cells = merge_cells(pmf, visits)
     law = np.bincount(cells[cells >= 0], weights=pmf[cells >= 0])
     return Table(kind, position, prefix, source, start, cells, law / law.sum())

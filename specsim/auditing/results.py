@@ -18,7 +18,9 @@ __all__ = [
     "BUDGET",
     "Alphas",
     "Audit",
+    "Candidate",
     "CaseResult",
+    "Diagnosis",
     "Efficiency",
     "Finding",
     "Measures",
@@ -253,6 +255,55 @@ class ProofSummary:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A known mistake, with its parameters at their likeliest. `behind` is how many nats less likely than the first one.
+
+    `fits` says whether the outcomes are what it predicts, by a chi-square at level 1e-4.
+    """
+
+    name: str
+    family: str
+    mechanism: str
+    threads: tuple[str, ...]
+    behind: float
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The nearest known mistakes, the likeliest first; those that could not be told apart stand in `named`.
+
+    `named` is empty for an unknown bug. `evidence` is the outcome that gave it away, `place` one step where it happened.
+    """
+
+    named: tuple[Candidate, ...]
+    nearest: tuple[Candidate, ...]
+    steps: int
+    evidence: str
+    place: str
+
+    @property
+    def known(self) -> bool:
+        return bool(self.named)
+
+    def lines(self) -> list[str]:
+        """The diagnosis in words."""
+        if self.known:
+            first, *others = self.named
+            text = [f"It looks like {first.name} ({first.family}): {first.mechanism}"]
+            if first.threads:
+                text.append(f"Reported in {', '.join(first.threads)}.")
+            if others:
+                text.append(f"Not told apart from {', '.join(one.name for one in others)}.")
+        else:
+            text = ["It is none of the known mistakes."]
+            if self.nearest:
+                one = self.nearest[0]
+                text.append(f"The nearest is {one.name}, which does not fit: {one.mechanism}")
+        return [*text, *(line for line in (self.evidence, self.place) if line)]
+
+
+@dataclass(frozen=True)
 class Audit:
     """The result of `specsim.audit`. `budget` is the false-alarm probability of the whole, split over `tests`.
 
@@ -267,6 +318,7 @@ class Audit:
     tests: int
     interrupted: bool
     provenance: Provenance
+    diagnosis: Diagnosis | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -314,6 +366,7 @@ class Audit:
             "tests": self.tests,
             "steps": self.steps,
             "proof": self.proof and {**asdict(self.proof), "as_claimed": self.proof.as_claimed},
+            "diagnosis": self.diagnosis and asdict(self.diagnosis),
             "cases": [case.to_dict() for case in self.cases],
             "provenance": self.provenance.to_dict(),
         }

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from zlib import crc32
 
 from specsim.auditing.calls import TIMEOUT
 from specsim.auditing.cases import LEVELS
-from specsim.auditing.contract import BrokenVerifier, Verifier
+from specsim.auditing.contract import BrokenVerifier, NotADraftPath, Verifier
+from specsim.auditing.diagnosis import diagnose_chain, diagnose_decoder
 from specsim.auditing.places import Place, placed
 from specsim.auditing.promises import PROMISES, check_promises, promises_result
 from specsim.auditing.proof import prove_on_generated_models
-from specsim.auditing.results import BUDGET, Audit, CaseResult, Finding
-from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject
-from specsim.auditing.trials import offset, run_trial
+from specsim.auditing.results import BUDGET, Audit, CaseResult, Diagnosis, Finding
+from specsim.auditing.subjects import DecoderSubject, RuleSubject, Subject, VerifierSubject
+from specsim.auditing.trials import case_key, offset, run_trial
 from specsim.engine import Progress
 from specsim.jit import available_threads
 from specsim.provenance import Provenance
-from specsim.streams import Key, RandomSource, key_of, root_of
+from specsim.streams import Key, RandomSource, root_of
 
-__all__ = ["audit", "case_key", "check_limits"]
+__all__ = ["audit", "check_limits"]
 
 
 def audit(
@@ -31,6 +31,8 @@ def audit(
     seconds: float | None = None,
     timeout: float = TIMEOUT,
     threads: int | None = None,
+    fail_fast: bool = False,
+    diagnose: bool = True,
     progress: Progress | None = None,
 ) -> Audit:
     """Test whether `verifier` emits the law that it claims, with a stated false-alarm rate and a stated power.
@@ -46,6 +48,11 @@ def audit(
     also proved, by enumeration in fractions. The probability that an exact verifier is called biased is at most
     `BUDGET`, whenever it stops. The same `rng` seed gives the same counts.
 
+    With `fail_fast` the first case that fails is the last.
+
+    When somebody's verifier of chains or decoder fails, `diagnose` compares it with the catalogue of known mistakes
+    (`specsim.auditing.mutants`), for which more steps are drawn.
+
     A verifier given by name runs in a process of its own; one call may take `timeout` seconds. Ctrl-C ends the audit
     with the verdict so far, marked as such.
 
@@ -58,7 +65,8 @@ def audit(
     """
     check_limits(level, seconds, timeout)
     with placed(verifier, available_threads(threads), timeout) as place:
-        return _audit(place, level, root_of(rng), seconds, progress)
+        found = _audit(place, level, root_of(rng), seconds, fail_fast, progress)
+        return replace(found, diagnosis=_diagnosis(place, found)) if diagnose else found
 
 
 def check_limits(level: str, seconds: float | None, timeout: float) -> None:
@@ -87,6 +95,7 @@ def _audit(
     level: str,
     root: int,
     seconds: float | None,
+    fail_fast: bool,
     progress: Progress | None,
 ) -> Audit:
     started, subject = time.perf_counter(), place.subject
@@ -108,7 +117,8 @@ def _audit(
             except BrokenVerifier as error:  # it took its process along
                 result = run_trial(trial, job.key, job.alarm, failure=error)
             results.append(result)
-            if interrupted := result.interrupted:
+            interrupted = result.interrupted
+            if interrupted or (fail_fast and result.findings):
                 break
     except KeyboardInterrupt:
         interrupted = True
@@ -129,16 +139,26 @@ def _hung(result: CaseResult) -> bool:
     return any(finding.text.startswith("hung") for finding in result.findings)
 
 
-def case_key(root: int, case: str) -> Key:
-    """The random numbers of one case."""
-    return key_of(root, (crc32(b"audit"), crc32(case.encode())))
+def _diagnosis(place: Place, found: Audit) -> Diagnosis | None:
+    failed = [case for case in found.cases if case.findings and not case.broken and case.case != PROMISES]
+    root, subject = found.provenance.root, place.subject
+    if not failed or found.interrupted:
+        return None
+    try:
+        if isinstance(subject, DecoderSubject):
+            return diagnose_decoder(place, failed, root)
+        if isinstance(subject, VerifierSubject) and not subject.declared.tree:
+            return diagnose_chain(place, failed, found.level, root)
+    except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
+        pass
+    return None
 
 
 # --- jobs, which a child process may be given ------------------------------------------------------------
 
 
 def _run_case(subject: Subject, job: _Job, progress: Progress | None = None) -> CaseResult:
-    if isinstance(subject, VerifierSubject):
+    if not isinstance(subject, RuleSubject):
         subject = replace(subject, timeout=subject.timeout * job.patience)
     trial = subject.trial(job.index, job.level)
     return run_trial(trial, job.key, job.alarm, seconds=job.seconds, progress=progress)

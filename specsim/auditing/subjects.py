@@ -11,9 +11,11 @@ from scipy.stats import norm
 
 from specsim import rules
 from specsim.auditing.calls import TIMEOUT, Calls
-from specsim.auditing.cases import Case, battery
+from specsim.auditing.cases import LEVELS, Case, battery
 from specsim.auditing.claims import Claim
-from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, Verifier, declared
+from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
+from specsim.auditing.decoder_cases import DecoderCase, decoder_battery
+from specsim.auditing.decoders import DecoderSource, DecoderTally, Processing, plan_decoder_tables
 from specsim.auditing.plan import plan_tables
 from specsim.auditing.results import BUDGET, Alphas, Efficiency, Measures
 from specsim.auditing.rows import rows_of
@@ -29,7 +31,15 @@ from specsim.sources import FixedPairSource, RowSource, Source, rule_verifier
 from specsim.streams import Key
 from specsim.theory import expected_tokens
 
-__all__ = ["RuleSubject", "Subject", "VerifierSubject", "make_trial", "rule_function", "verifier_subject"]
+__all__ = [
+    "DecoderSubject",
+    "RuleSubject",
+    "Subject",
+    "VerifierSubject",
+    "function_subject",
+    "make_trial",
+    "rule_function",
+]
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,45 @@ class VerifierSubject:
         return make_trial(case, source, tally, case.verifier_steps(level), 1, partial(_smallest, source))
 
 
-Subject = RuleSubject | VerifierSubject
+@dataclass(frozen=True)
+class DecoderSubject:
+    """Somebody's whole loop, drafting included."""
+
+    name: str
+    function: Verifier
+    declared: Declared
+    timeout: float = TIMEOUT
+    threads = 1
+
+    @cached_property
+    def cases(self) -> list[DecoderCase]:
+        return decoder_battery()
+
+    def trial(self, index: int, level: str) -> Trial:
+        case, processing = self.cases[index], Processing.of(self.declared)
+        steps = LEVELS[level].decoder
+        tally = DecoderTally(case, processing)
+        return Trial(
+            case=case.name,
+            purpose=case.purpose,
+            kernel="sequences",
+            vocab_size=case.target.vocab_size,
+            tree=None,
+            iid=False,
+            positions=case.max_new_tokens,
+            source=DecoderSource(case, self.function, self.timeout),
+            tally=tally,
+            examples=tally.examples,
+            tables=plan_decoder_tables(case, processing, steps),
+            singles=0,
+            steps=steps,
+            threads=1,
+            declared_tv=0.0,
+            measure=lambda counts: Measures(),
+        )
+
+
+Subject = RuleSubject | VerifierSubject | DecoderSubject
 
 
 def rule_function(rule: Rule) -> Verifier:
@@ -106,9 +154,12 @@ def rule_function(rule: Rule) -> Verifier:
     return verify
 
 
-def verifier_subject(function: Verifier, name: str, timeout: float = TIMEOUT) -> VerifierSubject:
-    """`function` with what it declares."""
-    return VerifierSubject(name, function, declared(function), timeout)
+def function_subject(
+    function: Verifier, name: str, promise: Declared, timeout: float = TIMEOUT
+) -> VerifierSubject | DecoderSubject:
+    """`function`, a verifier or a decoder as it declares."""
+    kind = DecoderSubject if promise.decoder else VerifierSubject
+    return kind(name, function, promise, timeout)
 
 
 def make_trial(

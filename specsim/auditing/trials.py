@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from specsim.auditing.contract import BrokenVerifier, NotADraftPath
 from specsim.auditing.judge import find, judge_table, rejects_early
@@ -13,10 +14,10 @@ from specsim.auditing.results import CaseResult, Finding, Measures
 from specsim.auditing.tallies import Impossible
 from specsim.drafts import Tree
 from specsim.engine import Counts, Progress, Tally, no_counts, run
-from specsim.sources import Source
-from specsim.streams import Key
+from specsim.sources import Batches
+from specsim.streams import Key, key_of
 
-__all__ = ["Trial", "run_trial"]
+__all__ = ["Trial", "case_key", "offset", "run_trial"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Trial:
     tree: Tree | None
     iid: bool
     positions: int
-    source: Source
+    source: Batches
     tally: Tally
     examples: list[Impossible]
     tables: Sequence[Table]
@@ -50,6 +51,11 @@ class Trial:
     def tests(self) -> int:
         """Tables, exact binomials, and one test for dependence."""
         return len(self.tables) + self.singles + 1
+
+
+def case_key(root: int, case: str) -> Key:
+    """The random numbers of one case."""
+    return key_of(root, (crc32(b"audit"), crc32(case.encode())))
 
 
 def run_trial(

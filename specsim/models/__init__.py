@@ -23,12 +23,14 @@ from specsim.models.base import Model, check_pair, shared_contexts
 from specsim.models.mixture import Mixture
 from specsim.models.ngram import NGramModel, bits_per_byte
 from specsim.models.pairs import build_default_pair, build_pair, default_pair, load_pair
+from specsim.models.session import Session
 from specsim.models.table import TableModel
 
 __all__ = [
     "Mixture",
     "Model",
     "NGramModel",
+    "Session",
     "TableModel",
     "bits_per_byte",
     "build_default_pair",

@@ -14,9 +14,10 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+from functools import cache
 from pathlib import Path
 
-from specsim.rules.anatomy import FixedPair, Parameter, Rule
+from specsim.rules.anatomy import FixedPair, Parameter, Rule, parsed_values
 
 __all__ = ["GROUPS", "FixedPair", "Parameter", "Rule", "get", "group_of", "names"]
 
@@ -35,11 +36,13 @@ def names(*groups: str) -> list[str]:
     >>> "standard" in names("chain")
     True
     """
-    return [
-        module.name
-        for group in groups or GROUPS
-        for module in pkgutil.iter_modules([str(Path(__file__).parent / group)])
-    ]
+    return [name for group in groups or GROUPS for name in _files(group)]
+
+
+@cache
+def _files(group: str) -> tuple[str, ...]:
+    """The names in one folder, read off it once."""
+    return tuple(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / group)]))
 
 
 def group_of(name: str) -> str:
@@ -63,19 +66,4 @@ def get(name: str) -> Rule:
         near = difflib.get_close_matches(name, names(), n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown rule {name!r}; did you mean {near!r}? Rules: {', '.join(names())}")
     rule: Rule = importlib.import_module(f"{__name__}.{group_of(name)}.{name}").RULE
-    return rule.having(**_parsed(name, given)) if colon else rule
-
-
-def _parsed(name: str, given: str) -> dict[str, float]:
-    values: dict[str, float] = {}
-    for part in given.split(","):
-        parameter, _, value = part.partition("=")
-        if parameter.strip() in values:
-            raise ValueError(f"{name}: parameter {parameter.strip()} is given twice")
-        try:
-            values[parameter.strip()] = float(value)
-        except ValueError:
-            raise ValueError(
-                f"{name}: {part!r} is not a parameter; write {name}:parameter=number, separated by commas"
-            ) from None
-    return values
+    return rule.having(**parsed_values(name, given)) if colon else rule

@@ -12,7 +12,7 @@ from specsim.distributions import Floats
 from specsim.drafts import Draft, Tree
 from specsim.jit import Kernel
 
-__all__ = ["FixedPair", "Parameter", "Rule"]
+__all__ = ["FixedPair", "Parameter", "Rule", "checked_values", "parsed_values", "spelled"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,52 @@ class Parameter:
         if self.whole and number != int(number):
             raise ValueError(f"{rule}: parameter {self.name} = {value} is not a whole number")
         return number
+
+
+def checked_values(
+    owner: str, parameters: Sequence[Parameter], values: Mapping[str, float]
+) -> dict[str, float]:
+    """A number for each of the `parameters` of `owner`: the one in `values`, or its default.
+
+    Raises ValueError naming `owner` and the parameter, for one that it does not have or that is out of range.
+    """
+    known = {parameter.name: parameter for parameter in parameters}
+    for name in values:
+        if name not in known:
+            raise ValueError(
+                f"{owner}: no parameter {name!r}; "
+                + (f"it has {', '.join(known)}" if known else "it has none")
+            )
+    return {
+        name: parameter.check(owner, values.get(name, parameter.default)) for name, parameter in known.items()
+    }
+
+
+def parsed_values(owner: str, given: str) -> dict[str, float]:
+    """The numbers in "lenience=0.5,…", as they stand behind a name and a colon. Raises ValueError naming `owner`."""
+    values: dict[str, float] = {}
+    for part in given.split(","):
+        parameter, _, value = part.partition("=")
+        if parameter.strip() in values:
+            raise ValueError(f"{owner}: parameter {parameter.strip()} is given twice")
+        try:
+            values[parameter.strip()] = float(value)
+        except ValueError:
+            raise ValueError(
+                f"{owner}: {part!r} is not a parameter; write {owner}:parameter=number, separated by commas"
+            ) from None
+    return values
+
+
+def spelled(name: str, values: Mapping[str, float]) -> str:
+    """The name with its numbers behind a colon, as `parsed_values` reads them back."""
+    given = ",".join(f"{parameter}={_shortest(value)}" for parameter, value in values.items())
+    return f"{name}:{given}" if given else name
+
+
+def _shortest(value: float) -> str:
+    """The shortest way to write a number that reads back the same: 1 rather than 1.0."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 @dataclass(frozen=True)
@@ -100,23 +146,12 @@ class Rule:
     values: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = {parameter.name: parameter for parameter in self.parameters}
-        for name in self.values:
-            if name not in known:
-                raise ValueError(
-                    f"{self.name}: no parameter {name!r}; "
-                    + (f"it has {', '.join(known)}" if known else "it has none")
-                )
-        values = {
-            name: parameter.check(self.name, self.values.get(name, parameter.default))
-            for name, parameter in known.items()
-        }
+        values = checked_values(self.name, self.parameters, self.values)
         object.__setattr__(self, "values", values)
 
     def __str__(self) -> str:
         """The name, with what parameters it was given; `rules.get` reads it back."""
-        given = ",".join(f"{name}={_shortest(value)}" for name, value in self.values.items())
-        return f"{self.name}:{given}" if given else self.name
+        return spelled(self.name, self.values)
 
     @property
     def lossless(self) -> bool:
@@ -163,8 +198,3 @@ class Rule:
                 f"{self.name} forbids siblings with the same token, which {tree.drawing!r} drawing can give; "
                 f"draw them {' or '.join(repr(drawing) for drawing in self.drawings)}"
             )
-
-
-def _shortest(value: float) -> str:
-    """The shortest way to write a number that reads back the same: 1 rather than 1.0."""
-    return f"{value:g}" if float(f"{value:g}") == value else repr(value)

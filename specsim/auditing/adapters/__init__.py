@@ -1,0 +1,77 @@
+"""Adapters: real engines' verifiers, behind the contract of `specsim.auditing.contract`.
+
+One file per engine. Each says which signature it adapts, and has `adapt`, which makes a verifier or a decoder of *any*
+function of that signature, somebody's fork included, and a function of no arguments (or of sampling parameters) that
+adapts the engine's own. `get` finds the latter by name; engines are imported only then.
+
+>>> "hf" in names()
+True
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+
+from specsim.auditing.adapters.engines import EngineMissing
+from specsim.auditing.contract import Verifier
+
+__all__ = ["ENGINES", "EngineMissing", "get", "is_engine", "names"]
+
+#: Where each engine's own verifier or decoder is made, and what it is.
+ENGINES: dict[str, tuple[str, str]] = {
+    "eagle": ("eagle:verifier_1", "EAGLE-1's evaluate_posterior: trees of siblings without replacement"),
+    "eagle2": ("eagle:verifier_2", "evaluate_posterior of EAGLE-2 and 3: trees of the most probable tokens"),
+    "flashinfer": ("flashinfer:verifier", "FlashInfer's chain_speculative_sampling"),
+    "hf": ("hf:kernel", "Hugging Face transformers' _speculative_sampling"),
+    "hf:generate": ("hf:generate", "transformers' generate(assistant_model=…), the whole loop"),
+    "lucidrains": ("lucidrains:decoder", "lucidrains/speculative-decoding, the whole loop"),
+    "medusa": ("medusa:verifier", "Medusa's evaluate_posterior: typical acceptance over trees, lossy"),
+    "mlx-lm": ("mlx_lm:decoder", "MLX-LM's speculative_generate_step, the whole loop"),
+    "naive-speculate": ("naive_speculate:verifier", "naive-speculate's speculative_sampling"),
+    "sglang": ("sglang:verifier", "SGLang's tree_speculative_sampling_target_only"),
+    "tensorrt-llm": ("tensorrt_llm:verifier", "TensorRT-LLM's get_rejected_indices and sample_rejected"),
+    "vllm": ("vllm:verifier", "vLLM V1's rejection_sample"),
+    "vllm-ascend": ("vllm_ascend:verifier", "vllm-ascend's rejection sampler in PyTorch"),
+}
+
+
+def names() -> list[str]:
+    """The engines that there are adapters for; `ENGINES` says what each is."""
+    return list(ENGINES)
+
+
+def is_engine(reference: str) -> bool:
+    """Whether `reference` is the name of an engine, perhaps with parameters, rather than of a module's function."""
+    return reference.partition(",")[0] in ENGINES
+
+
+def get(name: str) -> Verifier:
+    """The engine's own verifier or decoder, with parameters if they follow commas: "hf:generate,temperature=0.7".
+
+    Raises ValueError for a name or a parameter that does not exist, EngineMissing (a ValueError) where the engine is
+    not installed.
+    """
+    name, *given = name.split(",")
+    if name not in ENGINES:
+        near = difflib.get_close_matches(name, ENGINES, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown engine {name!r}; did you mean {near!r}? Engines: {', '.join(ENGINES)}")
+    module, _, function = ENGINES[name][0].partition(":")
+    make = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    known = inspect.signature(make).parameters
+    values = {}
+    for part in given:
+        parameter, _, value = part.partition("=")
+        if parameter not in known:
+            raise ValueError(
+                f"{name}: no parameter {parameter!r}; "
+                + (f"it has {', '.join(known)}" if known else "it has none")
+            )
+        kind = type(known[parameter].default)
+        try:
+            values[parameter] = kind(value)
+        except ValueError:
+            raise ValueError(f"{name}: {part!r} is not {parameter}=number") from None
+    verifier: Verifier = make(**values)
+    return verifier

@@ -1,0 +1,82 @@
+"""What each known mistake predicts for the outcomes of a diagnostic case, given the drafted path.
+
+Exactly, from the mutant's law; or, where the law depends on other rows of a call or on the labels of tokens, by running
+the mutant itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.auditing.calls import Calls
+from specsim.auditing.cases import Case
+from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath
+from specsim.auditing.diagnosis.outcomes import OutcomeTally, drafted_codes, path_of
+from specsim.auditing.mutants import Mutant
+from specsim.auditing.rows import rows_of
+from specsim.distributions import Floats, Ints
+from specsim.engine import run
+from specsim.sources import RowSource
+
+__all__ = ["Prediction", "leaves_the_path", "predict"]
+
+#: Steps of a mutant that is run because it has no law here, and the key that they are drawn with.
+SIMULATED_STEPS, SIMULATION_KEY = 2**17, (0x5EED, 0xD1A6)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The law [V^γ, γ+1, V] of outcomes given the path; `draws` [V^γ] are the steps it was estimated from, if it was."""
+
+    law: Floats
+    draws: Ints | None = None
+
+
+def predict(mutant: Mutant, case: Case) -> Prediction | None:
+    """What `mutant` predicts for `case`; None where it would break the contract."""
+    if mutant.law is not None and not case.rotated:
+        return Prediction(_exactly(mutant, case))
+    return _by_running(mutant, case)
+
+
+def leaves_the_path(mutant: Mutant, case: Case) -> bool:
+    """Whether `mutant` emits tokens that were not drafted, before the last."""
+    source = RowSource(rows_of(case), Calls.of(mutant.function, Declared(), case))
+    try:
+        run(source, OutcomeTally(case), SIMULATION_KEY, 0, 2**10, threads=1)
+    except NotADraftPath:
+        return True
+    except BrokenVerifier:
+        pass
+    return False
+
+
+def _exactly(mutant: Mutant, case: Case) -> Floats:
+    assert mutant.law is not None
+    size, gamma = case.target.vocab_size, case.gamma
+    start = tuple(case.contexts[0].tolist())
+    law = np.zeros((size**gamma, gamma + 1, size))
+    for code in drafted_codes(case):
+        path = path_of(int(code), size, gamma)
+        p = [_row(case.target, start + path[:i]) for i in range(gamma + 1)]
+        q = [_row(case.draft, start + path[:i]) for i in range(gamma)]
+        stop, follow = mutant.law(case.tree.parents, path, p, q, **mutant.values)
+        law[code] = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
+    return np.clip(law, 0.0, None)
+
+
+def _row(model: object, history: tuple[int, ...]) -> list[float]:
+    order = model.order  # type: ignore[attr-defined]
+    return [float(w) for w in model.row(history[len(history) - order :])]  # type: ignore[attr-defined]
+
+
+def _by_running(mutant: Mutant, case: Case) -> Prediction | None:
+    source = RowSource(rows_of(case), Calls.of(mutant.function, Declared(), case))
+    try:
+        counts = run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1)["outcomes"]
+    except (BrokenVerifier, NotADraftPath):
+        return None
+    draws = counts.sum(axis=(1, 2))
+    return Prediction(counts / np.maximum(draws, 1)[:, None, None], draws)

@@ -1,0 +1,124 @@
+"""Likelihood and fit of a prediction, and the parameters that make it likeliest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize
+from scipy.stats import chi2
+
+from specsim.auditing.cases import Case
+from specsim.auditing.diagnosis.predictions import Prediction, predict
+from specsim.auditing.mutants import Mutant
+from specsim.distributions import Floats, Ints
+
+__all__ = ["FIT", "SEPARATE", "Scored", "alike", "fitted", "least", "misfit_of", "scored"]
+
+#: Nats by which the likeliest leads when it is told apart, and the p-value of a fit that is still believed.
+SEPARATE, FIT = 5.0, 1e-4
+#: Expected count below which cells are judged together.
+MIN_EXPECTED = 8.0
+#: Evaluations spent on a parameter's value.
+TRIALS = 24
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A mutant with its parameters at their likeliest, its log-likelihood, and the p-value of its fit to the counts."""
+
+    mutant: Mutant
+    log_likelihood: float
+    fit: float
+
+
+def scored(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Scored | None:
+    """Both over all of `cases`; None for a mutant that breaks the contract there. A parameter costs ½ log n."""
+    total, statistic, df, impossible = 0.0, 0.0, 0, False
+    for case, counts in zip(cases, outcomes, strict=True):
+        prediction = predict(mutant, case)
+        if prediction is None:
+            return None
+        total += _log_likelihood(prediction, counts)
+        x2, cells, never = _misfit(prediction, counts)
+        statistic, df, impossible = statistic + x2, df + cells, impossible or never
+    steps = sum(int(counts.sum()) for counts in outcomes)
+    total -= 0.5 * np.log(max(steps, 1)) * len(mutant.parameters)
+    return Scored(mutant, total, 0.0 if impossible else float(chi2.sf(statistic, df)))
+
+
+def fitted(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Mutant:
+    """`mutant` with its first parameter at the value that makes the outcomes likeliest; the others as they are."""
+    if not mutant.parameters or mutant.law is None:
+        return mutant
+    parameter = mutant.parameters[0]
+    exact = [(case, counts) for case, counts in zip(cases, outcomes, strict=True) if not case.rotated]
+
+    def loss(value: float) -> float:
+        candidate = mutant.having(**{parameter.name: value})
+        return -sum(_log_likelihood(predict(candidate, case), counts) for case, counts in exact)
+
+    low, high = parameter.low, min(parameter.high, max(4.0 * parameter.default, 4.0))
+    if parameter.whole:
+        values = np.unique(np.linspace(max(low, 1.0), high, TRIALS).astype(int))
+        return mutant.having(**{parameter.name: float(min(values, key=loss))})
+    return mutant.having(**{parameter.name: least(loss, low, high)})
+
+
+def alike(ranking: Sequence[Scored]) -> list[Scored]:
+    """Those that fit, and are not told apart from the likeliest, which comes first."""
+    best = ranking[0].log_likelihood
+    return [one for one in ranking if one.fit >= FIT and best - one.log_likelihood < SEPARATE]
+
+
+def least(loss: Callable[[float], float], low: float, high: float) -> float:
+    """The minimum on a grid, refined between its neighbours; a grid in the logarithm where the range calls for it."""
+    margin = 1e-6 * (high - low)
+    grid = np.linspace(low + margin, high - margin, TRIALS // 2)
+    losses = [loss(value) for value in grid]
+    best = int(np.argmin(losses))
+    bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    found = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"maxiter": TRIALS})
+    return float(found.x if found.fun <= losses[best] else grid[best])
+
+
+def _log_likelihood(prediction: Prediction | None, counts: Ints) -> float:
+    """Of counts given the drafted paths; a cell that was never seen in a simulation is taken as half seen."""
+    assert prediction is not None
+    law = prediction.law
+    if prediction.draws is not None:
+        draws = prediction.draws[:, None, None]
+        law = (law * draws + 0.5) / (draws + 0.5 * law[0].size)
+    seen = counts > 0
+    return float(counts[seen] @ np.log(np.maximum(law[seen], 1e-12)))
+
+
+def _misfit(prediction: Prediction, counts: Ints) -> tuple[float, int, bool]:
+    """(chi-square, degrees of freedom, whether something came out that cannot), cells merged within a path."""
+    statistic, df, never = 0.0, 0, False
+    for code, observed in enumerate(counts.reshape(len(counts), -1)):
+        n, law = int(observed.sum()), prediction.law[code].reshape(-1)
+        exact = prediction.draws is None
+        noise = 1.0 if exact else 1.0 + n / max(int(prediction.draws[code]), 1)  # type: ignore[index]
+        x2, cells = misfit_of(observed, law)
+        never = never or (exact and bool((observed[law < 1e-12] > 0).any()))
+        statistic, df = statistic + x2 / noise, df + cells
+    return statistic, df, never
+
+
+def misfit_of(observed: Ints, law: Floats) -> tuple[float, int]:
+    """(chi-square, degrees of freedom) of counts against their law, rare cells taken together."""
+    n = int(observed.sum())
+    if n < 2 * MIN_EXPECTED:
+        return 0.0, 0
+    expected = n * law
+    large = expected >= MIN_EXPECTED
+    cells = [(float(o), float(e)) for o, e in zip(observed[large], expected[large], strict=True)]
+    rest = float(observed[~large].sum()), float(expected[~large].sum())
+    if rest[1] >= MIN_EXPECTED or (rest[0] > 0 and not cells):
+        cells.append(rest)
+    elif cells:
+        o, e = cells.pop()
+        cells.append((o + rest[0], e + rest[1]))
+    return sum((o - e) ** 2 / e for o, e in cells) if len(cells) > 1 else 0.0, len(cells) - 1

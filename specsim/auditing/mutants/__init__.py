@@ -1,0 +1,90 @@
+"""Known-wrong verifiers and decoders: what an audit must catch, and what a deviation can be compared with.
+
+The same few mistakes recur in every inference engine. Each is here as a small function, with the threads in which it was
+reported and, where there is one, the exact law of its error; one file for each family of mechanisms, A to K. Family J are
+innocents: they are exact and accept less than they could, and must not be accused.
+
+`pieces.py` is a right verifier of whole arrays with places to spoil it, `decoding.py` a right decoder with such places.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from specsim.auditing.mutants import (
+    acceptance,
+    candidates,
+    cutting,
+    degenerate,
+    indexing,
+    innocent,
+    precision,
+    processing,
+    proposal,
+    randomness,
+    residual,
+)
+from specsim.auditing.mutants.anatomy import Mutant
+from specsim.auditing.mutants.decoding import sequence_law
+from specsim.rules.anatomy import parsed_values
+
+__all__ = ["Mutant", "catalogue", "get", "innocents", "names", "sequence_law"]
+
+_FAMILIES = (
+    proposal,
+    residual,
+    degenerate,
+    randomness,
+    precision,
+    acceptance,
+    indexing,
+    processing,
+    candidates,
+    cutting,
+)
+
+
+def catalogue() -> tuple[Mutant, ...]:
+    """All mutants, family by family, with their default parameters."""
+    return tuple(mutant for family in _FAMILIES for mutant in family.MUTANTS)
+
+
+def innocents() -> tuple[Mutant, ...]:
+    """Verifiers and decoders that are exact and wasteful, and are often accused."""
+    return innocent.INNOCENTS
+
+
+def names(kind: str | None = None) -> list[str]:
+    """The names of all mutants; of those that are a "verifier" or a "decoder"; or of the "innocent".
+
+    >>> "one_uniform" in names("verifier")
+    True
+    """
+    kinds = {
+        None: catalogue(),
+        "verifier": [mutant for mutant in catalogue() if mutant.verify],
+        "decoder": [mutant for mutant in catalogue() if mutant.decode],
+        "innocent": innocents(),
+    }
+    if kind not in kinds:
+        raise ValueError(f"unknown kind {kind!r}; one of verifier, decoder, innocent")
+    return [mutant.name for mutant in kinds[kind]]
+
+
+def get(name: str) -> Mutant:
+    """The mutant or innocent called `name`, with parameters if they follow a colon: "lenience:lenience=0.7".
+
+    Raises ValueError, with the nearest name, for one that does not exist; naming mutant, parameter and range for a
+    parameter that is unknown or out of range.
+
+    >>> get("lenience:lenience=0.7").values
+    {'lenience': 0.7}
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"mutant: expected a name such as 'one_uniform', got {type(name).__name__}")
+    name, colon, given = name.partition(":")
+    known = {mutant.name: mutant for mutant in (*catalogue(), *innocents())}
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown mutant {name!r}; did you mean {near!r}? Mutants: {', '.join(known)}")
+    return known[name].having(**parsed_values(name, given)) if colon else known[name]
