@@ -72,7 +72,7 @@ def _told(found: Audit) -> str:
     wasteful = [case for case in found.cases if case.efficiency is not None and case.efficiency.wasteful]
     lines = [
         words.headline(found),
-        words.diagnosis(found),
+        *words.diagnosis(found),
         *words.finding_lines(found),
         *(f"{case.case}: {words.waste(case)}" for case in wasteful),
         words.proof_line(found),

@@ -268,14 +268,19 @@ def test_tables_keep_what_the_pictures_need(audits):
 
 def test_the_worst_tables_are_those_that_were_rejected(audits):
     worst = worst_tables(audits["biased"])
-    accused = [case for case in audits["biased"].cases if case.findings]
+    accused = [case for case in audits["biased"].cases if any(table.rejected for table in case.tables)]
     assert len(worst) == min(8, len(accused))
-    assert all(tested.table.rejected and tested.case.findings for tested in worst)
+    assert all(tested.table.rejected for tested in worst)
     (calm,) = worst_tables(audits["consistent"])
     assert calm.table.log10_e == max(
         table.log10_e for case in audits["consistent"].cases for table in case.tables if table.labels
     )
     assert worst_tables(audits["broken"]) == worst_tables(audits["nothing"]) == []
+    impossible = Finding("support", "no table shows it")
+    elsewhere = with_cases(
+        audits["consistent"], lambda case: dataclasses.replace(case, findings=(impossible,))
+    )
+    assert worst_tables(elsewhere) == []
 
 
 def test_the_power_curve_passes_through_what_was_reached(audits):
@@ -303,11 +308,23 @@ def test_wasteful_is_said_and_no_failure(audits):
     assert ElementTree.fromstring(audit_to_junit(slow)).get("failures") == "0"
 
 
+def test_the_diagnosis_is_told(audits, pages):
+    lines = audits["biased"].diagnosis.lines()
+    assert lines[0].startswith("It looks like ")
+    output = ElementTree.fromstring(audit_to_junit(audits["biased"])).find("system-out").text
+    for line in lines:
+        for text in (printed(audits["biased"]), Page(pages["biased"]).text, output):
+            assert flat(line) in flat(text)
+    assert words.diagnosis(audits["consistent"]) == []
+
+
 def test_how_to_run_it_again(audits):
     assert words.replay(audits["consistent"]) == "specsim audit standard --level smoke --seed 1"
     assert words.replay(audits["biased"]) == (
         "specsim audit verifiers:resamples_from_target --level smoke --seed 1"
     )
+    engine = dataclasses.replace(audits["biased"], verifier="hf:generate")
+    assert words.replay(engine) == "specsim audit hf:generate --level smoke --seed 1"
     for name in ("tokens", "__main__:verify", "mine:make.<locals>.verify"):
         renamed = dataclasses.replace(audits["biased"], verifier=name)
         assert words.replay(renamed) == 'the same function or tokens, with level "smoke" and rng=1'

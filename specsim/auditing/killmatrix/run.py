@@ -101,7 +101,10 @@ def audit_criterion(level: str = "quick") -> Criterion:
     """specsim's audit as a criterion: it passes unless the verdict is biased or broken."""
 
     def passes(verifier: Verifier, rng: np.random.Generator) -> bool:
-        return audit(verifier, level, rng, fail_fast=True, diagnose=False).verdict not in (Verdict.BIASED, Verdict.BROKEN)
+        return audit(verifier, level, rng, fail_fast=True, diagnose=False).verdict not in (
+            Verdict.BIASED,
+            Verdict.BROKEN,
+        )
 
     about = f"all cases at level {level}, every position and prefix: verdict neither biased nor broken"
     return Criterion(AUDIT, "specsim.audit", about, passes, 1)

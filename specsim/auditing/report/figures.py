@@ -62,10 +62,12 @@ class Tested:
 
 
 def worst_tables(audit: Audit) -> list[Tested]:
-    """The most telling table of each case with findings, or of all cases if there are none; worst first."""
+    """The most telling table of each case that has a rejected one, worst first; without any finding the one nearest to it."""
     worst = [max(tables, key=_telling) for case in audit.cases if (tables := _drawn(case))]
-    accused = [tested for tested in worst if tested.case.findings]
-    return sorted(accused or worst, key=_telling, reverse=True)[: MOST_TABLES if accused else 1]
+    worst.sort(key=_telling, reverse=True)
+    if any(case.findings for case in audit.cases):
+        return [tested for tested in worst if tested.table.rejected][:MOST_TABLES]
+    return worst[:1]
 
 
 def _drawn(case: CaseResult) -> list[Tested]:

@@ -38,7 +38,8 @@ def audit_to_junit(audit: Audit) -> str:
         ElementTree.SubElement(properties, "property", name=name, value=str(value))
     suite.extend(cases)
     output = ElementTree.SubElement(suite, "system-out")
-    output.text = "\n".join([words.headline(audit), words.test_line(audit), words.replay(audit)])
+    said = [words.headline(audit), *words.diagnosis(audit), words.test_line(audit), words.replay(audit)]
+    output.text = "\n".join(said)
     ElementTree.indent(suite)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
 

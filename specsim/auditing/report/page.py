@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ PICTURE: Any = {
 def audit_to_html(audit: Audit) -> str:
     """Tables for Jupyter."""
     plain = [line for case in audit.cases if not case.iid for line in words.iid_lines(case)]
-    before = [*words.progress_lines(audit), *words.finding_lines(audit), words.diagnosis(audit)]
+    before = [*words.progress_lines(audit), *words.finding_lines(audit), *words.diagnosis(audit)]
     after = [
         *plain,
         words.proof_line(audit),
@@ -85,7 +85,7 @@ def _verdict(audit: Audit) -> Iterator[str]:
     name, _, verdict = words.headline(audit).rpartition(": ")
     if audit.interrupted and audit.cases:
         name, verdict = audit.verifier, words.headline(audit).removeprefix(f"{audit.verifier}: ")
-    said = [words.meaning(audit), words.diagnosis(audit)]
+    said = [words.meaning(audit), *words.diagnosis(audit)]
     yield f"<h1>Audit of {html.escape(name)}</h1>"
     yield f'<div class="verdict {tone}">'
     yield "".join(f'<p class="warning">{html.escape(line)}</p>' for line in words.progress_lines(audit))
@@ -125,7 +125,7 @@ def _deviations(audit: Audit) -> Iterator[str]:
     shown = worst_tables(audit)
     if not shown:
         return
-    accused = bool(shown[0].case.findings)
+    accused = shown[0].table.rejected
     yield f"<h2>{'Where it deviates' if accused else 'The most extreme table'}</h2>"
     said = (
         "For the worst table of each case that deviates, at most eight: the cells that are furthest off."
@@ -217,7 +217,7 @@ def _provenance(audit: Audit) -> Iterator[str]:
 # --- pieces ----------------------------------------------------------------------------------------------
 
 
-def _paragraphs(lines: list[str | None]) -> str:
+def _paragraphs(lines: Sequence[str | None]) -> str:
     return "".join(f"<p>{html.escape(line)}</p>" for line in lines if line)
 
 

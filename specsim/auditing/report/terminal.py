@@ -37,8 +37,7 @@ def audit_to_terminal(audit: Audit) -> Iterable[RenderableType]:
             yield _table(rows)
             yield Text()
     yield from (Text(line, style="red") for line in words.finding_lines(audit))
-    if (said := words.diagnosis(audit)) is not None:
-        yield Text(said)
+    yield from (Text(line) for line in words.diagnosis(audit))
     for case in audit.cases:
         if not case.iid:
             yield from (Text(line) for line in words.iid_lines(case))

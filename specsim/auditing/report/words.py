@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from specsim.auditing.adapters import is_engine
 from specsim.auditing.results import Audit, CaseResult, Efficiency, Verdict
 from specsim.stats import POWER
 from specsim.theory import expected_tokens
@@ -36,7 +37,7 @@ NONE = "–"
 COLUMNS = {
     "V": "size of the vocabulary",
     "γ": "drafted tokens of a step, or the depth of its tree",
-    "steps": "rounds of draft and verify that were drawn; fewer than planned where a deviation was found early",
+    "steps": "rounds of draft and verify that were drawn, of a decoder whole texts; fewer than planned where a deviation was found early",
     "min p": "smallest chi-square p-value of the case's tables, for reading",
     "max e": "largest e-value; it decides",
     "detectable TV": f"deviation that would have been found with probability {POWER:g}, as total variation, at the "
@@ -92,10 +93,9 @@ def remedy(audit: Audit) -> str:
     }[audit.verdict]
 
 
-def diagnosis(audit: Audit) -> str | None:
-    """Which known bug it looks like, where the audit says."""
-    found = getattr(audit, "diagnosis", None)
-    return None if found is None else str(found)
+def diagnosis(audit: Audit) -> list[str]:
+    """Which known mistake it looks like, if the audit looked."""
+    return [] if audit.diagnosis is None else audit.diagnosis.lines()
 
 
 def progress_lines(audit: Audit) -> list[str]:
@@ -173,10 +173,9 @@ def run_line(audit: Audit) -> str:
 def replay(audit: Audit) -> str:
     """How to draw the same steps again: a command where there is one."""
     root = audit.provenance.root
-    module = audit.verifier.partition(":")[0]
-    if audit.proof is not None or (
-        module != audit.verifier and "<" not in audit.verifier and module != "__main__"
-    ):
+    module, _, function = audit.verifier.partition(":")
+    importable = bool(function) and "<" not in function and module != "__main__"
+    if audit.proof is not None or is_engine(audit.verifier) or importable:
         return f"specsim audit {audit.verifier} --level {audit.level} --seed {root}"
     return f'the same function or tokens, with level "{audit.level}" and rng={root}'
 
@@ -204,7 +203,8 @@ def alarm(audit: Audit) -> str:
 def legend(audit: Audit) -> str:
     """The columns that need it, in one paragraph."""
     said = COLUMNS | {"max e": f"{COLUMNS['max e']}, {alarm(audit)}"}
-    named = ("min p", "max e", "detectable TV", "certified", "Σ min(p,q)", "theory", "efficiency")
+    named = ["min p", "max e", "detectable TV", "certified"]
+    named += ["Σ min(p,q)", "theory", "efficiency"] if speed(audit) else []
     return " ".join(f"{name}: {said[name]}." for name in named)
 
 
@@ -223,14 +223,14 @@ def speed(audit: Audit) -> list[dict[str, str]]:
 
 def _evidence(case: CaseResult) -> dict[str, str]:
     first, last = case.first_token, case.last_position
-    tested = bool(case.tables)
+    compared = any(table.chi_square.df for table in case.tables)
     return {
         "case": case.case,
         "V": short(case.vocab_size) if case.vocab_size else NONE,
         "γ": str(case.gamma) if case.tree is not None else NONE,
         "steps": short(case.steps) if case.planned else NONE,
-        "min p": f"{case.smallest_p:.1g}" if tested else NONE,
-        "max e": f"10^{case.largest_log10_e:.1f}" if tested else NONE,
+        "min p": f"{case.smallest_p:.1g}" if compared else NONE,
+        "max e": f"10^{case.largest_log10_e:.1f}" if case.tables else NONE,
         "detectable TV": f"{first.detectable_tv:.4f}–{last.detectable_tv:.4f}" if first and last else NONE,
         "certified": f"≤{first.certified_tv:.4f}" if first and first.certified_tv is not None else NONE,
         "verdict": str(case.verdict),
