@@ -310,7 +310,7 @@ def test_wasteful_is_said_and_no_failure(audits):
 
 def test_the_diagnosis_is_told(audits, pages):
     lines = audits["biased"].diagnosis.lines()
-    assert lines[0].startswith("It looks like ")
+    assert lines[0].startswith("It looks like resamples_target ")
     output = ElementTree.fromstring(audit_to_junit(audits["biased"])).find("system-out").text
     for line in lines:
         for text in (printed(audits["biased"]), Page(pages["biased"]).text, output):
