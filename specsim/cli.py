@@ -103,7 +103,9 @@ def audit(
     threads: Threads = None,
     out: Annotated[
         Path | None,
-        Parameter(help="Folder for audit.json, audit.png and audit.svg; with --against JSON alone."),
+        Parameter(
+            help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for against.json."
+        ),
     ] = None,
 ) -> int:
     """Is a verifier exact? Verdict, evidence, and what would have been found. Exit code 0 if consistent, else 1."""
@@ -480,20 +482,22 @@ def build(
 
 
 def _report(result: specsim.Audit, out: Path | None) -> int:
-    """Print an audit, and write it to `out`."""
-    from specsim.auditing.report import audit_figure, audit_to_json, audit_to_terminal
+    """Print an audit, and write it to `out` in every form."""
+    from specsim.auditing import report
 
-    _print(*audit_to_terminal(result))
+    _print(*report.audit_to_terminal(result))
     if out is not None:
         from specsim.files import replacing
         from specsim.plotting import save_figure
 
-        with replacing(out / "audit.json") as temporary:
-            temporary.write_text(audit_to_json(result), encoding="utf-8")
-        figure = audit_figure(result)
-        for name in ("audit.png", "audit.svg"):
-            save_figure(figure, out / name)
-        print(f"wrote audit.json, audit.png and audit.svg to {out}")
+        forms = {"json": report.audit_to_json, "html": report.audit_page, "xml": report.audit_to_junit}
+        for ending, tell in forms.items():
+            with replacing(out / f"audit.{ending}") as temporary:
+                temporary.write_text(tell(result), encoding="utf-8")
+        figure = report.audit_figure(result)
+        for ending in ("png", "svg"):
+            save_figure(figure, out / f"audit.{ending}")
+        print(f"wrote audit.html, .json, .xml (JUnit), .png and .svg to {out}")
     return result.exit_code
 
 

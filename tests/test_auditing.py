@@ -13,7 +13,7 @@ import pytest
 import verifiers
 
 from specsim import rules
-from specsim.auditing import BUDGET, audit
+from specsim.auditing import BUDGET, audit, mutants
 from specsim.auditing.calls import Calls
 from specsim.auditing.cases import LEVELS, battery
 from specsim.auditing.claims import Claim, rows_on_path
@@ -271,6 +271,18 @@ def test_draws_that_are_too_even_are_called_dependent():
     result = audit(verifiers.too_even, level="smoke", rng=1, diagnose=False)
     assert result.verdict is Verdict.BIASED
     assert {(case, kind) for case, kind, _ in findings(result)} == {("disjoint", "dependence")}
+
+
+def test_a_law_that_is_off_is_not_called_dependent(from_target):
+    assert {kind for _, kind, _ in findings(from_target)} == {"deviation"}
+    off = [table for case in from_target.cases for table in case.tables if table.kind == "neighbours"]
+    assert any(table.rejected for table in off)  # pairs are improbable, since each of them is
+
+
+@pytest.mark.parametrize("name", ["batch_shares_uniforms", "pairs_share_uniforms", "reseeded"])
+def test_shared_randomness_is_called_dependent(name):
+    result = audit(mutants.get(name).function, level="smoke", rng=1, diagnose=False)
+    assert "dependence" in {kind for _, kind, _ in findings(result)}
 
 
 def test_tokens_of_another_row_are_caught_without_statistics():

@@ -48,7 +48,8 @@ def test_audit_prints_a_verdict_and_writes_its_files(run, tmp_path):
     assert "standard: consistent" in out
     assert "α drafted" in out
     written = sorted(path.name for path in (tmp_path / "audit").iterdir())
-    assert written == ["audit.json", "audit.png", "audit.svg"]
+    assert written == ["audit.html", "audit.json", "audit.png", "audit.svg", "audit.xml"]
+    assert "standard: consistent" in (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["verdict"] == "consistent"
 
 

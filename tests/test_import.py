@@ -22,8 +22,8 @@ FLOORS = [
     {"engine", "verification"},
     {"recording", "replays", "comparing", "decoding"},
     {"auditing"},
-    {"cli"},
-    {"__main__"},
+    {"cli", "testing"},
+    {"__main__", "pytest_plugin"},
 ]
 FLOOR = {name: height for height, names in enumerate(FLOORS) for name in names}
 

@@ -263,12 +263,9 @@ def _most_telling(trial: Trial, blocks: Sequence[tuple[Counts, Counts]]) -> tupl
 def _words_for(table: Table, a: Ints, b: Ints) -> str:
     shares = a / max(1, a.sum()), b / max(1, b.sum())
     cell = int(np.abs(shares[0] - shares[1]).argmax())
-    members = np.flatnonzero(table.cells == cell)
-    what = "token" if table.kind == "prefix" else "bin"
-    name = f"{what} {members[0]}" if len(members) == 1 else f"{len(members)} rare {what}s together"
     after = f" after {list(table.prefix)}" if table.kind == "prefix" and table.prefix else ""
     kind = "" if table.kind == "prefix" else f" ({table.kind})"
-    return f"position {table.position + 1}{after}{kind}: {name} {shares[0][cell]:.4f} new, {shares[1][cell]:.4f} old"
+    return f"position {table.position + 1}{after}{kind}: {table.label(cell)} {shares[0][cell]:.4f} new, {shares[1][cell]:.4f} old"
 
 
 def _detectable(trial: Trial, steps: int, alarm: float) -> float:

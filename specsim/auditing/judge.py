@@ -23,12 +23,14 @@ from specsim.stats import (
     tv_interval,
 )
 
-__all__ = ["SINGLE_CELLS", "find", "judge_table", "rejects_early"]
+__all__ = ["SINGLE_CELLS", "dependent", "find", "judge_table", "rejects_early"]
 
-#: Cells for which a certified bound still means something.
+#: Cells for which a certified bound still means something, and that a reader can still look at one by one.
 MAX_CERTIFIED_CELLS = 64
 #: Exact binomial tests at each position: one for each tail edge below 1.
 SINGLE_CELLS = len(TAIL_EDGES) - 1
+#: p-value of independence below which pairs of steps are called dependent, where their first tokens are off by themselves.
+DEPENDENT = 1e-6
 #: Degrees of freedom from which a sum of chi-squares has the lower tail of its limit.
 MIN_TOO_GOOD_DF = 30
 
@@ -38,7 +40,8 @@ def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
     observed = table.counts(counts)
     n = int(observed.sum())
     log_e = log_e_value(observed, table.law)
-    small = table.kind == "prefix" and len(table.law) <= MAX_CERTIFIED_CELLS
+    few = len(table.law) <= MAX_CERTIFIED_CELLS
+    small = table.kind == "prefix" and few
     return TableResult(
         kind=table.kind,
         position=table.position,
@@ -50,6 +53,9 @@ def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
         detectable_tv=detectable_tv(len(table.law), n, level),
         certified_tv=certified_tv(observed, table.law, level / len(LOOKS)) if small else None,
         rejected=log_e >= -np.log(level),
+        labels=tuple(table.label(cell) for cell in range(len(table.law))) if few else (),
+        observed=tuple(observed.tolist()) if few else (),
+        expected=tuple((n * table.law).tolist()) if few else (),
     )
 
 
@@ -72,7 +78,7 @@ def find(
         *_support(counts, impossible),
         *_deviations(tables, results, counts, level),
         *_single_cells(counts, level),
-        *_shared_noise(tables, results, counts),
+        *_shared_noise(results),
         *_dependence(results, level),
     ]
 
@@ -131,21 +137,38 @@ def _single_cells(counts: Counts, level: float) -> list[Finding]:
     return findings
 
 
-def _shared_noise(tables: Sequence[Table], results: Sequence[TableResult], counts: Counts) -> list[Finding]:
+def dependent(results: Sequence[TableResult]) -> list[TableResult]:
+    """The tables of pairs of steps that show that these depend on each other.
+
+    Where the law of a first token is off by itself, pairs of them are improbable too, though independent; then the pairs
+    must also be improbable beside their own margins.
+    """
+    off = any(result.rejected and result.position == 0 and result.kind != "neighbours" for result in results)
+    pairs = [result for result in results if result.rejected and result.kind == "neighbours"]
+    return [result for result in pairs if not off or _independence(result) < DEPENDENT]
+
+
+def _independence(result: TableResult) -> float:
+    """A p-value, for labels alone: conservative, with more degrees of freedom than there are."""
+    observed = np.array(result.observed).reshape(QUARTERS, QUARTERS)
+    law = np.outer(observed.sum(axis=1), observed.sum(axis=0)).ravel() / float(observed.sum()) ** 2
+    return chi_square(observed.ravel()[law > 0], law[law > 0]).p_value
+
+
+def _shared_noise(results: Sequence[TableResult]) -> list[Finding]:
     """Steps that know of each other: random numbers shared by the rows of a call, or by successive calls."""
     findings = []
-    for table, result in zip(tables, results, strict=True):
-        if table.kind == "neighbours" and result.rejected:
-            observed = table.counts(counts)
-            pair = int((observed / observed.sum() - table.law).argmax())
-            findings.append(
-                Finding(
-                    "dependence",
-                    f"the first tokens of {NEIGHBOURS[table.prefix[0]]} depend on each other, e = 10^{result.log10_e:.0f}: "
-                    f"quarters {pair // QUARTERS + 1} and {pair % QUARTERS + 1} of the law meet in "
-                    f"{observed[pair] / observed.sum():.4f} of the pairs, expected {table.law[pair]:.4f}",
-                )
+    for result in dependent(results):
+        gaps = np.array(result.observed) - np.array(result.expected)
+        pair = int(gaps.argmax())
+        findings.append(
+            Finding(
+                "dependence",
+                f"the first tokens of {NEIGHBOURS[result.prefix[0]]} depend on each other, e = 10^{result.log10_e:.0f}: "
+                f"{result.labels[pair]} of the law meet in {result.observed[pair] / result.n:.4f} of the pairs, "
+                f"expected {result.expected[pair] / result.n:.4f}",
             )
+        )
     return findings
 
 
@@ -191,8 +214,6 @@ def _extremes(table: Table, observed: Ints) -> str:
     gap = observed / observed.sum() - table.law
     parts = []
     for cell, word in ((int(gap.argmax()), "too often"), (int(gap.argmin()), "too rarely")):
-        members = np.flatnonzero(table.cells == cell)
-        what = "token" if table.kind == "prefix" else "bin"
-        name = f"{what} {members[0]}" if len(members) == 1 else f"{len(members)} rare {what}s together"
-        parts.append(f"{name} {word} ({observed[cell] / observed.sum():.4f} for {table.law[cell]:.4f})")
+        share = observed[cell] / observed.sum()
+        parts.append(f"{table.label(cell)} {word} ({share:.4f} for {table.law[cell]:.4f})")
     return ", ".join(parts)

@@ -47,6 +47,14 @@ class Table:
         np.add.at(merged, self.cells[possible], flat[possible])
         return merged
 
+    def label(self, cell: int) -> str:
+        """What a cell is called: a token, a bin, or so many of them together."""
+        members = np.flatnonzero(self.cells == cell)
+        if self.kind == "neighbours":
+            return f"quarters {cell // QUARTERS + 1} and {cell % QUARTERS + 1}"
+        what = "token" if self.kind == "prefix" else "bin"
+        return f"{what} {members[0]}" if len(members) == 1 else f"{len(members)} rare {what}s together"
+
 
 def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
     """Every table of `case` worth testing in `steps` steps: at least two cells of expected count ≥ 10 each.

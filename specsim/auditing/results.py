@@ -50,10 +50,24 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason for a verdict. `kind`: deviation, support, dependence, path, or contract; `text` says it in words."""
+    """One reason for a verdict. `kind`: deviation, support, dependence, path, or contract; `text` says it in words.
+
+    What a verifier's own error says may hold anything; in `text` it is escaped, so that every form of a report can hold it.
+    """
 
     kind: str
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", _printable(self.text))
+
+
+def _printable(text: str) -> str:
+    def escaped(character: str) -> str:
+        kept = character.isprintable() or character == "\n"
+        return character if kept else character.encode("unicode_escape").decode("ascii")
+
+    return "".join(map(escaped, text))
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,7 @@ class TableResult:
 
     `log10_e` decides; `chi_square` is for reading. `detectable_tv` is the deviation that this table would have
     rejected with probability .999; `certified_tv` an upper bound on the deviation, for full tables of at most
-    64 cells.
+    64 cells. Tables of at most 64 cells say what was `observed` and `expected` in each of them, by `labels`.
     """
 
     kind: str
@@ -75,6 +89,9 @@ class TableResult:
     detectable_tv: float
     certified_tv: float | None
     rejected: bool
+    labels: tuple[str, ...] = ()
+    observed: tuple[int, ...] = ()
+    expected: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,7 +136,8 @@ class CaseResult:
     """One case of the battery: what was run, what was found, what was measured.
 
     `tree` is what was drafted (None for a decoder, which drafts itself), `positions` how many tokens a step can emit,
-    `counts` the integer counts behind everything, `planned` the steps that the level gives the case.
+    `counts` the integer counts behind everything, `planned` the steps that the level gives the case, `seconds` how long
+    it took.
     """
 
     case: str
@@ -138,6 +156,7 @@ class CaseResult:
     counts: dict[str, Ints] = field(repr=False)
     measures: Measures | None
     declared_tv: float
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def gamma(self) -> int:

@@ -121,6 +121,7 @@ def run_trial(
         counts=counts,
         measures=trial.measure(counts) if done else None,
         declared_tv=trial.declared_tv,
+        seconds=time.perf_counter() - started,
     )
 
 

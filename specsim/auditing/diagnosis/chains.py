@@ -22,6 +22,7 @@ from specsim.auditing.diagnosis.kinship import Signature, signature
 from specsim.auditing.diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing.diagnosis.predictions import leaves_the_path, predict
 from specsim.auditing.diagnosis.ranking import FIT, SEPARATE, Scored, alike, fitted, scored
+from specsim.auditing.judge import dependent
 from specsim.auditing.mutants import Mutant, catalogue, pieces
 from specsim.auditing.places import Place
 from specsim.auditing.results import CaseResult, Diagnosis
@@ -59,7 +60,7 @@ def diagnose_chain(
     assert isinstance(subject, VerifierSubject)
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
-    if any(_dependent(result) for result in failed):
+    if any(dependent(result.tables) for result in failed):
         return _between_steps(mutants, place, sum(result.steps for result in failed))
     outcomes: list[Ints] = []
     done, steps = 0, FIRST_STEPS
@@ -131,11 +132,6 @@ def _between_steps(mutants: Sequence[Mutant], place: Place, steps: int) -> Diagn
         ranking.append(Scored(mutant, -100.0 * amiss, float(amiss == 0)))
     ranking.sort(key=lambda one: -one.log_likelihood)
     return conclusion(ranking, EXACT, steps, "", "")
-
-
-def _dependent(result: CaseResult) -> set[tuple[int, ...]]:
-    """Which tables of neighbours were rejected."""
-    return {table.prefix for table in result.tables if table.kind == "neighbours" and table.rejected}
 
 
 def _trial_of(mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str) -> Trial:

@@ -1,0 +1,82 @@
+"""Audits as assertions, for the tests of an engine.
+
+    def test_our_kernel_is_exact():
+        assert_exact(verify)
+
+The seed is fixed, so that a test says the same tomorrow. With pytest, the fixture `specsim_audit` is `assert_exact` with
+the level and the seed of the command line: --specsim-level, --specsim-seed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specsim.auditing import Audit, Verdict, audit
+from specsim.auditing.against import Comparison, audit_against
+from specsim.auditing.contract import Verifier
+from specsim.auditing.report import words
+from specsim.streams import RandomSource
+
+__all__ = ["assert_exact", "assert_same"]
+
+
+def assert_exact(
+    verifier: str | Verifier,
+    level: str = "smoke",
+    rng: RandomSource = 0,
+    *,
+    allow_wasteful: bool = True,
+    seconds: float | None = None,
+    **options: Any,
+) -> Audit:
+    """Audit `verifier`, and return the audit if it is consistent; `options` are further ones of `specsim.audit`.
+
+    Raises AssertionError with the verdict, the findings and how to run it again, for any other verdict, `lossy`
+    included, and, unless `allow_wasteful`, where it surely accepts less than the standard rule. Raises what
+    `specsim.audit` raises. An interrupt goes on as KeyboardInterrupt.
+
+    >>> assert_exact("standard").verdict
+    <Verdict.CONSISTENT: 'consistent'>
+    """
+    __tracebackhide__ = True  # pytest then shows the caller's line
+    found = audit(verifier, level, rng, seconds=seconds, **options)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    if found.verdict is not Verdict.CONSISTENT or (found.wasteful and not allow_wasteful):
+        raise AssertionError(_told(found))
+    return found
+
+
+def assert_same(
+    new: str | Verifier, old: str | Verifier, level: str = "smoke", rng: RandomSource = 0, **options: Any
+) -> Comparison:
+    """Compare two verifiers, and return the comparison if no difference between their laws was found.
+
+    Neither need be exact. `options` are further ones of `specsim.auditing.against.audit_against`. Raises AssertionError
+    saying where they differ.
+    """
+    __tracebackhide__ = True
+    found = audit_against(new, old, level, rng, **options)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    if found.verdict != "same":
+        where = [f"{case.case}: {case.text}" for case in found.cases if case.text]
+        again = f'assert_same(new, old, "{level}", rng={found.provenance.root})'
+        raise AssertionError(
+            "\n".join([f"{found.new} against {found.old}: {found.verdict}", *where, f"again: {again}"])
+        )
+    return found
+
+
+def _told(found: Audit) -> str:
+    wasteful = [case for case in found.cases if case.efficiency is not None and case.efficiency.wasteful]
+    lines = [
+        words.headline(found),
+        *words.diagnosis(found),
+        *words.finding_lines(found),
+        *(f"{case.case}: {words.waste(case)}" for case in wasteful),
+        words.proof_line(found),
+        words.test_line(found),
+        f"again: {words.replay(found)}",
+    ]
+    return "\n".join(line for line in lines if line)
