@@ -8,6 +8,7 @@ case goes on with a new one.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
