@@ -10,7 +10,7 @@ are the same token by token.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -87,7 +87,7 @@ class Comparison:
     @property
     def identical(self) -> bool:
         """Whether both gave the same tokens wherever they were given the same rng."""
-        return all(case.twins == 1.0 for case in self.cases)
+        return bool(self.cases) and all(case.twins == 1.0 for case in self.cases)
 
     @property
     def exit_code(self) -> int:
@@ -198,20 +198,20 @@ def _compare(
     alarm: float,
     progress: Progress | None,
 ) -> Difference:
-    sides = list(zip((one, other), places, strict=True))
+    sides = list(zip(("new", "old"), (one, other), places, strict=True))
     twin_key = key_of(root, (*_words(trial.case), 2))
     blocks: list[tuple[Counts, Counts]] = []
     done, twins, failure, telling = 0, 0.0, "", (-np.inf, "")
     try:
-        first, second = (place.run(_tokens, i, level, twin_key) for place, i in sides)
+        first, second = (_run(*side, _tokens, level, twin_key) for side in sides)
         twins = float((first == second).all(axis=0).mean())
         for share in BLOCKS:
             until = max(8, int(trial.steps * share))
             if until == done:
                 continue
             a, b = (
-                place.run(_block, i, level, key_of(root, (*_words(trial.case), side)), done, until - done)
-                for side, (place, i) in enumerate(sides)
+                _run(*side, _block, level, key_of(root, (*_words(trial.case), k)), done, until - done)
+                for k, side in enumerate(sides)
             )
             blocks.append((a, b))
             done = until
@@ -220,7 +220,7 @@ def _compare(
             telling = _most_telling(trial, blocks)
             if telling[0] >= -np.log(alarm):
                 break
-    except (BrokenVerifier, NotADraftPath) as error:
+    except BrokenVerifier as error:
         failure = str(error)
     lengths = [
         sum((block[side]["lengths"] for block in blocks), np.zeros(trial.positions, int)) for side in (0, 1)
@@ -238,6 +238,14 @@ def _compare(
         tokens_per_step=tuple(mean_tokens(side)[0] if side.any() else 0.0 for side in lengths),  # type: ignore[arg-type]
         detectable_tv=_detectable(trial, done, alarm),
     )
+
+
+def _run(name: str, place: Place, index: int, job: Callable[..., Any], *arguments: Any) -> Any:
+    """What `job` gives on case `index` of one side. Raises BrokenVerifier, naming the side, whatever it did wrong."""
+    try:
+        return place.run(job, index, *arguments)
+    except (BrokenVerifier, NotADraftPath) as error:
+        raise BrokenVerifier(f"{name}: {error}") from error
 
 
 def _words(case: str) -> tuple[int, int]:

@@ -7,9 +7,9 @@ successive calls, show in the counts. Whatever goes wrong inside is `BrokenVerif
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,10 +28,12 @@ from specsim.readers import Rows
 from specsim.sources import Tokens
 from specsim.streams import Key, Purpose, uniforms
 
-__all__ = ["TIMEOUT", "Calls", "call_safely", "waited"]
+__all__ = ["TIMEOUT", "Calls", "call_safely"]
 
 #: Seconds after which a call is given up as hanging.
 TIMEOUT = 60.0
+#: What NumPy says of a write to a read-only array. A "buffer source" that is read-only is Cython's, and was not written to.
+_WRITTEN = re.compile(r"(?<!buffer source )array is read-only|destination is read-only")
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,10 @@ class Calls:
         rng = np.random.default_rng([*key, first])
         steps = len(rows.draft_tokens)
         extras = self.extras(key, first, rows)
-        arrays = {"draft_tokens": rows.draft_tokens, "p": rows.p, "q": rows.q}
         dtype = row_dtype(self.case.dtype)
         p, q = (array.astype(dtype, copy=False) for array in (rows.p, rows.q))
-        before = {} if self.declared.arrays == "numpy" else {n: _fingerprint(a) for n, a in arrays.items()}
+        handed = {"draft_tokens": rows.draft_tokens, "p": p, "q": q}
+        before = {name: _fingerprint(array) for name, array in handed.items()}
         if self.declared.tree:
             parts = [self._walk(rows, p, q, s, rng, first) for s in range(steps)]
         else:
@@ -65,9 +67,9 @@ class Calls:
                 for start in range(0, steps, size)
             ]
         for name, mark in before.items():
-            if mark != _fingerprint(arrays[name]):
+            if mark != _fingerprint(handed[name]):
                 raise BrokenVerifier(f"altered its input {name}")
-        tokens = np.concatenate(parts).astype(np.int64, copy=False)
+        tokens = np.concatenate(parts)
         if not self.declared.tree:
             check_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], first)
         accepted: Ints = (tokens >= 0).sum(axis=1) - 1
@@ -81,7 +83,7 @@ class Calls:
             self._call(rows.draft_tokens, rows.p, rows.q, slice(start, start + size), rng, extras)
             for start in range(0, steps, size)
         ]
-        tokens = np.concatenate(parts).astype(np.int64, copy=False)
+        tokens = np.concatenate(parts)
         check_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], 0)
         return tokens
 
@@ -110,7 +112,7 @@ class Calls:
         rng: np.random.Generator,
         extras: dict[str, Any],
     ) -> NDArray[Any]:
-        """One call on the rows `part`: what came back, an integer array [b, γ+1]."""
+        """One call on the rows `part`: a copy of what came back, since it may be a buffer that is used again."""
         given = {
             name: value[part] if isinstance(value, list) else self.convert(value[part])
             for name, value in extras.items()
@@ -118,7 +120,7 @@ class Calls:
         arrays = [drafted[part], p[part], *([] if self.case.certain else [q[part]])]
         handed = [self.convert(array) for array in arrays] + [None] * self.case.certain
         output = call_safely(self.function, *handed, rng, timeout=self.timeout, **given)
-        return as_tokens(output, (len(drafted[part]), drafted.shape[1] + 1))
+        return as_tokens(output, (len(drafted[part]), drafted.shape[1] + 1)).astype(np.int64)
 
     def _walk(
         self, rows: Rows, p: NDArray[Any], q: NDArray[Any], s: int, rng: np.random.Generator, first: int
@@ -136,16 +138,22 @@ class Calls:
 
 
 def call_safely(function: Verifier, *arguments: Any, timeout: float, **keywords: Any) -> Any:
-    """The result of `function`; whatever it raises, or more than `timeout` seconds, is `BrokenVerifier`."""
+    """The result of `function`; whatever it raises but Ctrl-C, or more than `timeout` seconds, is `BrokenVerifier`."""
     try:
         with _watched(timeout):
             return function(*arguments, **keywords)
-    except BrokenVerifier:
+    except _Hung:
+        raise BrokenVerifier(f"hung: a call took longer than {timeout:g} s") from None
+    except (BrokenVerifier, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
-        if isinstance(error, ValueError) and "read-only" in str(error):
+    except BaseException as error:  # a panic in Rust, for one, is no Exception
+        if isinstance(error, ValueError) and _WRITTEN.search(str(error)):
             raise BrokenVerifier(f"altered its input: {_where(error)}") from error
         raise BrokenVerifier(f"raised {type(error).__name__}: {error}") from error
+
+
+class _Hung(BaseException):
+    """Time is up. No Exception, so that a verifier that catches those does not catch this."""
 
 
 def _where(error: BaseException) -> str:
@@ -154,34 +162,23 @@ def _where(error: BaseException) -> str:
     return f"{frame.line} ({os.path.basename(frame.filename)}, line {frame.lineno})"
 
 
-_began: float | None = None  # when the call in progress began
-
-
-def waited() -> float:
-    """Seconds since the call in progress began; 0 if there is none."""
-    began = _began
-    return 0.0 if began is None else time.monotonic() - began
-
-
 @contextmanager
 def _watched(seconds: float) -> Iterator[None]:
     """Stop Python code that takes longer. Only the main thread can; a child process is watched from outside too."""
-    global _began
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
 
     def give_up(*_: Any) -> None:
-        raise BrokenVerifier(f"hung: a call took longer than {seconds:g} s")
+        raise _Hung
 
-    before, _began = signal.signal(signal.SIGALRM, give_up), time.monotonic()
+    before = signal.signal(signal.SIGALRM, give_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        _began = None
 
 
 def _fingerprint(array: Any) -> tuple[Any, ...]:

@@ -46,6 +46,11 @@ __all__ = ["export", "score"]
 MANIFEST, FORMAT = "manifest.json", "specsim audit cases 1"
 #: Bytes of rows in one file.
 FILE_BYTES = 2**26
+#: Drafts at the head of a case by which `score` knows that it makes the same ones.
+FIRST_DRAFTS = 64
+#: What the manifest says, of the whole and of each case, that `score` relies on.
+FIELDS = {"specsim": str, "level": str, "root": int, "dtype": str, "lengths": bool, "cases": list}
+CASE_FIELDS = {"file": str, "name": str, "steps": int, "drafts": str}
 
 
 def export(
@@ -64,6 +69,8 @@ def export(
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")
     declared = Declared(dtypes=(dtype,), lengths=lengths)
+    if dtype == "bfloat16":
+        raise ValueError("dtype: bfloat16 cannot be written from NumPy; float32 holds its values exactly")
     path, root = Path(folder), root_of(rng)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"folder: {path} is not an empty folder; give a new one")
@@ -102,7 +109,11 @@ def score(
     for entry in document["cases"]:
         case = cases.get(entry["name"])
         key = case_key(document["root"], entry["name"])
-        if case is None or _digest(_drafts(case, key, 0, min(entry["steps"], 64))) != entry["drafts"]:
+        if (
+            case is None
+            or entry["steps"] != _steps(case, document["level"])
+            or entry["drafts"] != _digest(_drafts(case, key, 0, min(entry["steps"], FIRST_DRAFTS)))
+        ):
             raise ValueError(
                 f"{Path(folder) / MANIFEST}: specsim {document['specsim']} made the case {entry['name']!r} "
                 f"otherwise than {__version__} does; export again"
@@ -119,6 +130,8 @@ def score(
     for i, (trial, failure) in enumerate(zip(trials, failures, strict=True)):
         key = case_key(document["root"], trial.case)
         results.append(run_trial(trial, key, BUDGET / tests, failure=failure))
+        if results[-1].interrupted:
+            break
         if progress is not None:
             progress(i + 1, len(trials))
     return Audit(
@@ -128,7 +141,7 @@ def score(
         proof=None,
         budget=BUDGET,
         tests=tests,
-        interrupted=any(result.interrupted for result in results),
+        interrupted=results[-1].interrupted,
         provenance=Provenance.record(document["root"], 1, time.perf_counter() - started),
     )
 
@@ -145,7 +158,7 @@ def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[
     arrays = {"draft_tokens": drafts}
     for name, array in (("p", rows.p), ("q", rows.q)):
         own = array if _own_rows(case) else array[0]
-        arrays[name] = np.ascontiguousarray(own.astype(_storable(case.dtype), copy=False))
+        arrays[name] = own.astype(np.dtype(case.dtype), copy=False)
     if case.uneven and isinstance(rows, CaseRows) and rows.lengths is not None:
         arrays["lengths"] = rows.lengths
     file = f"{index:02d}-{case.name.replace(' ', '-')}.safetensors"
@@ -157,7 +170,7 @@ def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[
         "steps": steps,
         "gamma": case.gamma,
         "vocab_size": case.target.vocab_size,
-        "drafts": _digest(drafts[:64]),
+        "drafts": _digest(drafts[:FIRST_DRAFTS]),
     }
 
 
@@ -168,12 +181,6 @@ def _steps(case: Case, level: str) -> int:
 
 def _own_rows(case: Case) -> bool:
     return case.rotated or not case.is_pair
-
-
-def _storable(dtype: str) -> Any:
-    if dtype == "bfloat16":
-        raise ValueError("dtype: bfloat16 cannot be written from NumPy; float32 holds its values exactly")
-    return np.dtype(dtype)
 
 
 def _drafts(case: Case, key: Key, first: int, steps: int) -> Ints:
@@ -201,7 +208,20 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: cannot be read ({error}); give the folder that export wrote") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f"{path}: is no manifest of audit cases ({FORMAT!r})")
+    _check_fields(path, document, FIELDS)
+    for entry in document["cases"]:
+        _check_fields(path, entry, CASE_FIELDS)
+    if document["level"] not in LEVELS or not document["cases"]:
+        raise ValueError(f"{path}: has been altered: a known level and at least one case are expected")
     return document
+
+
+def _check_fields(path: Path, found: Any, expected: dict[str, type]) -> None:
+    for name, kind in expected.items():
+        if not isinstance(found, dict) or not isinstance(found.get(name), kind):
+            raise ValueError(
+                f"{path}: has been altered: {name!r} is missing or no {kind.__name__}; export again"
+            )
 
 
 def _read(path: Path, shape: tuple[int, int]) -> NDArray[Any]:

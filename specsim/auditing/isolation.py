@@ -1,8 +1,7 @@
 """A child process in which somebody's verifier runs, so that it can hang or crash without harm.
 
-The child runs whole cases, so that no array crosses the border. Beside the work a thread of it says every half second
-that it is alive, as long as no call has taken too long. A child that falls silent, or dies, is replaced, and the next
-case goes on with a new one.
+The child runs whole cases, so that no array crosses the border; before a call it says that it is alive, every half
+second at most. A child that falls silent inside a call, or dies, is replaced, and the next case goes on with a new one.
 """
 
 from __future__ import annotations
@@ -13,25 +12,23 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from specsim.auditing.calls import waited
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, declared
 from specsim.engine import Progress
 
 __all__ = ["Child"]
 
-#: Seconds between signs of life, and how long a child may be silent, or a call go on after its time-out.
-SIGN_EVERY, GRACE = 0.5, 10.0
+#: Seconds between signs of life, and what is added to a time-out before a silent child is given up.
+SIGN_EVERY, GRACE = 0.5, 30.0
 #: Seconds for a child to import the module, and to hand in what it has after an interrupt.
 START, FINISH = 300.0, 10.0
-#: Not multiprocessing's own start, which would run the caller's script again.
+#: Not multiprocessing's own start, which would run the caller's script again. The parent hears Ctrl-C, and decides.
 CODE = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from specsim.auditing.isolation import serve; serve(int(sys.argv[2]), sys.argv[3], float(sys.argv[4]))"
 )
 
@@ -47,17 +44,25 @@ class Child:
         self.timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._end: Connection | None = None
+        self._interrupted = False
         self.declared: Declared = self._start()
 
     def run(self, job: Callable[..., Any], *arguments: Any, progress: Progress | None = None) -> Any:
-        """What `job` returns. Raises BrokenVerifier if the child hangs or dies; Ctrl-C asks it for what it has."""
-        if self._process is None:
-            self._start()
-        self._send((job, arguments))
+        """What `job` returns. Raises BrokenVerifier if the child hangs or dies.
+
+        Ctrl-C asks it for what it has; whatever is to be run after that raises KeyboardInterrupt.
+        """
+        if self._interrupted:
+            raise KeyboardInterrupt
         try:
-            return self._await(progress, GRACE)
+            if self._process is None:
+                self._restart()
+            self._send((job, arguments))
+            return self._await(progress, self.timeout + GRACE)
         except KeyboardInterrupt:
-            assert self._process is not None
+            self._interrupted = True
+            if self._process is None:
+                raise
             self._process.terminate()  # to the child, an interrupt
             try:
                 return self._await(None, FINISH)
@@ -82,16 +87,26 @@ class Child:
         other.close()
         try:
             found: Declared = self._await(None, START)
-        except (BrokenVerifier, ValueError) as error:
+        except BrokenVerifier as error:
             self.close()
-            if isinstance(error, ValueError):
-                raise
             raise ValueError(f"verifier {self.reference!r}: the import {error}") from error
+        except BaseException:
+            self.close()
+            raise
         return found
+
+    def _restart(self) -> None:
+        try:
+            self._start()
+        except ValueError as error:  # it could be imported before
+            raise BrokenVerifier(str(error)) from error
 
     def _send(self, message: Any) -> None:
         assert self._end is not None
-        self._end.send(message)
+        try:
+            self._end.send(message)
+        except ConnectionError:  # it died after its last job
+            raise BrokenVerifier(f"ended its process ({self._exit_code()})") from None
 
     def _await(self, progress: Progress | None, patience: float) -> Any:
         assert self._end is not None
@@ -99,9 +114,7 @@ class Child:
             try:
                 if not self._end.poll(patience):
                     self.close()
-                    raise BrokenVerifier(
-                        f"hung: its process did not answer, or a call took longer than {self.timeout:g} s"
-                    )
+                    raise BrokenVerifier(f"hung: nothing was heard for {patience:g} s")
                 kind, value = self._end.recv()
             except (EOFError, ConnectionError):
                 code = self._exit_code()
@@ -123,47 +136,40 @@ class Child:
 def serve(handle: int, reference: str, timeout: float) -> None:
     """The child: load the verifier, then run job after job, over the socket `handle`."""
     end = Connection(handle)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and decides
     from specsim.auditing.loading import load
     from specsim.auditing.subjects import function_subject
 
+    last: dict[str, float] = {}
+
+    def sign(kind: str, value: Any = None) -> None:
+        if (now := time.monotonic()) - last.get(kind, 0.0) > SIGN_EVERY:
+            last[kind] = now
+            try:
+                end.send((kind, value))
+            except ConnectionError:  # the parent is gone
+                os._exit(1)
+
+    def heard(*arguments: Any, **keywords: Any) -> Any:
+        sign("alive")
+        return function(*arguments, **keywords)
+
     try:
         function = load(reference)
-        subject = function_subject(function, reference, declared(function), timeout)
+        subject = function_subject(heard, reference, declared(function), timeout)
     except (ValueError, TypeError) as error:
         end.send(("error", ValueError(str(error))))
         return
     end.send(("result", subject.declared))
     signal.signal(signal.SIGTERM, _interrupt)
-    sending, last = threading.Lock(), 0.0
-
-    def say(kind: str, value: Any) -> None:
-        with sending:
-            end.send((kind, value))
-
-    def pulse() -> None:
-        while waited() < timeout + GRACE:
-            time.sleep(SIGN_EVERY)
-            try:
-                say("alive", None)
-            except OSError:  # the parent is gone
-                os._exit(0)
-
-    def told(done: int, total: int) -> None:
-        nonlocal last
-        if (now := time.monotonic()) - last > SIGN_EVERY:
-            last = now
-            say("progress", (done, total))
-
-    threading.Thread(target=pulse, daemon=True).start()
     while True:
         try:
             job, arguments = end.recv()
-            say("result", job(subject, *arguments, progress=told))
-        except (EOFError, BrokenPipeError):  # the parent is gone
+            result = job(subject, *arguments, progress=lambda done, total: sign("progress", (done, total)))
+            end.send(("result", result))
+        except (EOFError, ConnectionError, KeyboardInterrupt):  # nobody waits for more
             return
         except (ValueError, TypeError, BrokenVerifier, NotADraftPath) as error:
-            say("error", error)
+            end.send(("error", error))
 
 
 def _interrupt(*_: Any) -> None:

@@ -15,7 +15,8 @@ from specsim.auditing.calls import Calls
 from specsim.auditing.cases import battery
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
 from specsim.auditing.results import CaseResult, Finding
-from specsim.auditing.rows import CaseRows, PairRows
+from specsim.auditing.rows import rows_of
+from specsim.readers import RowReader, Rows
 from specsim.streams import Key
 
 __all__ = ["PROMISES", "check_promises", "promises_result"]
@@ -24,6 +25,8 @@ PROMISES = "promises"
 #: Rows of a call.
 SIZES = (1, 2, 3, 7, 64)
 ROWS = 64
+#: Where a uniform at its edge can do harm.
+EDGE_CASES = ("zeros", "disjoint", "last token")
 #: The largest uniforms below 1: of 53 bits, 24 bits, and the ones that float32 rounds up to 1.
 LAST_UNIFORMS = (1.0 - 2.0**-53, 1.0 - 2.0**-24, 1.0 - 2.0**-26)
 
@@ -65,11 +68,11 @@ def promises_result(findings: list[Finding], broken: bool) -> CaseResult:
     )
 
 
-def _calls(
-    function: Verifier, declared: Declared, timeout: float, name: str = "own rows"
-) -> tuple[Calls, PairRows]:
-    case = next(case for case in battery(declared) if case.name == name)
-    return Calls.of(function, declared, case, timeout), PairRows(case)
+def _calls(function: Verifier, declared: Declared, timeout: float) -> tuple[Calls, RowReader]:
+    """On "own rows"; on the first case for trees, and where the vocabulary is too small for that one."""
+    cases = battery(declared)
+    case = next((case for case in cases if case.name == "own rows"), cases[0])
+    return Calls.of(function, declared, case, timeout), rows_of(case)
 
 
 def _sizes(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
@@ -81,13 +84,14 @@ def _sizes(function: Verifier, declared: Declared, key: Key, timeout: float) -> 
         try:
             calls.once(rows, calls.extras(key, 0, rows))
         except BrokenVerifier as error:
-            raise BrokenVerifier(f"{error}; in a call of {size} row{'s' if size > 1 else ''}") from error
+            called = min(size, declared.batch or size)
+            raise BrokenVerifier(f"{error}; in a call of {called} row{'s' if called > 1 else ''}") from error
     return []
 
 
 def _reproducible(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
     """The same generator, the same rows: the same tokens."""
-    if declared.tree or not declared.reproducible:
+    if not declared.reproducible:
         return []
     calls, reader = _calls(function, declared, timeout)
     rows = reader.rows(key, 0, ROWS)
@@ -128,7 +132,7 @@ def _alone(
 
 
 def _tokens(
-    calls: Calls, rows: CaseRows, extras: dict[str, object], order: NDArray[np.int64]
+    calls: Calls, rows: Rows, extras: dict[str, object], order: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The tokens [n, γ+1] of the rows `order`, in one call."""
     chosen = {
@@ -149,21 +153,24 @@ def _edges(function: Verifier, declared: Declared, key: Key, timeout: float) -> 
     """Uniforms of 0, and the largest below 1: the token must exist, and be possible."""
     if not declared.uniforms:
         return []
-    for name in ("zeros", "disjoint", "last token"):
-        calls, reader = _calls(function, declared, timeout, name)
-        rows = reader.rows(key, 0, ROWS)
-        p = np.asarray(reader.pair[0])
+    for case in (case for case in battery(declared) if case.name in EDGE_CASES):
+        calls = Calls.of(function, declared, case, timeout)
+        rows = rows_of(case).rows(key, 0, ROWS)
+        p = np.asarray(case.target.row(()))
         extras = calls.extras(key, 0, rows)
         for u in (0.0, *LAST_UNIFORMS):
             for columns in (slice(None), slice(0, -1), slice(-1, None)):
                 edge = extras["uniforms"].copy()
                 edge[:, columns] = u
-                tokens = calls.once(rows, extras | {"uniforms": edge})
+                try:
+                    tokens = calls.once(rows, extras | {"uniforms": edge})
+                except BrokenVerifier as error:
+                    raise BrokenVerifier(f"{error}; case {case.name}, a uniform of {u!r}") from error
                 bad = (tokens >= 0) & (p[tokens] == 0.0)
                 if bad.any():
                     step, position = np.argwhere(bad)[0]
                     text = (
-                        f"case {name}, a uniform of {u!r}: token {tokens[step, position]} at position {position + 1} "
+                        f"case {case.name}, a uniform of {u!r}: token {tokens[step, position]} at position {position + 1} "
                         "has probability 0 under the target"
                     )
                     return [Finding("support", text)]

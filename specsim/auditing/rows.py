@@ -75,7 +75,9 @@ class PairRows:
         return self.pair[1].cumsum()
 
     def alpha_context(self) -> float:
-        return float(acceptance_rate(*self.pair))
+        """Where q is withheld, that of drafts that were certain: Σ q·p."""
+        p, q = self.pair
+        return float(p @ q) if self.case.certain else float(acceptance_rate(p, q))
 
     def rows(self, key: Key, first: int, steps: int) -> CaseRows:
         case, gamma, size = self.case, self.tree.size, self.vocab_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 
@@ -48,7 +49,7 @@ def audit(
     also proved, by enumeration in fractions. The probability that an exact verifier is called biased is at most
     `BUDGET`, whenever it stops. The same `rng` seed gives the same counts.
 
-    With `fail_fast` the first case that fails is the last.
+    With `fail_fast` the first case that fails, or a promise broken before them, ends the audit.
 
     When somebody's verifier of chains or decoder fails, `diagnose` compares it with the catalogue of known mistakes
     (`specsim.auditing.mutants`), for which more steps are drawn.
@@ -74,7 +75,7 @@ def check_limits(level: str, seconds: float | None, timeout: float) -> None:
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")
     for name, limit in (("seconds", seconds), ("timeout", timeout)):
-        if limit is not None and not limit > 0:
+        if limit is not None and not 0 < limit < math.inf:
             raise ValueError(f"{name}: {limit} is not a positive number of seconds")
 
 
@@ -109,6 +110,8 @@ def _audit(
         if isinstance(subject, VerifierSubject):
             results.append(_promises(place, case_key(root, PROMISES)))
         for i, trial in enumerate(trials):
+            if fail_fast and any(result.findings for result in results):
+                break
             patience = 0.1 if any(_hung(result) for result in results) else 1.0
             job = _Job(i, level, case_key(root, trial.case), BUDGET / tests, share, patience)
             before = sum(earlier.steps for earlier in trials[:i])
@@ -118,7 +121,7 @@ def _audit(
                 result = run_trial(trial, job.key, job.alarm, failure=error)
             results.append(result)
             interrupted = result.interrupted
-            if interrupted or (fail_fast and result.findings):
+            if interrupted:
                 break
     except KeyboardInterrupt:
         interrupted = True
@@ -136,7 +139,7 @@ def _audit(
 
 def _hung(result: CaseResult) -> bool:
     """Whether calls of this case hung: then the others are not waited for as long."""
-    return any(finding.text.startswith("hung") for finding in result.findings)
+    return any("hung: " in finding.text for finding in result.findings)
 
 
 def _diagnosis(place: Place, found: Audit) -> Diagnosis | None:

@@ -19,6 +19,9 @@ from specsim.streams import Key, key_of
 
 __all__ = ["Trial", "case_key", "offset", "run_trial"]
 
+#: Where the first pieces of a case end whose time is limited: compiled after one, its pace known after the other.
+PACE_STEPS = (8, 16)
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -69,17 +72,16 @@ def run_trial(
 ) -> CaseResult:
     """Run `trial`, each test at false-alarm probability `level`, for at most about `seconds`.
 
-    It is looked at eight times, and ends early only to reject. After Ctrl-C the steps up to the last look count, and
+    With a limit a few steps are drawn first to learn the pace; the very first, which may compile, are not timed. It is looked at eight times, and ends early only to reject. After Ctrl-C the steps up to the last look count, and
     the result says that it was interrupted. With a `failure` known beforehand nothing is run.
     """
     counts, done, interrupted = no_counts(trial.tally), 0, False
     known = failure is not None
+    ends = [*(PACE_STEPS if seconds else ()), *(max(8, int(trial.steps * share)) for share in LOOKS)]
     started = time.perf_counter()
     try:
-        for share in () if known else LOOKS:
-            until = _affordable(
-                max(8, int(trial.steps * share)), done, time.perf_counter() - started, seconds
-            )
+        for end in () if known else ends:
+            until = min(trial.steps, _affordable(end, done, time.perf_counter() - started, seconds))
             if until <= done:
                 continue
             part = run(
@@ -92,7 +94,9 @@ def run_trial(
                 progress=offset(progress, done, trial.steps),
             )
             counts, done = {name: counts[name] + part[name] for name in counts}, until
-            if done < trial.steps and rejects_early(trial.tables, counts, level):
+            if seconds and done == PACE_STEPS[0]:
+                started = time.perf_counter()
+            if end not in PACE_STEPS and done < trial.steps and rejects_early(trial.tables, counts, level):
                 break
     except (BrokenVerifier, NotADraftPath) as error:
         failure = error
@@ -133,10 +137,11 @@ def offset(progress: Progress | None, before: int, total: int) -> Progress | Non
 
 
 def _affordable(until: int, done: int, elapsed: float, seconds: float | None) -> int:
-    """`until`, or as many steps as fit into `seconds` at the pace so far; a multiple of 8."""
-    if seconds is None or done == 0:
+    """`until`, or as many steps as fit into `seconds` at the pace since the first ones; a multiple of 8."""
+    first = PACE_STEPS[0]
+    if seconds is None or done <= first:
         return until
-    return min(until, int(done * seconds / elapsed) // 8 * 8)
+    return min(until, first + int((done - first) * seconds / elapsed) // 8 * 8)
 
 
 def _finding(failure: Exception, rows: int | None) -> Finding:
