@@ -98,6 +98,7 @@ def audit(
         float | None,
         Parameter(name="--time", help="About so many seconds in all, for a slow verifier; fewer steps."),
     ] = None,
+    fail_fast: Annotated[bool, Parameter(negative="", help="Stop after the first case that fails.")] = False,
     timeout: Annotated[float, Parameter(help="Seconds after which one call counts as hanging.")] = 60.0,
     seed: Seed = None,
     threads: Threads = None,
@@ -121,6 +122,7 @@ def audit(
             seconds=seconds,
             timeout=timeout,
             threads=threads,
+            fail_fast=fail_fast,
             progress=progress,
         )
     return _report(result, out)
@@ -160,6 +162,21 @@ def audit_score(
     with _progress("score", " cases") as progress:
         result = score(folder, tokens, name=name, progress=progress)
     return _report(result, out)
+
+
+@audit_app.command(name="replay")
+def audit_replay(
+    verifier: Annotated[str, Parameter(help="The verifier that was audited.")],
+    *,
+    case: Annotated[str, Parameter(help="The case, as the report names it.")],
+    step: Annotated[int, Parameter(converter=whole, help="Number of the step, from 0.")],
+    seed: Annotated[int, Parameter(converter=whole, help="Seed of the audit, as its report printed it.")],
+    level: Level = "quick",
+) -> None:
+    """Print one step of an audit again: what was drafted, with p and q, and what the verifier made of it."""
+    from specsim.auditing.replaying import replay_step
+
+    print(replay_step(verifier, case, step, seed, level))
 
 
 @app.command

@@ -17,7 +17,7 @@ from specsim.engine import Counts, Progress, Tally, no_counts, run
 from specsim.sources import Batches
 from specsim.streams import Key, key_of
 
-__all__ = ["Trial", "case_key", "offset", "run_trial"]
+__all__ = ["Trial", "case_key", "looks", "offset", "run_trial"]
 
 #: Where the first pieces of a case end whose time is limited: compiled after one, its pace known after the other.
 PACE_STEPS = (8, 16)
@@ -61,6 +61,11 @@ def case_key(root: int, case: str) -> Key:
     return key_of(root, (crc32(b"audit"), crc32(case.encode())))
 
 
+def looks(steps: int) -> list[int]:
+    """After how many of `steps` a trial is looked at."""
+    return sorted({max(8, int(steps * share)) for share in LOOKS})
+
+
 def run_trial(
     trial: Trial,
     key: Key,
@@ -72,12 +77,13 @@ def run_trial(
 ) -> CaseResult:
     """Run `trial`, each test at false-alarm probability `level`, for at most about `seconds`.
 
-    With a limit a few steps are drawn first to learn the pace; the very first, which may compile, are not timed. It is looked at eight times, and ends early only to reject. After Ctrl-C the steps up to the last look count, and
-    the result says that it was interrupted. With a `failure` known beforehand nothing is run.
+    With a limit a few steps are drawn first to learn the pace; the very first, which may compile, are not timed. It is
+    looked at eight times, and ends early only to reject. After Ctrl-C the steps up to the last look count, and the
+    result says that it was interrupted. With a `failure` known beforehand nothing is run.
     """
     counts, done, interrupted = no_counts(trial.tally), 0, False
     known = failure is not None
-    ends = [*(PACE_STEPS if seconds else ()), *(max(8, int(trial.steps * share)) for share in LOOKS)]
+    ends = [*(PACE_STEPS if seconds else ()), *looks(trial.steps)]
     started = time.perf_counter()
     try:
         for end in () if known else ends:

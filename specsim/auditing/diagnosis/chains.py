@@ -36,7 +36,7 @@ from specsim.rules import get
 from specsim.sources import RowSource
 from specsim.streams import Key
 
-__all__ = ["diagnose_chain"]
+__all__ = ["diagnose_chain", "segments"]
 
 #: Steps of each diagnostic case: at first, and at most; each time four times as many.
 FIRST_STEPS, MOST_STEPS = 2**13, 2**17
@@ -63,8 +63,8 @@ def diagnose_chain(
     if any(dependent(result.tables) for result in failed):
         return _between_steps(mutants, place, sum(result.steps for result in failed))
     outcomes: list[Ints] = []
-    done, steps = 0, FIRST_STEPS
-    while True:
+    done = 0
+    for steps in segments():
         new = [
             place.run(_outcomes, i, case_key(root, case.name), done, steps - done)
             for i, case in enumerate(cases)
@@ -74,12 +74,19 @@ def diagnose_chain(
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
         done = steps
         ranking = _ranked([*mutants, EXACT], cases, outcomes)
-        if len(alike(ranking)) == 1 or done >= MOST_STEPS:
+        if len(alike(ranking)) == 1:
             break
-        steps = 4 * done
     ranking = _told_apart_by_tables(ranking, subject, failed, level)
     evidence, where = _evidence(ranking[0], cases, outcomes, place, root) if alike(ranking) else ("", "")
     return conclusion(ranking, EXACT, done * len(cases), evidence, where)
+
+
+def segments() -> list[int]:
+    """After how many steps of each case a look is taken: ever more of them, until one mistake stands out."""
+    ends = [FIRST_STEPS]
+    while ends[-1] < MOST_STEPS:
+        ends.append(4 * ends[-1])
+    return ends
 
 
 # --- ranking ---------------------------------------------------------------------------------------------
@@ -207,7 +214,10 @@ def _evidence(
         f"steps, {predicted:.4f} if it is that mistake, {right:.4f} for an exact token-wise verifier."
     )
     step = place.run(_find, i, case_key(root, case.name), (code, accepted, token))
-    where = "" if step is None else f"One such step: --case {case.name!r} --step {step} --seed {root}"
+    where = ""
+    if step is not None:
+        name = place.subject.name
+        where = f"One such step: specsim audit replay {name} --case {case.name!r} --step {step} --seed {root}"
     return text, where
 
 
