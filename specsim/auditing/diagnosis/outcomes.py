@@ -91,14 +91,3 @@ class OutcomeTally:
 def path_of(code: int, size: int, gamma: int) -> tuple[int, ...]:
     """The drafted tokens behind the first index of "outcomes"."""
     return tuple(int(x) for x in np.unravel_index(code, (size,) * gamma))
-
-
-def drafted_codes(case: Case) -> Ints:
-    """The paths that the draft can draw."""
-    size, gamma = case.target.vocab_size, case.gamma
-    start = tuple(case.contexts[0].tolist())
-
-    def possible(path: tuple[int, ...]) -> bool:
-        return all(float(case.draft.row((*start, *path[:i]))[path[i]]) > 0 for i in range(gamma))
-
-    return np.array([code for code in range(size**gamma) if possible(path_of(code, size, gamma))])

@@ -7,23 +7,25 @@ the mutant itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from specsim.auditing.calls import Calls
 from specsim.auditing.cases import Case
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath
-from specsim.auditing.diagnosis.outcomes import OutcomeTally, drafted_codes, path_of
+from specsim.auditing.diagnosis.outcomes import OutcomeTally, path_of
 from specsim.auditing.mutants import Mutant
 from specsim.auditing.rows import rows_of
 from specsim.distributions import Floats, Ints
 from specsim.engine import run
+from specsim.models import Model
 from specsim.sources import RowSource
 
 __all__ = ["Prediction", "leaves_the_path", "predict"]
 
 #: Steps of a mutant that is run because it has no law here, and the key that they are drawn with.
-SIMULATED_STEPS, SIMULATION_KEY = 2**17, (0x5EED, 0xD1A6)
+SIMULATED_STEPS, SIMULATION_KEY = 2**16, (0x5EED, 0xD1A6)
 
 
 @dataclass(frozen=True)
@@ -56,20 +58,31 @@ def leaves_the_path(mutant: Mutant, case: Case) -> bool:
 def _exactly(mutant: Mutant, case: Case) -> Floats:
     assert mutant.law is not None
     size, gamma = case.target.vocab_size, case.gamma
-    start = tuple(case.contexts[0].tolist())
     law = np.zeros((size**gamma, gamma + 1, size))
-    for code in drafted_codes(case):
-        path = path_of(int(code), size, gamma)
-        p = [_row(case.target, start + path[:i]) for i in range(gamma + 1)]
-        q = [_row(case.draft, start + path[:i]) for i in range(gamma)]
+    for code, path, p, q in _drafted(case):
         stop, follow = mutant.law(case.tree.parents, path, p, q, **mutant.values)
         law[code] = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
     return np.clip(law, 0.0, None)
 
 
-def _row(model: object, history: tuple[int, ...]) -> list[float]:
-    order = model.order  # type: ignore[attr-defined]
-    return [float(w) for w in model.row(history[len(history) - order :])]  # type: ignore[attr-defined]
+@lru_cache(maxsize=16)
+def _drafted(case: Case) -> list[tuple[int, tuple[int, ...], list[list[float]], list[list[float]]]]:
+    """Every path that the draft can draw: its code, its tokens, and the rows of p and q along it."""
+    size, gamma = case.target.vocab_size, case.gamma
+    start, found = tuple(case.contexts[0].tolist()), []
+    for code in range(size**gamma):
+        path = path_of(code, size, gamma)
+        p, q = (
+            [_row(model, start + path[:i]) for i in range(count)]
+            for model, count in ((case.target, gamma + 1), (case.draft, gamma))
+        )
+        if all(row[x] > 0 for row, x in zip(q, path, strict=True)):
+            found.append((code, path, p, q))
+    return found
+
+
+def _row(model: Model, history: tuple[int, ...]) -> list[float]:
+    return [float(weight) for weight in model.row(history[len(history) - model.order :])]
 
 
 def _by_running(mutant: Mutant, case: Case) -> Prediction | None:
