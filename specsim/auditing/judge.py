@@ -72,7 +72,7 @@ def find(
         *_support(counts, impossible),
         *_deviations(tables, results, counts, level),
         *_single_cells(counts, level),
-        *_shared_noise(tables, results, counts),
+        *_shared_noise(tables, results, counts, level),
         *_dependence(results, level),
     ]
 
@@ -131,12 +131,22 @@ def _single_cells(counts: Counts, level: float) -> list[Finding]:
     return findings
 
 
-def _shared_noise(tables: Sequence[Table], results: Sequence[TableResult], counts: Counts) -> list[Finding]:
-    """Steps that know of each other: random numbers shared by the rows of a call, or by successive calls."""
+def _shared_noise(
+    tables: Sequence[Table], results: Sequence[TableResult], counts: Counts, level: float
+) -> list[Finding]:
+    """Steps that know of each other: random numbers shared by the rows of a call, or by successive calls.
+
+    Where first tokens have the wrong law, so have pairs of them; that alone is no dependence.
+    """
     findings = []
+    wrong = any(
+        result.rejected and result.position == 0 and result.kind != "neighbours" for result in results
+    )
     for table, result in zip(tables, results, strict=True):
         if table.kind == "neighbours" and result.rejected:
             observed = table.counts(counts)
+            if wrong and _independent(observed, level):
+                continue
             pair = int((observed / observed.sum() - table.law).argmax())
             findings.append(
                 Finding(
@@ -147,6 +157,13 @@ def _shared_noise(tables: Sequence[Table], results: Sequence[TableResult], count
                 )
             )
     return findings
+
+
+def _independent(pairs: Ints, level: float) -> bool:
+    """Whether the pairs of quarters [16] are what their margins make of them."""
+    table = pairs.reshape(QUARTERS, QUARTERS)
+    law = np.outer(table.sum(axis=1), table.sum(axis=0)).reshape(-1) / pairs.sum() ** 2
+    return chi_square(pairs[law > 0], law[law > 0]).p_value >= level
 
 
 def _dependence(results: Sequence[TableResult], level: float) -> list[Finding]:
