@@ -38,7 +38,9 @@ def main() -> None:
         for _ in range(ROUNDS):
             spent = seconds(lambda trial=trial: once(trial))
             alone = seconds(
-                lambda rows=rows, verify=verify, size=size: [verify(rows, KEY, 0) for _ in range(STEPS // size)]
+                lambda rows=rows, verify=verify, size=size: [
+                    verify(rows, KEY, 0) for _ in range(STEPS // size)
+                ]
             )
             alone *= STEPS / (STEPS // size * size)
             ratios.append(spent / alone)

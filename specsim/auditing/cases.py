@@ -46,7 +46,7 @@ class Case:
 
     `rotated`: each row of a step has the vocabulary relabelled by a shift of its own, so that no two rows of a call
     are alike. `uneven`: steps have from 0 to γ drafted tokens. `certain`: q is withheld. `dtype` is what somebody's
-    verifier is given.
+    verifier is given, `weight` how often over it is given the steps that its long rows allow.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Case:
     uneven: bool = False
     certain: bool = False
     dtype: str = "float64"
+    weight: int = 1
 
     @property
     def gamma(self) -> int:
@@ -89,7 +90,8 @@ class Case:
 
     def verifier_steps(self, level: str) -> int:
         """The same for somebody's verifier, which is handed whole rows: a case with longer ones gets fewer steps."""
-        return max(8, min(LEVELS[level].verifier, LEVELS[level].verifier_bytes // self.step_bytes) // 8 * 8)
+        allowed = self.weight * LEVELS[level].verifier_bytes // self.step_bytes
+        return max(8, min(LEVELS[level].verifier, allowed) // 8 * 8)
 
 
 # --- batteries -------------------------------------------------------------------------------------------
@@ -256,7 +258,11 @@ def _large() -> Case:
 
 
 def _flat_tail() -> Case:
-    """A tail of 2^17 tokens with 2^-8 of the mass: each is rarer than the smallest float32 exponential variate, 2^-24."""
+    """A tail of 2^17 tokens with 2^-8 of the mass: each is rarer than the smallest float32 exponential variate, 2^-24.
+
+    At quick it is expected 42 times, and never to see it is as likely as 10^-18. At half the steps that would be 10^-9, as
+    much as one test of some audits is allowed.
+    """
     size, tail = 2**17, 2.0**-8
     p, q = np.full((2, size), tail / size)
     p[:3] += (1.0 - tail) * np.array([0.5, 0.25, 0.25])
@@ -267,6 +273,7 @@ def _flat_tail() -> Case:
         TableModel(dyadic(p, 40)),
         TableModel(dyadic(q, 40)),
         chain(1),
+        weight=2,
     )
 
 
