@@ -115,10 +115,11 @@ RowVerifier = Callable[[Rows, Key, int], tuple[Tokens, Ints]]
 
 @dataclass(frozen=True)
 class RowSource:
-    """Steps whose rows come from `reader` and are verified, as arrays, by `verify`."""
+    """Steps whose rows come from `reader` and are verified, as arrays, by `verify`, `batch_bytes` of rows at a time."""
 
     reader: RowReader
     verify: RowVerifier
+    batch_bytes: int = ROW_BATCH_BYTES
     chunk = 2**14
 
     @property
@@ -138,7 +139,7 @@ class RowSource:
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         row_bytes = 8 * self.vocab_size * (2 * self.tree.size + 1)
-        for start, n in pieces(first, steps, max(1, ROW_BATCH_BYTES // row_bytes)):
+        for start, n in pieces(first, steps, max(1, self.batch_bytes // row_bytes)):
             rows = self.reader.rows(key, start, n)
             tokens, accepted = self.verify(rows, key, start)
             yield Batch(start, tokens, accepted, rows)

@@ -22,16 +22,20 @@ from numpy.typing import NDArray
 from specsim.auditing.arrays import converter, to_numpy
 from specsim.auditing.cases import Case
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
-from specsim.auditing.rows import CaseRows, row_dtype
+from specsim.auditing.rows import CaseRows, row_dtype, rows_of
 from specsim.distributions import Ints
 from specsim.readers import Rows
-from specsim.sources import Tokens
+from specsim.sources import RowSource, Tokens
 from specsim.streams import Key, Purpose, uniforms
 
-__all__ = ["TIMEOUT", "Calls", "call_safely"]
+__all__ = ["TIMEOUT", "Calls", "call_safely", "verified"]
 
 #: Seconds after which a call is given up as hanging.
 TIMEOUT = 60.0
+#: In the first steps of a case inputs are compared with copies of them; later ones are handed over as they are.
+COMPARED_STEPS = 512
+#: Bytes of rows verified at a time, in two calls: more than built-in rules get, since a call from Python has its price.
+BATCH_BYTES = 2**23
 #: What NumPy says of a write to a read-only array. A "buffer source" that is read-only is Cython's, and was not written to.
 _WRITTEN = re.compile(r"(?<!buffer source )array is read-only|destination is read-only")
 
@@ -44,7 +48,7 @@ class Calls:
     declared: Declared
     case: Case
     convert: Callable[[Any], Any]
-    timeout: float = TIMEOUT
+    timeout: float
 
     @classmethod
     def of(cls, function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> Calls:
@@ -57,7 +61,7 @@ class Calls:
         dtype = row_dtype(self.case.dtype)
         p, q = (array.astype(dtype, copy=False) for array in (rows.p, rows.q))
         handed = {"draft_tokens": rows.draft_tokens, "p": p, "q": q}
-        before = {name: array.copy() for name, array in handed.items()}
+        before = {name: array.copy() for name, array in handed.items()} if first < COMPARED_STEPS else {}
         if self.declared.tree:
             parts = [self._walk(rows, p, q, s, rng, first) for s in range(steps)]
         else:
@@ -135,6 +139,11 @@ class Calls:
         tokens[0, : len(path)] = rows.draft_tokens[s, [node - 1 for node in path]]
         tokens[0, len(path)] = token
         return tokens
+
+
+def verified(function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> RowSource:
+    """The steps of `case`, verified by `function`."""
+    return RowSource(rows_of(case), Calls.of(function, declared, case, timeout), BATCH_BYTES)
 
 
 def call_safely(function: Verifier, *arguments: Any, timeout: float, **keywords: Any) -> Any:

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from specsim.auditing.calls import TIMEOUT, Calls
+from specsim.auditing.calls import TIMEOUT, verified
 from specsim.auditing.contract import Verifier
 from specsim.auditing.diagnosis.chains import segments
 from specsim.auditing.diagnosis.outcomes import diagnostic_cases
 from specsim.auditing.places import placed
-from specsim.auditing.rows import rows_of
 from specsim.auditing.runner import check_limits
 from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing.trials import case_key, looks
 from specsim.engine import Progress
-from specsim.sources import Batch, Batches, RowSource
+from specsim.sources import Batch, Batches
 from specsim.streams import Key
 
 __all__ = ["replay_step"]
@@ -67,8 +66,7 @@ def _source(subject: Subject, name: str, level: str) -> tuple[Batches, list[int]
     if isinstance(subject, VerifierSubject):
         for case in diagnostic_cases(subject.declared):
             if case.name == name:
-                calls = Calls.of(subject.function, subject.declared, case, subject.timeout)
-                return RowSource(rows_of(case), calls), segments()
+                return verified(subject.function, subject.declared, case, subject.timeout), segments()
     names = [case.name for case in subject.cases]
     if name not in names:
         raise ValueError(f"case: {name!r} is none of the audit's: {', '.join(names)}")

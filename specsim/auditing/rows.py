@@ -8,7 +8,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from specsim.auditing.cases import Case
@@ -64,10 +63,16 @@ class PairRows:
         return p, q
 
     @cached_property
-    def windows(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """For p and q, [V+1, V]: row V - r is the pmf shifted by r, a view of the pmf written twice."""
+    def handed(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """p and q [V] in the dtype of the case."""
         dtype = row_dtype(self.case.dtype)
-        p, q = (sliding_window_view(np.tile(row.astype(dtype), 2), row.size) for row in self.pair)
+        p, q = (row.astype(dtype) for row in self.pair)
+        return p, q
+
+    @cached_property
+    def turned(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """For p and q, [V, V]: row r is the pmf shifted by r."""
+        p, q = (np.stack([np.roll(row, r) for r in range(row.size)]) for row in self.handed)
         return p, q
 
     @cached_property
@@ -89,14 +94,17 @@ class PairRows:
             lengths = (where[-1] * (gamma + 1)).astype(np.int64) if case.uneven else None
             shifts = np.ascontiguousarray((where[:-1] * size).astype(np.int64).T)
             tokens = (tokens + shifts[:, :gamma]) % size
-            p, q = self.windows[0][size - shifts], self.windows[1][size - shifts[:, :gamma]]
+            p, q = (
+                rows.take(shifts[:, :n], axis=0)
+                for rows, n in zip(self.turned, (gamma + 1, gamma), strict=True)
+            )
         else:
             p, q = self._same(steps)
         return CaseRows(tokens, p, q, repeated(self.tree, steps), shifts, lengths)
 
     def _same(self, steps: int) -> tuple[NDArray[Any], NDArray[Any]]:
         if steps not in self.made:
-            p, q = (windows[0] for windows in self.windows)
+            p, q = self.handed
             self.made.clear()
             self.made[steps] = (
                 np.tile(p, (steps, self.tree.size + 1, 1)),

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import norm
 
 from specsim import rules
-from specsim.auditing.calls import TIMEOUT, Calls
+from specsim.auditing.calls import TIMEOUT, verified
 from specsim.auditing.cases import LEVELS, Case, battery
 from specsim.auditing.claims import Claim
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
@@ -18,14 +18,12 @@ from specsim.auditing.decoder_cases import DecoderCase, decoder_battery
 from specsim.auditing.decoders import DecoderSource, DecoderTally, Processing, plan_decoder_tables
 from specsim.auditing.plan import plan_tables
 from specsim.auditing.results import BUDGET, Alphas, Efficiency, Measures
-from specsim.auditing.rows import rows_of
 from specsim.auditing.tallies import TAIL_EDGES, AuditTally
 from specsim.auditing.trials import Trial
 from specsim.distributions import Floats, Ints
 from specsim.drafts import Tree, chain
 from specsim.engine import Counts, model_rows
 from specsim.lengths import alpha_drafted, alpha_verified, mean_tokens
-from specsim.readers import repeated
 from specsim.rules import Rule
 from specsim.sources import FixedPairSource, RowSource, Source, rule_verifier
 from specsim.streams import Key
@@ -89,8 +87,7 @@ class VerifierSubject:
         reference = None if case.is_pair else rule_verifier(rules.get("standard"), case.tree)
         if self.declared.tree:
             reference = None
-        calls = Calls.of(self.function, self.declared, case, self.timeout)
-        source = RowSource(rows_of(case), calls)
+        source = verified(self.function, self.declared, case, self.timeout)
         tally = AuditTally(case, Claim(None, case.tree), reference)
         return make_trial(case, source, tally, case.verifier_steps(level), 1, partial(_smallest, source))
 
@@ -145,7 +142,7 @@ def rule_function(rule: Rule) -> Verifier:
         steps, gamma = draft_tokens.shape
         tokens, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
         u = rng.random((rule.uniforms(chain(gamma), p.shape[2]), steps))
-        parents = repeated(chain(gamma), steps)
+        parents = np.broadcast_to(np.arange(gamma), (steps, gamma))
         rows = [np.ascontiguousarray(row) if row.flags.writeable else row.copy() for row in (p, q)]
         rule.rows(parents, draft_tokens.copy(), *rows, u, rule.array(), tokens, accepted)
         return tokens.T.astype(np.int64)

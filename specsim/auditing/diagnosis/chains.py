@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import chi2
 
-from specsim.auditing.calls import TIMEOUT, Calls
+from specsim.auditing.calls import TIMEOUT, verified
 from specsim.auditing.cases import Case
 from specsim.auditing.claims import Claim
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath
@@ -26,7 +26,6 @@ from specsim.auditing.judge import dependent
 from specsim.auditing.mutants import Mutant, catalogue, pieces
 from specsim.auditing.places import Place
 from specsim.auditing.results import CaseResult, Diagnosis
-from specsim.auditing.rows import rows_of
 from specsim.auditing.subjects import VerifierSubject, make_trial
 from specsim.auditing.tallies import AuditTally
 from specsim.auditing.trials import Trial, case_key
@@ -144,11 +143,9 @@ def _between_steps(mutants: Sequence[Mutant], place: Place, steps: int) -> Diagn
 def _trial_of(mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str) -> Trial:
     """`mutant` on the case of `result`."""
     case = next(case for case in subject.cases if case.name == result.case)
-    calls = Calls.of(mutant.function, PLAIN, case, subject.timeout)
+    source = verified(mutant.function, PLAIN, case, subject.timeout)
     steps = min(case.verifier_steps(level), COMPARED_STEPS)
-    return make_trial(
-        case, RowSource(rows_of(case), calls), AuditTally(case, Claim(None, case.tree)), steps, 1
-    )
+    return make_trial(case, source, AuditTally(case, Claim(None, case.tree)), steps, 1)
 
 
 def _by_tables(
@@ -226,7 +223,7 @@ def _evidence(
 
 def _source(subject: VerifierSubject, index: int) -> tuple[Case, RowSource]:
     case = diagnostic_cases(subject.declared)[index]
-    return case, RowSource(rows_of(case), Calls.of(subject.function, subject.declared, case, subject.timeout))
+    return case, verified(subject.function, subject.declared, case, subject.timeout)
 
 
 def _outcomes(

@@ -11,16 +11,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from specsim.auditing.calls import Calls
+from specsim.auditing.calls import verified
 from specsim.auditing.cases import Case
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.diagnosis.outcomes import OutcomeTally, path_of
 from specsim.auditing.mutants import Mutant
-from specsim.auditing.rows import rows_of
 from specsim.distributions import Floats, Ints
 from specsim.engine import run
 from specsim.models import Model
-from specsim.sources import RowSource
 
 __all__ = ["Prediction", "leaves_the_path", "predict"]
 
@@ -45,7 +43,7 @@ def predict(mutant: Mutant, case: Case) -> Prediction | None:
 
 def leaves_the_path(mutant: Mutant, case: Case) -> bool:
     """Whether `mutant` emits tokens that were not drafted, before the last."""
-    source = RowSource(rows_of(case), Calls.of(mutant.function, Declared(), case))
+    source = verified(mutant.function, Declared(), case)
     try:
         run(source, OutcomeTally(case), SIMULATION_KEY, 0, 2**10, threads=1)
     except NotADraftPath:
@@ -86,7 +84,7 @@ def _row(model: Model, history: tuple[int, ...]) -> list[float]:
 
 
 def _by_running(mutant: Mutant, case: Case) -> Prediction | None:
-    source = RowSource(rows_of(case), Calls.of(mutant.function, Declared(), case))
+    source = verified(mutant.function, Declared(), case)
     try:
         counts = run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1)["outcomes"]
     except (BrokenVerifier, NotADraftPath):
