@@ -118,8 +118,9 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
     return float(special.logsumexp(mixture - null) - np.log(len(c)))
 
 
-#: How many earlier counts, of the cells' number, each plug-in alternative shrinks towards what the samples share.
-SHRINKAGES = (1.0, 8.0, 64.0, 512.0)
+#: How many earlier counts, of the cells' number, each plug-in alternative shrinks towards what the samples share. Laws
+#: at a distance of ε are told apart best by about 1/4ε²: these reach as far as `DEVIATIONS` does.
+SHRINKAGES = tuple(8.0**i for i in range(7))
 
 
 def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
@@ -140,17 +141,16 @@ def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     if not counts:
         return 0.0
     k = len(counts[0][0])
+    weights = np.array(SHRINKAGES)[:, None] * k
     logs = np.zeros(len(SHRINKAGES))
     seen_a, seen_b = np.zeros(k), np.zeros(k)
     for a, b in counts:
         n_a, n_b = a.sum(), b.sum()
         if n_a and n_b and seen_a.sum() and seen_b.sum():
             shared = (seen_a + seen_b + 0.5) / (seen_a.sum() + seen_b.sum() + 0.5 * k)
-            for i, shrinkage in enumerate(SHRINKAGES):
-                weight = shrinkage * k
-                q_a, q_b = ((seen + weight * shared) / (seen.sum() + weight) for seen in (seen_a, seen_b))
-                mixture = (n_a * q_a + n_b * q_b) / (n_a + n_b)
-                logs[i] += float(a @ np.log(q_a / mixture) + b @ np.log(q_b / mixture))
+            q_a, q_b = ((seen + weights * shared) / (seen.sum() + weights) for seen in (seen_a, seen_b))
+            mixture = (n_a * q_a + n_b * q_b) / (n_a + n_b)
+            logs += np.log(q_a / mixture) @ a + np.log(q_b / mixture) @ b
         seen_a, seen_b = seen_a + a, seen_b + b
     return float(special.logsumexp(logs) - np.log(len(logs)))
 

@@ -67,6 +67,15 @@ def test_audit_of_a_wrong_verifier_exits_with_1(run):
     [
         (["audit", "standrad"], "did you mean 'standard'"),
         (["audit", "--level", "forever"], "unknown level"),
+        (["audit", "--time", "0"], "seconds: 0.0 is not a positive number of seconds"),
+        (["audit", "--time", "inf"], "seconds: inf is not a positive number of seconds"),
+        (["audit", "--timeout", "-1"], "timeout: -1.0 is not a positive number of seconds"),
+        (["audit", "verifiers:right", "--against", "standrad"], "did you mean 'standard'"),
+        (["audit", "verifiers:right", "--against", "k_seq"], "only rules for chains"),
+        (["audit", "no_such:thing", "--against", "standard"], "cannot import no_such"),
+        (["audit", "export", "."], "is not an empty folder; give a new one"),
+        (["audit", "export", "no_such_folder", "--dtype", "bfloat16"], "bfloat16 cannot be written"),
+        (["audit", "score", "nowhere", "."], "give the folder that export wrote"),
         (["audit", "no_such:thing"], "cannot import no_such"),
         (["audit", "--seed", "x"], "seed"),
         (["audit", "--seed", "-1"], "at least 0"),
@@ -320,3 +329,95 @@ def test_generate_refuses_bad_input(run, arguments, says):
     code, _, err = run("generate", *arguments)
     assert code == 2
     assert says in err
+
+
+#: Verifiers of two tokens, for whom one case is enough.
+OF_TWO_TOKENS = """
+import time
+import verifiers
+
+def right(*given): return verifiers.right(*given)
+def wrong(*given): return verifiers.resamples_from_target(*given)
+def hangs(*given): time.sleep(60)
+def slow(*given):
+    time.sleep(0.01)
+    return verifiers.right(*given)
+
+right.declared = wrong.declared = hangs.declared = {"vocab_size": 2}
+slow.declared = {"vocab_size": 2, "batch": 4}
+"""
+
+
+@pytest.fixture
+def theirs(tmp_path, monkeypatch):
+    (tmp_path / "of_two_tokens.py").write_text(OF_TWO_TOKENS)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "of_two_tokens"
+
+
+def test_a_call_that_hangs_is_given_up_after_the_timeout(run, theirs):
+    code, out, _ = run("audit", f"{theirs}:hangs", "--level", "smoke", "--timeout", "0.3")
+    assert code == 1
+    assert "hangs: broken" in out
+    assert "hung: a call took longer than 0.3 s" in out
+
+
+def test_a_slow_verifier_is_given_the_time_that_it_may_take(run, theirs, tmp_path):
+    options = ("--level", "deep", "--time", "1", "--seed", "1")
+    code, out, _ = run("audit", f"{theirs}:slow", *options, "--out", tmp_path / "audit")
+    assert code == 0
+    assert "slow: consistent" in out
+    cases = json.loads((tmp_path / "audit" / "audit.json").read_text())["cases"]
+    limited = [case for case in cases if case["planned"]]
+    assert limited
+    assert all(16 <= case["steps"] < case["planned"] and case["tables"] for case in limited)
+
+
+def test_old_is_compared_with_new(run, theirs, tmp_path):
+    options = ("--level", "smoke", "--seed", "1")
+    code, out, _ = run("audit", f"{theirs}:right", "--against", "standard", *options)
+    assert code == 0
+    assert "right against standard: same" in out
+    changed = (
+        "audit",
+        f"{theirs}:wrong",
+        "--against",
+        f"{theirs}:right",
+        *options,
+        "--out",
+        tmp_path / "there",
+    )
+    code, out, _ = run(*changed)
+    assert code == 1
+    assert "wrong against of_two_tokens:right: changed" in out
+    document = json.loads((tmp_path / "there" / "against.json").read_text())
+    assert (document["verdict"], document["exit_code"], document["cases"][0]["changed"]) == (
+        "changed",
+        1,
+        True,
+    )
+
+
+def test_cases_are_exported_and_tokens_scored(run, tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    code, out, _ = run("audit", "export", tmp_path / "cases", "--seed", "1", "--dtype", "float16")
+    assert code == 0
+    assert "specsim audit score" in out
+    tokens = tmp_path / "tokens"
+    tokens.mkdir()
+    for file in (tmp_path / "cases").glob("*.safetensors"):  # every draft is taken, whatever p says
+        drafted = load_file(file)["draft_tokens"]
+        save_file(
+            {"tokens": np.column_stack([drafted, np.zeros(len(drafted), np.int64)])}, tokens / file.name
+        )
+    score = ("audit", "score", tmp_path / "cases", tokens, "--name", "engine", "--out", tmp_path / "report")
+    code, out, _ = run(*score)
+    assert code == 1
+    assert "engine: biased" in out
+    assert "have probability 0 under the target" in out
+    assert json.loads((tmp_path / "report" / "audit.json").read_text())["verdict"] == "biased"
+    code, out, _ = run("audit", "score", tmp_path / "cases", tmp_path / "nowhere")
+    assert code == 1
+    assert "tokens: broken" in out
+    assert "cannot be read" in out

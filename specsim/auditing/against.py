@@ -2,8 +2,8 @@
 
 Nothing is assumed of that law, so a lossy kernel may be compared with its rewrite. Each case is drawn for both, with
 random numbers of their own, in blocks that grow by a half; after each block every table is tested by
-`stats.log_two_sample_e`: the tokens after each prefix, the bins of the audit, and the numbers of accepted tokens, so
-that a change in speed is found too. Before that both are given the same drafts and the same rng, to see whether they
+`stats.log_two_sample_e`: the tokens after each prefix, the bins of the audit, the share of tokens that the target holds
+impossible, and the numbers of accepted tokens, so that a change in speed is found too. Before that both are given the same drafts and the same rng, to see whether they
 are the same token by token.
 """
 
@@ -12,6 +12,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -140,7 +142,7 @@ def audit_against(
     ):
         pairs = _shared(one.subject, other.subject)
         trials = [one.subject.trial(i, level) for i, _ in pairs]
-        tests = sum(len(trial.tables) + 1 for trial in trials)
+        tests = sum(_tests(trial) for trial in trials)
         total = 2 * sum(trial.steps for trial in trials)
         found, interrupted = [], False
         try:
@@ -225,7 +227,7 @@ def _compare(
     lengths = [
         sum((block[side]["lengths"] for block in blocks), np.zeros(trial.positions, int)) for side in (0, 1)
     ]
-    changed = telling[0] >= -np.log(alarm)
+    changed = bool(telling[0] >= -np.log(alarm))
     return Difference(
         case=trial.case,
         purpose=trial.purpose,
@@ -253,19 +255,34 @@ def _words(case: str) -> tuple[int, int]:
 
 
 def _most_telling(trial: Trial, blocks: Sequence[tuple[Counts, Counts]]) -> tuple[float, str]:
-    """The largest log e-value of all tables, and what it says."""
-    found = [
-        (log_two_sample_e([(table.counts(a), table.counts(b)) for a, b in blocks]), table)
-        for table in trial.tables
+    """The largest log e-value of all tests of a case, and what it says."""
+    asked: list[tuple[Callable[[Counts], Ints], Callable[[Ints, Ints], str]]] = [
+        *((table.counts, partial(_words_for, table)) for table in trial.tables),
+        *((partial(_possible, i), partial(_words_for_impossible, i)) for i in range(trial.positions)),
+        (itemgetter("lengths"), lambda a, b: "the numbers of accepted tokens differ"),
     ]
-    log_e, table = max(found, key=lambda pair: pair[0], default=(-np.inf, None))
-    lengths = log_two_sample_e([(a["lengths"], b["lengths"]) for a, b in blocks])
-    if table is None or lengths > log_e:
-        return lengths, "the numbers of accepted tokens differ"
-    a, b = (
-        sum((table.counts(block[side]) for block in blocks), np.zeros(len(table.law), int)) for side in (0, 1)
+    log_es = [log_two_sample_e([(cells(a), cells(b)) for a, b in blocks]) for cells, _ in asked]
+    best = int(np.argmax(log_es))
+    cells, words = asked[best]
+    a, b = (np.sum([cells(block[side]) for block in blocks], axis=0) for side in (0, 1))
+    return log_es[best], words(a, b)
+
+
+def _tests(trial: Trial) -> int:
+    return len(trial.tables) + trial.positions + 1
+
+
+def _possible(position: int, counts: Counts) -> Ints:
+    """How many tokens at `position` had a probability under the target, and how many had none: tables leave those out."""
+    impossible = counts["impossible"][position]
+    return np.array([counts["lengths"][position:].sum() - impossible, impossible])
+
+
+def _words_for_impossible(position: int, a: Ints, b: Ints) -> str:
+    shares = (side[1] / max(1, side.sum()) for side in (a, b))
+    return f"position {position + 1}: tokens of probability 0 under the target {{:.4f}} new, {{:.4f}} old".format(
+        *shares
     )
-    return log_e, _words_for(table, a, b)
 
 
 def _words_for(table: Table, a: Ints, b: Ints) -> str:
@@ -277,9 +294,11 @@ def _words_for(table: Table, a: Ints, b: Ints) -> str:
 
 
 def _detectable(trial: Trial, steps: int, alarm: float) -> float:
-    """For the first token's table: two samples of n know as much of a difference as one of n/2."""
+    """For the first token's table: two samples of n know as much of a difference as one of n/2, and a third of that is
+    spent on learning what the difference is.
+    """
     first = next((table for table in trial.tables if table.position == 0), None)
-    return 1.0 if first is None else detectable_tv(len(first.law), steps / 2.0, alarm)
+    return 1.0 if first is None else detectable_tv(len(first.law), steps / 3.0, alarm)
 
 
 # --- jobs, which a child process may be given ------------------------------------------------------------
