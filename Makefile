@@ -5,13 +5,13 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
 
-.PHONY: audit test test-engines lint types bench docs kill-matrix clean help
+.PHONY: audit test test-engines lint types bench docs kill-matrix diagnoses clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, pictures"
-	@echo "make kill-matrix   what engines' own tests see of known mistakes (hours; a part of make docs)"
+	@echo "make kill-matrix   what engines' own tests see of known mistakes (an hour);  make diagnoses  how often a mistake is named (half an hour)"
 
 audit: $(STAMP)
 	$(BIN)/specsim audit standard --level quick --out results/audit
@@ -24,10 +24,12 @@ test-engines: $(ENGINES)
 
 docs: $(STAMP)
 	$(BIN)/python docs/regenerate.py
-	$(BIN)/python docs/kill_matrix.py
 
 kill-matrix: $(STAMP)
 	$(BIN)/python docs/kill_matrix.py
+
+diagnoses: $(STAMP)
+	$(BIN)/python docs/diagnoses.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -87,7 +87,10 @@ Drawing = Annotated[
 
 @audit_app.default
 def audit(
-    verifier: Annotated[str, Parameter(help="A built-in rule, or package.module:function.")] = "standard",
+    verifier: Annotated[
+        str,
+        Parameter(help="A built-in rule, package.module:function, or an engine, see 'specsim engines'."),
+    ] = "standard",
     *,
     against: Annotated[
         str | None,
@@ -298,6 +301,21 @@ def replay(
     target, draft = _pair(source, vocab_size, overlap)
     shape = _draft(rule, gamma, tree, drawing)
     print(specsim.replay(target, draft, step=step, rule=rule, gamma=shape, rng=seed))
+
+
+@app.command
+def engines() -> None:
+    """List the engines whose verifiers and decoders are known by name to audit."""
+    from rich.table import Table
+
+    from specsim.auditing.adapters import ENGINES
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("engine", "what is audited"):
+        table.add_column(column)
+    for name, (_, description) in ENGINES.items():
+        table.add_row(name, description)
+    _print(table)
 
 
 @app.command

@@ -421,3 +421,11 @@ def test_cases_are_exported_and_tokens_scored(run, tmp_path):
     assert code == 1
     assert "tokens: broken" in out
     assert "cannot be read" in out
+
+
+def test_engines_are_listed(run):
+    from specsim.auditing import adapters
+
+    code, out, _ = run("engines")
+    assert code == 0
+    assert all(name in out for name in adapters.names())
