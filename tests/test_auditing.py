@@ -545,7 +545,7 @@ def test_bad_arguments_are_refused():
         audit("no_such_module:verify")
     with pytest.raises(ValueError, match="verifiers has no function nothing"):
         audit("verifiers:nothing")
-    with pytest.raises(ValueError, match=r"expected a rule's name or package\.module:function"):
+    with pytest.raises(ValueError, match=r"expected a rule's name, an engine's, or package\.module:function"):
         audit(":verify")
     with pytest.raises(ValueError, match=r"lenience: parameter lenience = 7\.0 is outside \(0, 1\]"):
         audit("lenience:lenience=7")
