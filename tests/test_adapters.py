@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
-from engines.laws import decoder_p_value, markov_pair, p_value, rows_of
+from engines.engine_laws import decoder_p_value, markov_pair, p_value, rows_of
 
 from specsim.auditing import adapters
 from specsim.auditing.adapters import EngineMissing, one_token

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
-from engines.laws import chain_p_value, decoder_p_value, markov_pair, rows_of, tree_p_value
+from engines.engine_laws import chain_p_value, decoder_p_value, markov_pair, rows_of, tree_p_value
 
 from specsim.auditing import adapters
 from specsim.auditing.adapters import hf, lucidrains

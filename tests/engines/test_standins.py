@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from conftest import FALSE_ALARM
-from engines.laws import chain_p_value, markov_pair, p_value, rows_of, tree_p_value
+from engines.engine_laws import chain_p_value, markov_pair, p_value, rows_of, tree_p_value
 
 torch = pytest.importorskip("torch")
 
