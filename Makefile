@@ -5,13 +5,14 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
 
-.PHONY: audit test test-engines lint types bench docs kill-matrix clean help
+.PHONY: audit test test-engines lint types bench docs kill-matrix teeth clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, pictures"
 	@echo "make kill-matrix   what engines' own tests see of known mistakes (hours; a part of make docs)"
+	@echo "make teeth   what each level of an audit sees of known mistakes, and its calibration (half an hour)"
 
 audit: $(STAMP)
 	$(BIN)/specsim audit standard --level quick --out results/audit
@@ -28,6 +29,9 @@ docs: $(STAMP)
 
 kill-matrix: $(STAMP)
 	$(BIN)/python docs/kill_matrix.py
+
+teeth: $(STAMP)
+	$(BIN)/python docs/teeth.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -203,7 +203,9 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
     10000
     """
     if cells < 2 or not distance > 0:
-        raise ValueError(f"{cells} cells, distance {distance}: expected at least 2 cells and a positive distance")
+        raise ValueError(
+            f"{cells} cells, distance {distance}: expected at least 2 cells and a positive distance"
+        )
 
     def missing(log_n: float) -> float:
         n = float(np.exp(log_n))
@@ -223,20 +225,20 @@ def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
 
     def excess(statistic: float) -> float:
         log_e = 0.5 * (statistic * n / (n + c) - df * np.log1p(n / c))
-        return float(special.logsumexp(log_e) - np.log(len(c)) + np.log(level))
+        return float(np.logaddexp.reduce(log_e) - np.log(len(c)) + np.log(level))
 
     upper = 10.0
     while excess(upper) < 0:
         upper *= 2.0
     critical = optimize.brentq(excess, 0.0, upper)
 
-    def miss(noncentrality: float) -> float:
-        return float(distributions.ncx2.sf(critical, df, noncentrality)) - power
+    def spare(noncentrality: float) -> float:
+        return 1.0 - power - float(special.chndtr(critical, df, noncentrality))
 
     reach = critical + 10.0
-    while miss(reach) < 0:
+    while spare(reach) < 0:
         reach *= 2.0
-    return float(optimize.brentq(miss, 1e-9, reach))
+    return float(optimize.brentq(spare, 1e-9, reach))
 
 
 def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:

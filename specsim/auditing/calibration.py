@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from specsim import rules
 from specsim.auditing.cases import LEVELS, battery
 from specsim.auditing.claims import Claim
 from specsim.auditing.contract import Declared
@@ -37,6 +36,9 @@ __all__ = ["Calibration", "calibrate", "exact_cases"]
 Drawn = tuple[Known, Sequence[Table], int]
 #: Steps of a case, those of a smoke audit.
 STEPS, DECODER_STEPS = LEVELS["smoke"].verifier, LEVELS["smoke"].decoder
+
+#: Cases in which a step has more outcomes take too long to draw.
+MAX_OUTCOMES = 1024
 
 
 @dataclass(frozen=True)
@@ -65,13 +67,13 @@ def exact_cases(owner: Rule | Mutant) -> list[Drawn]:
             (known_decoder(owner, case), tables_of(case, None, DECODER_STEPS), DECODER_STEPS)
             for case in decoder_battery()
         ]
-    found = []
+    found: list[Drawn] = []
     for case in battery(owner if isinstance(owner, Rule) else Declared()):
         if isinstance(owner, Rule) and owner.claimed_on_trees and not case.tree.is_chain:
             case = replace(case, tree=chains(2, 2, owner.drawings[0]))
         claim = Claim(owner if isinstance(owner, Rule) else None, case.tree)
         known = known_steps(owner, case, claim)
-        if known is not None:
+        if known is not None and len(known.law) <= MAX_OUTCOMES:
             found.append((known, tables_of(case, claim, STEPS), STEPS))
     return found
 
@@ -107,9 +109,7 @@ def _nothing(known: Known, audits: int) -> dict[str, NDArray[np.int64]]:
     return {"prefixes": known.prefixes(empty), **zeros}
 
 
-def _drawn(
-    known: Known, steps: int, audits: int, rng: np.random.Generator
-) -> dict[str, NDArray[np.int64]]:
+def _drawn(known: Known, steps: int, audits: int, rng: np.random.Generator) -> dict[str, NDArray[np.int64]]:
     """Counts [cells, audits] of `steps` steps, array by array as a tally has them."""
     outcomes = rng.multinomial(steps, known.law, size=audits).T
     visits = [outcomes[known.lengths > i].sum(axis=0) for i in range(known.positions)]
@@ -120,9 +120,7 @@ def _drawn(
         "prefixes": known.prefixes(outcomes),
         "pit": np.concatenate([rng.multinomial(n, pit).T for n in visits]),
         "tail": np.concatenate([rng.multinomial(n, tail).T for n in visits]),
-        "neighbours": np.concatenate(
-            [rng.multinomial(steps // 2, pairs, size=audits).T for _ in NEIGHBOURS]
-        ),
+        "neighbours": np.concatenate([rng.multinomial(steps // 2, pairs, size=audits).T for _ in NEIGHBOURS]),
         "impossible": outcomes[known.fatal].sum(axis=0, keepdims=True),
     }
 
@@ -145,7 +143,9 @@ def _summed_chi_square(
         observed = _of(table, counts)
         expected = observed.sum(axis=1)[:, None] * table.law
         shown = expected.min(axis=1) >= MIN_EXPECTED / 2
-        terms = np.divide((observed - expected) ** 2, expected, out=np.zeros_like(expected), where=expected > 0)
+        terms = np.divide(
+            (observed - expected) ** 2, expected, out=np.zeros_like(expected), where=expected > 0
+        )
         statistic += np.where(shown, terms.sum(axis=1), 0.0)
         df += np.where(shown, len(table.law) - 1, 0)
     return statistic, df

@@ -23,7 +23,7 @@ from specsim.auditing.claims import Claim
 from specsim.auditing.decoder_cases import DecoderCase
 from specsim.auditing.decoders import Processing, counted_positions, plan_decoder_tables
 from specsim.auditing.mutants import Mutant, sequence_law
-from specsim.auditing.plan import Table, plan_tables
+from specsim.auditing.plan import LOOKS, Table, plan_tables
 from specsim.auditing.subjects import Subject
 from specsim.auditing.tallies import PIT_BINS, TAIL_EDGES, AuditTally, table_positions
 from specsim.auditing.trials import case_key, run_trial
@@ -33,7 +33,16 @@ from specsim.models import Model
 from specsim.rules import Rule
 from specsim.stats import POWER, needed_draws
 
-__all__ = ["Deviation", "Known", "deviation", "known_decoder", "known_steps", "merged", "rejections", "tables_of"]
+__all__ = [
+    "Deviation",
+    "Known",
+    "deviation",
+    "known_decoder",
+    "known_steps",
+    "merged",
+    "rejections",
+    "tables_of",
+]
 
 Tokens = tuple[int, ...]
 #: Distances of rounding, not of a law.
@@ -95,7 +104,9 @@ def known_steps(owner: Rule | Mutant, case: Case, claim: Claim) -> Known | None:
     found: dict[Tokens, Fraction] = step_law(owner, case.target, case.draft, case.tree, context)  # type: ignore[arg-type]
     size, law = case.target.vocab_size, _as_law(found)
     rows = {
-        prefix: claim.row(_row(case.target, context + prefix), _row(case.draft, context + prefix), len(prefix))
+        prefix: claim.row(
+            _row(case.target, context + prefix), _row(case.draft, context + prefix), len(prefix)
+        )
         for prefix in {tokens[:i] for tokens in found for i in range(len(tokens))}
     }
     fatal = [any(rows[tokens[:i]][x] == 0.0 for i, x in enumerate(tokens)) for tokens in found]
@@ -149,9 +160,7 @@ def _breaks_contract(tokens: Tokens, case: DecoderCase) -> bool:
 
 
 def _impossible(tokens: Tokens, case: DecoderCase) -> bool:
-    return any(
-        float(_row(case.target, case.prompt + tokens[:i])[x]) == 0.0 for i, x in enumerate(tokens)
-    )
+    return any(float(_row(case.target, case.prompt + tokens[:i])[x]) == 0.0 for i, x in enumerate(tokens))
 
 
 def _expected_bins(tally: AuditTally, emitted: Iterable[Tokens], law: Floats) -> dict[str, Floats]:
@@ -197,9 +206,9 @@ class Deviation:
     """How far a case is from what is claimed, and where most.
 
     `kind`, `position` and `prefix` name the table of the largest `distance`, chi-square per step; `total` is the sum over
-    all tables (bins count tokens a second time); `tv` is that table's total variation on its cells, times the
-    probability of a visit. `fatal` is the probability that a step ends the matter. `needed` steps reject with
-    probability `specsim.stats.POWER`; infinite if none do.
+    all tables (bins count tokens a second time). `tv` is the largest total variation of a table, impossible tokens
+    included, times the probability of a visit. `fatal` is the probability that a step ends the matter. `needed` steps
+    reject with probability `specsim.stats.POWER`; infinite if none do.
     """
 
     case: str
@@ -215,40 +224,59 @@ class Deviation:
 
 def deviation(known: Known, tables: Sequence[Table], level: float) -> Deviation:
     """What the `tables` of a case would show, each tested at false-alarm probability `level`."""
-    alive = np.where(known.fatal, 0.0, known.law)
-    rates = {"prefixes": known.prefixes(alive[:, None])[:, 0], **known.bins}
-    best, found, total = None, (0.0, 0.0, 0.0), 0.0
-    for table in tables:
-        if table.source not in rates:
-            continue
-        visits = merged(table, rates[table.source].reshape(-1, 1))[:, 0]
-        reach = float(visits.sum())
-        if reach == 0.0:
-            continue
-        gap = visits / reach - table.law
-        distance = reach * float((gap**2 / table.law).sum())
-        total += distance
-        if best is None or distance > found[0]:
-            best, found = table, (distance, reach, reach * float(np.abs(gap).sum()) / 2.0)
-    distance, reach, tv = found
+    rates = {"prefixes": known.prefixes(known.law[:, None]), **known.bins}
+    shown = [_shown(table, rates[table.source].reshape(-1)) for table in tables if table.source in rates]
+    best = max(shown, key=lambda one: one.distance, default=None)
     fatal = float(known.law[known.fatal].sum())
-    needed = np.inf
-    if best is not None and distance > LEAST_DISTANCE:
-        needed = needed_draws(distance / reach, len(best.law), level) / reach
-    if fatal > 0.0:
-        once = np.log(1.0 - POWER) / np.log1p(-fatal) if fatal < 1.0 else 1.0
-        needed = min(needed, float(once))
+    named = best is not None and best.distance > 0.0
     return Deviation(
         case=known.case,
-        kind=best.kind if best else "",
-        position=best.position if best else 0,
-        prefix=best.prefix if best else (),
-        tv=tv,
-        distance=distance,
-        total=total,
+        kind=best.table.kind if best and named else "",
+        position=best.table.position if best and named else 0,
+        prefix=best.table.prefix if best and named else (),
+        tv=max((one.tv for one in shown), default=0.0),
+        distance=best.distance if best else 0.0,
+        total=sum(one.distance for one in shown),
         fatal=fatal,
-        needed=float(needed),
+        needed=min(_until_rejected(best, level), _until_once(fatal)),
     )
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What one table shows of a law: visits in a step, distance and total variation times those."""
+
+    table: Table
+    reach: float
+    distance: float
+    tv: float
+
+
+def _shown(table: Table, flat: Floats) -> _Shown:
+    """Of the expected counts `flat` in one step, the array of a tally."""
+    visits = merged(table, flat[:, None])[:, 0]
+    reach = float(visits.sum())
+    impossible = float(flat[table.start : table.start + len(table.cells)][table.cells < 0].sum())
+    tv = (float(np.abs(visits - (reach + impossible) * table.law).sum()) + impossible) / 2.0
+    distance = reach * float(((visits / reach - table.law) ** 2 / table.law).sum()) if reach else 0.0
+    if distance < LEAST_DISTANCE:
+        return _Shown(table, reach, 0.0, impossible)
+    return _Shown(table, reach, distance, tv)
+
+
+def _until_rejected(best: _Shown | None, level: float) -> float:
+    if best is None or best.distance == 0.0:
+        return np.inf
+    return needed_draws(best.distance / best.reach, len(best.table.law), level) / best.reach
+
+
+def _until_once(probability: float) -> float:
+    """Steps in which something of that probability happens at least once, with probability `POWER`."""
+    if probability <= 0.0:
+        return np.inf
+    if probability >= 1.0:
+        return 1.0
+    return float(np.log1p(-POWER) / np.log1p(-probability))
 
 
 # --- runs ------------------------------------------------------------------------------------------------
@@ -257,7 +285,7 @@ def deviation(known: Known, tables: Sequence[Table], level: float) -> Deviation:
 def rejections(
     subject: Subject, index: int, level: str, alarm: float, seeds: Iterable[int]
 ) -> list[int | None]:
-    """For each seed, after how many steps of case `index` a look rejected; None if it passed.
+    """For each seed, after how many steps of case `index` an audit at `level` rejected; None where it did not.
 
     `alarm` is the false-alarm probability of each test.
     """
@@ -265,5 +293,11 @@ def rejections(
     for seed in seeds:
         trial = subject.trial(index, level)
         result = run_trial(trial, case_key(seed, trial.case), alarm)
-        found.append(max(result.steps, 1) if result.findings else None)
+        steps = result.steps if result.tables else _next_look(trial.steps, result.steps)
+        found.append(steps if result.findings else None)
     return found
+
+
+def _next_look(steps: int, done: int) -> int:
+    """Where a case that broke off after the look at `done` would have been looked at."""
+    return min((int(steps * share) for share in LOOKS if steps * share > done), default=steps)
