@@ -9,6 +9,7 @@ import json
 import math
 import multiprocessing
 import statistics
+import textwrap
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -195,12 +196,12 @@ def whole_audits(kind, seeds):
 
 
 def page(found):
-    return (
-        "\n\n".join(
-            [*teeth_text(found), teeth_table(found), *calibration_text(found), calibration_table(found)]
-        )
-        + "\n"
-    )
+    paragraphs = [*teeth_text(found), teeth_table(found), *calibration_text(found), calibration_table(found)]
+    return "\n\n".join(text if text.startswith("|") else filled(text) for text in paragraphs) + "\n"
+
+
+def filled(text):
+    return textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False)
 
 
 def failures(found):
@@ -227,33 +228,33 @@ def teeth_text(found):
     known = [row for row in rows if row["best"]]
     large = [row for row in known if row["best"]["tv"] >= CLAIMED["quick"]]
     middle = [row for row in known if CLAIMED["standard"] <= row["best"]["tv"] < CLAIMED["quick"]]
-    unseen = [row["name"] for row in rows if "run" not in row]
-    missed = failures(found)
+    missed, unseen = failures(found), [row["name"] for row in rows if "run" not in row]
     yield "# Teeth and calibration of the battery"
     yield (
-        "Written by `make teeth`; the numbers are in `specsim/data/teeth.json`. For every known mistake whose law is known, the\n"
-        "law of a step was enumerated in each case of the battery that has few enough drafts, and held to every table that the\n"
-        "audit tests. *TV* is the largest total variation of a table times the probability that a step visits it, *χ²* the\n"
-        "largest chi-square distance per step, *fatal* the probability that a step emits something impossible or breaks the\n"
-        f"contract. From these follow the *steps needed* to be rejected with probability .999 by an audit with a false-alarm\n"
-        f"budget of {found['level']:g}, in the case where they are fewest, and the first level that has as many. Then that case was run."
+        "Written by `make teeth`; the numbers are in `specsim/data/teeth.json`. For every known mistake whose law is known, the "
+        "law of a step was enumerated in each case of the battery that has few enough drafts, and held to every table that "
+        "the audit tests. *TV* is the largest total variation of a table times the probability that a step visits it, *χ²* "
+        "the largest chi-square distance per step, *fatal* the probability that a step emits something impossible or breaks "
+        "the contract. From these follow the *steps needed* to be rejected with probability .999 by an audit with a "
+        f"false-alarm budget of {found['level']:g}, in the case where they are fewest, and the first level that has as many. "
+        "(For a decoder a step is a whole sequence.) Then that case was run."
     )
     yield (
-        f"Of {len(rows)} mistakes {len(known)} have a law. {len(large)} of them deviate by a TV of {CLAIMED['quick']:g} or more in their best\n"
-        f"case: `quick` must reject these; {len(middle)} more by {CLAIMED['standard']:g} or more: `standard` must. "
-        + (
-            f"Not rejected in every run: {', '.join(missed)}."
-            if missed
-            else "All of them were rejected in every run."
-        )
-        + (
-            f"\nNot run, because nothing but a longer audit would see them: {', '.join(unseen)}."
-            if unseen
-            else ""
-        )
-        + "\nRuns at `standard` are few, since each takes minutes. Where there is no law, or none that these levels would see, the case\n"
-        "is the one that a smoke audit rejected soonest."
+        f"Of {len(rows)} mistakes {len(known)} have a law. {len(large)} of them deviate by a TV of {CLAIMED['quick']:g} or "
+        f"more in their best case: `quick` must reject these; {len(middle)} more by {CLAIMED['standard']:g} or more: "
+        f"`standard` must. "
+        + (f"Not rejected in every run: {listed(missed)}." if missed else "All were rejected in every run.")
     )
+    yield (
+        "Where there is no law, or none that these levels would see, the case that was run is the one that a smoke audit "
+        "rejected soonest. Not run, because nothing but a longer audit would see them, or none at all: "
+        f"{listed(unseen)}. Those of family C need rows whose residual is all but empty without being so. Runs at `standard` "
+        "are few, since each takes minutes."
+    )
+
+
+def listed(names):
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def teeth_table(found):
@@ -285,26 +286,28 @@ def teeth_table(found):
 
 
 def calibration_text(found):
-    rows, whole = found["calibration"], found["whole"]
-    audits, alarms = sum(row["audits"] for row in rows), sum(row["alarms"] for row in rows)
-    least = min(row["uniformity"] for row in rows)
+    rows = found["calibration"]
+    audits, alarms = (sum(row[name] for row in rows) for name in ("audits", "alarms"))
     bins = np.sum([row["bins"] for row in rows], axis=0)
-    pooled = stats.chisquare(bins).pvalue
     yield "## Calibration"
     yield (
-        "For every exact rule and innocent, the counts of whole audits were drawn from the law of its steps in the cases that can be\n"
-        f"enumerated (several drafts: two of two tokens), as many steps as in a smoke audit, with a budget of {found['calibration_budget']:g}.\n"
-        f"Together {alarms} of {audits:,} audits alarmed. An e-value promises at most the budget, and gives much less.\n"
-        "Chi-squares are not what decides, but people read them: the p-values of each case's summed prefix tables should be uniform.\n"
-        f"The least of the {len(rows)} p-values of Kolmogorov and Smirnov is {least:.2g}; all {int(bins.sum()):,} p-values in 20 bins have a\n"
-        f"chi-square p-value of {pooled:.2g}, the fullest bin holding {bins.max() / bins.mean() - 1:+.1%} and the emptiest\n"
-        f"{bins.min() / bins.mean() - 1:+.1%} of the mean. (A p-value of few cells takes few values, so single tables are coarser.)"
+        "For every exact rule and innocent, the counts of whole audits were drawn from the law of its steps in the cases that "
+        "can be enumerated (several drafts: two of two tokens), as many steps as in a smoke audit, with a false-alarm budget "
+        f"of {found['calibration_budget']:g}. Together {alarms} of {audits:,} audits alarmed: an e-value promises at most the "
+        "budget, and spends much less."
     )
     yield (
-        "Whole smoke audits of exact verifiers, judged with that budget: "
+        "Chi-squares do not decide, but people read them: the p-values of each case's summed prefix tables should be uniform. "
+        f"The least of the {len(rows)} p-values of Kolmogorov and Smirnov is {min(row['uniformity'] for row in rows):.2g}; "
+        f"all {int(bins.sum()):,} p-values in {len(bins)} bins have a chi-square p-value of {stats.chisquare(bins).pvalue:.2g}, "
+        f"the fullest bin holding {bins.max() / bins.mean() - 1:+.1%} and the emptiest {bins.min() / bins.mean() - 1:+.1%} of "
+        "the mean. (Single tables of few cells are coarser: their p-values take few values.)"
+    )
+    yield (
+        "Whole smoke audits of exact verifiers, with that budget: "
         + "; ".join(
             f"{row['name']}, {row['alarms']} of {row['audits']} alarmed (95 % interval up to {row['interval'][1]:.3f})"
-            for row in whole
+            for row in found["whole"]
         )
         + "."
     )
