@@ -228,6 +228,7 @@ def teeth_text(found):
     known = [row for row in rows if row["best"]]
     large = [row for row in known if row["best"]["tv"] >= CLAIMED["quick"]]
     middle = [row for row in known if CLAIMED["standard"] <= row["best"]["tv"] < CLAIMED["quick"]]
+    tight = min(large, key=lambda row: row["run"]["steps"] / row["best"]["needed"])
     missed, unseen = failures(found), [row["name"] for row in rows if "run" not in row]
     yield "# Teeth and calibration of the battery"
     yield (
@@ -243,11 +244,14 @@ def teeth_text(found):
         f"Of {len(rows)} mistakes {len(known)} have a law. {len(large)} of them deviate by a TV of {CLAIMED['quick']:g} or "
         f"more in their best case: `quick` must reject these; {len(middle)} more by {CLAIMED['standard']:g} or more: "
         f"`standard` must. "
-        + (f"Not rejected in every run: {listed(missed)}." if missed else "All were rejected in every run.")
+        + (f"Not rejected in every run: {listed(missed)}." if missed else "All of these were, in every run.")
+        + f" The least to spare has `{tight['name']}`, which needs {shown(tight['best']['needed'])} of the "
+        f"{shown(tight['run']['steps'])} steps of its case."
     )
     yield (
         "Where there is no law, or none that these levels would see, the case that was run is the one that a smoke audit "
-        "rejected soonest. Not run, because nothing but a longer audit would see them, or none at all: "
+        f"rejected soonest; {listed(TOO_LARGE)} is run in the case made for it, which has too many drafts to enumerate. An audit "
+        "looks first after 1/128 of its steps. Not run, because nothing but a longer audit would see them, or none at all: "
         f"{listed(unseen)}. Those of family C need rows whose residual is all but empty without being so. Runs at `standard` "
         "are few, since each takes minutes."
     )
@@ -289,6 +293,7 @@ def calibration_text(found):
     rows = found["calibration"]
     audits, alarms = (sum(row[name] for row in rows) for name in ("audits", "alarms"))
     bins = np.sum([row["bins"] for row in rows], axis=0)
+    uniformities = [row["uniformity"] for row in rows if row["uniformity"] is not None]
     yield "## Calibration"
     yield (
         "For every exact rule and innocent, the counts of whole audits were drawn from the law of its steps in the cases that "
@@ -298,7 +303,7 @@ def calibration_text(found):
     )
     yield (
         "Chi-squares do not decide, but people read them: the p-values of each case's summed prefix tables should be uniform. "
-        f"The least of the {len(rows)} p-values of Kolmogorov and Smirnov is {min(row['uniformity'] for row in rows):.2g}; "
+        f"The least of the {len(uniformities)} p-values of Kolmogorov and Smirnov is {min(uniformities):.2g}; "
         f"all {int(bins.sum()):,} p-values in {len(bins)} bins have a chi-square p-value of {stats.chisquare(bins).pvalue:.2g}, "
         f"the fullest bin holding {bins.max() / bins.mean() - 1:+.1%} and the emptiest {bins.min() / bins.mean() - 1:+.1%} of "
         "the mean. (Single tables of few cells are coarser: their p-values take few values.)"
@@ -322,7 +327,7 @@ def calibration_table(found):
         low, high = row["interval"]
         lines.append(
             f"| {row['kind']} `{row['name']}` | {len(row['cases'])} | {row['tables']} | {row['alarms']} of {row['audits']} | "
-            f"{low:.4f} to {high:.4f} | {row['uniformity']:.3f} |"
+            f"{low:.4f} to {high:.4f} | {shown(row['uniformity'])} |"
         )
     return "\n".join(lines)
 

@@ -211,6 +211,11 @@ def test_calibration_of_draws_that_are_too_even_fails():
     assert found.p_values.mean() > 0.9
 
 
+def test_a_law_without_chance_has_no_p_values():
+    found = calibrate(cases_of("greedy_match"), ALARM_BUDGET, 10, np.random.default_rng(1))
+    assert (found.alarms, found.uniformity) == (0, None)
+
+
 # --- the page --------------------------------------------------------------------------------------------
 
 

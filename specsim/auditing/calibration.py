@@ -55,8 +55,10 @@ class Calibration:
         return float(found.low), float(found.high)
 
     @property
-    def uniformity(self) -> float:
-        """The p-value of Kolmogorov and Smirnov for the p-values' being uniform."""
+    def uniformity(self) -> float | None:
+        """The p-value of Kolmogorov and Smirnov for the p-values' being uniform; None if nothing was left to test."""
+        if not self.p_values.size:
+            return None
         return float(stats.kstest(self.p_values, "uniform").pvalue)
 
 
