@@ -5,13 +5,14 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
 
-.PHONY: audit test test-engines lint types bench docs kill-matrix diagnoses clean help
+.PHONY: audit test test-engines lint types bench docs kill-matrix diagnoses teeth clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, pictures"
-	@echo "make kill-matrix   what engines' own tests see of known mistakes (an hour);  make diagnoses  how often a mistake is named (half an hour)"
+	@echo "make teeth   what each level sees of known mistakes, and its calibration (half an hour)"
+	@echo "make diagnoses   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests see (an hour)"
 
 audit: $(STAMP)
 	$(BIN)/specsim audit standard --level quick --out results/audit
@@ -30,6 +31,9 @@ kill-matrix: $(STAMP)
 
 diagnoses: $(STAMP)
 	$(BIN)/python docs/diagnoses.py
+
+teeth: $(STAMP)
+	$(BIN)/python docs/teeth.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -25,8 +25,10 @@ __all__ = [
     "chi_square",
     "detectable_tv",
     "log_e_value",
+    "log_e_values",
     "log_two_sample_e",
     "merge_cells",
+    "needed_draws",
     "too_good",
     "tv_interval",
 ]
@@ -108,14 +110,21 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
     True
     """
     observed, law = _check_table(counts, pmf)
-    if len(law) == 1:
-        return 0.0
-    n = observed.sum()
-    c = _concentrations(len(law))[:, None]
-    mixture = special.gammaln(c[:, 0]) - special.gammaln(c[:, 0] + n)
-    mixture += (special.gammaln(c * law + observed) - special.gammaln(c * law)).sum(axis=1)
-    null = float(special.xlogy(observed, law).sum())
-    return float(special.logsumexp(mixture - null) - np.log(len(c)))
+    return float(log_e_values(observed[None], law)[0])
+
+
+def log_e_values(counts: Ints, pmf: Floats) -> Floats:
+    """The same for each row of `counts` [n, k], which is not checked: many tables under one law."""
+    if len(pmf) == 1:
+        return np.zeros(len(counts))
+    n = counts.sum(axis=1)[:, None]
+    c = _concentrations(len(pmf))
+    mixture = special.gammaln(c) - special.gammaln(c + n)
+    prior = c[:, None] * pmf
+    mixture += (special.gammaln(prior + counts[:, None, :]) - special.gammaln(prior)).sum(axis=2)
+    null = special.xlogy(counts, pmf).sum(axis=1)
+    log_e: Floats = special.logsumexp(mixture - null[:, None], axis=1) - np.log(len(c))
+    return log_e
 
 
 #: How many earlier counts, of the cells' number, each plug-in alternative shrinks towards what the samples share. Laws
@@ -181,25 +190,55 @@ def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> f
     """
     if cells < 2 or n < 1:
         return 1.0
+    return float(min(1.0, np.sqrt(_noncentrality(cells, n, level, power) / (4.0 * n))))
+
+
+def needed_draws(distance: float, cells: int, level: float, power: float = POWER) -> float:
+    """How many draws over `cells` cells reject, with probability ≥ `power`, a law at chi-square `distance` Σδ²/π > 0.
+
+    As for `detectable_tv`: n draws have non-centrality n·distance. That is a limit of many draws and small deviations;
+    where a handful of draws would do, it is a guess.
+
+    >>> round(needed_draws(4 * detectable_tv(4, 10_000, 1e-9) ** 2, 4, 1e-9))
+    10000
+    """
+    if cells < 2 or not distance > 0:
+        raise ValueError(
+            f"{cells} cells, distance {distance}: expected at least 2 cells and a positive distance"
+        )
+
+    def missing(log_n: float) -> float:
+        n = float(np.exp(log_n))
+        return float(np.log(n * distance / _noncentrality(cells, n, level, power)))
+
+    low, high = 0.0, 10.0
+    if missing(low) >= 0.0:
+        return 1.0
+    while missing(high) < 0.0:
+        low, high = high, high + 10.0
+    return float(np.exp(optimize.brentq(missing, low, high, xtol=1e-6)))
+
+
+def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
+    """That of Pearson's statistic with which `n` draws are rejected with probability `power`, see `detectable_tv`."""
     df, c = cells - 1, _concentrations(cells)
 
     def excess(statistic: float) -> float:
         log_e = 0.5 * (statistic * n / (n + c) - df * np.log1p(n / c))
-        return float(special.logsumexp(log_e) - np.log(len(c)) + np.log(level))
+        return float(np.logaddexp.reduce(log_e) - np.log(len(c)) + np.log(level))
 
     upper = 10.0
     while excess(upper) < 0:
         upper *= 2.0
     critical = optimize.brentq(excess, 0.0, upper)
 
-    def miss(noncentrality: float) -> float:
-        return float(distributions.ncx2.sf(critical, df, noncentrality)) - power
+    def spare(noncentrality: float) -> float:
+        return 1.0 - power - float(special.chndtr(critical, df, noncentrality))
 
     reach = critical + 10.0
-    while miss(reach) < 0:
+    while spare(reach) < 0:
         reach *= 2.0
-    noncentrality = optimize.brentq(miss, 1e-9, reach)
-    return float(min(1.0, np.sqrt(noncentrality / (4.0 * n))))
+    return float(optimize.brentq(spare, 1e-9, reach))
 
 
 def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
