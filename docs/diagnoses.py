@@ -23,6 +23,8 @@ from specsim.auditing.promises import PROMISES
 ROOT = Path(__file__).parents[1]
 #: Values that are drawn for a parameter, beside the catalogue's.
 OTHERS = 2
+#: Nats behind the likeliest, its parameters' price included, up to which a mistake that fits is the same one.
+SAME = 12.0
 SEED = 11
 
 
@@ -72,24 +74,30 @@ def judged(spelled, level):
         return row
     with placed(function, 1, 60.0) as place:
 
-        def named(known):
+        def diagnosis(known):
             if mutant.decode is not None:
-                found = diagnose_decoder(place, failed, SEED, known)
-            else:
-                found = diagnose_chain(place, failed, level, SEED, known)
-            return [one.name.partition(":")[0] for one in found.named] if found else []
+                return diagnose_decoder(place, failed, SEED, known)
+            return diagnose_chain(place, failed, level, SEED, known)
 
-        named_with = named(mutants.catalogue())
-        alike = {mutant.name, *(named_with if mutant.name in named_with else ())}
-        without = named([one for one in mutants.catalogue() if one.name not in alike])
-    return row | {"named": named_with, "without": without}
+        found = diagnosis(mutants.catalogue())
+        # another mistake that, with the right parameter, is the same one: a draft from the likeliest token alone is greedy
+        same = {kind(one.name) for one in found.nearest if one.fits and one.behind < SAME} | {mutant.name}
+        left = diagnosis([one for one in mutants.catalogue() if one.name not in same])
+    return row | {
+        "named": [kind(one.name) for one in found.named],
+        "without": [kind(one.name) for one in left.named],
+    }
+
+
+def kind(spelled):
+    return spelled.partition(":")[0]
 
 
 def page(found):
     """docs/diagnosis.md."""
     caught = [row for row in found["rows"] if "named" in row]
-    first = [row for row in caught if row["named"][:1] == [row["mistake"].partition(":")[0]]]
-    among = [row for row in caught if row["mistake"].partition(":")[0] in row["named"]]
+    first = [row for row in caught if row["named"][:1] == [kind(row["mistake"])]]
+    among = [row for row in caught if kind(row["mistake"]) in row["named"]]
     off = [row for row in caught if row["off_catalogue"]]
     off_first = [row for row in off if row in first]
     off_among = [row for row in off if row in among]

@@ -35,7 +35,7 @@ __all__ = ["diagnose_decoder"]
 LENGTHS = (1, 2, 3, 4, 8)
 #: Sequences of each case: at first, and at most; each time four times as many, for at most so many seconds.
 FIRST, MOST, SECONDS = 2**10, 2**14, 60.0
-#: The cases that failed most clearly are enough.
+#: A few of the cases that failed are enough.
 CASES = 3
 EXACT = Mutant(name="exact", family="exact", mechanism="", decode=Decoder())
 
@@ -59,11 +59,12 @@ def diagnose_decoder(
     subject, started = place.subject, time.monotonic()
     assert isinstance(subject, DecoderSubject)
     whole = [case.name for case in subject.cases if counted_positions(case) == case.max_new_tokens]
-    worst = sorted(failed, key=lambda result: -result.largest_log10_e)
+    # the longer the sequences, the longer it takes to enumerate them
+    worst = sorted(failed, key=lambda result: (result.positions, -result.largest_log10_e))
     chosen = [result.case for result in worst if result.case in whole][:CASES]
     if not chosen:
         return None
-    indices = [i for i, case in enumerate(subject.cases) if case.name in chosen]
+    indices = [[case.name for case in subject.cases].index(name) for name in chosen]
     mutants = [one for one in known or catalogue() if one.decode is not None]
     prefixes: list[Ints] = []
     done, steps = 0, FIRST
@@ -112,8 +113,15 @@ def _processed(model: Model, processing: Processing) -> Model:
 
 
 def _ranked(mutants: Sequence[Mutant], seen: Sequence[_Seen]) -> list[Scored]:
-    found = [_scored(mutant, seen) for mutant in mutants]
-    return sorted(found, key=lambda one: (one.fit < FIT, -one.log_likelihood))
+    """The likeliest first, those that fit before the others. Only what fits the first case is held to all of them."""
+    first = [_scored(mutant, seen[:1]) for mutant in mutants]
+    likeliest = max(one.log_likelihood for one in first)
+    fitting = [_scored(one.mutant, seen) for one in first if one.fit >= FIT]
+    top = max((one.log_likelihood for one in fitting), default=likeliest)
+    others = [  # as far behind as on the first case
+        replace(one, log_likelihood=top + one.log_likelihood - likeliest) for one in first if one.fit < FIT
+    ]
+    return sorted([*fitting, *others], key=lambda one: (one.fit < FIT, -one.log_likelihood))
 
 
 def _scored(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
