@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import chi2
 
 from specsim.auditing.contract import BrokenVerifier
 from specsim.auditing.decoder_cases import DecoderCase
 from specsim.auditing.decoders import DecoderSource, DecoderTally, Processing, counted_positions
 from specsim.auditing.diagnosis.conclusions import conclusion
-from specsim.auditing.diagnosis.ranking import FIT, Scored, alike, least, misfit_of
+from specsim.auditing.diagnosis.ranking import FIT, Scored, alike, fit_of, likeliest, misfit_of
 from specsim.auditing.mutants import Mutant, catalogue, sequence_law
 from specsim.auditing.mutants.decoding import Decoder
 from specsim.auditing.places import Place
@@ -132,14 +131,10 @@ def _scored(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
         return best
     parameter = mutant.parameters[0]
 
-    def loss(value: float) -> float:
+    def loss(value: float, some: int | None = None) -> float:
         return -_judged(best.mutant.having(**{parameter.name: value}), seen[:1]).log_likelihood
 
-    low, high = parameter.low, min(parameter.high, max(4.0 * parameter.default, 4.0))
-    if parameter.whole:
-        value = float(min(range(max(int(low), 1), int(high) + 1), key=loss))
-    else:
-        value = least(loss, low, high)
+    value = likeliest(parameter, loss)
     return _judged(best.mutant.having(**{parameter.name: value}), seen)
 
 
@@ -162,7 +157,7 @@ def _judged(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
         statistic, df, steps = statistic + x2, df + cells, steps + int(observed.sum())
         never = never or bool((observed[predicted < 1e-12] > 0).any())
     total -= 0.5 * np.log(max(steps, 1)) * len(mutant.parameters)
-    return Scored(mutant, total, 0.0 if never else float(chi2.sf(statistic, df)))
+    return Scored(mutant, total, 0.0 if never else fit_of(statistic, df))
 
 
 def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:

@@ -13,15 +13,16 @@ from specsim.auditing.cases import Case
 from specsim.auditing.diagnosis.predictions import Prediction, predict
 from specsim.auditing.mutants import Mutant
 from specsim.distributions import Floats, Ints
+from specsim.rules.anatomy import Parameter
 
-__all__ = ["FIT", "SEPARATE", "Scored", "alike", "fitted", "least", "misfit_of", "scored"]
+__all__ = ["FIT", "SEPARATE", "Scored", "alike", "fit_of", "fitted", "likeliest", "misfit_of", "scored"]
 
 #: Nats by which the likeliest leads when it is told apart, and the p-value of a fit that is still believed.
 SEPARATE, FIT = 5.0, 1e-4
 #: Expected count below which cells are judged together.
 MIN_EXPECTED = 8.0
-#: Evaluations spent on a parameter's value.
-TRIALS = 24
+#: Values of a parameter that are tried on one case, and on all of them.
+GRID, TRIALS = 61, 16
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def scored(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> S
         statistic, df, impossible = statistic + x2, df + cells, impossible or never
     steps = sum(int(counts.sum()) for counts in outcomes)
     total -= 0.5 * np.log(max(steps, 1)) * len(mutant.parameters)
-    return Scored(mutant, total, 0.0 if impossible else float(chi2.sf(statistic, df)))
+    return Scored(mutant, total, 0.0 if impossible else fit_of(statistic, df))
 
 
 def fitted(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Mutant:
@@ -55,32 +56,43 @@ def fitted(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> M
     parameter = mutant.parameters[0]
     exact = [(case, counts) for case, counts in zip(cases, outcomes, strict=True) if not case.rotated]
 
-    def loss(value: float) -> float:
+    def loss(value: float, some: int | None = None) -> float:
         candidate = mutant.having(**{parameter.name: value})
-        return -sum(_log_likelihood(predict(candidate, case), counts) for case, counts in exact)
+        return -sum(_log_likelihood(predict(candidate, case), counts) for case, counts in exact[:some])
 
+    return mutant.having(**{parameter.name: likeliest(parameter, loss)})
+
+
+def fit_of(statistic: float, df: int) -> float:
+    """The p-value of a misfit; 1 where everything is certain, and nothing left to chance."""
+    return float(chi2.sf(statistic, df)) if df else 1.0
+
+
+def likeliest(parameter: Parameter, loss: Callable[..., float]) -> float:
+    """The value with the least `loss(value, some)`, `some` being how many cases are looked at (None: all).
+
+    On one case all over the range, finely, since the law of a threshold moves in steps; then on all of them where that
+    one is at its best, and between the neighbours of the best.
+    """
     low, high = parameter.low, min(parameter.high, max(4.0 * parameter.default, 4.0))
     if parameter.whole:
-        values = np.unique(np.linspace(max(low, 1.0), high, TRIALS).astype(int))
-        return mutant.having(**{parameter.name: float(min(values, key=loss))})
-    return mutant.having(**{parameter.name: least(loss, low, high)})
+        grid = np.unique(np.geomspace(max(low, 1.0), high, GRID).round())
+        return float(min(grid, key=loss))
+    margin = 1e-6 * (high - low)
+    grid = np.linspace(low + margin, high - margin, GRID)
+    first = [loss(value, 1) for value in grid]
+    tried = sorted(np.argsort(first, kind="stable")[:TRIALS].tolist())
+    losses = {i: loss(grid[i]) for i in tried}
+    best = min(losses, key=lambda i: losses[i])
+    bounds = grid[max(best - 1, 0)], grid[min(best + 1, GRID - 1)]
+    found = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"maxiter": TRIALS})
+    return float(found.x if found.fun <= losses[best] else grid[best])
 
 
 def alike(ranking: Sequence[Scored]) -> list[Scored]:
     """Those that fit, and are not told apart from the likeliest, which comes first."""
     best = ranking[0].log_likelihood
     return [one for one in ranking if one.fit >= FIT and best - one.log_likelihood < SEPARATE]
-
-
-def least(loss: Callable[[float], float], low: float, high: float) -> float:
-    """The minimum on a grid, refined between its neighbours; a grid in the logarithm where the range calls for it."""
-    margin = 1e-6 * (high - low)
-    grid = np.linspace(low + margin, high - margin, TRIALS // 2)
-    losses = [loss(value) for value in grid]
-    best = int(np.argmin(losses))
-    bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"maxiter": TRIALS})
-    return float(found.x if found.fun <= losses[best] else grid[best])
 
 
 def _log_likelihood(prediction: Prediction | None, counts: Ints) -> float:
