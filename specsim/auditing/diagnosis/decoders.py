@@ -131,7 +131,7 @@ def _scored(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
         return best
     parameter = mutant.parameters[0]
 
-    def loss(value: float, some: int | None = None) -> float:
+    def loss(value: float) -> float:
         return -_judged(best.mutant.having(**{parameter.name: value}), seen[:1]).log_likelihood
 
     value = likeliest(parameter, loss)
