@@ -301,9 +301,6 @@ def test_the_program_writes_data_picture_and_table(matrix, tmp_path):
     assert program().standard(draft_tokens, p, q, np.random.default_rng(0))[0, 0] == 1
 
 
-@pytest.mark.skipif(
-    not (ROOT / "specsim/data/kill_matrix.json").exists(), reason="the matrix has not been computed yet"
-)
 def test_the_readme_has_the_matrix_that_is_shipped():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert program().with_table(readme, shipped()) == readme, "run make kill-matrix"

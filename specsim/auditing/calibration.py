@@ -24,7 +24,7 @@ from specsim.auditing.judge import MIN_TOO_GOOD_DF, SINGLE_CELLS
 from specsim.auditing.mutants import Mutant
 from specsim.auditing.plan import LOOKS, Table
 from specsim.auditing.tallies import NEIGHBOURS, PIT_BINS, QUARTERS, TAIL_EDGES
-from specsim.auditing.teeth import Known, known_decoder, known_steps, merged, tables_of
+from specsim.auditing.teeth import Known, known_decoder, known_steps, tables_of
 from specsim.distributions import Floats
 from specsim.drafts import chains
 from specsim.rules import Rule
@@ -129,7 +129,7 @@ def _drawn(known: Known, steps: int, audits: int, rng: np.random.Generator) -> d
 
 def _of(table: Table, counts: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
     """The counts [audits, k] of one table."""
-    return merged(table, counts[table.source]).T
+    return table.merged(counts[table.source]).T
 
 
 def _summed_chi_square(

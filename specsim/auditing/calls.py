@@ -66,10 +66,7 @@ class Calls:
             parts = [self._walk(rows, p, q, s, rng, first) for s in range(steps)]
         else:
             size = max(1, min(-(-steps // 2), self.declared.batch or steps))
-            parts = [
-                self._call(rows.draft_tokens, p, q, slice(start, start + size), rng, extras)
-                for start in range(0, steps, size)
-            ]
+            parts = self._parts(rows.draft_tokens, p, q, size, rng, extras)
         for name, array in before.items():  # read-only holds for NumPy alone, not for what shares its memory
             if not np.array_equal(array, handed[name]):
                 raise BrokenVerifier(f"altered its input {name}")
@@ -83,11 +80,7 @@ class Calls:
         """The checked tokens [B, γ+1] of one call, or of one for each `batch` rows; a generator with a fixed seed."""
         steps, rng = len(rows.draft_tokens), np.random.default_rng(0)
         size = self.declared.batch or steps
-        parts = [
-            self._call(rows.draft_tokens, rows.p, rows.q, slice(start, start + size), rng, extras)
-            for start in range(0, steps, size)
-        ]
-        tokens = np.concatenate(parts)
+        tokens = np.concatenate(self._parts(rows.draft_tokens, rows.p, rows.q, size, rng, extras))
         check_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], 0)
         return tokens
 
@@ -106,6 +99,19 @@ class Calls:
             seeds = (uniforms(key, int(Purpose.VERIFY), first, steps, gamma + 2)[-1] * 2**40).astype(np.int64)
             extras["seeds"] = [int(seed) if seed % 2 else None for seed in seeds]
         return extras
+
+    def _parts(
+        self,
+        drafted: Ints,
+        p: NDArray[Any],
+        q: NDArray[Any],
+        size: int,
+        rng: np.random.Generator,
+        extras: dict[str, Any],
+    ) -> list[NDArray[Any]]:
+        """Calls of `size` rows, one after the other."""
+        starts = range(0, len(drafted), size)
+        return [self._call(drafted, p, q, slice(start, start + size), rng, extras) for start in starts]
 
     def _call(
         self,

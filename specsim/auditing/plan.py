@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +42,14 @@ class Table:
 
     def counts(self, counts: Counts) -> Ints:
         """The table's counts by cell, from the counts of an `AuditTally`."""
-        flat: NDArray[np.int64] = counts[self.source].reshape(-1)[self.start : self.start + len(self.cells)]
-        possible = self.cells >= 0
-        merged = np.zeros(len(self.law), dtype=np.int64)
-        np.add.at(merged, self.cells[possible], flat[possible])
-        return merged
+        return self.merged(counts[self.source].reshape(-1))
+
+    def merged(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """[k] or [k, m] by cell, of the array of a tally [n], or of m of them side by side [n, m]."""
+        here, possible = flat[self.start : self.start + len(self.cells)], self.cells >= 0
+        cells = np.zeros((len(self.law), *flat.shape[1:]), dtype=flat.dtype)
+        np.add.at(cells, self.cells[possible], here[possible])
+        return cells
 
     def label(self, cell: int) -> str:
         """What a cell is called: a token, a bin, or so many of them together."""

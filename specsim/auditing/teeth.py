@@ -23,10 +23,10 @@ from specsim.auditing.claims import Claim
 from specsim.auditing.decoder_cases import DecoderCase
 from specsim.auditing.decoders import Processing, counted_positions, plan_decoder_tables
 from specsim.auditing.mutants import Mutant, sequence_law
-from specsim.auditing.plan import LOOKS, Table, plan_tables
+from specsim.auditing.plan import Table, plan_tables
 from specsim.auditing.subjects import Subject
 from specsim.auditing.tallies import PIT_BINS, TAIL_EDGES, AuditTally, table_positions
-from specsim.auditing.trials import case_key, run_trial
+from specsim.auditing.trials import case_key, looks, run_trial
 from specsim.distributions import Floats
 from specsim.exact import MAX_DRAFTS, step_law
 from specsim.models import Model
@@ -39,7 +39,6 @@ __all__ = [
     "deviation",
     "known_decoder",
     "known_steps",
-    "merged",
     "rejections",
     "tables_of",
 ]
@@ -189,15 +188,6 @@ def _overlaps(start: Floats, end: Floats, edges: Floats) -> Floats:
     return np.maximum(np.minimum(end[:, None], high) - np.maximum(start[:, None], low), 0.0)
 
 
-def merged(table: Table, counts: NDArray[Any]) -> NDArray[Any]:
-    """Counts [k, m] by cell of `table`, of m arrays like that of a tally, side by side in `counts` [cells, m]."""
-    flat = counts[table.start : table.start + len(table.cells)]
-    possible = table.cells >= 0
-    cells = np.zeros((len(table.law), counts.shape[1]), dtype=counts.dtype)
-    np.add.at(cells, table.cells[possible], flat[possible])
-    return cells
-
-
 # --- distances -------------------------------------------------------------------------------------------
 
 
@@ -254,7 +244,7 @@ class _Shown:
 
 def _shown(table: Table, flat: Floats) -> _Shown:
     """Of the expected counts `flat` in one step, the array of a tally."""
-    visits = merged(table, flat[:, None])[:, 0]
+    visits = table.merged(flat)
     reach = float(visits.sum())
     impossible = float(flat[table.start : table.start + len(table.cells)][table.cells < 0].sum())
     tv = (float(np.abs(visits - (reach + impossible) * table.law).sum()) + impossible) / 2.0
@@ -293,11 +283,7 @@ def rejections(
     for seed in seeds:
         trial = subject.trial(index, level)
         result = run_trial(trial, case_key(seed, trial.case), alarm)
-        steps = result.steps if result.tables else _next_look(trial.steps, result.steps)
+        ended = next((end for end in looks(trial.steps) if end > result.steps), trial.steps)
+        steps = result.steps if result.tables else ended  # one that broke off was not looked at
         found.append(steps if result.findings else None)
     return found
-
-
-def _next_look(steps: int, done: int) -> int:
-    """Where a case that broke off after the look at `done` would have been looked at."""
-    return min((int(steps * share) for share in LOOKS if steps * share > done), default=steps)

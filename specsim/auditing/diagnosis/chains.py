@@ -8,10 +8,8 @@ rows of a call, are told apart by the tables of the audit that failed: each is r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
-from scipy.stats import chi2
 
 from specsim.auditing.calls import TIMEOUT, verified
 from specsim.auditing.cases import Case
@@ -21,7 +19,18 @@ from specsim.auditing.diagnosis.conclusions import conclusion
 from specsim.auditing.diagnosis.kinship import Signature, signature
 from specsim.auditing.diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing.diagnosis.predictions import leaves_the_path, predict
-from specsim.auditing.diagnosis.ranking import FIT, SEPARATE, Scored, alike, fitted, scored
+from specsim.auditing.diagnosis.ranking import (
+    FIT,
+    SEPARATE,
+    Scored,
+    alike,
+    fit_of,
+    fitted,
+    looks,
+    ordered,
+    ranked,
+    scored,
+)
 from specsim.auditing.judge import dependent
 from specsim.auditing.mutants import Mutant, catalogue, pieces
 from specsim.auditing.places import Place
@@ -81,11 +90,8 @@ def diagnose_chain(
 
 
 def segments() -> list[int]:
-    """After how many steps of each case a look is taken: ever more of them, until one mistake stands out."""
-    ends = [FIRST_STEPS]
-    while ends[-1] < MOST_STEPS:
-        ends.append(4 * ends[-1])
-    return ends
+    """After how many steps of each case a look is taken."""
+    return looks(FIRST_STEPS, MOST_STEPS)
 
 
 # --- ranking ---------------------------------------------------------------------------------------------
@@ -97,14 +103,8 @@ def _ranked(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence
     some, counts = [cases[i] for i in plain], [outcomes[i] for i in plain]
     found = [scored(fitted(mutant, some, counts), some, counts) for mutant in mutants]
     first = [one for one in found if one is not None]
-    likeliest = max(one.log_likelihood for one in first)
     whole = [(one, scored(one.mutant, cases, outcomes)) for one in first if one.fit >= FIT]
-    fitting = [again or one for one, again in whole]
-    top = max((one.log_likelihood for one in fitting), default=likeliest)
-    others = [  # as far behind as on the plain cases
-        replace(one, log_likelihood=top + one.log_likelihood - likeliest) for one in first if one.fit < FIT
-    ]
-    return sorted([*fitting, *others], key=lambda one: (one.fit < FIT, -one.log_likelihood))
+    return ranked(first, [again or one for one, again in whole])
 
 
 def _told_apart_by_tables(
@@ -122,8 +122,7 @@ def _told_apart_by_tables(
             more, p_value = _by_tables(one.mutant, subject, result, level)
             gain, fit = gain + more, min(fit, p_value)
         rescored.append(Scored(one.mutant, one.log_likelihood + gain, fit))
-    rescored.sort(key=lambda one: (one.fit < FIT, -one.log_likelihood))
-    return rescored + [one for one in ranking if one not in tied]
+    return ordered(rescored) + [one for one in ranking if one not in tied]
 
 
 def _between_steps(mutants: Sequence[Mutant], place: Place, steps: int) -> Diagnosis:
@@ -165,7 +164,7 @@ def _by_tables(
             total += float(seen @ np.log(law))
             x2, cells = _two_samples(seen, drawn)
             statistic, df = statistic + x2, df + cells
-    return total, float(chi2.sf(statistic, df)) if df else 1.0
+    return total, fit_of(statistic, df)
 
 
 def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:

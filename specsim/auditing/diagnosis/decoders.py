@@ -16,7 +16,7 @@ from specsim.auditing.contract import BrokenVerifier
 from specsim.auditing.decoder_cases import DecoderCase
 from specsim.auditing.decoders import DecoderSource, DecoderTally, Processing, counted_positions
 from specsim.auditing.diagnosis.conclusions import conclusion
-from specsim.auditing.diagnosis.ranking import FIT, Scored, alike, fit_of, likeliest, misfit_of
+from specsim.auditing.diagnosis.ranking import FIT, Scored, alike, fit_of, likeliest, looks, misfit_of, ranked
 from specsim.auditing.mutants import Mutant, catalogue, sequence_law
 from specsim.auditing.mutants.decoding import Decoder
 from specsim.auditing.places import Place
@@ -32,8 +32,8 @@ __all__ = ["diagnose_decoder"]
 
 #: Drafted tokens that a decoder may use.
 LENGTHS = (1, 2, 3, 4, 8)
-#: Sequences of each case: at first, and at most; each time four times as many, for at most so many seconds.
-FIRST, MOST, SECONDS = 2**10, 2**14, 60.0
+#: Sequences of each case: at first, and at most; no more are drawn once so many seconds have passed.
+FIRST, MOST, SECONDS = 2**10, 2**14, 15.0
 #: A few of the cases that failed are enough.
 CASES = 3
 EXACT = Mutant(name="exact", family="exact", mechanism="", decode=Decoder())
@@ -66,8 +66,8 @@ def diagnose_decoder(
     indices = [[case.name for case in subject.cases].index(name) for name in chosen]
     mutants = [one for one in known or catalogue() if one.decode is not None]
     prefixes: list[Ints] = []
-    done, steps = 0, FIRST
-    while True:
+    done = 0
+    for steps in looks(FIRST, MOST):
         keys = [case_key(root, f"diagnosis, {subject.cases[i].name}") for i in indices]
         try:
             new = [
@@ -80,10 +80,8 @@ def diagnose_decoder(
         done = steps
         seen = [_seen(subject, i, counts) for i, counts in zip(indices, prefixes, strict=True)]
         ranking = _ranked([*mutants, EXACT], seen)
-        late = time.monotonic() - started > SECONDS / 4
-        if len(alike(ranking)) == 1 or done >= MOST or late:
+        if len(alike(ranking)) == 1 or time.monotonic() - started > SECONDS:
             break
-        steps = 4 * done
     evidence = _evidence(ranking[0], seen) if alike(ranking) else ""
     return conclusion(ranking, EXACT, done * len(seen), evidence, "")
 
@@ -114,13 +112,7 @@ def _processed(model: Model, processing: Processing) -> Model:
 def _ranked(mutants: Sequence[Mutant], seen: Sequence[_Seen]) -> list[Scored]:
     """The likeliest first, those that fit before the others. Only what fits the first case is held to all of them."""
     first = [_scored(mutant, seen[:1]) for mutant in mutants]
-    likeliest = max(one.log_likelihood for one in first)
-    fitting = [_scored(one.mutant, seen) for one in first if one.fit >= FIT]
-    top = max((one.log_likelihood for one in fitting), default=likeliest)
-    others = [  # as far behind as on the first case
-        replace(one, log_likelihood=top + one.log_likelihood - likeliest) for one in first if one.fit < FIT
-    ]
-    return sorted([*fitting, *others], key=lambda one: (one.fit < FIT, -one.log_likelihood))
+    return ranked(first, [_scored(one.mutant, seen) for one in first if one.fit >= FIT])
 
 
 def _scored(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import optimize
@@ -15,7 +15,20 @@ from specsim.auditing.mutants import Mutant
 from specsim.distributions import Floats, Ints
 from specsim.rules.anatomy import Parameter
 
-__all__ = ["FIT", "SEPARATE", "Scored", "alike", "fit_of", "fitted", "likeliest", "misfit_of", "scored"]
+__all__ = [
+    "FIT",
+    "SEPARATE",
+    "Scored",
+    "alike",
+    "fit_of",
+    "fitted",
+    "likeliest",
+    "looks",
+    "misfit_of",
+    "ordered",
+    "ranked",
+    "scored",
+]
 
 #: Nats by which the likeliest leads when it is told apart, and the p-value of a fit that is still believed.
 SEPARATE, FIT = 5.0, 1e-4
@@ -81,6 +94,32 @@ def likeliest(parameter: Parameter, loss: Callable[[float], float]) -> float:
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, GRID - 1)]
     found = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"maxiter": TRIALS})
     return float(found.x if found.fun <= losses[best] else grid[best])
+
+
+def ordered(ranking: Iterable[Scored]) -> list[Scored]:
+    """Those that fit before the others, the likeliest first."""
+    return sorted(ranking, key=lambda one: (one.fit < FIT, -one.log_likelihood))
+
+
+def ranked(first: Sequence[Scored], fitting: Sequence[Scored]) -> list[Scored]:
+    """One ranking of what was judged on a `first` part, and, where it fitted that, on everything: `fitting`.
+
+    What did not fit stays as far behind the likeliest as it was on that part.
+    """
+    likeliest = max(one.log_likelihood for one in first)
+    top = max((one.log_likelihood for one in fitting), default=likeliest)
+    others = (
+        replace(one, log_likelihood=top + one.log_likelihood - likeliest) for one in first if one.fit < FIT
+    )
+    return ordered([*fitting, *others])
+
+
+def looks(first: int, most: int) -> list[int]:
+    """After how many steps a ranking is made: each time four times as many, until one mistake stands out."""
+    ends = [first]
+    while ends[-1] < most:
+        ends.append(4 * ends[-1])
+    return ends
 
 
 def alike(ranking: Sequence[Scored]) -> list[Scored]:
