@@ -3,8 +3,8 @@
 Nothing is assumed of that law, so a lossy kernel may be compared with its rewrite. Each case is drawn for both, with
 random numbers of their own, in blocks that grow by a half; after each block every table is tested by
 `stats.log_two_sample_e`: the tokens after each prefix, the bins of the audit, the share of tokens that the target holds
-impossible, and the numbers of accepted tokens, so that a change in speed is found too. Before that both are given the same drafts and the same rng, to see whether they
-are the same token by token.
+impossible, and the numbers of accepted tokens, so that a change in speed is found too. Before that both are given the
+same drafts and the same rng, to see whether they are the same token by token.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TWINS = 512
 class Difference:
     """One case: how many steps each side drew, tokens per step, and the table that tells the two apart best.
 
-    `changed` if some table rejects that they follow one law; `text` says where, or what could not be run. `twins` is
+    `interrupted` if it was cut short by Ctrl-C, `changed` if some table rejects that they follow one law; `text` says where, or what could not be run. `twins` is
     the share of steps with the same tokens from the same rng. A total variation of `detectable_tv` between the laws of
     the first token would have been found with probability .999.
     """
@@ -64,6 +64,7 @@ class Difference:
     twins: float
     tokens_per_step: tuple[float, float]
     detectable_tv: float
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,9 @@ def audit_against(
                 before = 2 * sum(earlier.steps for earlier in trials[:k])
                 report = offset(progress, before, total)
                 found.append(_compare(one, other, trial, places, level, root, BUDGET / tests, report))
+                interrupted = found[-1].interrupted
+                if interrupted:
+                    break
         except KeyboardInterrupt:
             interrupted = True
         names = [_name(side, place) for side, place in ((new, one), (old, other))]
@@ -201,9 +205,10 @@ def _compare(
     progress: Progress | None,
 ) -> Difference:
     sides = list(zip(("new", "old"), (one, other), places, strict=True))
-    twin_key = key_of(root, (*_words(trial.case), 2))
+    words = case_key(0, trial.case)
+    twin_key = key_of(root, (*words, 2))
     blocks: list[tuple[Counts, Counts]] = []
-    done, twins, failure, telling = 0, 0.0, "", (-np.inf, "")
+    done, twins, failure, telling, interrupted = 0, 0.0, "", (-np.inf, ""), False
     try:
         first, second = (_run(*side, _tokens, level, twin_key) for side in sides)
         twins = float((first == second).all(axis=0).mean())
@@ -212,11 +217,10 @@ def _compare(
             if until == done:
                 continue
             a, b = (
-                _run(*side, _block, level, key_of(root, (*_words(trial.case), k)), done, until - done)
+                _run(*side, _block, level, key_of(root, (*words, k)), done, until - done)
                 for k, side in enumerate(sides)
             )
-            blocks.append((a, b))
-            done = until
+            blocks, done = [*blocks, (a, b)], until
             if progress is not None:
                 progress(2 * done, 2 * trial.steps)
             telling = _most_telling(trial, blocks)
@@ -224,6 +228,10 @@ def _compare(
                 break
     except BrokenVerifier as error:
         failure = str(error)
+    except KeyboardInterrupt:
+        if not blocks:
+            raise
+        interrupted, telling = True, _most_telling(trial, blocks)
     lengths = [
         sum((block[side]["lengths"] for block in blocks), np.zeros(trial.positions, int)) for side in (0, 1)
     ]
@@ -239,6 +247,7 @@ def _compare(
         twins=twins,
         tokens_per_step=tuple(mean_tokens(side)[0] if side.any() else 0.0 for side in lengths),  # type: ignore[arg-type]
         detectable_tv=_detectable(trial, done, alarm),
+        interrupted=interrupted,
     )
 
 
@@ -248,10 +257,6 @@ def _run(name: str, place: Place, index: int, job: Callable[..., Any], *argument
         return place.run(job, index, *arguments)
     except (BrokenVerifier, NotADraftPath) as error:
         raise BrokenVerifier(f"{name}: {error}") from error
-
-
-def _words(case: str) -> tuple[int, int]:
-    return case_key(0, case)
 
 
 def _most_telling(trial: Trial, blocks: Sequence[tuple[Counts, Counts]]) -> tuple[float, str]:

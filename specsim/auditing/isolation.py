@@ -20,12 +20,14 @@ from typing import Any
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, declared
 from specsim.engine import Progress
 
-__all__ = ["Child"]
+__all__ = ["AGAIN", "Child"]
 
 #: Seconds between signs of life, and what is added to a time-out before a silent child is given up.
 SIGN_EVERY, GRACE = 0.5, 30.0
 #: Seconds for a child to import the module, and to hand in what it has after an interrupt.
 START, FINISH = 300.0, 10.0
+#: Part of the time-out that is waited for the calls of one that has hung before.
+AGAIN = 0.1
 #: Not multiprocessing's own start, which would run the caller's script again. The parent hears Ctrl-C, and decides.
 CODE = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -42,6 +44,7 @@ class Child:
     def __init__(self, reference: str, timeout: float):
         self.reference = reference
         self.timeout = timeout
+        self._patience = timeout + GRACE
         self._process: subprocess.Popen[bytes] | None = None
         self._end: Connection | None = None
         self._interrupted = False
@@ -58,7 +61,7 @@ class Child:
             if self._process is None:
                 self._restart()
             self._send((job, arguments))
-            return self._await(progress, self.timeout + GRACE)
+            return self._await(progress, self._patience)
         except KeyboardInterrupt:
             self._interrupted = True
             if self._process is None:
@@ -114,6 +117,7 @@ class Child:
             try:
                 if not self._end.poll(patience):
                     self.close()
+                    self._patience = AGAIN * self.timeout + FINISH
                     raise BrokenVerifier(f"hung: nothing was heard for {patience:g} s")
                 kind, value = self._end.recv()
             except (EOFError, ConnectionError):

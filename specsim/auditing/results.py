@@ -353,11 +353,11 @@ class Audit:
         return sum(case.steps for case in self.cases)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
+        """Everything as plain Python values, for JSON; no verdict if it was interrupted before the first step."""
         return {
             "verifier": self.verifier,
             "level": self.level,
-            "verdict": str(self.verdict),
+            "verdict": None if self.exit_code == 3 and not self.steps else str(self.verdict),
             "exit_code": self.exit_code,
             "interrupted": self.interrupted,
             "declared_tv": self.declared_tv,

@@ -10,6 +10,7 @@ from specsim.auditing.calls import TIMEOUT
 from specsim.auditing.cases import LEVELS
 from specsim.auditing.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing.diagnosis import diagnose_chain, diagnose_decoder
+from specsim.auditing.isolation import AGAIN
 from specsim.auditing.places import Place, placed
 from specsim.auditing.promises import PROMISES, check_promises, promises_result
 from specsim.auditing.proof import prove_on_generated_models
@@ -112,7 +113,7 @@ def _audit(
         for i, trial in enumerate(trials):
             if fail_fast and any(result.findings for result in results):
                 break
-            patience = 0.1 if any(_hung(result) for result in results) else 1.0
+            patience = AGAIN if any(_hung(result) for result in results) else 1.0
             job = _Job(i, level, case_key(root, trial.case), BUDGET / tests, share, patience)
             before = sum(earlier.steps for earlier in trials[:i])
             try:

@@ -133,10 +133,17 @@ def _between_steps(mutants: Sequence[Mutant], place: Place, steps: int) -> Diagn
     seen, ranking = place.run(_signature), []
     for mutant in (mutant for mutant in mutants if mutant.law is None):
         found = signature(mutant.function, PLAIN, TIMEOUT)
-        amiss = 6 if found is None or seen is None else sum(a != b for a, b in zip(found, seen, strict=True))
+        amiss = _amiss(found, seen)
         ranking.append(Scored(mutant, -100.0 * amiss, float(amiss == 0)))
     ranking.sort(key=lambda one: -one.log_likelihood)
     return conclusion(ranking, EXACT, steps, "", "")
+
+
+def _amiss(mutant: Signature | None, seen: Signature | None) -> int:
+    """In how many of the pairs that were seen `mutant` differs; in all of them, where nothing can be compared."""
+    if mutant is None or seen is None:
+        return len(mutant or seen or (None,))
+    return sum(mutant[pair] != agree for pair, agree in seen.items())
 
 
 def _trial_of(mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str) -> Trial:

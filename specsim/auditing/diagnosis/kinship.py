@@ -23,14 +23,17 @@ ROUNDS, ROWS, KEY = 400, 8, (0x5EED, 0x5A1E)
 #: Standard errors beyond which an excess is no chance.
 CLEAR = 7.0
 
-Signature = tuple[bool, ...]
+#: By case and pair.
+Signature = dict[tuple[str, tuple[int, int]], bool]
 
 
 def signature(function: Verifier, declared: Declared, timeout: float) -> Signature | None:
-    """For each case and pair, whether they agree more often than two independent draws; None for a broken contract."""
-    found: list[bool] = []
-    for name in CASES:
-        case = next(case for case in battery(declared) if case.name == name)
+    """For each case and pair, whether they agree more often than two independent draws.
+
+    None for a broken contract, and where the verifier's vocabulary is too small for all of these cases.
+    """
+    found: Signature = {}
+    for case in (case for case in battery(declared) if case.name in CASES):
         calls, reader = Calls.of(function, declared, case, timeout), PairRows(case)
         firsts = []
         try:
@@ -43,5 +46,7 @@ def signature(function: Verifier, declared: Declared, timeout: float) -> Signatu
         law = np.bincount(tokens.ravel(), minlength=case.target.vocab_size) / tokens.size
         chance = float((law**2).sum())
         error = np.sqrt(max(chance * (1.0 - chance), 1e-12) / ROUNDS)
-        found += [bool((tokens[:, i] == tokens[:, j]).mean() > chance + CLEAR * error) for i, j in PAIRS]
-    return tuple(found)
+        for i, j in PAIRS:
+            agree = (tokens[:, i] == tokens[:, j]).mean()
+            found[case.name, (i, j)] = bool(agree > chance + CLEAR * error)
+    return found or None
