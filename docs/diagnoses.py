@@ -3,7 +3,8 @@
 Every known mistake, with the catalogue's parameters and with others; each once with the whole catalogue, and once with its
 own entry, and what cannot be told apart from it, left out: then the answer must be *unknown*.
 
-Usage: python docs/diagnoses.py [--workers 1] [--level smoke], or make diagnoses (half an hour).
+Usage: python docs/diagnoses.py [--workers 1] [--level smoke] [--only MISTAKE ...], or make diagnoses (an hour). With --only
+and some mistakes these are run again, and the rest of what was found is kept.
 """
 
 import argparse
@@ -16,7 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from specsim.auditing import audit, declares, mutants
+from specsim.auditing.contract import Declared
 from specsim.auditing.diagnosis import diagnose_chain, diagnose_decoder
+from specsim.auditing.diagnosis.outcomes import diagnostic_cases
+from specsim.auditing.diagnosis.predictions import predict
 from specsim.auditing.places import placed
 from specsim.auditing.promises import PROMISES
 
@@ -32,15 +36,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--level", default="smoke", help="of the audits that must catch the mistake first")
+    parser.add_argument("--only", nargs="+", metavar="MISTAKE", help="run these alone again")
     options = parser.parse_args()
-    spelled = [str(one) for mutant in mutants.catalogue() for one in variants(mutant)]
+    chosen = [mutant for mutant in mutants.catalogue() if not options.only or mutant.name in options.only]
+    spelled = [str(one) for mutant in chosen for one in variants(mutant)]
     rows = []
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         for row in pool.imap(partial(judged, level=options.level), spelled):
             rows.append(row)
             print(f"{len(rows)}/{len(spelled)} {json.dumps(row)}", flush=True)
+    data = ROOT / "specsim/data/diagnoses.json"
+    if options.only:
+        again = {row["mistake"]: row for row in rows}
+        before = json.loads(data.read_text(encoding="utf-8"))
+        rows = [again.get(row["mistake"], row) for row in before["rows"]]
     found = {"level": options.level, "seed": SEED, "rows": rows}
-    (ROOT / "specsim/data/diagnoses.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    data.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     (ROOT / "docs/diagnosis.md").write_text(page(found), encoding="utf-8")
 
 
@@ -84,9 +95,21 @@ def judged(spelled, level):
         same = {kind(one.name) for one in found.nearest if one.fits and one.behind < SAME} | {mutant.name}
         left = diagnosis([one for one in mutants.catalogue() if one.name not in same])
     return row | {
-        "named": [kind(one.name) for one in found.named],
+        "named": [one.name for one in found.named],
+        "right": bool(found.named) and is_same(mutant, mutants.get(found.named[0].name)),
         "without": [kind(one.name) for one in left.named],
     }
+
+
+def is_same(mutant, named):
+    """Whether it is the same mistake, or another one that has the same law with these parameters."""
+    if mutant.name == named.name:
+        return True
+    if mutant.law is None or named.law is None:
+        return False
+    cases = [case for case in diagnostic_cases(Declared()) if not case.rotated]
+    laws = ([predict(one, case).law for case in cases] for one in (mutant, named))
+    return all(np.allclose(one, other, atol=1e-9) for one, other in zip(*laws, strict=True))
 
 
 def kind(spelled):
@@ -96,8 +119,8 @@ def kind(spelled):
 def page(found):
     """docs/diagnosis.md."""
     caught = [row for row in found["rows"] if "named" in row]
-    first = [row for row in caught if row["named"][:1] == [kind(row["mistake"])]]
-    among = [row for row in caught if kind(row["mistake"]) in row["named"]]
+    first = [row for row in caught if row["right"]]
+    among = [row for row in caught if row["right"] or kind(row["mistake"]) in map(kind, row["named"])]
     off = [row for row in caught if row["off_catalogue"]]
     off_first = [row for row in off if row in first]
     off_among = [row for row in off if row in among]
@@ -105,7 +128,7 @@ def page(found):
     text = (
         f"{len(found['rows'])} known mistakes and variants of them, audited at level {found['level']}, seed "
         f"{found['seed']}; {len(caught)} are caught there and can be diagnosed. Of these {len(first)} "
-        f"({share(first, caught)}) are named first, {len(among)} ({share(among, caught)}) first or among those that are "
+        f"({share(first, caught)}) are named first, or another one that has the same law, {len(among)} ({share(among, caught)}) first or among those that are "
         f"not told apart; of the {len(off)} with parameters that the catalogue does not have, {len(off_first)} "
         f"({share(off_first, off)}) and {len(off_among)} ({share(off_among, off)}). With its own entry left out, and those "
         f"not told apart from it, the answer is *unknown* for {len(unknown)} ({share(unknown, caught)})."

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import verifiers
 
-from specsim.auditing import audit
+from specsim.auditing import audit, mutants
 from specsim.auditing.calls import Calls
 from specsim.auditing.cases import battery
 from specsim.auditing.contract import BrokenVerifier, Declared, declared, declares
@@ -382,6 +382,22 @@ def test_a_last_uniform_that_rounds_to_1_is_out_of_range():
     result = promises(declares(uniforms=True)(verify))
     assert result.verdict is Verdict.BROKEN
     assert "is outside [0, 6); case zeros, a uniform of 0.9999999" in text(result)
+
+
+@pytest.mark.parametrize("name", ["last_id_if_degenerate", "first_id_if_degenerate", "residual_epsilon"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_what_replaces_a_draft_that_hardly_ever_comes_must_be_possible(name, dtype):
+    result = promises(declares(dtypes=(dtype,))(mutants.get(name).function))
+    assert result.verdict is Verdict.BIASED
+    assert kinds(result) == {"support"}
+    assert "a drafted token of p = 0, q = 6e-08" in text(result)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_an_exact_verifier_replaces_a_draft_that_hardly_ever_comes(dtype):
+    innocents = [innocent.function for innocent in mutants.innocents() if innocent.decode is None]
+    for function in (verifiers.right, *innocents):
+        assert text(promises(declares(dtypes=(dtype,))(function))) == ""
 
 
 def test_other_randomness_than_the_generators_is_not_reproducible():

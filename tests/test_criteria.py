@@ -4,7 +4,7 @@ were found to be. The kill matrix: its numbers, its table, its picture.
 
 import importlib.util
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -244,6 +244,15 @@ def test_a_run_depends_on_criterion_and_seed_alone():
 
 def test_the_matrix_goes_through_json(matrix):
     assert KillMatrix.from_dict(json.loads(json.dumps(matrix.to_dict(), allow_nan=False))) == matrix
+
+
+def test_rows_that_were_run_again_take_their_old_places(matrix):
+    name = matrix.rows[-1].name
+    cells = tuple(replace(cell, passed=0) for cell in matrix.cells if cell.row == name)
+    again = matrix.with_rows_of(replace(matrix, rows=matrix.rows[-1:], cells=cells))
+    assert again.rows == matrix.rows
+    assert [cell for cell in again if cell.row != name] == [cell for cell in matrix if cell.row != name]
+    assert [cell for cell in again if cell.row == name] == list(cells)
 
 
 def test_the_matrix_as_a_table(matrix):

@@ -146,7 +146,32 @@ def test_shared_randomness_is_named_by_who_shares_it(name):
 
 
 def test_a_right_verifier_has_no_kin():
-    assert signature(verifiers.right, Declared(), 60) == (False,) * 6
+    assert list(signature(verifiers.right, Declared(), 60).values()) == [False] * 6
+    assert list(signature(verifiers.right, Declared(vocab_size=32), 60).values()) == [False] * 3
+    assert signature(verifiers.right, Declared(vocab_size=4), 60) is None
+
+
+def test_kinship_needs_no_large_vocabulary():
+    reseeded = declares(vocab_size=32)(mutants.get("reseeded").function)
+    assert first(diagnosed(reseeded, ("one-hot draft",))) == "reseeded"
+
+
+@pytest.mark.parametrize("name", ["accepts_everything", "swapped_residual"])
+def test_impossible_tokens_do_not_make_steps_depend_on_each_other(name):
+    function = declares()(mutants.get(name).function)
+    assert first(diagnosed(function, ("disjoint",))) == name
+
+
+@pytest.mark.parametrize("spelled", ["lenience:lenience=0.27", "two_thresholds:single=0.5"])
+def test_a_parameter_that_shows_in_few_rows_is_found(spelled):
+    assert (
+        first(diagnosed(mutants.get(spelled).function, ("zeros", "own rows", "opposite")))
+        == spelled.partition(":")[0]
+    )
+
+
+def test_what_small_vocabularies_do_not_show_is_not_put_down_to_rounding():
+    assert not diagnosed(mutants.get("misaligned_residual:k=7").function, ("opposite", "rounded rows")).known
 
 
 def test_an_audit_carries_its_diagnosis():

@@ -78,7 +78,7 @@ def find(
         *_support(counts, impossible),
         *_deviations(tables, results, counts, level),
         *_single_cells(counts, level),
-        *_shared_noise(results),
+        *_shared_noise(results, counts),
         *_dependence(results, level),
     ]
 
@@ -137,13 +137,15 @@ def _single_cells(counts: Counts, level: float) -> list[Finding]:
     return findings
 
 
-def dependent(results: Sequence[TableResult]) -> list[TableResult]:
+def dependent(results: Sequence[TableResult], counts: Counts) -> list[TableResult]:
     """The tables of pairs of steps that show that these depend on each other.
 
     Where the law of a first token is off by itself, pairs of them are improbable too, though independent; then the pairs
     must also be improbable beside their own margins.
     """
-    off = any(result.rejected and result.position == 0 and result.kind != "neighbours" for result in results)
+    off = bool(counts["impossible"][0]) or any(
+        result.rejected and result.position == 0 and result.kind != "neighbours" for result in results
+    )
     pairs = [result for result in results if result.rejected and result.kind == "neighbours"]
     return [result for result in pairs if not off or _independence(result) < DEPENDENT]
 
@@ -155,10 +157,10 @@ def _independence(result: TableResult) -> float:
     return chi_square(observed.ravel()[law > 0], law[law > 0]).p_value
 
 
-def _shared_noise(results: Sequence[TableResult]) -> list[Finding]:
+def _shared_noise(results: Sequence[TableResult], counts: Counts) -> list[Finding]:
     """Steps that know of each other: random numbers shared by the rows of a call, or by successive calls."""
     findings = []
-    for result in dependent(results):
+    for result in dependent(results, counts):
         gaps = np.array(result.observed) - np.array(result.expected)
         pair = int(gaps.argmax())
         findings.append(

@@ -1,7 +1,8 @@
-"""What needs no statistics: batches of any size, the same tokens from the same randomness, uniforms at their edges.
+"""What needs no statistics: batches of any size, the same tokens from the same randomness, uniforms at their edges, and
+a draft so rare that no number of steps would bring it up.
 
-Each promise is tried on one small call. A promise broken is `broken`, as an exception is; an impossible token at the
-edge of a uniform is `biased`, support.
+Each promise is tried on one small call. A promise broken is `broken`, as an exception is; an impossible token at an edge
+is `biased`, support.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing.calls import Calls
-from specsim.auditing.cases import battery
+from specsim.auditing.cases import Case, battery
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
 from specsim.auditing.results import CaseResult, Finding
 from specsim.auditing.rows import rows_of
+from specsim.distributions import Floats
+from specsim.drafts import chain
+from specsim.models import TableModel
 from specsim.readers import RowReader, Rows
 from specsim.streams import Key
 
@@ -29,13 +33,15 @@ ROWS = 64
 EDGE_CASES = ("zeros", "disjoint", "last token")
 #: The largest uniforms below 1: of 53 bits, 24 bits, and the ones that float32 rounds up to 1.
 LAST_UNIFORMS = (1.0 - 2.0**-53, 1.0 - 2.0**-24, 1.0 - 2.0**-26)
+#: The mass that p and q do not share there: float16 still holds it, and so does the float32 just below a half.
+RARE = 2.0**-24
 
 
 def check_promises(function: Verifier, declared: Declared, key: Key, timeout: float) -> CaseResult:
     """One `CaseResult` for all of them, without tables: what is checked here is true or false."""
     findings: list[Finding] = []
     broken = False
-    for check in (_sizes, _reproducible, _seeds, _uniforms, _edges):
+    for check in (_sizes, _reproducible, _seeds, _uniforms, _edges, _rare_draft):
         try:
             findings += check(function, declared, key, timeout)
         except BrokenVerifier as error:
@@ -166,12 +172,37 @@ def _edges(function: Verifier, declared: Declared, key: Key, timeout: float) -> 
                     tokens = calls.once(rows, extras | {"uniforms": edge})
                 except BrokenVerifier as error:
                     raise BrokenVerifier(f"{error}; case {case.name}, a uniform of {u!r}") from error
-                bad = (tokens >= 0) & (p[tokens] == 0.0)
-                if bad.any():
-                    step, position = np.argwhere(bad)[0]
-                    text = (
-                        f"case {case.name}, a uniform of {u!r}: token {tokens[step, position]} at position {position + 1} "
-                        "has probability 0 under the target"
-                    )
-                    return [Finding("support", text)]
+                if found := _impossible(tokens, p, f"case {case.name}, a uniform of {u!r}"):
+                    return found
     return []
+
+
+def _rare_draft(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+    """A drafted token that the target never emits, and a residual of mass `RARE`: what replaces it must be possible."""
+    size = min(64, declared.vocab_size or 64)
+    if declared.tree or size < 6:
+        return []
+    p, q = np.zeros((2, size))
+    p[1:4] = 0.5 - RARE, 0.5, RARE
+    q[[1, 2, 4]] = 0.5 - RARE, 0.5, RARE
+    dtype = declared.dtypes[0]
+    case = Case("rare draft", "", TableModel(p), TableModel(q), chain(1), dtype=dtype)
+    calls = Calls.of(function, declared, case, timeout)
+    rows = rows_of(case).rows(key, 0, ROWS)
+    rows = replace(rows, draft_tokens=np.full_like(rows.draft_tokens, 4))
+    where = f"a drafted token of p = 0, q = {RARE:.1g}, p and q else alike but for one token"
+    try:
+        tokens = calls.once(rows, calls.extras(key, 0, rows))
+    except BrokenVerifier as error:
+        raise BrokenVerifier(f"{error}; {where}") from error
+    return _impossible(tokens, p, where)
+
+
+def _impossible(tokens: NDArray[np.int64], p: Floats, where: str) -> list[Finding]:
+    """A finding for the first of `tokens` [B, γ+1] of probability 0 under the row `p`."""
+    bad = np.argwhere((tokens >= 0) & (p[tokens] == 0.0))
+    if not len(bad):
+        return []
+    step, position = bad[0]
+    text = f"{where}: token {tokens[step, position]} at position {position + 1} has probability 0 under the target"
+    return [Finding("support", text)]

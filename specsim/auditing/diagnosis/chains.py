@@ -68,7 +68,7 @@ def diagnose_chain(
     assert isinstance(subject, VerifierSubject)
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
-    if any(dependent(result.tables) for result in failed):
+    if any(dependent(result.tables, result.counts) for result in failed):
         return _between_steps(mutants, place, sum(result.steps for result in failed))
     outcomes: list[Ints] = []
     done = 0
@@ -82,7 +82,7 @@ def diagnose_chain(
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
         done = steps
         ranking = _ranked([*mutants, EXACT], cases, outcomes)
-        if len(alike(ranking)) == 1:
+        if len(alike(ranking)) == 1 and not _exact_fits(ranking):
             break
     ranking = _told_apart_by_tables(ranking, subject, failed, level)
     evidence, where = _evidence(ranking[0], cases, outcomes, place, root) if alike(ranking) else ("", "")
@@ -110,9 +110,12 @@ def _ranked(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence
 def _told_apart_by_tables(
     ranking: list[Scored], subject: VerifierSubject, failed: Sequence[CaseResult], level: str
 ) -> list[Scored]:
-    """`ranking` again, those that are alike ordered by the tables that the audit rejected."""
-    tied = alike(ranking)
-    if len(tied) < 2:
+    """`ranking` again, those that are alike ordered by the tables that the audit rejected.
+
+    Where an exact verifier would give these outcomes too, they say nothing, and all that fits them is held to the tables.
+    """
+    tied = [one for one in ranking if one.fit >= FIT] if _exact_fits(ranking) else alike(ranking)
+    if len(tied) < 2 and not _exact_fits(ranking):
         return ranking
     worst = sorted(failed, key=lambda result: -result.largest_log10_e)[:2]
     rescored = []
@@ -123,6 +126,10 @@ def _told_apart_by_tables(
             gain, fit = gain + more, min(fit, p_value)
         rescored.append(Scored(one.mutant, one.log_likelihood + gain, fit))
     return ordered(rescored) + [one for one in ranking if one not in tied]
+
+
+def _exact_fits(ranking: Sequence[Scored]) -> bool:
+    return any(one.mutant is EXACT and one.fit >= FIT for one in ranking)
 
 
 def _between_steps(mutants: Sequence[Mutant], place: Place, steps: int) -> Diagnosis:

@@ -31,7 +31,8 @@ Outcomes = NDArray[np.int64]
 def diagnostic_cases(declared: Declared) -> list[Case]:
     """Small pairs on which the known mistakes look different, with no more drafted tokens than the verifier takes.
 
-    Zeros of every kind; rows that change with the tokens before; a long chain; a relabelled one, where only wrong rows show.
+    Zeros of every kind; rows that change with the tokens before; a long chain; one as it is, and relabelled, where only wrong
+    rows differ.
     """
     bits, dtype = BITS[declared.dtypes[0]], declared.dtypes[0]
     zeros = [0.3, 0.25, 0.2, 0.25, 0.0], [0.1, 0.35, 0.15, 0.0, 0.4]
@@ -45,6 +46,7 @@ def diagnostic_cases(declared: Declared) -> list[Case]:
         ("zeros", zeros, 2, False),
         ("moving rows", moving, 3, False),
         ("long chain", two, 5, False),
+        ("opposite", own, 2, False),
         ("own rows", own, 2, True),
     )
     cases = []

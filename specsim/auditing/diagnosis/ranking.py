@@ -48,7 +48,7 @@ class Scored:
 
 
 def scored(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Scored | None:
-    """Both over all of `cases`; None for a mutant that breaks the contract there. A parameter costs ½ log n."""
+    """Both over all of `cases`; None for a mutant that breaks the contract there. The fitted parameter costs ½ log n."""
     total, statistic, df, impossible = 0.0, 0.0, 0, False
     for case, counts in zip(cases, outcomes, strict=True):
         prediction = predict(mutant, case)
@@ -58,7 +58,7 @@ def scored(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> S
         x2, cells, never = _misfit(prediction, counts)
         statistic, df, impossible = statistic + x2, df + cells, impossible or never
     steps = sum(int(counts.sum()) for counts in outcomes)
-    total -= 0.5 * np.log(max(steps, 1)) * len(mutant.parameters)
+    total -= 0.5 * np.log(max(steps, 1)) * min(1, len(mutant.parameters))
     return Scored(mutant, total, 0.0 if impossible else fit_of(statistic, df))
 
 

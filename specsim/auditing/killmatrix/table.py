@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,16 @@ class KillMatrix:
         """The wrong verifiers and decoders that a criterion let pass more often than not, or cannot see."""
         cells = {row.name: self.cell(row.name, column) for row in self.rows if not row.exact}
         return [name for name, cell in cells.items() if cell is None or cell.fraction > 0.5]
+
+    def with_rows_of(self, other: KillMatrix) -> KillMatrix:
+        """This matrix, with those of its rows that `other` has taken from there."""
+        rows = {row.name: row for row in other.rows}
+        cells = {(cell.row, cell.column): cell for cell in other.cells}
+        return replace(
+            self,
+            rows=tuple(rows.get(row.name, row) for row in self.rows),
+            cells=tuple(cells.get((cell.row, cell.column), cell) for cell in self.cells),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""

@@ -104,10 +104,11 @@ def second_race(p: Row, q: Row, x: int) -> list[Any]:
     (h - l)/((1 + g(l))·(1 + g(h))), and beyond the last it is 1/(1 + g(l)).
     """
     rates = residual(p, q)
-    starts = sorted({q[y] / rate for y, rate in enumerate(rates) if rate})
+    start = {y: q[y] / rate for y, rate in enumerate(rates) if rate}
+    starts = sorted(set(start.values()))
     chances = [0 * rate for rate in rates]
     for low, high in zip(starts, [*starts[1:], None], strict=True):
-        running = [y for y, rate in enumerate(rates) if rate and q[y] <= low * rate]
+        running = [y for y in start if start[y] <= low]
         head = 1 + sum(low * rates[y] - q[y] for y in running)
         if high is None:
             share = 1 / head
