@@ -117,7 +117,8 @@ def _ranked(mutants: Sequence[Mutant], seen: Sequence[_Seen]) -> list[Scored]:
 
 def _scored(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
     """`mutant` with the length of draft, and the parameter, that make the sequences likeliest."""
-    drafting = [_of_length(mutant, gamma) for gamma in LENGTHS]
+    longest = max(one.case.max_new_tokens for one in seen) - 1  # no more is ever drafted
+    drafting = [_of_length(mutant, gamma) for gamma in sorted({min(gamma, longest) for gamma in LENGTHS})]
     best = max((_judged(one, seen) for one in drafting), key=lambda one: one.log_likelihood)
     if not mutant.parameters:
         return best

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -167,22 +168,34 @@ def sequence_law(
     """
     if not isinstance(mutant.decode, Decoder):
         raise ValueError(f"{mutant.name}: only decoders of the catalogue have a law of whole sequences")
-    prompt = tuple(map(int, prompt))
+    prompt, p_rows, q_rows, decode = tuple(map(int, prompt)), _Rows(target), _Rows(draft), mutant.decode
+
+    @cache
+    def moves(gamma: int, told: Tokens, draft_seen: Tokens, target_seen: Tokens) -> dict[_Move, Any]:
+        found: dict[_Move, Any] = defaultdict(int)
+        steps = _steps(mutant, gamma, p_rows, q_rows, told, draft_seen, target_seen, eos)
+        for chance, drafted, accepted, last in steps:
+            tokens, ended = decode.ends(decode.emits(drafted, accepted, last), eos)
+            drafts = q_rows.context(draft_seen + decode.draft_keeps(drafted, accepted, last))
+            targets = p_rows.context(target_seen + decode.target_keeps(drafted, accepted, last))
+            found[tokens, ended, drafts, targets] += chance
+        return found
+
     law: dict[Tokens, Any] = defaultdict(int)
-    states: dict[tuple[Tokens, Tokens, Tokens], Any] = {(prompt, prompt, prompt): 1}
+    states: dict[tuple[Tokens, Tokens, Tokens], Any] = {
+        (prompt, q_rows.context(prompt), p_rows.context(prompt)): 1
+    }
     while states:
         following: dict[tuple[Tokens, Tokens, Tokens], Any] = defaultdict(int)
         for (text, draft_seen, target_seen), mass in states.items():
             room = len(prompt) + max_new_tokens - len(text)
-            steps = _steps(mutant, target, draft, text, draft_seen, target_seen, room, eos)
-            for chance, drafted, accepted, last in steps:
-                tokens, ended = mutant.decode.ends(mutant.decode.emits(drafted, accepted, last), eos)
+            told = q_rows.context(text) if decode.rescored else draft_seen
+            next_moves = moves(min(decode.gamma, room - 1), told, draft_seen, target_seen)
+            for (tokens, ended, drafts, targets), chance in next_moves.items():
                 after = text + tokens
                 if ended or len(after) - len(prompt) >= max_new_tokens:
                     law[after[len(prompt) :]] += mass * chance
                 else:
-                    drafts = draft_seen + mutant.decode.draft_keeps(drafted, accepted, last)
-                    targets = target_seen + mutant.decode.target_keeps(drafted, accepted, last)
                     following[after, drafts, targets] += mass * chance
         states = following
     return dict(law)
@@ -190,31 +203,32 @@ def sequence_law(
 
 def _steps(
     mutant: Mutant,
-    target: Model,
-    draft: Model,
-    text: Tokens,
+    gamma: int,
+    target: _Rows,
+    draft: _Rows,
+    told: Tokens,
     draft_seen: Tokens,
     target_seen: Tokens,
-    room: int,
     eos: int | None,
 ) -> Iterator[tuple[Any, Tokens, int, int]]:
-    """(probability, drafted, number accepted, last token) of all that a step can do."""
+    """(probability, drafted, number accepted, last token) of all that a step of γ drafts can do.
+
+    The draft has seen `draft_seen`, and hands over the rows that follow `told`.
+    """
     decode, values = mutant.decode, mutant.values
     assert isinstance(decode, Decoder)
     drafts: dict[Tokens, Any] = {(): 1}
-    for _ in range(min(decode.gamma, room - 1)):
+    for _ in range(gamma):
         drafts = {
             (*drafted, x): mass * weight
             for drafted, mass in drafts.items()
-            for x, weight in enumerate(decode.drafting(_row(draft, draft_seen + drafted), **values))
+            for x, weight in enumerate(decode.drafting(draft.after(draft_seen + drafted), **values))
             if weight
         }
     for whole, mass in drafts.items():
         drafted = whole[: decode.cut(whole, eos)]
-        p = [_row(target, target_seen + drafted[:i]) for i in range(len(drafted) + 1)]
-        q = [
-            _row(draft, (text if decode.rescored else draft_seen) + drafted[:i]) for i in range(len(drafted))
-        ]
+        p = [target.after(target_seen + drafted[:i]) for i in range(len(drafted) + 1)]
+        q = [draft.after(told + drafted[:i]) for i in range(len(drafted))]
         stop, follow = decode.law(range(len(drafted)), drafted, p, q, **values)
         for accepted, (stopped, row) in enumerate(zip(stop, follow, strict=True)):
             for last, weight in enumerate(row):
@@ -222,9 +236,27 @@ def _steps(
                     yield mass * stopped * weight, drafted, accepted, last
 
 
-def _row(model: Model, text: Tokens) -> list[Any]:
-    return list(model.row(text[len(text) - model.order :]))
+#: Tokens of a step, whether the text ends with them, and the contexts of draft and target after it.
+_Move = tuple[Tokens, bool, Tokens, Tokens]
+
+
+class _Rows(dict[Tokens, list[Any]]):
+    """The rows of a model by context, each made once."""
+
+    def __init__(self, model: Model):
+        self.model = model
+
+    def __missing__(self, context: Tokens) -> list[Any]:
+        self[context] = list(self.model.row(context))
+        return self[context]
+
+    def context(self, text: Tokens) -> Tokens:
+        """All that the model reads of `text`."""
+        return text[len(text) - self.model.order :]
+
+    def after(self, text: Tokens) -> list[Any]:
+        return self[self.context(text)]
 
 
 def _floats(model: Model, text: Tokens) -> list[float]:
-    return [float(a) for a in _row(model, text)]
+    return [float(a) for a in model.row(text[len(text) - model.order :])]
