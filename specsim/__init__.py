@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from specsim.models import NGramModel as NGramModel
     from specsim.models import TableModel as TableModel
     from specsim.models import default_pair as default_pair
+    from specsim.planning import plan as plan
+    from specsim.planning import rank_drafts as rank_drafts
     from specsim.replays import replay as replay
     from specsim.traces import open_trace as open_trace
     from specsim.verification import Verification as Verification
@@ -39,14 +41,16 @@ _HOMES = {
     "default_pair": "specsim.models",
     "generate": "specsim.decoding",
     "open_trace": "specsim.traces",
+    "plan": "specsim.planning",
     "prove": "specsim.exact",
+    "rank_drafts": "specsim.planning",
     "replay": "specsim.replays",
     "sample": "specsim.decoding",
     "simulate": "specsim.engine",
     "speculative_accept": "specsim.verification",
     "verify": "specsim.verification",
 }
-_MODULES = ("distributions", "models", "rules", "stats", "theory", "traces")
+_MODULES = ("costs", "distributions", "models", "rules", "stats", "theory", "traces")
 
 __all__ = [*sorted(_HOMES), *_MODULES]
 
