@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -211,3 +214,32 @@ def test_a_right_decoder_does_not_fail_at_all():
     with placed(ours, 1, 60) as place:
         result = run_trial(place.subject.trial(0, "smoke"), (SEED, 1), ALARM)
     assert not result.findings
+
+
+# --- measured --------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[1]
+
+
+def measured():
+    found = json.loads((ROOT / "specsim/data/diagnoses.json").read_text(encoding="utf-8"))
+    return found, [row for row in found["rows"] if "named" in row]
+
+
+def test_the_page_is_that_of_the_numbers():
+    spec = importlib.util.spec_from_file_location("diagnoses", ROOT / "docs/diagnoses.py")
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    found, _ = measured()
+    assert program.page(found) == (ROOT / "docs/diagnosis.md").read_text(encoding="utf-8"), "run make diagnoses"
+    known = {row["mistake"].partition(":")[0] for row in found["rows"]}
+    assert known == set(mutants.names()), "run make diagnoses"
+
+
+def test_the_right_mistake_is_named_where_it_is_known_and_none_where_it_is_not():
+    _, caught = measured()
+    off = [row for row in caught if row["off_catalogue"]]
+    assert len(off) > 30
+    assert np.mean([row["right"] for row in off]) >= 0.9
+    assert np.mean([row["right"] for row in caught]) >= 0.9
+    assert np.mean([not row["without"] for row in caught]) >= 0.8
