@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ __all__ = ["ACCEPTED", "REJECTED", "UNKNOWN", "DraftLog", "Features", "read_rows
 
 #: What `DraftLog.accepted` holds. A trace does not know what would have become of a draft at a bonus position.
 ACCEPTED, REJECTED, UNKNOWN = 1, 0, -1
+
+#: Arrays of a log with one entry for each position.
+PER_POSITION = ("tokens", "drafted", "accepted", "beta", "tail")
 
 
 class Features(NamedTuple):
@@ -88,7 +91,7 @@ class DraftLog:
         n = len(self.accepted)
         if n == 0:
             raise ValueError("log: empty; it needs one position at least, so draw a longer one")
-        columns = {"tokens": self.tokens, "drafted": self.drafted, "beta": self.beta, "tail": self.tail}
+        columns: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in PER_POSITION}
         for name, column in (columns | self.features._asdict()).items():
             if np.shape(column) != (n,):
                 raise ValueError(f"{name}: shape {np.shape(column)}; expected [{n}], as accepted has")
@@ -143,12 +146,8 @@ class DraftLog:
         chosen = slice(start, stop)
         return replace(
             self,
-            tokens=self.tokens[chosen],
-            drafted=self.drafted[chosen],
-            accepted=self.accepted[chosen],
+            **{name: getattr(self, name)[chosen] for name in PER_POSITION},
             features=self.features.part(chosen),
-            beta=self.beta[chosen],
-            tail=self.tail[chosen],
             source=f"{self.source}, positions {start} to {stop - 1}",
         )
 

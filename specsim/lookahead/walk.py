@@ -221,7 +221,8 @@ def _tally(log: DraftLog, policy: Policy, times: _StepTimes, blocks: int) -> _Ta
     size = int(drafted.max()) + 1
     counts = np.bincount(drafted * size + accepted, minlength=size * size).reshape(size, size)
     time = np.array([times.step(g) + policy.spent(g) for g in range(size)])
-    by_block = np.bincount(start * blocks // len(log), weights=time[drafted], minlength=blocks)
+    by_block = np.zeros(blocks)
+    np.add.at(by_block, start * blocks // len(log), time[drafted])
     return _Tally(counts, by_block, int(beyond.sum()))
 
 
