@@ -36,7 +36,7 @@ from specsim.lookahead.policy import Drafted
 from specsim.models import TableModel, default_pair
 from specsim.recording import record
 from specsim.stats import chi_square
-from specsim.theory import expected_tokens, markov_steps
+from specsim.theory import expected_tokens, markov_steps, oracle_improvement, walltime_improvement
 
 COST = ConstantRatio(0.05)
 #: Rows after each of three tokens. No two entries of a row of q are alike, so that its confidence tells a token.
@@ -176,6 +176,19 @@ def test_tokens_per_step_are_those_of_simulate():
     assert mean == pytest.approx(run.tokens_per_step, abs=z * math.hypot(error, run.tokens_per_step_error))
     assert mean == pytest.approx(expected_tokens(0.7, 4), abs=z * error)
     assert log.alpha_context == pytest.approx(0.7)
+
+
+def test_independent_drafts_agree_with_the_closed_forms():
+    p, q = synthetic_pair("geometric", 12, 0.8)
+    log = specsim.draft_log(TableModel(p), TableModel(q), length=20_000, rng=3, ahead=0)
+    three, oracle = specsim.simulate_policies(log, [Constant(3), Oracle(log)], draft_cost=0.1, constants=[8])
+    seen = log.accepted.mean()
+    z = norm.isf(FALSE_ALARM / 2)
+    assert seen == pytest.approx(0.8, abs=z * math.sqrt(0.8 * 0.2 / len(log)))
+    # a step of the oracle ends with a rejected position each time, so that only the end of the text is left over
+    assert oracle.speedup == pytest.approx(oracle_improvement(seen, 0.1), rel=1e-3)
+    mean, error = tokens_per_step(log, 3)
+    assert three.speedup == pytest.approx(walltime_improvement(0.8, 3, 0.1), rel=z * error / mean)
 
 
 def law_under_a_threshold(context, threshold, most):
@@ -709,6 +722,7 @@ def test_bad_arguments_are_named(make, message):
         ({"draft_cost": math.nan}, "draft_cost: nan"),
         ({"verify_cost": lambda n: 0.0, "draft_cost": 0}, "a step of 0 drafted tokens takes 0"),
         ({"verify_cost": lambda n: 5.0 - n}, "never fall"),
+        ({"cost": COST, "draft_cost": 0.1}, "cost: .*leave out draft_cost and verify_cost"),
         ({"constants": ()}, "constants: none to compare with"),
         ({"constants": (0,)}, "gamma: 0"),
         ({"blocks": 1}, "blocks: 1"),

@@ -28,7 +28,7 @@ An oracle looks ahead, so nothing of this holds for it; it is a bound, not a dec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -75,15 +75,13 @@ class DraftLog:
     ValueError where one is not, or holds a value out of range.
     """
 
-    tokens: NDArray[np.int32]  #: [N] the text; -1 where a trace does not say
-    drafted: NDArray[np.int32]  #: [N] the token drafted there; -1 where a trace does not say
-    accepted: NDArray[np.int8]  #: [N] `ACCEPTED`, `REJECTED` or `UNKNOWN`
-    features: Features  #: [N] of the token drafted at each position
-    beta: Floats  #: [N] Σ min(p, q)
-    tail: (
-        Ints  #: [N] the row of `tails` with what was drafted behind a rejected token, -1 where there is none
-    )
-    tails: Features  #: [R, ahead]
+    tokens: NDArray[np.int32] = field(repr=False)  #: [N] the text; -1 where a trace does not say
+    drafted: NDArray[np.int32] = field(repr=False)  #: [N] the token drafted there; -1 likewise
+    accepted: NDArray[np.int8] = field(repr=False)  #: [N] `ACCEPTED`, `REJECTED` or `UNKNOWN`
+    features: Features = field(repr=False)  #: [N] of the token drafted there
+    beta: Floats = field(repr=False)  #: [N] Σ min(p, q)
+    tail: Ints = field(repr=False)  #: [N] the row of `tails` behind a rejected token, else -1
+    tails: Features = field(repr=False)  #: [R, ahead] of the tokens drafted there
     source: str = "made by hand"
     root: int | None = None  #: the seed that draws it again
 

@@ -18,6 +18,13 @@ from specsim.lookahead.policy import Drafted, Policy, check_between
 
 __all__ = ["PolicyRun", "Step", "simulate_policies", "walk"]
 
+DRAFT_COST = 0.05
+
+
+def one_pass(tokens: int) -> float:
+    """Verification that takes one pass of the target, whatever its length."""
+    return 1.0
+
 
 class Step(NamedTuple):
     """A step that began at position `start`; `beyond`: it was cut since the log ends where its policy would have gone."""
@@ -157,8 +164,8 @@ def simulate_policies(
     log: DraftLog,
     policies: Iterable[Policy],
     *,
-    draft_cost: float = 0.05,
-    verify_cost: Callable[[int], float] = lambda tokens: 1.0,
+    draft_cost: float = DRAFT_COST,
+    verify_cost: Callable[[int], float] = one_pass,
     cost: StepCost | None = None,
     constants: Sequence[int] = range(1, 17),
     blocks: int = 50,
@@ -184,6 +191,10 @@ def simulate_policies(
         raise ValueError(f"blocks: {blocks} is outside [2, {len(log)}], the positions of the log")
     if len(constants) == 0:
         raise ValueError("constants: none to compare with; give at least one γ ≥ 1")
+    if cost is not None and (draft_cost != DRAFT_COST or verify_cost is not one_pass):
+        raise ValueError(
+            "cost: it says what drafts and verification take; leave out draft_cost and verify_cost"
+        )
     if cost is None:
         check_between("draft_cost", draft_cost, 0.0, math.inf, "time in passes of the target")
         cost = _PerToken(draft_cost, verify_cost)
