@@ -11,7 +11,7 @@ from scipy.stats import chi2, norm
 
 import specsim
 from specsim.costs import ConstantRatio, LinearStep
-from specsim.distributions import synthetic_pair
+from specsim.distributions import synthetic_pair, temperature
 from specsim.lookahead import (
     SVIP,
     UNKNOWN,
@@ -264,6 +264,29 @@ def test_features_are_those_of_the_drafted_token(log):
     # the first token behind a rejected one comes from the row after it
     behind = log.tails.top[log.tail[rejected], 0]
     assert behind == pytest.approx(Q[log.drafted[rejected]].max(axis=1))
+
+
+def test_features_of_longer_contexts_and_other_temperatures():
+    """A draft that reads four bytes, for a target that reads one."""
+    target, draft = reversed(default_pair())
+    log = specsim.draft_log(target, draft, length=400, rng=1, ahead=2, temperature=0.5)
+    for t in range(4, 400):
+        before = log.tokens[t - 4 : t].tolist()
+        p, q = (temperature(model.row(before), 0.5) for model in (target, draft))
+        assert log.beta[t] == pytest.approx(np.minimum(p, q).sum())
+        assert log.features.confidence[t] == pytest.approx(q[log.drafted[t]])
+        assert log.features.top[t] == pytest.approx(q.max())
+        if not log.accepted[t]:
+            assert q[log.drafted[t]] > p[log.drafted[t]]
+            row = temperature(draft.row([*before, int(log.drafted[t])]), 0.5)
+            assert log.tails.top[log.tail[t], 0] == pytest.approx(row.max())
+            assert np.isclose(log.tails.confidence[log.tail[t], 0], row).any()
+
+
+def test_as_many_are_accepted_as_the_rows_say(text):
+    for log in text:
+        error = math.sqrt((log.beta * (1 - log.beta)).sum()) / len(log)
+        assert log.accepted.mean() == pytest.approx(log.alpha_context, abs=norm.isf(FALSE_ALARM / 2) * error)
 
 
 def test_the_same_seed_gives_the_same_log_and_a_longer_one_begins_alike(log):
