@@ -47,13 +47,13 @@ PAIR = TableModel(P), TableModel(Q)
 
 @pytest.fixture(scope="module")
 def log():
-    return specsim.draft_log(*PAIR, length=60_000, rng=5, ahead=3)
+    return specsim.draft_log(*PAIR, length=40_000, rng=5, ahead=3)
 
 
 @pytest.fixture(scope="module")
 def text():
     """A log of the pair that comes along, in two parts: to fit on, and to walk."""
-    return specsim.draft_log(*default_pair(), length=24_000, rng=3).split(0.5)
+    return specsim.draft_log(*default_pair(), length=16_000, rng=3).split(0.5)
 
 
 def hand_made(accepted, confidence=0.5, entropy=1.0, top=0.5, tails=None):
