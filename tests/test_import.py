@@ -17,7 +17,7 @@ FLOORS = [
     {"streams", "distributions", "stats", "plotting", "provenance"},
     {"models", "theory", "traces", "lengths"},
     {"drafts", "costs"},
-    {"rules", "readers", "planning"},
+    {"rules", "readers", "planning", "lookahead"},
     {"exact", "sources"},
     {"engine", "verification"},
     {"recording", "replays", "comparing", "decoding"},
