@@ -88,7 +88,8 @@ ALPHAS_ROWS = (
 )
 ALPHAS_TEXT, BIGRAM_SPEED = "text on Table 3", "speed-up, EnDe, bigram, γ = 3, c = 0"
 
-LENIENCE = "Table 5, EnDe, T5-XXL, l = 1, .5, .3, .1"
+LENIENCES = ("1", ".5", ".3", ".1")
+LENIENCE = f"Table 5, EnDe, T5-XXL, l = {', '.join(LENIENCES)}"
 LENIENCE_TEXT = "text on Table 5"
 
 # --- Chen et al. -----------------------------------------------------------------------------------------

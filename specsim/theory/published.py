@@ -12,9 +12,10 @@ for none; "inputs unavailable".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,7 @@ from specsim.theory.printed import (
     GPT2,
     LENIENCE,
     LENIENCE_TEXT,
+    LENIENCES,
     LM1B,
     OPERATIONS,
     OPERATIONS_ROWS,
@@ -64,6 +66,18 @@ class Row:
     difference: float | None
     verdict: str
     note: str = ""
+
+    @property
+    def units(self) -> float | None:
+        """The difference in units of the last digit printed; None where there is none, or no such unit."""
+        words = self.published.split()
+        if self.difference is None or len(words) > 1 or "/" in words[0]:
+            return None
+        return self.difference / (2.0 * _rounded(words[0])[1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain Python values."""
+        return {**asdict(self), "units": self.units}
 
 
 # --- what is computed ------------------------------------------------------------------------------------
@@ -154,14 +168,14 @@ Rows = dict[tuple[str, str], Row]
 
 def _operations() -> Rows:
     rows = {}
-    for name, function in (("operations", operations_factor), ("speed-up", walltime_improvement)):
-        for alpha, gamma, *_ in OPERATIONS_ROWS:
+    for alpha, gamma, *_ in OPERATIONS_ROWS:
+        g = int(gamma)
+        for name, value in (
+            ("operations", float(operations_factor(float(alpha), g, 0.0))),
+            ("speed-up", _speed(float(alpha), g, 0.0)),
+        ):
             figure = _figure(OPERATIONS, f"{name}, α = {alpha}, γ = {gamma}")
-
-            def value(a: float, *, gamma: str = gamma, function: Callable[..., float] = function) -> float:
-                return function(a, int(gamma), 0.0)
-
-            rows[OPERATIONS, figure.quantity] = _compare(figure, value, (float(alpha), 0.0))
+            rows[OPERATIONS, figure.quantity] = _compare(figure, float, (value, 0.0))
     return rows
 
 
@@ -170,17 +184,17 @@ def _speeds() -> Rows:
     rows = {}
     for pair, t, gamma, alpha, c, printed, measured in SPEEDS_ROWS:
         inputs = f"{pair}, t = {t}, γ = {gamma}, α = {alpha}, c = {c}"
-
-        def value(a: float, ratio: float, *, gamma: str = gamma) -> float:
-            return _speed(a, int(gamma), ratio)
-
         expected, found = (_figure(SPEEDS, f"{name} speed-up, {inputs}") for name in ("expected", "measured"))
+
+        def value(a: float, ratio: float, *, gamma: int = int(gamma)) -> float:
+            return _speed(a, gamma, ratio)
+
         rows[SPEEDS, expected.quantity] = _compare(expected, value, _rounded(alpha), _rounded(c))
         note = f"{float(measured) / float(printed):.2f} of the expected"
         rows[SPEEDS, found.quantity] = _row(found, note=note)
-    bigram = _figure(ALPHAS_TEXT, BIGRAM_SPEED)
-    alpha = _figure(ALPHAS, "α, T5-XXL, EnDe, bigram, t = 0")
-    rows[ALPHAS_TEXT, BIGRAM_SPEED] = _compare(bigram, lambda a: _speed(a, 3, 0.0), _input(alpha))
+    bigram = _input(_figure(ALPHAS, "α, T5-XXL, EnDe, bigram, t = 0"))
+    figure = _figure(ALPHAS_TEXT, BIGRAM_SPEED)
+    rows[ALPHAS_TEXT, BIGRAM_SPEED] = _compare(figure, lambda a: _speed(a, 3, 0.0), bigram)
     return rows
 
 
@@ -204,23 +218,18 @@ def _chinchilla() -> Rows:
         alpha = implied_alpha((alone + 4 * drafting) / time, 4)
         return float(optimal_gamma(alpha, drafting / alone))
 
-    task = CHINCHILLA_ROWS[0][0]
+    task, _, _, _, alone_ms, _, ms, _ = CHINCHILLA_ROWS[0]
     draft = _input(_figure(CHINCHILLA_TEXT, DRAFT_MS))
-    inputs = (
-        *(
-            _input(_figure(CHINCHILLA, f"ms a token, {name}, {task}"))
-            for name in ("speculative", "target alone")
-        ),
-        draft,
-    )
     figure = _figure(CHINCHILLA_TEXT, FASTEST_K)
     note = f"independent acceptances with the speed of {task}, at {draft[0]} ms a drafted token"
-    rows[CHINCHILLA_TEXT, FASTEST_K] = _compare(figure, fastest, *inputs, note=note)
+    rows[CHINCHILLA_TEXT, FASTEST_K] = _compare(
+        figure, fastest, _rounded(ms), _rounded(alone_ms), draft, note=note
+    )
     return rows
 
 
 def _lenience() -> Rows:
-    leniences = (1.0, 0.5, 0.3, 0.1)
+    leniences = [float(lenience) for lenience in LENIENCES]
     rows = {}
     for figure in (figure for figure in FIGURES if figure.where == LENIENCE):
         misfit = lenience_misfit(_values(figure), leniences)
@@ -240,9 +249,8 @@ def _lenience() -> Rows:
         (_figure(LENIENCE, "α(l), T5-small"), ", T5-small", best),
         (at_zero, ", γ = 8, temperature 0", lambda alpha, cost: _speed(alpha, 8, cost)),
     ):
-        for lenience, alpha in zip(leniences, _values(source), strict=True):
-            named = "1" if lenience == 1 else f"{lenience:g}".removeprefix("0")
-            figure = _figure(LENIENCE_TEXT, f"speed-up at l = {named}, c = .015{suffix}")
+        for lenience, alpha in zip(LENIENCES, _values(source), strict=True):
+            figure = _figure(LENIENCE_TEXT, f"speed-up at l = {lenience}, c = .015{suffix}")
             note = "the best γ" if speed is best else ""
             rows[figure.where, figure.quantity] = _compare(
                 figure, speed, (alpha, _half_unit(source)), (0.015, 0.0005), note=note

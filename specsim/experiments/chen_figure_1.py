@@ -1,0 +1,71 @@
+"""Sampling time, acceptance and loop time against K: the shape of Figure 1 of Chen et al., arXiv 2302.01318.
+
+Chinchilla 70B takes 14.1 ms a token, its draft 1.8 ms, so that a loop of K drafted tokens takes 14.1 + 1.8·K ms if nothing
+else costs time; the figure's own line, as a third party read it off, is about 14.1 + 2.07·K. A loop emits loop(4)/time
+tokens at K = 4, with the time per token of Table 1 (7.52, 7.00 and 5.73 ms): independent acceptances emit as many at
+α = .74, .77 and .88 for the steeper line, .71, .75 and .85 for the other. With that α, (1 - α^{K+1})/(1 - α) tokens a
+loop (Leviathan et al., Eq. 1) give the time of 128 tokens, and the figure's "acceptance rate", tokens emitted/(K + 1).
+
+The text has the shortest time for XSum at K = 3; independent acceptances have it at 4, less than 1 % below, and for
+HumanEval at 6 or 7. The points that were read off are no more exact than the eye that read them.
+"""
+
+from __future__ import annotations
+
+from specsim.engine import Progress
+from specsim.experiments import Row
+from specsim.theory import expected_tokens
+from specsim.theory.printed import CHINCHILLA_ROWS, DRAFT_MS, FIGURES
+from specsim.theory.published import implied_alpha
+
+TITLE = "Time, acceptance and loop time against K, after Chen et al., Figure 1"
+
+PRINTED_K = 4
+TOKENS = 128
+DRAFTS = range(8)
+#: A drafted token's share of the loop's time in ms, as the figure was read off.
+READ_OFF_DRAFT_MS = 2.07
+
+TIME, ACCEPTANCE, LOOP = "sampling time, ms", "acceptance rate", "loop time, ms"
+#: Points read off the printed figure by a third party: quantity, task, K, value.
+READ_OFF = (
+    (TIME, "XSum", 0, 1800.0),
+    (TIME, "XSum", 1, 1200.0),
+    (TIME, "XSum", 3, 930.0),
+    (TIME, "XSum", 7, 1000.0),
+    (TIME, "HumanEval", 0, 1800.0),
+    (TIME, "HumanEval", 1, 1100.0),
+    (TIME, "HumanEval", 2, 870.0),
+    (TIME, "HumanEval", 6, 687.5),
+    (TIME, "HumanEval", 7, 687.5),
+    (ACCEPTANCE, "XSum", 0, 1.0),
+    (ACCEPTANCE, "XSum", 7, 0.45),
+    (ACCEPTANCE, "HumanEval", 0, 1.0),
+    (ACCEPTANCE, "HumanEval", 7, 0.68),
+    (LOOP, "all", 0, 14.1),
+    (LOOP, "all", 7, 28.6),
+)
+
+
+def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
+    """A row for each curve, quantity and K, and for each point that was read off, where α and the draft's ms are None."""
+    (printed,) = [figure.printed for figure in FIGURES if figure.quantity == DRAFT_MS]
+    rows = [
+        _row(task, alpha, draft_ms, quantity, k, value)
+        for draft_ms in (float(printed), READ_OFF_DRAFT_MS)
+        for task, _, _, _, alone_ms, _, ms, _ in CHINCHILLA_ROWS
+        for alpha in [implied_alpha((float(alone_ms) + PRINTED_K * draft_ms) / float(ms), PRINTED_K)]
+        for k in DRAFTS
+        for quantity, value in _values(alpha, k, float(alone_ms), draft_ms).items()
+    ]
+    return rows + [_row(task, None, None, quantity, k, value) for quantity, task, k, value in READ_OFF]
+
+
+def _values(alpha: float, k: int, alone_ms: float, draft_ms: float) -> dict[str, float]:
+    tokens = float(expected_tokens(alpha, k))
+    loop = alone_ms + k * draft_ms
+    return {TIME: TOKENS * loop / tokens, ACCEPTANCE: tokens / (k + 1), LOOP: loop}
+
+
+def _row(task: str, alpha: float | None, draft_ms: float | None, quantity: str, k: int, value: float) -> Row:
+    return {"task": task, "alpha": alpha, "draft_ms": draft_ms, "quantity": quantity, "k": k, "value": value}
