@@ -26,7 +26,9 @@ DRAFTS = range(8)
 #: A drafted token's share of the loop's time in ms, as the figure was read off.
 READ_OFF_DRAFT_MS = 2.07
 
-TIME, ACCEPTANCE, LOOP = "sampling time, ms", "acceptance rate", "loop time, ms"
+TIME = f"sampling time of {TOKENS} tokens, ms"
+ACCEPTANCE = "acceptance rate, tokens/(K + 1)"
+LOOP = "loop time, ms"
 #: Points read off the printed figure by a third party: quantity, task, K, value.
 READ_OFF = (
     (TIME, "XSum", 0, 1800.0),
@@ -48,23 +50,19 @@ READ_OFF = (
 
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
-    """A row for each curve, quantity and K, and for each point that was read off, where α and the draft's ms are None."""
+    """A row for each curve, quantity and K; points that were read off have no α and no ms of a draft."""
     (printed,) = [figure.printed for figure in FIGURES if figure.quantity == DRAFT_MS]
-    rows = [
-        _row(task, alpha, draft_ms, quantity, k, value)
-        for draft_ms in (float(printed), READ_OFF_DRAFT_MS)
-        for task, _, _, _, alone_ms, _, ms, _ in CHINCHILLA_ROWS
-        for alpha in [implied_alpha((float(alone_ms) + PRINTED_K * draft_ms) / float(ms), PRINTED_K)]
-        for k in DRAFTS
-        for quantity, value in _values(alpha, k, float(alone_ms), draft_ms).items()
-    ]
+    rows = []
+    for draft_ms in (float(printed), READ_OFF_DRAFT_MS):
+        for task, _, _, _, alone, _, ms, _ in CHINCHILLA_ROWS:
+            alone_ms = float(alone)
+            alpha = implied_alpha((alone_ms + PRINTED_K * draft_ms) / float(ms), PRINTED_K)
+            for k in DRAFTS:
+                tokens, loop = float(expected_tokens(alpha, k)), alone_ms + k * draft_ms
+                rows.append(_row(task, alpha, draft_ms, TIME, k, TOKENS * loop / tokens))
+                rows.append(_row(task, alpha, draft_ms, ACCEPTANCE, k, tokens / (k + 1)))
+        rows += [_row("all", None, draft_ms, LOOP, k, alone_ms + k * draft_ms) for k in DRAFTS]
     return rows + [_row(task, None, None, quantity, k, value) for quantity, task, k, value in READ_OFF]
-
-
-def _values(alpha: float, k: int, alone_ms: float, draft_ms: float) -> dict[str, float]:
-    tokens = float(expected_tokens(alpha, k))
-    loop = alone_ms + k * draft_ms
-    return {TIME: TOKENS * loop / tokens, ACCEPTANCE: tokens / (k + 1), LOOP: loop}
 
 
 def _row(task: str, alpha: float | None, draft_ms: float | None, quantity: str, k: int, value: float) -> Row:

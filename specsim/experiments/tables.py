@@ -29,7 +29,7 @@ from specsim.jit import PACKAGE, available_threads
 from specsim.provenance import Provenance
 from specsim.streams import root_of
 
-__all__ = ["MissingTable", "read_table", "table", "table_digest"]
+__all__ = ["MissingTable", "read_table", "rows_digest", "table", "table_digest"]
 
 KEY = b"specsim"
 #: What stands above the experiments, and cannot change what comes out of them.
@@ -88,7 +88,7 @@ def read_table(name: str, folder: Path | str, *, fast: bool = False, rng: int = 
         with pq.ParquetFile(place) as file:
             found = file.read()
         about = json.loads(found.schema.metadata[KEY])
-        whole = about["rows"] == _rows_digest(found)
+        whole = about["rows"] == rows_digest(found)
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{place}: cannot be read as a table ({error}); {remedy}") from error
     if not whole:
@@ -105,6 +105,11 @@ def table_digest(name: str, *, fast: bool, rng: int) -> str:
         digest.update(f"{path.relative_to(PACKAGE).as_posix()}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def rows_digest(made: pa.Table) -> str:
+    """Of what a table says, in 64 hexadecimal digits, wherever it came from."""
+    return hashlib.sha256(json.dumps(made.to_pylist()).encode()).hexdigest()
 
 
 def _sources(name: str) -> Iterator[Path]:
@@ -191,11 +196,7 @@ def _table_of(name: str, rows: list[Row], fast: bool, rng: int) -> pa.Table:
         "title": experiments.get(name).TITLE,
         "fast": fast,
         "digest": table_digest(name, fast=fast, rng=rng),
-        "rows": _rows_digest(made),
+        "rows": rows_digest(made),
         "provenance": Provenance.record(root_of(rng), available_threads(), 0.0).to_dict(),
     }
     return made.replace_schema_metadata({KEY: json.dumps(about, ensure_ascii=False)})
-
-
-def _rows_digest(made: pa.Table) -> str:
-    return hashlib.sha256(json.dumps(made.to_pylist()).encode()).hexdigest()

@@ -38,5 +38,6 @@ def draw(table: pa.Table) -> Figure:
             Line2D([], [], color=GREY, linestyle=":", label="operations"),
             Line2D([], [], color="black", linewidth=1.0, label="target alone"),
         ]
-        axis.legend(handles=[*axis.get_legend_handles_labels()[0], *kinds], loc="upper left", ncols=2)
+        axis.add_artist(axis.legend(loc="upper left"))
+        axis.legend(handles=kinds, loc="upper left", bbox_to_anchor=(0.16, 1.0))
         return figure

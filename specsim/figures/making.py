@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim import experiments, figures
 from specsim.engine import Progress
-from specsim.experiments.tables import table
+from specsim.experiments.tables import rows_digest, table
 from specsim.files import replacing
 from specsim.jit import PACKAGE
 from specsim.plotting import save_figure
@@ -101,8 +101,7 @@ def _digest(name: str, tables: list[pa.Table]) -> str:
     """Of all that a figure's bytes depend on."""
     digest = hashlib.sha256(version("matplotlib").encode())
     for shown in tables:
-        for value in (shown.schema.metadata or {}).values():  # digests of its rows and of their origin
-            digest.update(value)
+        digest.update(rows_digest(shown).encode())
     shared = [PACKAGE / "figures" / f"{module}.py" for module in (name, "__init__", *figures.SHARED)]
     for path in (*shared, PACKAGE / "plotting.py", PACKAGE / "specsim.mplstyle"):
         digest.update(path.read_bytes())
