@@ -3,7 +3,7 @@
 A table carries, in the metadata of its schema under "specsim", where it came from, a digest of its own rows, and a
 digest of all that they depend on: the experiment's name, `fast`, `rng`, the version, and every file of the package but
 those that an experiment cannot see, which are other experiments and what stands above them. So a table is never older
-than the code; a change to how a figure is drawn leaves it alone. No time is written into it: the same rows
+than the code; a change to how a figure is drawn leaves it alone. Neither time nor threads are written into it: the same rows
 give the same file.
 
 While an experiment runs, rows already there are kept in NAME.part, lines of JSON, the first of them the digest. A run that
@@ -25,7 +25,7 @@ from specsim import experiments
 from specsim.engine import Progress
 from specsim.experiments import Row
 from specsim.files import replacing
-from specsim.jit import PACKAGE, available_threads
+from specsim.jit import PACKAGE
 from specsim.provenance import Provenance
 from specsim.streams import root_of
 
@@ -197,6 +197,7 @@ def _table_of(name: str, rows: list[Row], fast: bool, rng: int) -> pa.Table:
         "fast": fast,
         "digest": table_digest(name, fast=fast, rng=rng),
         "rows": rows_digest(made),
-        "provenance": Provenance.record(root_of(rng), available_threads(), 0.0).to_dict(),
+        # neither threads nor seconds: they change no row, and should change no byte
+        "provenance": Provenance.record(root_of(rng), threads=0, seconds=0.0).to_dict(),
     }
     return made.replace_schema_metadata({KEY: json.dumps(about, ensure_ascii=False)})
