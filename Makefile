@@ -5,12 +5,13 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
 
-.PHONY: audit test test-engines lint types bench docs kill-matrix diagnoses teeth clean help
+.PHONY: audit test test-engines lint types bench docs figures figures-fast kill-matrix diagnoses teeth clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, pictures"
+	@echo "make figures   the literature's figures and tables again, in results/figures;  make figures-fast   with fewer steps"
 	@echo "make teeth   what each level sees of known mistakes, and its calibration (half an hour)"
 	@echo "make diagnoses   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests see (an hour)"
 
@@ -25,6 +26,12 @@ test-engines: $(ENGINES)
 
 docs: $(STAMP)
 	$(BIN)/python docs/regenerate.py
+
+figures: $(STAMP)
+	$(BIN)/specsim figures --out results/figures
+
+figures-fast: $(STAMP)
+	$(BIN)/specsim figures --fast --out results/figures-fast
 
 kill-matrix: $(STAMP)
 	$(BIN)/python docs/kill_matrix.py

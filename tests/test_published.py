@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from specsim.theory import acceptance_rate, block_range, expected_tokens
-from specsim.theory.published import FIGURES, implied_alpha, lenience_misfit, published
+from specsim.theory.printed import ALPHAS_ROWS, CHEN, FIGURES, LEVIATHAN, SPEEDS, SPEEDS_ROWS
+from specsim.theory.published import implied_alpha, lenience_misfit, published
 
 VERDICTS = {"reproduced", "within rounding", "not reproducible", "inputs unavailable"}
 
@@ -37,15 +38,17 @@ def test_a_row_has_a_value_exactly_where_there_were_inputs(rows):
 
 def test_verdicts(rows):
     assert Counter(row.verdict for row in rows) == {
-        "reproduced": 18,
-        "within rounding": 10,
-        "not reproducible": 4,
-        "inputs unavailable": 55,
+        "reproduced": 42,
+        "within rounding": 13,
+        "not reproducible": 6,
+        "inputs unavailable": 112,
     }
     assert [(row.paper, row.quantity) for row in rows if row.verdict == "not reproducible"] == [
         ("2211.17192", "speed-up at l = 1, c = .015, T5-small"),
         ("2211.17192", "speed-up at l = .5, c = .015, T5-small"),
         ("2211.17192", "speed-up at l = .3, c = .015, T5-small"),
+        (CHEN, "speed-up, XSum, nucleus"),
+        (CHEN, "K with the shortest time, XSum"),
         ("2310.15141", "tokens a step, 1 draft of 8"),
     ]
 
@@ -55,6 +58,47 @@ def test_a_reproduced_value_rounds_to_the_printed_one(rows):
         if row.verdict == "reproduced" and "/" not in row.published:
             digits = len(row.published.partition(".")[2])
             assert round(row.recomputed, digits) == float(row.published)
+
+
+# --- tables of Leviathan et al. and of Chen et al. --------------------------------------------------------
+
+
+def test_tables_of_leviathan(rows):
+    verdicts = Counter(
+        (row.where.partition(",")[0], row.verdict)
+        for row in rows
+        if row.paper == LEVIATHAN and row.recomputed is not None
+    )
+    assert verdicts == {
+        ("Table 1", "reproduced"): 12,
+        ("Tables 2 and 4", "reproduced"): 9,
+        ("Tables 2 and 4", "within rounding"): 3,
+        ("text on Table 3", "reproduced"): 1,
+        ("Table 5", "within rounding"): 4,
+        ("text on Table 5", "reproduced"): 5,
+        ("text on Table 5", "within rounding"): 1,
+        ("text on Table 5", "not reproducible"): 3,
+    }
+    rounded = [row.recomputed for row in rows if (row.where, row.verdict) == (SPEEDS, "within rounding")]
+    assert np.round(rounded, 3).tolist() == [2.347, 1.934, 1.541]
+
+
+def test_the_alphas_of_table_2_are_those_of_table_3():
+    alphas = {pair.removeprefix("T5-XXL, "): given for pair, *given in ALPHAS_ROWS}
+    for pair, t, _, alpha, *_ in SPEEDS_ROWS:
+        assert alphas[pair][int(t)] == alpha
+
+
+def test_table_1_of_chen(rows):
+    assert of(rows, CHEN, "speed-up, XSum, nucleus").recomputed == 1.875
+    assert of(rows, CHEN, "K with the shortest time, XSum").recomputed == 4
+    gains = [of(rows, CHEN, f"speed-up, {task}") for task in ("XSum, greedy", "HumanEval")]
+    assert [(round(row.recomputed, 3), row.verdict) for row in gains] == [
+        (2.014, "reproduced"),
+        (2.461, "reproduced"),
+    ]
+    score = of(rows, CHEN, "%, speculative, HumanEval")
+    assert score.note.startswith("3.5 standard errors")
 
 
 # --- block verification ----------------------------------------------------------------------------------

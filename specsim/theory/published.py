@@ -1,6 +1,6 @@
 """Printed numbers beside what can be recomputed of them without the models they were measured on.
 
-`FIGURES` is the only place where numbers are typed, as they are printed. A figure that depends on other printed
+The numbers, as they are printed, are typed in `specsim.theory.printed` alone. A figure that depends on other printed
 figures is computed from these, and again over their rounding intervals; one that is an example is computed exactly.
 Speeds and accepted lengths of particular models cannot be had without them, and say so.
 
@@ -12,27 +12,46 @@ for none; "inputs unavailable".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from specsim.theory.acceptance import expected_tokens
 from specsim.theory.block import accepted_tokens, block_range
 from specsim.theory.many_drafts import k_seq_acceptance, recursive_rejection_acceptance
+from specsim.theory.printed import (
+    ALPHAS,
+    ALPHAS_TEXT,
+    BIGRAM_SPEED,
+    BY_GAMMA,
+    CHINCHILLA,
+    CHINCHILLA_ROWS,
+    CHINCHILLA_TEXT,
+    COVER,
+    DRAFT_MS,
+    EXAMPLE,
+    FASTEST_K,
+    FIGURES,
+    GPT2,
+    LENIENCE,
+    LENIENCE_TEXT,
+    LENIENCES,
+    LM1B,
+    OPERATIONS,
+    OPERATIONS_ROWS,
+    PLAIN,
+    SPEEDS,
+    SPEEDS_ROWS,
+    TASKS,
+    YIN_FIGURE,
+    Figure,
+)
+from specsim.theory.speed import operations_factor, optimal_gamma, walltime_improvement
 
-__all__ = ["FIGURES", "Figure", "Row", "implied_alpha", "lenience_misfit", "published"]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A number, or a row of numbers, as printed in a paper, given by its arXiv number and the place there."""
-
-    paper: str
-    where: str
-    quantity: str
-    printed: str
+__all__ = ["Row", "implied_alpha", "lenience_misfit", "published"]
 
 
 @dataclass(frozen=True)
@@ -48,119 +67,17 @@ class Row:
     verdict: str
     note: str = ""
 
+    @property
+    def units(self) -> float | None:
+        """The difference in units of the last digit printed; None where there is none, or no such unit."""
+        words = self.published.split()
+        if self.difference is None or len(words) > 1 or "/" in words[0]:
+            return None
+        return self.difference / (2.0 * _rounded(words[0])[1])
 
-LEVIATHAN, BLOCK, SPECTR, SEQUOIA = "2211.17192", "2403.10444", "2310.15141", "2402.12374"
-YIN, STAGED, SPECINFER, TRAVERSAL, HIERARCHICAL = (
-    "2411.00841",
-    "2308.04623",
-    "2305.09781",
-    "2505.12398",
-    "2601.05724",
-)
-
-LENIENCE = "Table 5, EnDe, T5-XXL, l = 1, .5, .3, .1"
-LENIENCE_TEXT = "text on Table 5"
-BY_GAMMA = "PaLM-2-S/XXS, average over tasks, by γ"
-TASKS = "PaLM-2-S/XXS, γ = 8; tokens a step token by token, by block; speed of each"
-EXAMPLE = "introductory example, target (1/3, 2/3), draft (2/3, 1/3), γ = 2"
-LM1B = "LM1B, PaLM-2"
-YIN_FIGURE = "Figure 2a"
-GPT2, PLAIN = "RTX 4090, GPT2-L", "tokens a second, autoregressive"
-COVER = "cover property, Q = (.5, .5), P = (1, 0), K = 2"
-SEQUOIA_TABLE = "Table 1, A100, Llama2-7B; speed, tokens a step, then SpecInfer's"
-HSD_TABLE = "GSM8K, Qwen2.5 14B, 32B, 72B"
-
-FIGURES: tuple[Figure, ...] = (
-    Figure(LEVIATHAN, LENIENCE, "α(l), unigram", ".07 .10 .11 .16"),
-    Figure(LEVIATHAN, LENIENCE, "α(l), bigram", ".19 .23 .25 .32"),
-    Figure(LEVIATHAN, LENIENCE, "α(l), T5-small", ".62 .71 .76 .84"),
-    Figure(LEVIATHAN, LENIENCE, "α(l), T5-base", ".68 .80 .83 .90"),
-    Figure(LEVIATHAN, LENIENCE_TEXT, "speed-up at l = 1, c = .015, T5-small", "2.5"),
-    Figure(LEVIATHAN, LENIENCE_TEXT, "speed-up at l = .5, c = .015, T5-small", "3.1"),
-    Figure(LEVIATHAN, LENIENCE_TEXT, "speed-up at l = .3, c = .015, T5-small", "3.6"),
-    Figure(LEVIATHAN, LENIENCE_TEXT, "speed-up at l = .1, c = .015, T5-small", "5"),
-    Figure(LEVIATHAN, LENIENCE_TEXT, "α(l) at l = 1, .5, .3, .1, temperature 0", ".75 .75 .80 .87"),
-    Figure(LEVIATHAN, LENIENCE_TEXT, "speed-up at l = 1, c = .015, γ = 8, temperature 0", "3.3"),
-    Figure(LEVIATHAN, LENIENCE_TEXT, "speed-up at l = .5, c = .015, γ = 8, temperature 0", "3.3"),
-    Figure(LEVIATHAN, LENIENCE_TEXT, "speed-up at l = .3, c = .015, γ = 8, temperature 0", "3.9"),
-    Figure(LEVIATHAN, LENIENCE_TEXT, "speed-up at l = .1, c = .015, γ = 8, temperature 0", "4.9"),
-    Figure(YIN, YIN_FIGURE, "rejections in T = 50 tokens", "16.41"),
-    Figure(YIN, YIN_FIGURE, "acceleration T / rejections", "3.05"),
-    Figure(BLOCK, EXAMPLE, "accepted tokens, token by token", "10/9"),
-    Figure(BLOCK, EXAMPLE, "accepted tokens, block verification", "11/9"),
-    Figure(BLOCK, EXAMPLE, "accepted tokens, min-joint bound", "12/9"),
-    Figure(BLOCK, BY_GAMMA, "tokens a step, token by token, γ = 4", "2.89"),
-    Figure(BLOCK, BY_GAMMA, "tokens a step, token by token, γ = 6", "3.23"),
-    Figure(BLOCK, BY_GAMMA, "tokens a step, token by token, γ = 8", "3.41"),
-    Figure(BLOCK, BY_GAMMA, "tokens a step, block verification, γ = 4", "2.99"),
-    Figure(BLOCK, BY_GAMMA, "tokens a step, block verification, γ = 6", "3.43"),
-    Figure(BLOCK, BY_GAMMA, "tokens a step, block verification, γ = 8", "3.70"),
-    Figure(BLOCK, TASKS, "LM1B", "3.21 3.49 2.17 2.32"),
-    Figure(BLOCK, TASKS, "GPTPrompt", "3.41 3.76 2.30 2.48"),
-    Figure(BLOCK, TASKS, "WebQA", "3.44 3.70 2.32 2.45"),
-    Figure(BLOCK, TASKS, "PIQA", "3.40 3.68 2.29 2.44"),
-    Figure(BLOCK, TASKS, "ShareGPT", "3.34 3.62 2.25 2.40"),
-    Figure(BLOCK, TASKS, "XSum", "3.49 3.76 2.35 2.49"),
-    Figure(BLOCK, TASKS, "GSM8K", "3.81 4.15 2.55 2.73"),
-    Figure(BLOCK, TASKS, "WMT", "3.19 3.41 2.15 2.27"),
-    Figure(BLOCK, TASKS, "average tokens a step, token by token", "3.41"),
-    Figure(BLOCK, TASKS, "average tokens a step, block verification", "3.70"),
-    Figure(BLOCK, TASKS, "average speed, token by token", "2.30"),
-    Figure(BLOCK, TASKS, "average speed, block verification", "2.45"),
-    Figure(BLOCK, TASKS, "gain in tokens a step, %", "8.30"),
-    Figure(BLOCK, TASKS, "gain in speed, %", "6.49"),
-    Figure(SPECTR, LM1B, "tokens a step, 1 draft of 4", "2.4"),
-    Figure(SPECTR, LM1B, "tokens a step, 1 draft of 8", "2.9"),
-    Figure(SPECTR, LM1B, "tokens a step, 8 drafts of 4", "3.1"),
-    Figure(SPECTR, LM1B, "tokens a step, 8 drafts of 8", "4.0"),
-    Figure(SPECTR, LM1B, "speed, 1 draft of 4", "1.67"),
-    Figure(SPECTR, LM1B, "speed, 1 draft of 8", "1.56"),
-    Figure(SPECTR, LM1B, "speed, 8 drafts of 4", "2.08"),
-    Figure(SPECTR, LM1B, "speed, 8 drafts of 8", "2.13"),
-    Figure(SPECTR, LM1B, "gain of 8 drafts of 8 over 1", "1.37"),
-    Figure(SEQUOIA, COVER, "SpecInfer rejects", ".25"),
-    Figure(SEQUOIA, COVER, "K-SEQ accepts", ".75"),
-    Figure(SEQUOIA, SEQUOIA_TABLE, "C4, temperature 0", "4.04 5.08 3.45 3.96"),
-    Figure(SEQUOIA, SEQUOIA_TABLE, "C4, temperature .6", "3.18 3.92 2.47 2.97"),
-    Figure(SEQUOIA, SEQUOIA_TABLE, "OpenWebText, temperature 0", "3.22 3.86 2.79 3.15"),
-    Figure(SEQUOIA, SEQUOIA_TABLE, "OpenWebText, temperature .6", "2.71 3.33 2.10 2.54"),
-    Figure(SEQUOIA, SEQUOIA_TABLE, "CNN, temperature 0", "3.41 4.05 2.95 3.27"),
-    Figure(SEQUOIA, SEQUOIA_TABLE, "CNN, temperature .6", "2.83 3.45 2.11 2.58"),
-    Figure(SEQUOIA, SEQUOIA_TABLE, "MT-Bench, temperature 0", "4.03 4.98 3.84 4.01"),
-    Figure(SEQUOIA, SEQUOIA_TABLE, "MT-Bench, temperature .6", "3.18 3.96 2.45 2.97"),
-    Figure(SEQUOIA, "L40, offloading, Llama3-70B", "speed, tokens a step, temperature 0", "9.5 11.68"),
-    Figure(STAGED, GPT2, PLAIN, "150"),
-    Figure(STAGED, GPT2, "tokens a second, staged, greedy", "475"),
-    Figure(STAGED, GPT2, "tokens a second, staged, top-k 50", "298"),
-    Figure(STAGED, GPT2, "tokens a second, one draft; greedy, top-k 50", "350 219"),
-    Figure(STAGED, GPT2, "gain of staged, greedy", "3.16"),
-    Figure(STAGED, GPT2, "gain of staged, top-k 50", "1.98"),
-    Figure(SPECINFER, "distributed", "speed-up", "1.5-2.8"),
-    Figure(SPECINFER, "offloading", "speed-up", "2.6-3.5"),
-    Figure(TRAVERSAL, "chains, 68M → 7B", "mean gain in accepted length, %", "5.7"),
-    Figure(TRAVERSAL, "chains, 68M → 7B", "accepted length, multi-turn, before and after", "2.05 2.16"),
-    Figure(TRAVERSAL, "chains, 68M → 7B", "accepted length, GSM8K, before and after", "2.01 2.15"),
-    Figure(TRAVERSAL, "chains, 1B → 8B", "mean gain in accepted length, %", "2.8"),
-    Figure(TRAVERSAL, "chains, 1B → 8B", "accepted length, multi-turn, before and after", "3.95 4.09"),
-    Figure(TRAVERSAL, "chains, 1B → 8B", "accepted length, GSM8K, before and after", "4.61 4.70"),
-    Figure(TRAVERSAL, "temperatures .2, .4, .6, .8, 1", "mean gain, %", "1.0 1.4 1.5 2.2 2.8"),
-    Figure(
-        "2605.04543", "Vicuna-7B, binary tree of depth 5", "tokens a step, UniVer, and top-down", "3.29 3.06"
-    ),
-    Figure(HIERARCHICAL, HSD_TABLE, "tokens a step, token by token", "5.99 6.14 6.44"),
-    Figure(HIERARCHICAL, HSD_TABLE, "tokens a step, block verification", "6.13 6.26 6.53"),
-    Figure(HIERARCHICAL, HSD_TABLE, "tokens a step, hierarchical", "6.30 6.47 6.65"),
-    Figure(HIERARCHICAL, HSD_TABLE, "tokens a second, token by token", "82.28 53.87 31.49"),
-    Figure(HIERARCHICAL, HSD_TABLE, "tokens a second, block verification", "86.06 54.91 31.79"),
-    Figure(HIERARCHICAL, HSD_TABLE, "tokens a second, hierarchical", "91.05 57.12 32.52"),
-    Figure("2411.05289", "SpecHub", "gain in tokens a step", ".05-.27"),
-    Figure("2511.15898", "Global Resolution", "acceptance at 100 ms a token, %", "90"),
-    Figure("2401.10774", "Medusa-1", "speed-up", "2.2"),
-    Figure("2401.10774", "Medusa-2", "speed-up", "2.3-2.8"),
-    Figure("2401.10774", "Vicuna 13B, 7B", "speed-up", "2.33 2.83"),
-    Figure("2501.19309", "Judge decoding, 8B → 405B", "speed-up over HF, gpt-fast", "9.7 3.9"),
-    Figure("2501.19309", "Judge decoding, 8B → 405B", "accepted length", "20"),
-)
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain Python values."""
+        return {**asdict(self), "units": self.units}
 
 
 # --- what is computed ------------------------------------------------------------------------------------
@@ -231,7 +148,10 @@ def published() -> list[Row]:
     computed = {
         (where, quantity): row
         for rows in (
+            _operations(),
+            _speeds(),
             _lenience(),
+            _chinchilla(),
             _ratios(),
             _examples(),
             _block_averages(),
@@ -246,8 +166,70 @@ def published() -> list[Row]:
 Rows = dict[tuple[str, str], Row]
 
 
+def _operations() -> Rows:
+    rows = {}
+    for alpha, gamma, *_ in OPERATIONS_ROWS:
+        g = int(gamma)
+        for name, value in (
+            ("operations", float(operations_factor(float(alpha), g, 0.0))),
+            ("speed-up", _speed(float(alpha), g, 0.0)),
+        ):
+            figure = _figure(OPERATIONS, f"{name}, α = {alpha}, γ = {gamma}")
+            rows[OPERATIONS, figure.quantity] = _compare(figure, float, (value, 0.0))
+    return rows
+
+
+def _speeds() -> Rows:
+    """Speeds that Theorem 3.8 expects, and how the measured ones stand to them."""
+    rows = {}
+    for pair, t, gamma, alpha, c, printed, measured in SPEEDS_ROWS:
+        inputs = f"{pair}, t = {t}, γ = {gamma}, α = {alpha}, c = {c}"
+        expected, found = (_figure(SPEEDS, f"{name} speed-up, {inputs}") for name in ("expected", "measured"))
+
+        def value(a: float, ratio: float, *, gamma: int = int(gamma)) -> float:
+            return _speed(a, gamma, ratio)
+
+        rows[SPEEDS, expected.quantity] = _compare(expected, value, _rounded(alpha), _rounded(c))
+        note = f"{float(measured) / float(printed):.2f} of the expected"
+        rows[SPEEDS, found.quantity] = _row(found, note=note)
+    bigram = _input(_figure(ALPHAS, "α, T5-XXL, EnDe, bigram, t = 0"))
+    figure = _figure(ALPHAS_TEXT, BIGRAM_SPEED)
+    rows[ALPHAS_TEXT, BIGRAM_SPEED] = _compare(figure, lambda a: _speed(a, 3, 0.0), bigram)
+    return rows
+
+
+def _chinchilla() -> Rows:
+    """Chen et al.: speed-ups as ratios of times, and the K that independent acceptances would choose."""
+    rows = {}
+    for task, samples, unit, alone, alone_ms, score, ms, _ in CHINCHILLA_ROWS:
+        gain = _figure(CHINCHILLA, f"speed-up, {task}")
+        times = _rounded(alone_ms), _rounded(ms)
+        rows[CHINCHILLA, gain.quantity] = _compare(
+            gain, lambda a, b: a / b, *times, note="the ratio of the times"
+        )
+        if unit == "%":
+            before, after = float(alone) / 100, float(score) / 100
+            error = np.sqrt((before * (1 - before) + after * (1 - after)) / samples)
+            figure = _figure(CHINCHILLA, f"{unit}, speculative, {task}")
+            note = f"{(after - before) / error:.1f} standard errors above the target alone, were samples independent"
+            rows[CHINCHILLA, figure.quantity] = _row(figure, note=note)
+
+    def fastest(time: float, alone: float, drafting: float) -> float:
+        alpha = implied_alpha((alone + 4 * drafting) / time, 4)
+        return float(optimal_gamma(alpha, drafting / alone))
+
+    task, _, _, _, alone_ms, _, ms, _ = CHINCHILLA_ROWS[0]
+    draft = _input(_figure(CHINCHILLA_TEXT, DRAFT_MS))
+    figure = _figure(CHINCHILLA_TEXT, FASTEST_K)
+    note = f"independent acceptances with the speed of {task}, at {draft[0]} ms a drafted token"
+    rows[CHINCHILLA_TEXT, FASTEST_K] = _compare(
+        figure, fastest, _rounded(ms), _rounded(alone_ms), draft, note=note
+    )
+    return rows
+
+
 def _lenience() -> Rows:
-    leniences = (1.0, 0.5, 0.3, 0.1)
+    leniences = [float(lenience) for lenience in LENIENCES]
     rows = {}
     for figure in (figure for figure in FIGURES if figure.where == LENIENCE):
         misfit = lenience_misfit(_values(figure), leniences)
@@ -267,9 +249,8 @@ def _lenience() -> Rows:
         (_figure(LENIENCE, "α(l), T5-small"), ", T5-small", best),
         (at_zero, ", γ = 8, temperature 0", lambda alpha, cost: _speed(alpha, 8, cost)),
     ):
-        for lenience, alpha in zip(leniences, _values(source), strict=True):
-            named = "1" if lenience == 1 else f"{lenience:g}".removeprefix("0")
-            figure = _figure(LENIENCE_TEXT, f"speed-up at l = {named}, c = .015{suffix}")
+        for lenience, alpha in zip(LENIENCES, _values(source), strict=True):
+            figure = _figure(LENIENCE_TEXT, f"speed-up at l = {lenience}, c = .015{suffix}")
             note = "the best γ" if speed is best else ""
             rows[figure.where, figure.quantity] = _compare(
                 figure, speed, (alpha, _half_unit(source)), (0.015, 0.0005), note=note
@@ -385,7 +366,7 @@ def _k_seq_lengths() -> Rows:
 
 def _speed(alpha: float, gamma: int, cost: float) -> float:
     """Leviathan et al., Theorem 3.8, with `cost` the time of a draft token in target calls."""
-    return float(expected_tokens(alpha, gamma)) / (gamma * cost + 1.0)
+    return float(walltime_improvement(alpha, gamma, cost))
 
 
 def _range_note(alpha: float, gamma: int) -> str:
@@ -403,12 +384,16 @@ def _values(figure: Figure) -> list[float]:
 
 def _half_unit(figure: Figure) -> float:
     """Half a unit of the last digit printed; 0 for a fraction."""
-    word = figure.printed.split()[0]
-    return 0.0 if "/" in word else 0.5 * 10.0 ** -len(word.partition(".")[2])
+    return _rounded(figure.printed.split()[0])[1]
 
 
 def _input(figure: Figure) -> tuple[float, float]:
-    return _values(figure)[0], _half_unit(figure)
+    return _rounded(figure.printed.split()[0])
+
+
+def _rounded(word: str) -> tuple[float, float]:
+    """What is printed, and half a unit of its last digit; 0 for a fraction."""
+    return float(Fraction(word)), 0.0 if "/" in word else 0.5 * 10.0 ** -len(word.partition(".")[2])
 
 
 def _compare(

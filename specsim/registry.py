@@ -1,0 +1,28 @@
+"""Registries by file name: what is in a folder is registered, so that adding a thing is adding a file."""
+
+from __future__ import annotations
+
+import difflib
+import pkgutil
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["check_known", "modules_beside"]
+
+
+def modules_beside(file: str) -> list[str]:
+    """The names of modules and packages in the folder of `file`, alphabetically; nothing is imported."""
+    return sorted(module.name for module in pkgutil.iter_modules([str(Path(file).parent)]))
+
+
+def check_known(kind: str, name: str, known: Sequence[str]) -> None:
+    """Raise ValueError, with the nearest name, unless `name` is one of the `known`.
+
+    >>> check_known("figure", "chen_figure", ["chen_figure_1", "leviathan_figure_2"])
+    Traceback (most recent call last):
+    ...
+    ValueError: unknown figure 'chen_figure'; did you mean 'chen_figure_1'? There are: chen_figure_1, leviathan_figure_2
+    """
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown {kind} {name!r}; did you mean {near!r}? There are: {', '.join(known)}")
