@@ -53,10 +53,8 @@ def clamped(epsilons: tuple[Fraction, ...] = (Fraction(1, 100), Fraction(1, 10),
     )
 
 
-def goes_on_after_rejection(
-    target: Model, draft: Model, gamma: int, context: Tokens, *, after_draft: bool
-) -> Law:
-    """All positions tested, whatever was rejected before; later rows are those of the drafted tokens."""
+def goes_on_after_rejection(target: Model, draft: Model, gamma: int, context: Tokens) -> Law:
+    """All positions tested, whatever was rejected before; every row is the one after the drafted tokens."""
     law: Law = defaultdict(Fraction)
     for path in product(range(target.vocab_size), repeat=gamma):
         probability = Fraction(1)
@@ -73,24 +71,18 @@ def goes_on_after_rejection(
                     nexts[(*prefix, token)] += mass * (1 - passed) * weight
             emitted = nexts
         for prefix, mass in emitted.items():
-            end = path if after_draft else prefix
-            for token, weight in enumerate(target.row((*context, *end))):
+            for token, weight in enumerate(target.row((*context, *path))):
                 law[(*prefix, token)] += probability * mass * weight
     return law
 
 
 def stopping_is_crucial(gamma: int = 2) -> Outcome:
     found = [
-        distance(
-            goes_on_after_rejection(TARGET, DRAFT, gamma, (x,), after_draft=True),
-            target_law(TARGET, gamma + 1, (x,)),
-        )
+        distance(goes_on_after_rejection(TARGET, DRAFT, gamma, (x,)), target_law(TARGET, gamma + 1, (x,)))
         for x in range(3)
     ]
     target, draft = TableModel(P), TableModel(Q)
-    free = distance(
-        goes_on_after_rejection(target, draft, gamma, (), after_draft=True), target_law(target, gamma + 1)
-    )
+    free = distance(goes_on_after_rejection(target, draft, gamma, ()), target_law(target, gamma + 1))
     return decide(
         max(found) > 0,
         f"a step of {gamma} that goes on testing after a rejection is TV = {float(max(found)):.3f} from the target's law; "
@@ -136,8 +128,8 @@ def clip_avoids_nan() -> Outcome:
     clamped_ratio = min(1.0, 0.0 / max(0.0, 1e-10))
     return decide(
         not np.isnan(clipped),
-        f"0/0 clipped to [0, 1] is {clipped}; with the denominator at least 1e-10 it is {clamped_ratio}, and a draft with "
-        f"probability 0 comes with probability {0}",
+        f"0/0 clipped to [0, 1] is {clipped}; with the denominator at least 1e-10 it is {clamped_ratio}; a draft drawn from "
+        "its row never has probability 0",
     )
 
 
