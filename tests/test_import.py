@@ -22,6 +22,7 @@ FLOORS = [
     {"engine", "verification"},
     {"recording", "replays", "comparing", "decoding"},
     {"auditing"},
+    {"experiments"},
     {"cli", "testing"},
     {"__main__", "pytest_plugin"},
 ]

@@ -70,7 +70,9 @@ class Claim:
         """The verdict and what was found."""
         if self.check is not None:
             return self.check()
-        return self.measure(setting) if self.measure is not None else Outcome(UNCHECKED, f"needs {self.needs}")
+        return (
+            self.measure(setting) if self.measure is not None else Outcome(UNCHECKED, f"needs {self.needs}")
+        )
 
 
 # --- verdicts --------------------------------------------------------------------------------------------

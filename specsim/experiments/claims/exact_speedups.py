@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 
 from specsim.exact import Law, Tokens, target_law
 from specsim.experiments.claims.anatomy import Claim, Outcome, decide, only_if
-from specsim.experiments.claims.laws import DRAFT, TARGET, P, Q, Row, distance, fractions, step
+from specsim.experiments.claims.laws import DRAFT, TARGET, P, Q, Row, distance, fractions, row, step
 from specsim.experiments.claims.speed import best_speed, needed_alpha, speed
 from specsim.models import Model, TableModel
 from specsim.rules.token_by_token import positive_part
@@ -60,9 +60,9 @@ def goes_on_after_rejection(target: Model, draft: Model, gamma: int, context: To
         probability = Fraction(1)
         emitted: dict[Tokens, Fraction] = {(): Fraction(1)}
         for i, x in enumerate(path):
-            q = draft.row((*context, *path[:i]))
+            q = row(draft, (*context, *path[:i]))
             probability *= q[x]
-            p = target.row((*context, *path[:i]))
+            p = row(target, (*context, *path[:i]))
             nexts: dict[Tokens, Fraction] = defaultdict(Fraction)
             for prefix, mass in emitted.items():
                 passed = min(Fraction(1), p[x] / q[x]) if q[x] else Fraction(0)
@@ -71,7 +71,7 @@ def goes_on_after_rejection(target: Model, draft: Model, gamma: int, context: To
                     nexts[(*prefix, token)] += mass * (1 - passed) * weight
             emitted = nexts
         for prefix, mass in emitted.items():
-            for token, weight in enumerate(target.row((*context, *path))):
+            for token, weight in enumerate(row(target, (*context, *path))):
                 law[(*prefix, token)] += probability * mass * weight
     return law
 
@@ -97,7 +97,7 @@ def pseudocode_is_exact(doubled: bool = True) -> Outcome:
     draft = TableModel([first, second, [first[2], second[0], first[1]]])
 
     def believed(context: Tokens, path: Tokens) -> Row:
-        return draft.row((*context, *path, *(path if doubled else ())))
+        return row(draft, (*context, *path, *(path if doubled else ())))
 
     found = step(TARGET, draft, believed=believed)
     once = step(TARGET, draft)
@@ -188,8 +188,8 @@ def larger_k_hurts(alpha: float = 0.7, c: float = 0.1) -> Outcome:
 def closer_and_cheaper() -> Outcome:
     alphas = [best_speed(a / 50, 0.1) for a in range(5, 50)]
     costs = [best_speed(0.8, c / 50) for c in range(1, 40)]
-    rising = all(x < y for x, y in zip(alphas, alphas[1:], strict=False))
-    falling = all(x > y for x, y in zip(costs, costs[1:], strict=False))
+    rising = all(x < y for x, y in pairwise(alphas))
+    falling = all(x > y for x, y in pairwise(costs))
     return decide(
         rising and falling,
         f"with the best K the speed rises from {alphas[0]:.2f} to {alphas[-1]:.2f} for α from 0.1 to 0.98 at c = 0.1, and "

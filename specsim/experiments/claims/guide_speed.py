@@ -57,7 +57,7 @@ def numerator(alpha: float = 0.75, k: int = 4) -> Outcome:
     law = accepted_law(alpha, k)
     share, every = float(np.arange(k + 1) @ law) / k, float(law[-1])
     return decide(
-        abs(share * k + every - expected_tokens(alpha, k)) < 1e-9,
+        abs(share * k + every - float(expected_tokens(alpha, k))) < 1e-9,
         f"α = {alpha} per tested token, K = {k}: {share * k:.3f} accepted and {every:.3f} bonus tokens make "
         f"{share * k + every:.3f}, and with the {1 - every:.3f} recovered ones a step emits {expected_tokens(alpha, k):.3f}",
     )
@@ -68,9 +68,7 @@ def beta_for_large_k(alpha: float = 0.75) -> Outcome:
     shown = {k: (1 - (1 - alpha) ** k, alpha**k) for k in (4, 8, 16)}
     return decide(
         all(abs(one - other) < 0.05 for one, other in shown.values()),
-        "; ".join(
-            f"K = {k}: {one:.4f} and {other:.4f}" for k, (one, other) in shown.items()
-        )  # the first: that at least one of K passes
+        "; ".join(f"K = {k}: {one:.4f} and {other:.4f}" for k, (one, other) in shown.items())
         + f", at α = {alpha}: the first is the chance that one of K passes, the second that all do",
     )
 
@@ -312,7 +310,10 @@ def step_five(tolerance: float = 0.1, k: int = 4, r: float = 0.1) -> Outcome:
     def off(alpha: float, k: int) -> float:
         return alpha * k / (k * r + 1) / speed(alpha, k, r) - 1
 
-    middle, ends = [off(alpha, k) for alpha in (0.4, 0.6, 0.8)], [off(0.2, k), off(0.6, 2 * k), off(0.6, 4 * k)]
+    middle, ends = (
+        [off(alpha, k) for alpha in (0.4, 0.6, 0.8)],
+        [off(0.2, k), off(0.6, 2 * k), off(0.6, 4 * k)],
+    )
     share = 0.6 * k / (0.6 * k + 1) - 1
     return only_if(
         max(map(abs, middle)) < tolerance,
@@ -334,10 +335,8 @@ def increase_r(alpha: float = 0.75, k: int = 4) -> Outcome:
 
 def higher_alpha_is_faster() -> Outcome:
     grid = [[speed(a / 20, k, r) for a in range(21)] for k in (1, 2, 4, 8) for r in (0.05, 0.2)]
-    rising = sum(row == sorted(row) and row[0] < row[-1] for row in grid)
-    return decide(
-        rising == len(grid), f"the speed rises with α for {rising} of {len(grid)} pairs of K and r"
-    )
+    rising = sum(speeds == sorted(speeds) and speeds[0] < speeds[-1] for speeds in grid)
+    return decide(rising == len(grid), f"the speed rises with α for {rising} of {len(grid)} pairs of K and r")
 
 
 def small_model_is_faster() -> Outcome:

@@ -19,15 +19,16 @@ from specsim.rules.token_by_token import positive_part
 
 __all__ = [
     "DRAFT",
+    "TARGET",
     "P",
     "Q",
-    "TARGET",
     "Step",
     "distance",
     "fractions",
     "min_law",
     "overlap",
     "pairs",
+    "row",
     "simplex",
     "standard_test",
     "step",
@@ -36,6 +37,11 @@ __all__ = [
 Row = Sequence[Fraction]
 #: The row after a context and the tokens drafted since.
 Rows = Callable[[Tokens, Tokens], Row]
+
+
+def row(model: Model, context: Sequence[int]) -> list[Fraction]:
+    """The row of an exact model after `context`."""
+    return [Fraction(weight) for weight in model.row(context)]
 
 
 def fractions(*weights: int) -> list[Fraction]:
@@ -57,7 +63,8 @@ def simplex(size: int, parts: int) -> list[list[Fraction]]:
 
 def pairs(size: int = 3, parts: int = 4) -> Iterator[tuple[list[Fraction], list[Fraction]]]:
     """All pairs of such pmfs, with zeros, ties, equal and disjoint ones among them."""
-    return product(simplex(size, parts), repeat=2)
+    rows = simplex(size, parts)
+    return ((p, q) for p in rows for q in rows)
 
 
 def overlap(p: Row, q: Row) -> Fraction:
@@ -125,13 +132,13 @@ def step(
             if not probability:
                 continue
             for i, x in enumerate(path):
-                p, q = target.row((*context, *path[:i])), tested(context, path[:i])
+                p, q = row(target, (*context, *path[:i])), tested(context, path[:i])
                 passed = accept(p, q, x)
                 if passed < 1:
                     for token, weight in enumerate(recovered(p, q)):
                         law[(*path[:i], token)] += probability * (1 - passed) * weight
                 probability *= passed
-            for token, weight in enumerate(target.row((*context, *path))):
+            for token, weight in enumerate(row(target, (*context, *path))):
                 law[(*path, token)] += probability * weight
         laws[context] = {emitted: mass for emitted, mass in law.items() if mass}
         own = target_law(target, gamma + 1, context)
@@ -143,5 +150,5 @@ def step(
 def _rows(source: Model | Rows) -> Rows:
     if isinstance(source, Model):
         model = source
-        return lambda context, path: model.row((*context, *path))
+        return lambda context, path: row(model, (*context, *path))
     return source

@@ -8,7 +8,16 @@ import numpy as np
 
 from specsim.exact import prove
 from specsim.experiments.claims.anatomy import Claim, Outcome, Setting, decide, only_if
-from specsim.experiments.claims.laws import DRAFT, TARGET, Row, distance, fractions, simplex, standard_test, step
+from specsim.experiments.claims.laws import (
+    DRAFT,
+    TARGET,
+    Row,
+    fractions,
+    row,
+    simplex,
+    standard_test,
+    step,
+)
 from specsim.models import TableModel, default_pair
 from specsim.rules.token_by_token import positive_part
 
@@ -17,14 +26,14 @@ __all__ = ["CLAIMS", "caches"]
 SOURCE = "naive-speculate documentation"
 
 
-def certain(row: Row) -> list[Fraction]:
+def certain(pmf: Row) -> list[Fraction]:
     """The row that is sure of the most probable token, the first among ties."""
-    best = list(row).index(max(row))
-    return [Fraction(x == best) for x in range(len(row))]
+    best = list(pmf).index(max(pmf))
+    return [Fraction(x == best) for x in range(len(pmf))]
 
 
-GREEDY_TARGET = TableModel([certain(TARGET.row([x])) for x in range(3)])
-GREEDY_DRAFT = TableModel([certain(DRAFT.row([x])) for x in range(3)])
+GREEDY_TARGET = TableModel([certain(row(TARGET, [x])) for x in range(3)])
+GREEDY_DRAFT = TableModel([certain(row(DRAFT, [x])) for x in range(3)])
 
 
 def lengths(most_extra: int = 1) -> Outcome:
@@ -65,7 +74,9 @@ def greedy_match_rejects_more(setting: Setting) -> Outcome:
 
 def ill_defined() -> Outcome:
     """With a certain draft the ratio is p(x)/1 at the one token that is ever drafted."""
-    rates = [standard_test(row, [Fraction(y == x) for y in range(3)], x) for row in simplex(3, 4) for x in range(3)]
+    rates = [
+        standard_test(pmf, [Fraction(y == x) for y in range(3)], x) for pmf in simplex(3, 4) for x in range(3)
+    ]
     return decide(
         not all(0 <= rate <= 1 for rate in rates),
         f"min(1, p(x)/1) = p(x) at the one token that is drafted: defined in all {len(rates)} cases tried, from "

@@ -79,7 +79,8 @@ def more_tokens_than_passes() -> Outcome:
     trees = {depth: branching(*[2] * depth).size for depth in (2, 3, 4)}
     return decide(
         all(size > depth for depth, size in trees.items()),
-        "two children a node: " + ", ".join(f"{size} tokens in {depth} passes" for depth, size in trees.items()),
+        "two children a node: "
+        + ", ".join(f"{size} tokens in {depth} passes" for depth, size in trees.items()),
     )
 
 
@@ -256,9 +257,7 @@ def identically_distributed(rule: str = "standard") -> Outcome:
 
 def keep_and_reject() -> Outcome:
     """Keep if q ≤ p; where q ≥ p reject with probability 1 - p/q. Both lines speak of q = p."""
-    found = step(
-        TARGET, DRAFT, accept=lambda p, q, x: Fraction(1) if q[x] <= p[x] else 1 - (1 - p[x] / q[x])
-    )
+    found = step(TARGET, DRAFT, accept=lambda p, q, x: Fraction(1) if q[x] <= p[x] else 1 - (1 - p[x] / q[x]))
     ties = {1 - p[x] / q[x] for p, q in pairs() for x in range(3) if p[x] == q[x] > 0}
     return decide(
         found.tv == 0 and ties == {0},
@@ -293,9 +292,7 @@ def acceptance() -> Outcome:
         drawn = sum(b * (1 if b <= a else a / b) for a, b in zip(p, q, strict=True) if b)
         good += drawn == overlap(p, q)
         total += 1
-    return decide(
-        good == total, f"E_q of 1 or p/q equals Σ min(p, q) = 1 - D_LK in {good} of {total} pairs"
-    )
+    return decide(good == total, f"E_q of 1 or p/q equals Σ min(p, q) = 1 - D_LK in {good} of {total} pairs")
 
 
 def natural_divergence() -> Outcome:
@@ -358,7 +355,9 @@ def capped_geometric() -> Outcome:
 def mean_of_beta(low: float = 0.3, high: float = 0.95, gamma: int = 5) -> Outcome:
     """β one of two values: drawn anew for each token, and once for a step."""
     formula = float(expected_tokens((low + high) / 2, gamma))
-    anew = float(np.mean([expected_tokens_by_position(betas) for betas in product((low, high), repeat=gamma)]))
+    anew = float(
+        np.mean([expected_tokens_by_position(betas) for betas in product((low, high), repeat=gamma)])
+    )
     once = float(np.mean([expected_tokens(beta, gamma) for beta in (low, high)]))
     return only_if(
         np.isclose(anew, formula),
@@ -405,7 +404,8 @@ def operations(offset: int = 1, c_hat: Fraction = Fraction(1, 10)) -> Outcome:
         good = good and formula == (gamma * c_hat + gamma + 1) / tokens
         shown.append(f"{float(formula):.3f} at γ = {gamma}")
     return decide(
-        good, f"equal to the operations per token of enumerated steps, α = {float(alpha):.3f}: " + ", ".join(shown)
+        good,
+        f"equal to the operations per token of enumerated steps, α = {float(alpha):.3f}: " + ", ".join(shown),
     )
 
 
@@ -440,13 +440,13 @@ LENIENCES = (Fraction(1), Fraction(1, 2), Fraction(3, 10), Fraction(1, 10))
 def lenience_forms() -> Outcome:
     good = total = 0
     for p, q in pairs():
-        for l in LENIENCES:
+        for lenience in LENIENCES:
             drawn = [(a, b) for a, b in zip(p, q, strict=True) if b]
             forms = {
-                sum(b * (1 if l * b <= a else a / (l * b)) for a, b in drawn),
-                sum(b * a / max(a, l * b) for a, b in drawn),
-                sum(min(a, l * b) for a, b in drawn) / l,
-                _lenient_alpha(p, q, l),
+                sum(b * (1 if lenience * b <= a else a / (lenience * b)) for a, b in drawn),
+                sum(b * a / max(a, lenience * b) for a, b in drawn),
+                sum(min(a, lenience * b) for a, b in drawn) / lenience,
+                _lenient_alpha(p, q, lenience),
             }
             good += len(forms) == 1
             total += 1
@@ -469,10 +469,10 @@ def lenience_zero() -> Outcome:
 
 
 def lenience_raises_alpha() -> Outcome:
-    rates = [_lenient_alpha(P, Q, l) for l in LENIENCES]
+    rates = [_lenient_alpha(P, Q, lenience) for lenience in LENIENCES]
     return decide(
         all(before > after for before, after in pairwise(rates)),
-        f"α is {', '.join(f'{float(rate):.3f} at l = {float(l):g}' for rate, l in zip(rates, LENIENCES, strict=True))}: it "
+        f"α is {', '.join(f'{float(rate):.3f} at l = {float(lenience):g}' for rate, lenience in zip(rates, LENIENCES, strict=True))}: it "
         "rises as l falls",
     )
 
@@ -480,7 +480,10 @@ def lenience_raises_alpha() -> Outcome:
 def lenience_at_zero_temperature() -> Outcome:
     """One-hot rows: the rate at each l."""
     rates = {
-        x: {_lenient_alpha(fractions(1, 0, 0), [Fraction(y == x) for y in range(3)], l) for l in LENIENCES}
+        x: {
+            _lenient_alpha(fractions(1, 0, 0), [Fraction(y == x) for y in range(3)], lenience)
+            for lenience in LENIENCES
+        }
         for x in (0, 1)
     }
     return decide(
@@ -492,8 +495,9 @@ def lenience_at_zero_temperature() -> Outcome:
 def greedy_lenience_sign(sign: str = "≤", lenience: Fraction = Fraction(1, 2)) -> Outcome:
     """What is kept of the draft, where the argmax replaces the rest; at l = 1 only the argmax should come out."""
 
-    def kept(l: Fraction) -> list[int]:
-        return [x for x in range(3) if (P[x] <= l * max(P) if sign == "≤" else P[x] >= l * max(P))]
+    def kept(share: Fraction) -> list[int]:
+        bound = share * max(P)
+        return [x for x in range(3) if (P[x] <= bound if sign == "≤" else P[x] >= bound)]
 
     best, worst = P.index(max(P)), P.index(min(P))
     wanted = [Fraction(x == best) for x in range(3)]

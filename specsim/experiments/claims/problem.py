@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def first_rejected() -> Outcome:
 def dominates() -> Outcome:
     everywhere = [(p, q) for p, q in pairs() if all(a >= b for a, b in zip(p, q, strict=True))]
     passed = all(
-        speculative_accept([x], [np.float64(p)], [np.float64(q)], [1.0]) == [x]
+        speculative_accept([x], [[float(a) for a in p]], [[float(b) for b in q]], [1.0]) == [x]
         for p, q in pairs()
         for x in range(3)
         if p[x] >= q[x] > 0
@@ -90,7 +91,7 @@ def closer_is_longer(count: int = 9) -> Outcome:
         found = step(TableModel(P), TableModel(mix), gamma=3)
         lengths.append((float(overlap(P, mix)), float(found.tokens - 1)))
     (first, fewest), (last, most) = lengths[0], lengths[-1]
-    rising = all(before[1] < after[1] for before, after in zip(lengths, lengths[1:], strict=False))
+    rising = all(before[1] < after[1] for before, after in pairwise(lengths))
     return decide(
         rising,
         f"from Σ min(p, q) = {first:.2f} to {last:.2f} the accepted tokens of a step of 3 rise from {fewest:.3f} to "

@@ -12,7 +12,15 @@ from collections.abc import Callable
 from specsim.theory import expected_tokens, optimal_gamma, walltime_improvement
 from specsim.theory.published import implied_alpha
 
-__all__ = ["accepted_share", "alpha_of_share", "best_speed", "needed_alpha", "root", "speed", "speed_of_share"]
+__all__ = [
+    "accepted_share",
+    "alpha_of_share",
+    "best_speed",
+    "needed_alpha",
+    "root",
+    "speed",
+    "speed_of_share",
+]
 
 
 def speed(alpha: float, k: int, r: float) -> float:
