@@ -1,8 +1,8 @@
 """Claims of five documents on speculative decoding, each checked by a program.
 
 The documents are a problem page, the documentation of a package, notes, an article and a long guide; what each says that
-can be checked is in a module of its own. `run` gives a row for every claim, `as_markdown` the page made of them. No number
-is typed but those that the documents print, as arguments of the checks.
+can be checked is in a module of its own. `run` gives a row for every claim, `as_markdown` the page made of them. What is
+found is computed; the numbers that a document prints are arguments of its checks.
 
 Verdicts: "holds"; "holds within rounding", a printed number is the rounded one, or a law is right to 1e-9; "true only if
 …", with the condition in what was found; "false"; "not checkable here", with what it would take.
@@ -71,7 +71,10 @@ def as_markdown(rows: Sequence[dict[str, Any]]) -> str:
     lines.append(_line("all", *(str(counts[verdict]) for verdict in VERDICTS)))
     for source in sources:
         lines += ["", f"## {source[:1].upper()}{source[1:]}", ""]
-        lines += [_line("where", "as printed", "what is asked", "verdict", "found"), _line(*["---"] * 5)]
+        lines += [
+            _line("where", "as printed, shortened", "what is asked", "verdict", "found"),
+            _line(*["---"] * 5),
+        ]
         lines += [
             _line(row["where"], row["quote"], row["asks"], f"**{row['verdict']}**", row["found"])
             for row in rows

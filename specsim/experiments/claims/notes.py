@@ -368,16 +368,17 @@ def mean_of_beta(low: float = 0.3, high: float = 0.95, gamma: int = 5) -> Outcom
 
 
 def improvement_exists(gain: Callable[[float, float], float] = lambda a, c: (1 + a) / (1 + c)) -> Outcome:
+    """Whether the best γ gains at least that much wherever α > c, and nothing elsewhere."""
     grid = [(a / 20, c / 20) for a in range(1, 20) for c in range(20)]
     above = [(a, c) for a, c in grid if a > c]
     reached = sum(best_speed(a, c) >= gain(a, c) - 1e-12 > 1 for a, c in above)
     none = sum(best_speed(a, c) > 1 + 1e-12 for a, c in grid if a <= c)
-    example = best_speed(0.8, 0.05)
+    alpha, cost = 0.8, 0.05
     return decide(
         reached == len(above) and none == 0,
         f"reached or passed in {reached} of {len(above)} pairs with α > c, and no gain in {len(grid) - len(above) - none} "
-        f"of {len(grid) - len(above)} others; it is the value at γ = 1: {gain(0.8, 0.05):.2f} at α = 0.8, c = 0.05, where "
-        f"the best γ gives {example:.2f}",
+        f"of {len(grid) - len(above)} others; it is the value at γ = 1: {gain(alpha, cost):.2f} at α = {alpha}, c = {cost}, where "
+        f"the best γ gives {best_speed(alpha, cost):.2f}",
     )
 
 
@@ -409,12 +410,12 @@ def operations(offset: int = 1, c_hat: Fraction = Fraction(1, 10)) -> Outcome:
     )
 
 
-def more_operations(gamma: int = 5) -> Outcome:
+def more_operations(gamma: int = 5, alpha: float = 0.8, c_hat: float = 0.05) -> Outcome:
     factors = [float(operations_factor(a / 20, gamma, c / 20)) for a in range(20) for c in range(21)]
     return decide(
         min(factors) > 1,
         f"at γ = {gamma} {min(factors):.3f} to {max(factors):.2f} times the operations, over α < 1 and ĉ ≤ 1; "
-        f"{float(operations_factor(0.8, gamma, 0.05)):.2f} times at α = 0.8, ĉ = 0.05",
+        f"{float(operations_factor(alpha, gamma, c_hat)):.2f} times at α = {alpha}, ĉ = {c_hat}",
     )
 
 

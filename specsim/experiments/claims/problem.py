@@ -60,13 +60,14 @@ def lets_impossible_through(bits: int = 24) -> Outcome:
     """An accept test at r ≤ p/q, with r one of 2^bits equally likely numbers from 0 on."""
     impossible, certain = [[0.0, 1.0]], [[1.0, 0.0]]
     at_zero = speculative_accept([0], impossible, certain, [0.0])
+    strictly = sum(r < 0.0 for r in (0.0, 2.0**-bits))
     above = speculative_accept([0], impossible, certain, [2.0**-bits])
     return only_if(
         above == [],
         at_zero == [],
         f"only if r is never 0: with p = 0 and r = 0 the test returns {at_zero}, so a token that the target cannot "
         f"emit passes once in {2**bits:,} draws of a {bits}-bit uniform in [0, 1); with the strict r < p/q it passes "
-        "in 0 of them",
+        f"in {strictly} of them",
     )
 
 
@@ -99,13 +100,13 @@ def closer_is_longer(count: int = 9) -> Outcome:
     )
 
 
-def governs_speed(alpha: float = 0.8, k: int = 5) -> Outcome:
-    cheap, dear = speed(alpha, k, 0.02), speed(alpha, k, 0.6)
+def governs_speed(alpha: float = 0.8, k: int = 5, costs: tuple[float, float] = (0.02, 0.6)) -> Outcome:
+    cheap, dear = (speed(alpha, k, c) for c in costs)
     return only_if(
         cheap > 1,
         dear > 1,
         f"only with the cost of the draft beside it: α = {alpha} and {k} tokens a step are {cheap:.2f} times faster at "
-        f"c = 0.02 and {dear:.2f} times at c = 0.6",
+        f"c = {costs[0]} and {dear:.2f} times at c = {costs[1]}",
     )
 
 

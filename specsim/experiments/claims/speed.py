@@ -49,8 +49,9 @@ def best_speed(alpha: float, r: float) -> float:
 
 
 def needed_alpha(wanted: float, r: float) -> float:
-    """The least α at which the best K is `wanted` times faster."""
-    return root(lambda alpha: best_speed(alpha, r) - wanted, 0.0, 0.999999)
+    """The least α at which the best K is `wanted` ≥ 1 times faster; 1 if none below is."""
+    most = 0.999999
+    return root(lambda a: best_speed(a, r) - wanted, 0.0, most) if best_speed(most, r) >= wanted else 1.0
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
