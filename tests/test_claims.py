@@ -211,6 +211,7 @@ RIGHT = {
     "all tokens looked at": partial(guide.checks_every_token, vocabulary=256),
     "the guide's estimate, corrected": partial(run_as_printed.estimated, printed="3.32"),
     "the ratio, corrected": partial(run_as_printed.ratio, printed="0.380420"),
+    "one rejected": partial(run_as_printed.rejected, printed=1),
     "ten milliseconds": partial(run_as_printed.draft_pass, printed=10.0),
     "a gain that begins at r": partial(rules_of_thumb.break_even, printed=0.1),
     "unequal vocabularies": partial(run_as_printed.vocabulary_mismatch, sizes=(50257, 32000)),

@@ -33,6 +33,7 @@ from specsim.experiments.claims.laws import (
     overlap,
     pairs,
     row,
+    standard_test,
     step,
 )
 from specsim.experiments.claims.speed import best_speed, speed
@@ -193,6 +194,17 @@ def exact(rule: str = "standard", gamma: int = 4) -> Outcome:
     return decide(
         max(found) == 0,
         f"TV = {max(found)} after {gamma} drafted tokens, by enumeration of {3**gamma} drafts in each of {len(found)} contexts",
+    )
+
+
+def likelier_is_accepted() -> Outcome:
+    """Two tokens of one pair of rows, the likelier one under the target accepted less often."""
+    p, q = fractions(6, 1, 3), fractions(8, 1, 1)
+    rates = [float(standard_test(p, q, x)) for x in range(3)]
+    return decide(
+        all(rates[x] >= rates[y] for x in range(3) for y in range(3) if p[x] > p[y]),
+        f"a token with p = {float(p[0])}, q = {float(q[0])} passes with probability {rates[0]:.2f}, one with p = {float(p[1])}, q "
+        f"= {float(q[1])} with {rates[1]:.2f}: what counts is p/q",
     )
 
 
@@ -629,6 +641,14 @@ CLAIMS: list[Claim] = [
         "It is not an approximation",
         "speculative decoding never changes the law",
         check=only_lossless_rules,
+    ),
+    Claim(
+        "guide.likelier",
+        SOURCE,
+        "5, The Acceptance Probability Formula",
+        "tokens with high target probability are more likely to be accepted",
+        "acceptance rises with p",
+        check=likelier_is_accepted,
     ),
     Claim(
         "guide.cannot",

@@ -177,6 +177,17 @@ def decisions() -> Outcome:
     )
 
 
+def rejected(printed: int = 2, run: Printed = RUN_AS_PRINTED) -> Outcome:
+    """Iteration 1: the token that failed, and the one behind it that was never tested."""
+    _, proposed, passed, *_ = run.first
+    tested = min(proposed, passed + 1)
+    return decide(
+        tested - passed == printed,
+        f"{tested} of {proposed} tokens were tested and {tested - passed} rejected: {passed / tested:.3f} of the tested ones passed, "
+        f"{passed / proposed:.3f} of the drafted ones, which the guide then takes for the α of its formula",
+    )
+
+
 def draft_pass(printed: float = 38.0, run: Printed = RUN_AS_PRINTED) -> Outcome:
     per_pass = [time / drafted for _, drafted, _, time, _ in run.shown]
     whole = run.draft_ms / run.iterations
@@ -399,6 +410,14 @@ CLAIMS: list[Claim] = [
         "random 0.678901 ≥ α 0.380345",
         "every printed decision follows from its numbers",
         check=decisions,
+    ),
+    Claim(
+        "run.rejected",
+        SOURCE,
+        RUN,
+        "Drafted: 4, Accepted: 2, Rejected: 2",
+        "how many tokens were rejected in iteration 1",
+        check=rejected,
     ),
     Claim(
         "run.draft_pass",

@@ -407,6 +407,41 @@ def table_row(
     )
 
 
+def recommended(
+    r: float, alphas: tuple[float, float], ks: tuple[int, int], pair: str, share: float = 0.95
+) -> Outcome:
+    """Whether one of the recommended K keeps that share of the best speed at both ends of the printed rates."""
+    kept = [max(speed(a, k, r) for k in range(ks[0], ks[1] + 1)) / best_speed(a, r) for a in alphas]
+    best = [int(optimal_gamma(a, r)) for a in alphas]
+    return only_if(
+        max(kept) >= share,
+        min(kept) >= share,
+        f"{'' if min(kept) >= share else 'only at one end: '}{pair}, r = {r}: the best K is {best[0]} at α = {alphas[0]} and "
+        f"{best[1]} at α = {alphas[1]}; one of {ks[0]} to {ks[1]} keeps {kept[0]:.0%} and {kept[1]:.0%} of the best speed",
+    )
+
+
+def smaller_is_faster(factor: float = 1.5) -> Outcome:
+    """Parameters in millions and r, of the four pairs of the guide's table."""
+    table = ((124, 774, 0.12), (82, 774, 0.08), (355, 774, 0.45), (7000, 70000, 0.10))
+    ratios = [(target / draft, 1 / r) for draft, target, r in table]
+    return decide(
+        all(1 / factor < faster / smaller < factor for smaller, faster in ratios),
+        "in the guide's table drafts are "
+        + ", ".join(
+            f"{smaller:.1f} times smaller and {faster:.1f} times faster" for smaller, faster in ratios
+        ),
+    )
+
+
+#: Pairs of models, r, acceptance rates, recommended K, observed speed-ups.
+TABLE = (
+    ("GPT-2 Small → Large", "0.12", (0.70, 0.80), (4, 6), (2.3, 2.8)),
+    ("DistilGPT-2 → Large", "0.08", (0.65, 0.75), (4, 6), (2.5, 3.0)),
+    ("GPT-2 Medium → Large", "0.45", (0.80, 0.90), (3, 4), (1.6, 2.0)),
+    ("Llama-2 7B → 70B", "0.10", (0.75, 0.85), (5, 7), (2.8, 3.5)),
+)
+
 HARDWARE = "the models, and the hardware to time them on"
 
 CLAIMS: list[Claim] = [
@@ -670,15 +705,26 @@ CLAIMS: list[Claim] = [
             f"the observed speed-up for K = {ks[0]} to {ks[1]}",
             check=partial(table_row, r, alphas, ks, printed),
         )
-        for number, (pair, r, alphas, ks, printed) in enumerate(
-            (
-                ("GPT-2 Small → Large", "0.12", (0.70, 0.80), (4, 6), (2.3, 2.8)),
-                ("DistilGPT-2 → Large", "0.08", (0.65, 0.75), (4, 6), (2.5, 3.0)),
-                ("GPT-2 Medium → Large", "0.45", (0.80, 0.90), (3, 4), (1.6, 2.0)),
-                ("Llama-2 7B → 70B", "0.10", (0.75, 0.85), (5, 7), (2.8, 3.5)),
-            ),
-            1,
+        for number, (pair, r, alphas, ks, printed) in enumerate(TABLE, 1)
+    ),
+    *(
+        Claim(
+            f"speed.recommended_{number}",
+            SOURCE,
+            "8, Empirical Performance Data",
+            f"Recommended K: {ks[0]} to {ks[1]}",
+            f"the best K for {pair}",
+            check=partial(recommended, float(r), alphas, ks, pair),
         )
+        for number, (pair, r, alphas, ks, _) in enumerate(TABLE, 1)
+    ),
+    Claim(
+        "speed.smaller",
+        SOURCE,
+        "11, Critical Requirements",
+        "at least five to ten times smaller in terms of parameter count",
+        "how speed goes with size",
+        check=smaller_is_faster,
     ),
     Claim(
         "speed.ratios",
