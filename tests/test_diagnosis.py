@@ -231,7 +231,9 @@ def test_the_page_is_that_of_the_numbers():
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
     found, _ = measured()
-    assert program.page(found) == (ROOT / "docs/diagnosis.md").read_text(encoding="utf-8"), "run make diagnoses"
+    assert program.page(found) == (ROOT / "docs/diagnosis.md").read_text(encoding="utf-8"), (
+        "run make diagnoses"
+    )
     known = {row["mistake"].partition(":")[0] for row in found["rows"]}
     assert known == set(mutants.names()), "run make diagnoses"
 
