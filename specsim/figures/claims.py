@@ -48,5 +48,5 @@ def draw(table: pa.Table) -> Figure:
         axis.grid(visible=False, axis="y")
         axis.set_xlabel("claims")
         axis.set_title(TITLE)
-        axis.legend(loc="lower right")
+        axis.legend(loc="upper right")
         return figure
