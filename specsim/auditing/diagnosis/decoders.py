@@ -34,8 +34,8 @@ __all__ = ["diagnose_decoder"]
 LENGTHS = (1, 2, 3, 4, 8)
 #: Sequences of each case: at first, and at most; no more are drawn once so many seconds have passed.
 FIRST, MOST, SECONDS = 2**10, 2**14, 15.0
-#: A few of the cases that failed are enough.
-CASES = 3
+#: Two of the cases that failed are enough.
+CASES = 2
 EXACT = Mutant(name="exact", family="exact", mechanism="", decode=Decoder())
 
 Tokens = tuple[int, ...]
@@ -125,7 +125,7 @@ def _scored(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
     parameter = mutant.parameters[0]
 
     def loss(value: float) -> float:
-        return -_judged(best.mutant.having(**{parameter.name: value}), seen[:1]).log_likelihood
+        return -_judged(best.mutant.having(**{parameter.name: value}), seen).log_likelihood
 
     value = likeliest(parameter, loss)
     return _judged(best.mutant.having(**{parameter.name: value}), seen)
