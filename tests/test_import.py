@@ -16,7 +16,7 @@ FLOORS = [
     {"jit", "files"},
     {"streams", "distributions", "stats", "plotting", "provenance"},
     {"models", "theory", "traces", "lengths"},
-    {"drafts"},
+    {"drafts", "metrics"},
     {"rules", "readers"},
     {"exact", "sources"},
     {"engine", "verification"},

@@ -1,0 +1,109 @@
+"""Linear statements about unknown counts: what do those that are kept leave possible?
+
+A form is Σ coefficient · unknown, {unknown: coefficient}; a statement is form ≤ 0. "one" is the unknown that turns a
+number into a form: unknowns are known only up to a common factor until `one` is fixed, or the steps where no count was
+reported. The same factor gives the range of a ratio, whose denominator is fixed instead (Charnes & Cooper, 1962).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.optimize import linprog
+
+from specsim.metrics.printed import Range
+
+__all__ = ["Form", "Program", "minus", "plus", "times"]
+
+Form = dict[str, float]
+
+#: What is fixed is set to this, so that the solver's absolute tolerance of 1e-7 is small beside it.
+SIZE = 1e6
+#: How far a statement may be from holding; of `SIZE`, so a relative 1e-11.
+TOLERANCE = 1e-5
+#: Digits of a value that do not stem from the tolerance.
+DIGITS = 4
+
+
+def plus(*forms: Form) -> Form:
+    """The sum of forms.
+
+    >>> plus({"accepted": 1}, {"steps": 1}, {"accepted": 2})
+    {'accepted': 3, 'steps': 1}
+    """
+    total: Form = {}
+    for form in forms:
+        for name, coefficient in form.items():
+            total[name] = total.get(name, 0) + coefficient
+    return total
+
+
+def times(factor: float, form: Form) -> Form:
+    """`factor` · `form`."""
+    return {name: factor * coefficient for name, coefficient in form.items()}
+
+
+def minus(left: Form, right: Form) -> Form:
+    """`left` − `right`."""
+    return plus(left, times(-1, right))
+
+
+class Program:
+    """Unknowns ≥ 0 under the statements kept. `largest` is the largest count reported, 0 if none was."""
+
+    def __init__(self, largest: float) -> None:
+        self.unit: Form = {"one": 1} if largest else {"steps": 1}  # what values are measured in
+        self._fixed = SIZE / (largest or 1)  # what `unit` is set to
+        self._kept: list[Form] = []
+
+    def keep(self, *statements: Form) -> None:
+        """Keep form ≤ 0 for each of `statements`."""
+        self._kept += statements
+
+    def allows(self, *statements: Form) -> bool:
+        """Whether those kept leave form ≤ 0 possible for each one of `statements`, taken alone."""
+        return all(self.least(form) * self._fixed <= TOLERANCE for form in statements)
+
+    def feasible(self) -> bool:
+        """Whether anything is left at all."""
+        return self._solve({}, self.unit) is not None
+
+    def least(self, form: Form) -> float:
+        """The smallest value of `form`, −inf if there is none; those kept must leave something."""
+        return self._value(form, self.unit, 1)
+
+    def range(self, form: Form, over: Form | None = None) -> Range | None:
+        """The range of `form`, or of its ratio to the form `over`; None where `over` can only be 0."""
+        unit = self.unit if over is None else over
+        if over is not None and self._solve({}, unit) is None:
+            return None
+        return Range(self._value(form, unit, 1), self._value(form, unit, -1))
+
+    def _value(self, form: Form, unit: Form, sign: int) -> float:
+        found = self._solve(times(sign, form), unit)
+        if found is None:
+            return -sign * math.inf
+        return round(sign * found, DIGITS) / self._size(unit) + 0.0
+
+    def _size(self, unit: Form) -> float:
+        return self._fixed if unit is self.unit else SIZE
+
+    def _solve(self, form: Form, unit: Form) -> float | None:
+        """The least value of `form` where `unit` is set to its size; None where it has none or nothing is left."""
+        names = sorted({"one", *form, *unit, *(name for kept in self._kept for name in kept)})
+        found = linprog(
+            _row(form, names),
+            A_ub=np.array([_row(kept, names) for kept in self._kept]) if self._kept else None,
+            b_ub=np.full(len(self._kept), TOLERANCE) if self._kept else None,
+            A_eq=_row(unit, names)[None],
+            b_eq=[self._size(unit)],
+            bounds=(0, None),
+            method="highs",
+        )
+        return float(found.fun) if found.status == 0 else None
+
+
+def _row(form: Form, names: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array([form.get(name, 0.0) for name in names])
