@@ -20,6 +20,7 @@ from specsim.metrics.statements import (
     least_cost,
     reported,
     statements,
+    unknown,
 )
 from specsim.theory import expected_tokens
 
@@ -193,18 +194,14 @@ def check_metrics(
     definition = DEFINITIONS[engine]
     checks, program = _tried(given, definition)
     possible = all(check.holds for check in checks)
-    at_odds = (
-        ()
-        if possible
-        else tuple(f"{_label(name)} {texts.get(name, positions)}" for name in _conflict(given, definition))
-    )
-    implied = _implied(given, program) if possible else ()
+    at_odds = [] if possible else _conflict(given, definition)
+    implied = _implied(given, definition, program) if possible else ()
     return MetricsCheck(
         engine=engine,
         reported={name: str(value) for name, value in texts.items()},
         per_step="steps" in program.unit,
         checks=checks,
-        conflict=at_odds,
+        conflict=tuple(f"{name.replace('_', ' ')} {texts.get(name, given[name])}" for name in at_odds),
         implied=implied,
         remarks=(*_left_out(given, definition), *_independence(given, implied)),
     )
@@ -237,7 +234,7 @@ def _tried(given: Mapping[str, Range], definition: Definition) -> tuple[tuple[Ch
     checks: dict[str, Check] = {}
     for statement in statements(given, definition):
         holds = program.allows(*statement.bounds)
-        if not holds or _worth_showing(statement, given):
+        if not holds or any(name in given for name in statement.about):
             check = _check(statement, program, holds)
             shown = checks.get(statement.name)
             if check is not None and (shown is None or check.slack < shown.slack):
@@ -245,18 +242,18 @@ def _tried(given: Mapping[str, Range], definition: Definition) -> tuple[tuple[Ch
         if holds:
             program.keep(*statement.bounds)
     if all(check.holds for check in checks.values()):
-        checks |= {check.name: check for check in _whole(given, program)}
+        checks |= {check.name: check for check in _whole(given, definition, program)}
     return tuple(checks.values()), program
 
 
-def _whole(given: Mapping[str, Range], program: Program) -> list[Check]:
+def _whole(given: Mapping[str, Range], definition: Definition, program: Program) -> list[Check]:
     """Of the counts of which less than 1 is left open, the one furthest from a whole number."""
     if "one" not in program.unit:
         return []
-    unknown = [name for name in ("steps", "drafted", "accepted", "emitted", "bonus") if name not in given]
+    left_open = [name for name in COUNTS if name not in given]
     found = []
-    for name in (*unknown, *(name for name in given if name.startswith("position"))):
-        value = program.range({name: 1})
+    for name in (*left_open, *(name for name in given if name.startswith("position"))):
+        value = program.range({unknown(name, definition): 1})
         if value is None or value.high - value.low >= 1:
             continue
         nearest = round((value.low + value.high) / 2)
@@ -268,15 +265,9 @@ def _whole(given: Mapping[str, Range], program: Program) -> list[Check]:
 
 def _program(given: Mapping[str, Range], definition: Definition) -> Program:
     """What the numbers alone leave."""
-    program = Program(
-        max((given[name].low for name in COUNTS if name in given and name != "gamma"), default=0.0)
-    )
+    program = Program(max((given[name].low for name in COUNTS if name in given), default=0.0))
     program.keep(*reported(given, definition))
     return program
-
-
-def _worth_showing(statement: Statement, given: Mapping[str, Range]) -> bool:
-    return any(name in given for name in statement.about)
 
 
 def _check(statement: Statement, program: Program, holds: bool) -> Check | None:
@@ -315,25 +306,27 @@ def _feasible(given: Mapping[str, Range], definition: Definition, fractions: boo
     program = _program(given, definition)
     for statement in statements(given, definition):
         program.keep(*statement.bounds)
-    return program.feasible() and (fractions or all(check.holds for check in _whole(given, program)))
+    return program.feasible() and (
+        fractions or all(check.holds for check in _whole(given, definition, program))
+    )
 
 
-def _implied(given: Mapping[str, Range], program: Program) -> tuple[Implied, ...]:
+def _implied(given: Mapping[str, Range], definition: Definition, program: Program) -> tuple[Implied, ...]:
     """What follows of numbers that were not reported, where anything does."""
     tested = minus(plus(ACCEPTED, STEPS), BONUS)
     found = []
     for name, form, over, note in (
-        ("α drafted", ACCEPTED, DRAFTED, "accepted / drafted"),
-        ("α verified", ACCEPTED, tested, "accepted / (accepted + steps that rejected)"),
-        ("tokens per step", plus(ACCEPTED, STEPS), STEPS, "1 + accepted / steps"),
+        ("α drafted", ACCEPTED, DRAFTED, "accepted, up to the first rejection, / drafted"),
+        ("α verified", ACCEPTED, tested, "the same / (the same + steps that rejected)"),
+        ("tokens per step", plus(ACCEPTED, STEPS), STEPS, "1 + the same / steps"),
         ("drafted per step", DRAFTED, STEPS, ""),
     ):
         value = program.range(form, over)
         if value is not None and value.high < math.inf and not (name[0] == "α" and value == (0, 1)):
             found.append(Implied(name, value, note))
     if "one" in program.unit:
-        for name in ("steps", "drafted", "accepted", "emitted", "bonus"):
-            value = program.range({name: 1})
+        for name in COUNTS:
+            value = program.range({unknown(name, definition): 1})
             if name not in given and value is not None and value.high < math.inf:
                 found.append(Implied(name, Range(math.ceil(value.low - 1e-6), math.floor(value.high + 1e-6))))
     cost, text, _ = least_cost(given)
@@ -382,7 +375,3 @@ def _independence(given: Mapping[str, Range], implied: Sequence[Implied]) -> lis
                 f"contradiction: {why}"
             )
     return remarks
-
-
-def _label(name: str) -> str:
-    return name.replace("_", " ")

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 __all__ = ["COUNTS", "RATES", "TIMES", "Range", "Value", "read"]
 
-#: What may be reported: whole numbers; numbers in [0, 1]; positive times, all in one unit.
-COUNTS = ("gamma", "accepted", "drafted", "emitted", "steps", "bonus", "requests")
+#: What may be reported: counts of a run; whole numbers; numbers in [0, 1]; positive times, all in one unit.
+COUNTS = ("steps", "drafted", "accepted", "emitted", "bonus")
+WHOLE = (*COUNTS, "gamma", "requests")
 RATES = ("acceptance_rate", "by_position")
 TIMES = ("draft_time", "target_time", "step_time")
 
@@ -69,7 +70,7 @@ def read(name: str, value: Value, rounding: float = 0.5) -> Range:
     unit, exact = scale * Decimal(1).scaleb(exponent), exact * scale
     if exact < 0:
         raise ValueError(f"{name}: {text} is negative")
-    if name in COUNTS and exact != exact.to_integral_value():
+    if name in WHOLE and exact != exact.to_integral_value():
         raise ValueError(f"{name}: {text} is not a whole number")
     if name in RATES and exact > 1:
         raise ValueError(f"{name}: {text} is outside [0, 1]; a percentage needs its sign, as in 71.4%")
@@ -77,7 +78,7 @@ def read(name: str, value: Value, rounding: float = 0.5) -> Range:
         raise ValueError(f"{name}: {text}; expected at least 1")
     if name in (*TIMES, "speedup") and exact == 0:
         raise ValueError(f"{name}: {text} is not positive")
-    if name in COUNTS or isinstance(value, Integral):
+    if name in WHOLE or isinstance(value, Integral):
         return Range(float(exact), float(exact))
     middle = float(exact)
     error = rounding * float(unit) if isinstance(value, str) else FLOAT_ERROR * max(1.0, middle)

@@ -22,7 +22,7 @@ from specsim.metrics.definitions import NOT_KNOWN, Definition
 from specsim.metrics.feasible import Form, minus, plus, times
 from specsim.metrics.printed import COUNTS, Range
 
-__all__ = ["Statement", "least_cost", "reported", "statements"]
+__all__ = ["Statement", "least_cost", "reported", "statements", "unknown"]
 
 ONE: Form = {"one": 1}
 STEPS: Form = {"steps": 1}
@@ -55,13 +55,17 @@ class Statement:
         return below + above
 
 
+def unknown(name: str, definition: Definition) -> str:
+    """The unknown that the engine reports as the count `name`."""
+    return {"accepted": "agreeing", "emitted": "accepted"}.get(name, name) if definition.independent else name
+
+
 def reported(given: Mapping[str, Range], definition: Definition) -> list[Form]:
-    """What was given of counts, as forms ≤ 0, and the positions' rates. It is possible whatever was given."""
-    names = {"accepted": "agreeing", "emitted": "accepted"} if definition.independent else {}
-    forms: list[Form] = [minus(ONE, STEPS)]
+    """What was given of counts, and the positions' rates, as forms ≤ 0. It is possible whatever was given."""
+    forms = [minus(ONE, STEPS)]
     for name in COUNTS:
-        if name in given and name not in ("gamma", "requests"):
-            count, value = {names.get(name, name): 1.0}, times(given[name].low, ONE)
+        if name in given:
+            count, value = {unknown(name, definition): 1.0}, times(given[name].low, ONE)
             forms += [minus(value, count), minus(count, value)]
     for name, rate in given.items():
         if name.startswith("position"):
@@ -221,10 +225,10 @@ def _speed(given: Mapping[str, Range]) -> Iterator[Statement]:
 
 def least_cost(given: Mapping[str, Range]) -> tuple[Form, str, str]:
     """The least that all steps can have cost, in passes of the target; the bound on the speed-up, and why it holds."""
-    if "step_time" in given:
+    if {"step_time", "target_time"} <= given.keys():
         least = given["step_time"].low / given["target_time"].high
         return times(least, STEPS), "tokens per step × target time / step time", ""
-    if "draft_time" in given:
+    if {"draft_time", "target_time"} <= given.keys():
         least = given["draft_time"].low / given["target_time"].high
         text = "tokens per step / (1 + drafted per step × draft time / target time)"
         return plus(STEPS, times(least, DRAFTED)), text, "drafting and verifying one after the other"
