@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import specsim
 from specsim.cli import main
+from specsim.jit import interpreted
 from specsim.lengths import accepted_tokens, alpha_drafted, alpha_verified
 from specsim.metrics import DEFINITIONS, check_metrics
 from specsim.metrics.definitions import NOT_KNOWN
@@ -109,7 +110,8 @@ def numbers_of(lengths, engine):
 
 @pytest.fixture(scope="module")
 def run():
-    return specsim.simulate(*specsim.default_pair(), gamma=4, steps=3000, rng=5)
+    with interpreted():  # a few steps are not worth compiling
+        return specsim.simulate(*specsim.default_pair(), gamma=4, steps=150, rng=5)
 
 
 # --- true numbers ----------------------------------------------------------------------------------------
@@ -131,7 +133,7 @@ def test_logs_from_the_field_are_possible(thread):
     ("thread", "wrong"),
     [
         ("vllm-project/vllm#43091", {"accepted": "65981"}),
-        ("vllm-project/vllm#43091", {"by_position": "0.75, 0.57, 0.47"}),
+        ("vllm-project/vllm#43091", {"by_position": "0.75, 0.57, 0.49"}),
         ("vllm-project/vllm#26498", {"tokens_per_step": "3.65"}),
         ("ggml-org/llama.cpp#24536", {"drafted": "257"}),
         ("ggml-org/llama.cpp#24536", {"by_position": "0.805, 0.632, 0.493"}),
@@ -194,9 +196,9 @@ BROKEN = {
     "acceptance rate": ({"acceptance_rate": "0.72", "accepted": 20, "drafted": 28}, {"accepted": 20, "acceptance_rate": "0.71"}),
     "draft length": ({"drafted": 27, "gamma": 4, "steps": 7}, {"drafted": 28}),
     "accepted": ({"accepted": 29, "drafted": 28}, {"accepted": 28}),
-    "positions fall": ({"by_position": "0.8, 0.6, 0.7"}, {"by_position": "0.8, 0.7, 0.6"}),
+    "positions fall": ({"by_position": "0.80, 0.60, 0.70"}, {"by_position": "0.80, 0.70, 0.60"}),
     "positions add up": (
-        {"by_position": "0.8, 0.6", "accepted": 150, "steps": 100},
+        {"by_position": "0.80, 0.60", "accepted": 142, "steps": 100},
         {"accepted": 140},
     ),
     "tokens per step": ({"tokens_per_step": "3.5", "emitted": 30, "steps": 7}, {"tokens_per_step": "4.3"}),
@@ -215,7 +217,7 @@ BROKEN = {
         {"draft_time": 1, "target_time": 10, "step_time": 12, "gamma": 4},
         {"step_time": 14},
     ),
-    "speed-up": ({"speedup": "3.0", "tokens_per_step": "2.9"}, {"tokens_per_step": "3.0"}),
+    "speed-up": ({"speedup": "3.0", "tokens_per_step": "2.8"}, {"tokens_per_step": "2.9"}),
     "whole": ({"acceptance_rate": "0.71", "drafted": 5}, {"drafted": 7}),
 }  # fmt: skip
 
@@ -375,14 +377,14 @@ def printed(numbers, digits):
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=15)
 @given(SOME_LENGTHS, st.sampled_from(sorted(DEFINITIONS)), st.integers(1, 5))
 def test_numbers_of_any_run_are_possible(lengths, engine, digits):
     found = check_metrics(**printed(numbers_of(lengths, engine), digits))
     assert found.possible, found.verdict
 
 
-@settings(max_examples=20)
+@settings(max_examples=15)
 @given(
     SOME_LENGTHS,
     st.sampled_from(

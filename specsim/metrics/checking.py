@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from specsim.metrics.definitions import DEFINITIONS, NOT_KNOWN, Definition
-from specsim.metrics.feasible import Form, Program, minus, plus
+from specsim.metrics.feasible import Program, minus, plus
 from specsim.metrics.printed import COUNTS, Range, Value, read
 from specsim.metrics.statements import (
     ACCEPTED,
@@ -234,7 +234,9 @@ def _tried(given: Mapping[str, Range], definition: Definition) -> tuple[tuple[Ch
     checks: dict[str, Check] = {}
     for statement in statements(given, definition):
         holds = program.allows(*statement.bounds)
-        if not holds or any(name in given for name in statement.about):
+        # what fails may follow from what failed before; it is told where it is about something that was given
+        first = not holds and all(check.holds for check in checks.values())
+        if first or any(name in given for name in statement.about):
             check = _check(statement, program, holds)
             shown = checks.get(statement.name)
             if check is not None and (shown is None or check.slack < shown.slack):
@@ -254,7 +256,7 @@ def _whole(given: Mapping[str, Range], definition: Definition, program: Program)
     found = []
     for name in (*left_open, *(name for name in given if name.startswith("position"))):
         value = program.range({unknown(name, definition): 1})
-        if value is None or value.high - value.low >= 1:
+        if value.high - value.low >= 1:
             continue
         nearest = round((value.low + value.high) / 2)
         slack = round(min(value.high - nearest, nearest - value.low), 6) + 0.0
@@ -272,22 +274,16 @@ def _program(given: Mapping[str, Range], definition: Definition) -> Program:
 
 def _check(statement: Statement, program: Program, holds: bool) -> Check | None:
     """The two sides as they stand; None where nothing reported could have made the statement fail."""
-
-    def side(form: Form) -> Range:
-        found = program.range(form, statement.over)
-        assert found is not None, "what was kept can hold"
-        return found
-
-    left = side(statement.left)
-    low, high = (None if form is None else side(form) for form in (statement.low, statement.high))
-    above = high is not None and left.low > 0 and high.high < math.inf
-    below = low is not None and low.low > 0 and left.high < math.inf
-    if holds and not (above or below):
+    over = statement.over
+    left = program.range(statement.left, over)
+    floor = -math.inf if statement.low is None else program.least(statement.low, over)
+    ceiling = math.inf if statement.high is None else program.most(statement.high, over)
+    if holds and not (left.low > 0 and ceiling < math.inf) and not (floor > 0 and left.high < math.inf):
         return None
-    ends = [end for end in (low, high) if end is not None]
-    right = Range(ends[0].low, math.inf if high is None else high.high)
-    slack = min(-side(bound).low + 0.0 for bound in statement.bounds)
-    return Check(statement.name, statement.text, holds, left, right, slack, statement.note)
+    if statement.low is None and statement.high is not None:
+        floor = program.least(statement.high, over)
+    slack = min(0.0 - program.least(bound, over) for bound in statement.bounds)
+    return Check(statement.name, statement.text, holds, left, Range(floor, ceiling), slack, statement.note)
 
 
 def _conflict(given: Mapping[str, Range], definition: Definition) -> list[str]:
@@ -321,18 +317,18 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
         ("tokens per step", plus(ACCEPTED, STEPS), STEPS, "1 + the same / steps"),
         ("drafted per step", DRAFTED, STEPS, ""),
     ):
-        value = program.range(form, over)
-        if value is not None and value.high < math.inf and not (name[0] == "α" and value == (0, 1)):
+        value = program.range(form, over) if program.feasible(over) else Range(0, math.inf)
+        if value.high < math.inf and not (name[0] == "α" and value == (0, 1)):
             found.append(Implied(name, value, note))
     if "one" in program.unit:
         for name in COUNTS:
             value = program.range({unknown(name, definition): 1})
-            if name not in given and value is not None and value.high < math.inf:
+            if name not in given and value.high < math.inf:
                 found.append(Implied(name, Range(math.ceil(value.low - 1e-6), math.floor(value.high + 1e-6))))
     cost, text, _ = least_cost(given)
-    speed = program.range(plus(ACCEPTED, STEPS), cost)
-    if speed is not None and speed.high < math.inf:
-        found.append(Implied("speed-up, at most", Range(speed.high, speed.high), text))
+    fastest = program.most(plus(ACCEPTED, STEPS), cost)
+    if fastest < math.inf:
+        found.append(Implied("speed-up, at most", Range(fastest, fastest), text))
     return tuple(found)
 
 

@@ -23,7 +23,7 @@ Form = dict[str, float]
 SIZE = 1e6
 #: How far a statement may be from holding; of `SIZE`, so a relative 1e-11.
 TOLERANCE = 1e-5
-#: Digits of a value that do not stem from the tolerance.
+#: Decimals of a value of that size which do not stem from the tolerance.
 DIGITS = 4
 
 
@@ -63,42 +63,40 @@ class Program:
         self._kept += statements
 
     def allows(self, *statements: Form) -> bool:
-        """Whether those kept leave form ≤ 0 possible for each one of `statements`, taken alone."""
-        return all(self.least(form) * self._fixed <= TOLERANCE for form in statements)
+        """Whether form ≤ 0 is left possible, for each of `statements` alone."""
+        return all(
+            (found := self._solve(form, self.unit)) is None or found <= TOLERANCE for form in statements
+        )
 
-    def feasible(self) -> bool:
-        """Whether anything is left at all."""
-        return self._solve({}, self.unit) is not None
+    def feasible(self, over: Form | None = None) -> bool:
+        """Whether anything is left; with `over`, anything in which that form is not 0."""
+        return self._solve({}, over or self.unit) is not None
 
-    def least(self, form: Form) -> float:
-        """The smallest value of `form`, −inf if there is none; those kept must leave something."""
-        return self._value(form, self.unit, 1)
+    def least(self, form: Form, over: Form | None = None) -> float:
+        """The smallest value of `form`, or of its ratio to `over`; −inf if there is none. Something must be left."""
+        return 0.0 - self.most(times(-1, form), over)
 
-    def range(self, form: Form, over: Form | None = None) -> Range | None:
-        """The range of `form`, or of its ratio to the form `over`; None where `over` can only be 0."""
-        unit = self.unit if over is None else over
-        if over is not None and self._solve({}, unit) is None:
-            return None
-        return Range(self._value(form, unit, 1), self._value(form, unit, -1))
-
-    def _value(self, form: Form, unit: Form, sign: int) -> float:
-        found = self._solve(times(sign, form), unit)
+    def most(self, form: Form, over: Form | None = None) -> float:
+        """The largest, inf if there is none."""
+        found = self._solve(times(-1, form), over or self.unit)
         if found is None:
-            return -sign * math.inf
-        return round(sign * found, DIGITS) / self._size(unit) + 0.0
+            return math.inf
+        size = SIZE if over else self._fixed
+        return round(round(-found, DIGITS) / size, 9) + 0.0
 
-    def _size(self, unit: Form) -> float:
-        return self._fixed if unit is self.unit else SIZE
+    def range(self, form: Form, over: Form | None = None) -> Range:
+        """Both."""
+        return Range(self.least(form, over), self.most(form, over))
 
     def _solve(self, form: Form, unit: Form) -> float | None:
-        """The least value of `form` where `unit` is set to its size; None where it has none or nothing is left."""
+        """The least value of `form` where `unit` is set to its size; None where there is none, or nothing is left."""
         names = sorted({"one", *form, *unit, *(name for kept in self._kept for name in kept)})
         found = linprog(
             _row(form, names),
             A_ub=np.array([_row(kept, names) for kept in self._kept]) if self._kept else None,
             b_ub=np.full(len(self._kept), TOLERANCE) if self._kept else None,
             A_eq=_row(unit, names)[None],
-            b_eq=[self._size(unit)],
+            b_eq=[self._fixed if unit is self.unit else SIZE],
             bounds=(0, None),
             method="highs",
         )

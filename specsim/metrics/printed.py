@@ -39,8 +39,10 @@ class Range(NamedTuple):
 
 
 def number(value: float) -> str:
-    """A whole number in full, any other with six digits."""
-    return f"{round(value):,}" if abs(value - round(value)) < 1e-7 else f"{value:,.6g}"
+    """A whole number in full, any other with six digits or one decimal."""
+    if abs(value - round(value)) < 1e-7:
+        return f"{round(value):,}"
+    return f"{value:,.6g}" if abs(value) < 1e5 else f"{value:,.1f}"
 
 
 def read(name: str, value: Value, rounding: float = 0.5) -> Range:
