@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import specsim
 from specsim.cli import main
+from specsim.distributions import synthetic_pair
 from specsim.jit import interpreted
 from specsim.lengths import accepted_tokens, alpha_drafted, alpha_verified
 from specsim.metrics import DEFINITIONS, check_metrics
@@ -111,7 +112,7 @@ def numbers_of(lengths, engine):
 @pytest.fixture(scope="module")
 def run():
     with interpreted():  # a few steps are not worth compiling
-        return specsim.simulate(*specsim.default_pair(), gamma=4, steps=150, rng=5)
+        return specsim.simulate(*synthetic_pair("zipf", 20, 0.7), gamma=4, steps=400, rng=5)
 
 
 # --- true numbers ----------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def test_what_follows_holds_the_truth(run):
     assert exact["α drafted"].low == pytest.approx(alpha_drafted(run.lengths), abs=1e-9)
 
 
-@pytest.mark.parametrize(("gamma", "steps"), [(3, 2), (2, 3)])
+@pytest.mark.parametrize(("gamma", "steps"), [(3, 2)])
 def test_possible_is_what_some_run_does(gamma, steps):
     runs = list(itertools.product(range(gamma + 1), repeat=steps))
     reached = {(sum(run), run.count(gamma)) for run in runs}
@@ -366,7 +367,7 @@ def test_the_iid_formula_is_a_remark_and_names_its_alpha(run):
 
 # --- whatever the run ------------------------------------------------------------------------------------
 
-SOME_LENGTHS = st.lists(st.integers(0, 400), min_size=2, max_size=6).filter(any).map(np.array)
+SOME_LENGTHS = st.lists(st.integers(0, 400), min_size=2, max_size=5).filter(any).map(np.array)
 
 
 def printed(numbers, digits):
@@ -377,14 +378,14 @@ def printed(numbers, digits):
     )
 
 
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(SOME_LENGTHS, st.sampled_from(sorted(DEFINITIONS)), st.integers(1, 5))
 def test_numbers_of_any_run_are_possible(lengths, engine, digits):
     found = check_metrics(**printed(numbers_of(lengths, engine), digits))
     assert found.possible, found.verdict
 
 
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(
     SOME_LENGTHS,
     st.sampled_from(

@@ -57,39 +57,38 @@ class Program:
         self.unit: Form = {"one": 1} if largest else {"steps": 1}  # what values are measured in
         self._fixed = SIZE / (largest or 1)  # what `unit` is set to
         self._kept: list[Form] = []
+        self._solved: dict[object, float] = {}  # by form and unit; each costs a few milliseconds
 
     def keep(self, *statements: Form) -> None:
         """Keep form ≤ 0 for each of `statements`."""
         self._kept += statements
+        self._solved.clear()
 
     def allows(self, *statements: Form) -> bool:
         """Whether form ≤ 0 is left possible, for each of `statements` alone."""
-        return all(
-            (found := self._solve(form, self.unit)) is None or found <= TOLERANCE for form in statements
-        )
+        return all(self._solve(form, self.unit) <= TOLERANCE for form in statements)
 
     def feasible(self, over: Form | None = None) -> bool:
         """Whether anything is left; with `over`, anything in which that form is not 0."""
-        return self._solve({}, over or self.unit) is not None
+        return self._solve({}, over or self.unit) > -math.inf
 
     def least(self, form: Form, over: Form | None = None) -> float:
         """The smallest value of `form`, or of its ratio to `over`; −inf if there is none. Something must be left."""
-        return 0.0 - self.most(times(-1, form), over)
+        found = self._solve(form, over or self.unit)
+        return round(round(found, DIGITS) / (SIZE if over else self._fixed), 9) + 0.0
 
     def most(self, form: Form, over: Form | None = None) -> float:
         """The largest, inf if there is none."""
-        found = self._solve(times(-1, form), over or self.unit)
-        if found is None:
-            return math.inf
-        size = SIZE if over else self._fixed
-        return round(round(-found, DIGITS) / size, 9) + 0.0
+        return 0.0 - self.least(times(-1, form), over)
 
     def range(self, form: Form, over: Form | None = None) -> Range:
         """Both."""
         return Range(self.least(form, over), self.most(form, over))
 
-    def _solve(self, form: Form, unit: Form) -> float | None:
-        """The least value of `form` where `unit` is set to its size; None where there is none, or nothing is left."""
+    def _solve(self, form: Form, unit: Form) -> float:
+        """The least value of `form` where `unit` is set to its size; −inf where there is none, or nothing is left."""
+        if (solved := self._solved.get(key := (*form.items(), None, *unit.items()))) is not None:
+            return solved
         names = sorted({"one", *form, *unit, *(name for kept in self._kept for name in kept)})
         found = linprog(
             _row(form, names),
@@ -100,7 +99,8 @@ class Program:
             bounds=(0, None),
             method="highs",
         )
-        return float(found.fun) if found.status == 0 else None
+        self._solved[key] = float(found.fun) if found.status == 0 else -math.inf
+        return self._solved[key]
 
 
 def _row(form: Form, names: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
