@@ -130,6 +130,14 @@ def test_logs_from_the_field_are_possible(thread):
     assert check_metrics(**LOGS[thread]).possible
 
 
+@pytest.mark.parametrize("size", [10**7, 10**9])
+def test_one_token_is_seen_in_many(size):
+    numbers = numbers_of(np.array([3, 1, 4, 1, 5]) * size + np.array([1, 2, 3, 4, 5]), "plain")
+    assert check_metrics(**numbers).possible
+    for name in ("accepted", "drafted", "emitted"):
+        assert not check_metrics(**numbers | {name: numbers[name] + 1}).possible
+
+
 @pytest.mark.parametrize(
     ("thread", "wrong"),
     [
@@ -303,6 +311,11 @@ def test_a_float_is_exact_to_nine_digits():
 )
 def test_a_number_as_printed_is_an_interval(name, value, low, high):
     assert read(name, value) == pytest.approx((low, high), abs=1e-12)
+
+
+def test_ranges_are_read_easily():
+    ends = [(1, 1), (1, 2.5), (1, np.inf), (-np.inf, 1), (-np.inf, np.inf)]
+    assert [str(Range(*pair)) for pair in ends] == ["1", "1 to 2.5", "at least 1", "at most 1", "any"]
 
 
 # --- ends of texts, tokens from no step ------------------------------------------------------------------

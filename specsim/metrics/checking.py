@@ -259,7 +259,8 @@ def _whole(given: Mapping[str, Range], definition: Definition, program: Program)
         if value.high - value.low >= 1:
             continue
         nearest = round((value.low + value.high) / 2)
-        slack = round(min(value.high - nearest, nearest - value.low), 6) + 0.0
+        slack = min(value.high - nearest, nearest - value.low)
+        slack = 0.0 if abs(slack) <= program.error else slack
         words = f"accepted at {name}" if name.startswith("position") else name
         found.append(Check("whole", f"{words} is whole", slack >= 0, value, Range(nearest, nearest), slack))
     return sorted(found, key=lambda check: check.slack)[:1]
@@ -287,7 +288,7 @@ def _check(statement: Statement, program: Program, holds: bool) -> Check | None:
 
 
 def _conflict(given: Mapping[str, Range], definition: Definition) -> list[str]:
-    """Names of numbers that cannot all be true, none of which could be left out."""
+    """Names of numbers that cannot all be true, none of which could be left out (but for what whole numbers add)."""
     fractions = not _feasible(given, definition)  # then there is no need to ask for whole numbers
     kept = dict(given)
     for name in given:
@@ -312,7 +313,7 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
     tested = minus(plus(ACCEPTED, STEPS), BONUS)
     found = []
     for name, form, over, note in (
-        ("α drafted", ACCEPTED, DRAFTED, "accepted, up to the first rejection, / drafted"),
+        ("α drafted", ACCEPTED, DRAFTED, "accepted up to the first rejection / drafted"),
         ("α verified", ACCEPTED, tested, "the same / (the same + steps that rejected)"),
         ("tokens per step", plus(ACCEPTED, STEPS), STEPS, "1 + the same / steps"),
         ("drafted per step", DRAFTED, STEPS, ""),
@@ -324,7 +325,12 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
         for name in COUNTS:
             value = program.range({unknown(name, definition): 1})
             if name not in given and value.high < math.inf:
-                found.append(Implied(name, Range(math.ceil(value.low - 1e-6), math.floor(value.high + 1e-6))))
+                found.append(
+                    Implied(
+                        name,
+                        Range(math.ceil(value.low - program.error), math.floor(value.high + program.error)),
+                    )
+                )
     cost, text, _ = least_cost(given)
     fastest = program.most(plus(ACCEPTED, STEPS), cost)
     if fastest < math.inf:

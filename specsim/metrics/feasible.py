@@ -55,6 +55,7 @@ class Program:
 
     def __init__(self, largest: float) -> None:
         self.unit: Form = {"one": 1} if largest else {"steps": 1}  # what values are measured in
+        self.error = 1e-9 * (largest or 1)  # how far off a value may be
         self._fixed = SIZE / (largest or 1)  # what `unit` is set to
         self._kept: list[Form] = []
         self._solved: dict[object, float] = {}  # by form and unit; each costs a few milliseconds

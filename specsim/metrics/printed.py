@@ -22,7 +22,7 @@ Value = str | int | float
 
 
 class Range(NamedTuple):
-    """The numbers from `low` to `high`, both included; `high` may be infinite.
+    """The numbers from `low` to `high`, both included; either may be infinite.
 
     >>> print(Range(20, 20), Range(3.855, 3.865), Range(8, math.inf))
     20 3.855 to 3.865 at least 8
@@ -34,13 +34,15 @@ class Range(NamedTuple):
     def __str__(self) -> str:
         if math.isinf(self.high):
             return "any" if math.isinf(self.low) else f"at least {number(self.low)}"
+        if math.isinf(self.low):
+            return f"at most {number(self.high)}"
         ends = number(self.low), number(self.high)
         return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
 def number(value: float) -> str:
     """A whole number in full, any other with six digits or one decimal."""
-    if abs(value - round(value)) < 1e-7:
+    if abs(value - round(value)) < 1e-9 * max(100, abs(value)):
         return f"{round(value):,}"
     return f"{value:,.6g}" if abs(value) < 1e5 else f"{value:,.1f}"
 

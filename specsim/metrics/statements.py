@@ -8,7 +8,8 @@ With steps S, drafted D, accepted A, emitted E, steps with a bonus B, requests R
   counts the first token of a request, which comes from the prompt's pass, or has steps that it does not count;
 - S − B ≤ D − A ≤ γ (S − B): each step without a bonus rejects from 1 to γ drafted tokens. For D = γ S that is
   γ B ≤ A ≤ γ B + (γ − 1) (S − B). The last step of a request may have neither rejected nor come to its bonus;
-- n_1 ≥ n_2 ≥ … and Σ n_i = A, since a step that accepts its i-th token accepted those before it; n_γ ≤ B;
+- n_1 ≥ n_2 ≥ … and Σ n_i = A, since a step that accepts its i-th token accepted those before it; n_γ = B, or n_γ ≤ B
+  where drafts may be shorter, up to R;
 - speed-up · step time ≤ tokens per step · target time, and step time ≥ draft time · drafted per step + target time,
   one after the other.
 """
@@ -190,7 +191,7 @@ def _bonus(given: Mapping[str, Range], definition: Definition) -> Iterator[State
             f"bonus {'=' if definition.constant else '≥'} steps × the last position's rate",
             ("bonus",),
             BONUS,
-            accepting,
+            minus(accepting, requests),
             plus(accepting, requests) if definition.constant else None,
         )
 
