@@ -130,7 +130,7 @@ def test_logs_from_the_field_are_possible(thread):
     assert check_metrics(**LOGS[thread]).possible
 
 
-@pytest.mark.parametrize("size", [10**7, 10**9])
+@pytest.mark.parametrize("size", [10**6, 10**8])
 def test_one_token_is_seen_in_many(size):
     numbers = numbers_of(np.array([3, 1, 4, 1, 5]) * size + np.array([1, 2, 3, 4, 5]), "plain")
     assert check_metrics(**numbers).possible

@@ -148,7 +148,7 @@ def check_metrics(
     compared with one target pass per token.
 
     Numbers are called impossible only if no run has them. The reverse is nearly so: that counts are whole is asked of
-    each count alone.
+    each count alone, and differences below 1e-10 of the largest count are not seen.
     Raises ValueError for an unknown engine, for what `read` refuses, and where nothing was given.
 
     >>> found = check_metrics(emitted=30, accepted=20, steps=7)

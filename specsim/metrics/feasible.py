@@ -88,8 +88,9 @@ class Program:
 
     def _solve(self, form: Form, unit: Form) -> float:
         """The least value of `form` where `unit` is set to its size; −inf where there is none, or nothing is left."""
-        if (solved := self._solved.get(key := (*form.items(), None, *unit.items()))) is not None:
-            return solved
+        key = (*form.items(), None, *unit.items())
+        if key in self._solved:
+            return self._solved[key]
         names = sorted({"one", *form, *unit, *(name for kept in self._kept for name in kept)})
         found = linprog(
             _row(form, names),
