@@ -52,7 +52,7 @@ DEFINITIONS = {
     ),
     "hf": Definition(
         acceptance_rate=NOT_KNOWN,
-        tokens_per_step="emitted / steps, if you count them: transformers reports neither",
+        tokens_per_step="emitted / steps, as you count them; a report of its own is not known",
         emitted="new tokens: accepted + steps, cropped at the end of the text",
         source="transformers 5.23, generation/utils.py, _speculative_sampling and assisted decoding",
     ),
@@ -60,7 +60,7 @@ DEFINITIONS = {
         acceptance_rate="accepted / drafted (α drafted); before sgl-project/sglang#23530 the log's rate was "
         "(accepted + steps) / (steps × (γ + 1))",
         tokens_per_step="log: 1 + accepted / steps; meta_info of a request: completion tokens / verification passes",
-        emitted="completion tokens; also the first of each request",
+        emitted="completion tokens; the first of each request may come from the prompt's pass",
         source="sgl-project/sglang#23530, #11144, #33518; managers/tokenizer_manager.py",
         mean="either",
         outside="first",
