@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from specsim.exact import prove as prove
     from specsim.lookahead import draft_log as draft_log
     from specsim.lookahead import simulate_policies as simulate_policies
+    from specsim.metrics import MetricsCheck as MetricsCheck
+    from specsim.metrics import check_metrics as check_metrics
     from specsim.models import NGramModel as NGramModel
     from specsim.models import TableModel as TableModel
     from specsim.models import default_pair as default_pair
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "Audit": "specsim.auditing",
     "Generation": "specsim.decoding",
+    "MetricsCheck": "specsim.metrics",
     "NGramModel": "specsim.models",
     "Proof": "specsim.exact",
     "Simulation": "specsim.engine",
     "TableModel": "specsim.models",
     "Verification": "specsim.verification",
     "audit": "specsim.auditing",
+    "check_metrics": "specsim.metrics",
     "default_pair": "specsim.models",
     "draft_log": "specsim.lookahead",
     "generate": "specsim.decoding",

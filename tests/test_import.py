@@ -16,7 +16,7 @@ FLOORS = [
     {"jit", "files", "registry"},
     {"streams", "distributions", "stats", "plotting", "provenance"},
     {"models", "theory", "traces", "lengths"},
-    {"drafts", "costs"},
+    {"drafts", "costs", "metrics"},
     {"rules", "readers", "planning", "lookahead"},
     {"exact", "sources"},
     {"engine", "verification"},
