@@ -128,7 +128,7 @@ def page(found):
     text = (
         f"{len(found['rows'])} known mistakes and variants of them, audited at level {found['level']}, seed "
         f"{found['seed']}; {len(caught)} are caught there and can be diagnosed. Of these {len(first)} "
-        f"({share(first, caught)}) are named first, or another one that has the same law, {len(among)} ({share(among, caught)}) first or among those that are "
+        f"({share(first, caught)}) are named first, themselves or by another one of the same law; {len(among)} ({share(among, caught)}) first or among those that are "
         f"not told apart; of the {len(off)} with parameters that the catalogue does not have, {len(off_first)} "
         f"({share(off_first, off)}) and {len(off_among)} ({share(off_among, off)}). With its own entry left out, and those "
         f"not told apart from it, the answer is *unknown* for {len(unknown)} ({share(unknown, caught)})."

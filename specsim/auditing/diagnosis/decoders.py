@@ -34,6 +34,8 @@ __all__ = ["diagnose_decoder"]
 LENGTHS = (1, 2, 3, 4, 8)
 #: Sequences of each case: at first, and at most; no more are drawn once so many seconds have passed.
 FIRST, MOST, SECONDS = 2**10, 2**14, 15.0
+#: How often length and parameter are fitted in turn.
+ROUNDS = 2
 #: Two of the cases that failed are enough.
 CASES = 2
 EXACT = Mutant(name="exact", family="exact", mechanism="", decode=Decoder())
@@ -117,18 +119,23 @@ def _ranked(mutants: Sequence[Mutant], seen: Sequence[_Seen]) -> list[Scored]:
 
 def _scored(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
     """`mutant` with the length of draft, and the parameter, that make the sequences likeliest."""
+    best = _of_best_length(mutant, seen)
+    for parameter in mutant.parameters[:1] * ROUNDS:  # each for the other's best
+        tried = best.mutant
+
+        def loss(value: float, tried: Mutant = tried, name: str = parameter.name) -> float:
+            return -_judged(tried.having(**{name: value}), seen).log_likelihood
+
+        best = _of_best_length(tried.having(**{parameter.name: likeliest(parameter, loss)}), seen)
+    return best
+
+
+def _of_best_length(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
     longest = max(one.case.max_new_tokens for one in seen) - 1  # no more is ever drafted
-    drafting = [_of_length(mutant, gamma) for gamma in sorted({min(gamma, longest) for gamma in LENGTHS})]
-    best = max((_judged(one, seen) for one in drafting), key=lambda one: one.log_likelihood)
-    if not mutant.parameters:
-        return best
-    parameter = mutant.parameters[0]
-
-    def loss(value: float) -> float:
-        return -_judged(best.mutant.having(**{parameter.name: value}), seen).log_likelihood
-
-    value = likeliest(parameter, loss)
-    return _judged(best.mutant.having(**{parameter.name: value}), seen)
+    lengths = sorted({min(gamma, longest) for gamma in LENGTHS})
+    return max(
+        (_judged(_of_length(mutant, gamma), seen) for gamma in lengths), key=lambda one: one.log_likelihood
+    )
 
 
 def _of_length(mutant: Mutant, gamma: int) -> Mutant:
