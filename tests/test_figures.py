@@ -55,6 +55,31 @@ def changed(found, column, change, **values):
     return pa.Table.from_pylist(rows)
 
 
+# --- specsim's own ---------------------------------------------------------------------------------------
+
+
+def is_bounded_by_the_oracle(found):
+    """Whether no policy is faster than the oracle of its pair and cost, and speeds agree with times."""
+    rows = found.to_pylist()
+    oracle = {(row["pair"], row["c"]): row["time_per_token"] for row in rows if row["policy"] == "oracle"}
+    return all(
+        row["time_per_token"] >= oracle[row["pair"], row["c"]]
+        and row["speedup"] * row["time_per_token"] == pytest.approx(1.0)
+        for row in rows
+    )
+
+
+def test_policies_are_bounded_by_the_oracle(fast):
+    found = fast("lookahead_policies")
+    assert len(found) == 4 * 11
+    assert is_bounded_by_the_oracle(found)
+    assert not is_bounded_by_the_oracle(
+        changed(found, "time_per_token", lambda x: 0.9 * x, policy="constant 5")
+    )
+    fixed = [row for row in found.to_pylist() if row["policy"] == "constant 5"]
+    assert all(row["difference"] >= 0 for row in fixed)
+
+
 # --- side by side with what is printed -------------------------------------------------------------------
 
 
