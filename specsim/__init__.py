@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from specsim.engine import simulate as simulate
     from specsim.exact import Proof as Proof
     from specsim.exact import prove as prove
+    from specsim.lookahead import draft_log as draft_log
+    from specsim.lookahead import simulate_policies as simulate_policies
     from specsim.models import NGramModel as NGramModel
     from specsim.models import TableModel as TableModel
     from specsim.models import default_pair as default_pair
@@ -37,12 +39,14 @@ _HOMES = {
     "Verification": "specsim.verification",
     "audit": "specsim.auditing",
     "default_pair": "specsim.models",
+    "draft_log": "specsim.lookahead",
     "generate": "specsim.decoding",
     "open_trace": "specsim.traces",
     "prove": "specsim.exact",
     "replay": "specsim.replays",
     "sample": "specsim.decoding",
     "simulate": "specsim.engine",
+    "simulate_policies": "specsim.lookahead",
     "speculative_accept": "specsim.verification",
     "verify": "specsim.verification",
 }
