@@ -121,6 +121,7 @@ def _draw_best(axis: Axes, table: pa.Table, weights: list[float]) -> None:
                     )
     axis.set_xticks(*zip(*ticks, strict=True))
     axis.margins(y=0.14)
+    axis.yaxis.get_major_locator().set_params(integer=True)
     axis.grid(axis="x", visible=False)
     axis.set_xlabel(f"c, for the {' (left) and the '.join(_names(weights))} (right)")
     axis.set_title("γ of the largest improvement, and the improvement lost")
