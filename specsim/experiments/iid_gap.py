@@ -12,8 +12,10 @@ a step; the measured tokens per step stand beside the formula at
 Where acceptances cling together the first two overstate, alpha_context the most, both at small γ: a step that passes all of
 its drafts, in easy text, takes its bonus token there untested, so that the tested positions are harder than the text.
 At γ = ∞ nothing is skipped, a step ends with each rejection, and both are right whatever the dependence. alpha_drafted
-counts drafts behind a rejection as if they had been rejected themselves: from γ = 2 on it understates, and by far. The
-best γ is here the formula's at alpha_context or one more: a step whose drafts were accepted so far is in easy text.
+counts drafts behind a rejection as if they had been rejected themselves: from γ = 2 on it understates, and by far. Steps that
+begin anywhere ("anywhere": at each position of the text in turn, as in a benchmark of single steps) emit more than those
+that begin where the last one ended, mostly in hard text, and more than the formula has at alpha_context: the sign of the
+error is a matter of where steps begin. The best γ is here the formula's at alpha_context or one more: a step whose drafts were accepted so far is in easy text.
 
 The same again with a draft that has been moved towards its target (`specsim.models.Mixture`), so that 1 - β is smaller in
 the same proportion at every position.
@@ -59,7 +61,7 @@ TOKENS, ALPHA, OVERSTATEMENT = "tokens per step", "alpha", "overstatement"
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
     """For each draft, rows of six quantities. Against γ in `x`: "tokens per step", "alpha", and "overstatement", the
     formula / measured - 1; against the lag in `x`: "autocorrelation"; for a `c`: "best gamma" and "improvement lost". `of`
-    says which line a row belongs to: "measured" or the α that was used, "acceptance" or "β".
+    says which line a row belongs to: "measured", "anywhere" or the α that was used, "acceptance" or "β".
     """
     target, draft = default_pair()
     rows: list[Row] = []
@@ -97,7 +99,8 @@ def measure(log: DraftLog, gamma: int) -> dict[tuple[str, str], tuple[float, flo
     start, drafted, accepted = steps.T
     tested = accepted + (accepted < drafted)
     columns = [(start, weights) for weights in (np.ones(len(steps)), drafted, accepted, tested)]
-    columns += [(np.arange(len(log)), weights) for weights in (np.ones(len(log)), log.beta)]
+    text = np.ones(len(log)), log.beta, np.minimum(log.runs, gamma)
+    columns += [(np.arange(len(log)), weights) for weights in text]
     sums = np.array(
         [np.bincount(place * BLOCKS // len(log), weights, minlength=BLOCKS) for place, weights in columns]
     )
@@ -108,10 +111,12 @@ def measure(log: DraftLog, gamma: int) -> dict[tuple[str, str], tuple[float, flo
 
 
 def _estimates(sums: Floats, gamma: int) -> dict[tuple[str, str], Floats]:
-    """From the sums, [6] or [6, blocks], of steps, drafted, accepted and tested tokens, positions and β."""
-    steps, drafted, accepted, tested, positions, beta = sums
+    """From the sums, [7] or [7, blocks], over steps of one, drafted, accepted and tested tokens, and over positions of
+    one, β, and tokens that a step from there would accept.
+    """
+    steps, drafted, accepted, tested, positions, beta, ahead = sums
     tokens = 1.0 + accepted / steps
-    found = {(TOKENS, "measured"): tokens}
+    found = {(TOKENS, "measured"): tokens, (TOKENS, "anywhere"): 1.0 + ahead / positions}
     for of, alpha in zip(ALPHAS, (beta / positions, accepted / tested, accepted / drafted), strict=True):
         formula = np.asarray(expected_tokens(alpha, gamma))
         found |= {(ALPHA, of): alpha, (TOKENS, of): formula, (OVERSTATEMENT, of): formula / tokens - 1.0}

@@ -54,6 +54,7 @@ def draw(table: pa.Table) -> Figure:
         handles = [
             *(Line2D([], [], color=color, label=name) for name, color in ALPHAS.items()),
             Line2D([], [], color="black", linestyle="", marker="o", label="measured"),
+            Line2D([], [], color="black", linestyle="", marker="o", fillstyle="none", label="steps from anywhere"),
             *(
                 Line2D([], [], color=GREY, linestyle=style, marker=marker, fillstyle="none", label=label)
                 for (style, marker), label in zip(DRAFTS, _names(weights), strict=True)
@@ -72,6 +73,8 @@ def _draw_tokens(axis: Axes, table: pa.Table, style: str, marker: str) -> None:
     for of, line in groups(table, "of").items():
         if of in ALPHAS:
             axis.plot(line["x"], line["value"], color=ALPHAS[of], linestyle=style)
+        elif of == "anywhere":
+            axis.plot(line["x"], line["value"], marker, color="black", markersize=3.5, fillstyle="none")
         else:
             errors = [2.0 * error for error in line["error"]]
             axis.errorbar(line["x"], line["value"], yerr=errors, fmt=marker, color="black", markersize=3.5)
