@@ -75,7 +75,8 @@ def _pairs(fast: bool) -> Iterator[tuple[str, Floats, Floats]]:
     yield "n-gram", target.rows(some), draft.rows(some)
     for kind in KINDS:
         pairs = [
-            synthetic_pair(kind, VOCAB_SIZE, OVERLAP, rng=seed) for seed in range(FAST_PAIRS if fast else PAIRS)
+            synthetic_pair(kind, VOCAB_SIZE, OVERLAP, rng=seed)
+            for seed in range(FAST_PAIRS if fast else PAIRS)
         ]
         p, q = (np.array(side) for side in zip(*pairs, strict=True))
         yield kind, p, q

@@ -81,12 +81,14 @@ def _rows_of(log: DraftLog) -> Iterator[Row]:
         for lag, value in zip(LAGS, autocorrelation(series, LAGS), strict=True):
             yield _row("autocorrelation", of, value, x=lag, error=len(log) ** -0.5)
     for c in COSTS:
-        speeds = {0: 1.0} | {gamma: measured[gamma][TOKENS, "measured"][0] / (gamma * c + 1) for gamma in GAMMAS}
+        speeds = {0: 1.0} | {
+            gamma: measured[gamma][TOKENS, "measured"][0] / (gamma * c + 1) for gamma in GAMMAS
+        }
         best = max(speeds, key=lambda gamma: speeds[gamma])
-        chosen = {of: optimal_gamma(measured[RUN][ALPHA, of][0], c, most=max(GAMMAS)) for of in ALPHAS}
+        chosen = {of: int(optimal_gamma(measured[RUN][ALPHA, of][0], c, most=max(GAMMAS))) for of in ALPHAS}
         for of, gamma in {"measured": best, **chosen}.items():
             yield _row("best gamma", of, float(gamma), c=c)
-            yield _row("improvement lost", of, 1.0 - speeds[int(gamma)] / speeds[best], c=c)
+            yield _row("improvement lost", of, 1.0 - speeds[gamma] / speeds[best], c=c)
 
 
 def _row(quantity: str, of: str, value: float, **others: Any) -> Row:
@@ -104,7 +106,9 @@ def measure(log: DraftLog, gamma: int) -> dict[tuple[str, str], tuple[float, flo
     sums = np.array(
         [np.bincount(place * BLOCKS // len(log), weights, minlength=BLOCKS) for place, weights in columns]
     )
-    whole, without = (_estimates(parts, gamma) for parts in (sums.sum(axis=1), sums.sum(axis=1)[:, None] - sums))
+    whole, without = (
+        _estimates(parts, gamma) for parts in (sums.sum(axis=1), sums.sum(axis=1)[:, None] - sums)
+    )
     return {
         key: (float(value), float(without[key].std()) * (BLOCKS - 1) ** 0.5) for key, value in whole.items()
     }

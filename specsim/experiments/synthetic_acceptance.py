@@ -126,7 +126,7 @@ def _values(setting: Setting) -> Iterator[tuple[str, float, float]]:
         yield "mean", length, mean
         yield "deviation", length, deviation
     for gamma in GAMMAS:
-        if LENGTH <= gamma + 1 or not setting.refuses:
+        if gamma + 1 >= LENGTH or not setting.refuses:
             yield "improvement", gamma, moments(setting.law(LENGTH, gamma))[0] / (gamma * C + 1.0)
     finished = finished_after(law, REQUEST)
     for batch in BATCHES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specsim.figures.columns import groups, where
 from specsim.figures.palette import COLORS, GREY
@@ -19,7 +19,7 @@ TABLES = ("iid_gap",)
 #: A colour for each α that the formula is fed with.
 ALPHAS = {"alpha_context": COLORS[0], "alpha_verified": COLORS[1], "alpha_drafted": COLORS[2]}
 #: A line style and a marker for each draft, in the order of the table.
-DRAFTS = (("-", "o"), ("--", "s"))
+DRAFTS: tuple[tuple[Any, str], ...] = (("-", "o"), ("--", "s"))
 
 
 def draw(table: pa.Table) -> Figure:
@@ -54,7 +54,9 @@ def draw(table: pa.Table) -> Figure:
         handles = [
             *(Line2D([], [], color=color, label=name) for name, color in ALPHAS.items()),
             Line2D([], [], color="black", linestyle="", marker="o", label="measured"),
-            Line2D([], [], color="black", linestyle="", marker="o", fillstyle="none", label="steps from anywhere"),
+            Line2D(
+                [], [], color="black", linestyle="", marker="o", fillstyle="none", label="steps from anywhere"
+            ),
             *(
                 Line2D([], [], color=GREY, linestyle=style, marker=marker, fillstyle="none", label=label)
                 for (style, marker), label in zip(DRAFTS, _names(weights), strict=True)
@@ -99,13 +101,21 @@ def _draw_correlation(axis: Axes, table: pa.Table, style: str, marker: str) -> N
         if style == "-" or of == "acceptance":
             label = of if of == "β" else f"{of}, {'2-gram draft' if style == '-' else 'draft moved'}"
             axis.plot(
-                line["x"], line["value"], color=color, linestyle=style, marker=marker, markersize=3.0, label=label
+                line["x"],
+                line["value"],
+                color=color,
+                linestyle=style,
+                marker=marker,
+                markersize=3.0,
+                label=label,
             )
     axis.axhspan(-2.0 * line["error"][0], 2.0 * line["error"][0], color="#dfe8f0", linewidth=0)
 
 
 def _draw_best(axis: Axes, table: pa.Table, weights: list[float]) -> None:
     """A group of bars for each c and draft: the measured best, then by each α, with the improvement that it loses."""
+    from matplotlib.ticker import MaxNLocator
+
     best, lost = (where(table, quantity=name) for name in ("best gamma", "improvement lost"))
     ticks, colors = [], {"measured": "black", **ALPHAS}
     for group, weight in enumerate(weights):
@@ -120,11 +130,17 @@ def _draw_best(axis: Axes, table: pa.Table, weights: list[float]) -> None:
                 axis.bar(x, gamma, width=0.18, color=colors[of])
                 if loss > 0.0005:
                     axis.text(
-                        x, gamma + 0.3, f"-{100 * loss:.1f} %", rotation=90, ha="center", va="bottom", fontsize=7
+                        x,
+                        gamma + 0.3,
+                        f"-{100 * loss:.1f} %",
+                        rotation=90,
+                        ha="center",
+                        va="bottom",
+                        fontsize=7,
                     )
     axis.set_xticks(*zip(*ticks, strict=True))
     axis.margins(y=0.14)
-    axis.yaxis.get_major_locator().set_params(integer=True)
+    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
     axis.grid(axis="x", visible=False)
     axis.set_xlabel(f"c, for the {' (left) and the '.join(_names(weights))} (right)")
     axis.set_title("γ of the largest improvement, and the improvement lost")

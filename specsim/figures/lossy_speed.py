@@ -34,12 +34,16 @@ def draw(table: pa.Table) -> Figure:
     with figure_style():
         figure = Figure(figsize=(10.6, 4.8))
         axes = figure.subplots(1, 2, gridspec_kw={"wspace": 0.12})
-        for axis, title in zip(axes, ("over the range of each parameter", "close to the target"), strict=True):
+        for axis, title in zip(
+            axes, ("over the range of each parameter", "close to the target"), strict=True
+        ):
             _draw_lines(axis, table)
             axis.set_title(title)
             axis.set_xlabel("total variation from the target, mean over contexts")
             axis.spines["right"].set_visible(True)
-            speed = axis.secondary_yaxis("right", functions=(lambda y: y * per_token, lambda y: y / per_token))
+            speed = axis.secondary_yaxis(
+                "right", functions=(lambda y: y * per_token, lambda y: y / per_token)
+            )
             speed.set_ylabel(f"improvement in wall time, c = {first['c']:g}")
         axes[0].set_ylabel(f"tokens per step, γ = {first['gamma']}")
         axes[1].set_xlim(-0.003, NEAR[0])

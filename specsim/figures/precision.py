@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specsim.figures.columns import groups, where
 from specsim.figures.palette import COLORS
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TITLE = "How far rounded rows move an exact rule from its target"
 TABLES = ("precision",)
 
-STYLES = {"from the rounded q": "o-", "from the unrounded q": "s--", "none": "x"}
+STYLES: dict[str, Any] = {"from the rounded q": "o-", "from the unrounded q": "s--", "none": "x"}
 
 
 def draw(table: pa.Table) -> Figure:
@@ -30,7 +30,12 @@ def draw(table: pa.Table) -> Figure:
         for axis, tail in zip(axes, groups(table, "tail"), strict=True):
             for dtype, color in colors.items():
                 for drafts, line in groups(where(table, tail=tail, dtype=dtype), "drafts").items():
-                    axis.plot(line["vocab_size"], line["tv"], STYLES[drafts], color=color if "q" in drafts else "black")
+                    axis.plot(
+                        line["vocab_size"],
+                        line["tv"],
+                        STYLES[drafts],
+                        color=color if "q" in drafts else "black",
+                    )
             axis.set_xscale("log")
             axis.set_yscale("log")
             axis.set_xticks(line["vocab_size"], [f"{size:,}" for size in line["vocab_size"]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specsim.figures.columns import groups, where
 from specsim.figures.palette import COLORS
@@ -17,7 +17,7 @@ TITLE = "One synthetic acceptance length, and what engines make of it"
 TABLES = ("synthetic_acceptance",)
 
 #: Independent acceptances are what the others are compared with.
-STYLES = {
+STYLES: dict[str, dict[str, Any]] = {
     "independent acceptances": {"color": "black", "linestyle": ":", "linewidth": 2.6},
     "llama.cpp, length": {"color": COLORS[0]},
     "vLLM, length": {"color": COLORS[1]},
@@ -68,7 +68,9 @@ def _draw_laws(axis: Axes, table: pa.Table) -> None:
     width = 0.8 / len(laws)
     for place, (setting, law) in enumerate(laws.items()):
         shift = width * (place - (len(laws) - 1) / 2.0)
-        axis.bar([x + shift for x in law["x"]], law["value"], width=0.9 * width, color=STYLES[setting]["color"])
+        axis.bar(
+            [x + shift for x in law["x"]], law["value"], width=0.9 * width, color=STYLES[setting]["color"]
+        )
     axis.grid(axis="x", visible=False)
 
 
