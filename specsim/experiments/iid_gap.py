@@ -9,13 +9,16 @@ a step; the measured tokens per step stand beside the formula at
 - alpha_verified, accepted / tested, at that γ;
 - alpha_drafted, accepted / drafted, which engines report, at that γ.
 
-Where acceptances cling together the first two overstate, alpha_context the most, both at small γ: a step that passes all of
-its drafts, in easy text, takes its bonus token there untested, so that the tested positions are harder than the text.
-At γ = ∞ nothing is skipped, a step ends with each rejection, and both are right whatever the dependence. alpha_drafted
-counts drafts behind a rejection as if they had been rejected themselves: from γ = 2 on it understates, and by far. Steps that
-begin anywhere ("anywhere": at each position of the text in turn, as in a benchmark of single steps) emit more than those
-that begin where the last one ended, mostly in hard text, and more than the formula has at alpha_context: the sign of the
-error is a matter of where steps begin. The best γ is here the formula's at alpha_context or one more: a step whose drafts were accepted so far is in easy text.
+Acceptances cling together here, and the first two overstate, alpha_context the most, where γ is about as long as a run of
+acceptances: a step that passes all of its drafts, in easy text, takes its bonus token there untested, so that the tested
+positions are harder than the text. At γ = ∞ nothing is skipped, a step ends with each rejection, and both are right
+whatever the dependence. alpha_drafted counts drafts behind a rejection as if they had been rejected themselves: from γ = 2
+on it understates, and by far. The best γ is here the formula's at alpha_context or one more, since a step whose drafts
+were accepted so far is in easy text.
+
+Steps that begin anywhere ("anywhere": at each position of the text in turn, as in a benchmark of single steps) emit more
+than those that begin where the last one ended, mostly in hard text, and more than the formula has at alpha_context: the
+sign of its error is a matter of where steps begin.
 
 The same again with a draft that has been moved towards its target (`specsim.models.Mixture`), so that 1 - β is smaller in
 the same proportion at every position.

@@ -33,7 +33,7 @@ def draw(table: pa.Table) -> Figure:
     per_token = first["improvement"] / first["tokens"]
     with figure_style():
         figure = Figure(figsize=(10.6, 4.8))
-        axes = figure.subplots(1, 2, gridspec_kw={"wspace": 0.12})
+        axes = figure.subplots(1, 2, gridspec_kw={"wspace": 0.06})
         for axis, title in zip(
             axes, ("over the range of each parameter", "close to the target"), strict=True
         ):
