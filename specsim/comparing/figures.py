@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specsim import rules
 from specsim.comparing.drafts import BOUNDS, RULES, Acceptance
 from specsim.comparing.table import Comparison, Entry
 from specsim.plotting import figure_style
@@ -68,7 +67,7 @@ def _draw_lossless(axis: Axes, entries: list[Entry]) -> None:
 def _draw_lossy(axis: Axes, entries: list[Entry]) -> None:
     lines: dict[str, list[Entry]] = {}
     for entry in entries:
-        lines.setdefault(_line(entry), []).append(entry)
+        lines.setdefault(entry.line, []).append(entry)
     for number, (name, points) in enumerate(sorted(lines.items())):
         points.sort(key=lambda entry: (entry.tv or 0.0, entry.tokens_per_step))
         axis.plot(
@@ -84,14 +83,6 @@ def _draw_lossy(axis: Axes, entries: list[Entry]) -> None:
     axis.set_title("Lossy, over the range of each parameter")
     if lines:
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
-def _line(entry: Entry) -> str:
-    """Which line an entry belongs to: a rule, and the one of its parameters that was varied."""
-    rule = rules.get(entry.rule)
-    default = {parameter.name: parameter.default for parameter in rule.parameters}
-    varied = [name for name, value in rule.values.items() if value != default[name]]
-    return f"{rule.name}, {varied[0]}" if varied and len(default) > 1 else rule.name
 
 
 def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:

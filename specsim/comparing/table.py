@@ -48,6 +48,14 @@ class Entry:
         """The rule without its parameters."""
         return self.rule.partition(":")[0]
 
+    @property
+    def line(self) -> str:
+        """Which line of a sweep it belongs to: a rule and, where it has several parameters, the one that was varied."""
+        rule = rules.get(self.rule)
+        default = {parameter.name: parameter.default for parameter in rule.parameters}
+        varied = [name for name, value in rule.values.items() if value != default[name]]
+        return f"{rule.name}, {varied[0]}" if varied and len(default) > 1 else rule.name
+
 
 @dataclass(frozen=True)
 class Comparison:
