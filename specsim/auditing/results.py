@@ -344,6 +344,11 @@ class Audit:
         return 0 if self.verdict in (Verdict.CONSISTENT, Verdict.LOSSY) else 1
 
     @property
+    def nothing_run(self) -> bool:
+        """Whether it was interrupted before the first step: then nothing can be said."""
+        return self.exit_code == 3 and not self.steps
+
+    @property
     def wasteful(self) -> bool:
         """Whether some case surely emits fewer tokens per step than the standard rule."""
         return any(case.efficiency is not None and case.efficiency.wasteful for case in self.cases)
@@ -357,7 +362,7 @@ class Audit:
         return {
             "verifier": self.verifier,
             "level": self.level,
-            "verdict": None if self.exit_code == 3 and not self.steps else str(self.verdict),
+            "verdict": None if self.nothing_run else str(self.verdict),
             "exit_code": self.exit_code,
             "interrupted": self.interrupted,
             "declared_tv": self.declared_tv,

@@ -27,7 +27,7 @@ def audit_to_junit(audit: Audit) -> str:
     )
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in (
-        ("verdict", audit.verdict),
+        ("verdict", "none" if audit.nothing_run else audit.verdict),
         ("level", audit.level),
         ("seed", audit.provenance.root),
         ("interrupted", str(audit.interrupted).lower()),
