@@ -1,6 +1,7 @@
 """Fills in the article: writes build/numbers.tex, every number of its text as a macro, and its tables beside it.
 
-Usage: python paper/fill.py [--fast], after make figures; with --fast, after make figures-fast.
+Usage: python paper/fill.py [--fast], after make figures; with --fast, after make figures-fast. (A numbers.py in this folder
+would hide Python's own.)
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ Macros = dict[str, str]
 
 ROWS = "G wrong row or position"
 FULL = "Figures and tables at full size."
-FAST = "Made from the fast tables, which simulate less: a draft, whose numbers are noisier than they should be."
+FAST = (
+    "Made from the fast tables, which simulate less: a draft, whose numbers are noisier than they should be."
+)
 
 
 def macros(sources: Sources) -> Macros:
@@ -221,12 +223,16 @@ def kill_matrix(sources: Sources) -> Macros:
             name in missed["vLLM V2 wide"] and name not in missed["vLLM V2 narrow"],
         )
     validity = [name for name, count in counts.items() if count == most]
-    hold("resampling p passes tests of validity", all("resamples_target" in missed[name] for name in validity))
+    hold(
+        "resampling p passes tests of validity", all("resamples_target" in missed[name] for name in validity)
+    )
     tvs = {row.name: row.tv for row in wrong}
     left = sorted(missed[AUDIT], key=[row.name for row in wrong].index)
     runs = {row["name"]: row.get("run") for row in sources.teeth["mistakes"]}
     standard = [
-        name for name in left if (run := runs[name]) and run["level"] == "standard" and run["rejected"] == run["runs"]
+        name
+        for name in left
+        if (run := runs[name]) and run["level"] == "standard" and run["rejected"] == run["runs"]
     ]
     hold("what passes is small", all(_deviation(sources, name) < 0.01 for name in left))
     return {
@@ -259,7 +265,11 @@ def kill_matrix(sources: Sources) -> Macros:
 def _deviation(sources: Sources, mistake: str) -> float:
     """In its best case, or on the pair of the matrix where that is not known."""
     best = the(sources.teeth["mistakes"], lambda row: row["name"] == mistake)["best"]
-    return best["tv"] if best else the(sources.matrix.to_dict()["rows"], lambda row: row["name"] == mistake)["tv"]
+    return (
+        best["tv"]
+        if best
+        else the(sources.matrix.to_dict()["rows"], lambda row: row["name"] == mistake)["tv"]
+    )
 
 
 def _all_pass(sources: Sources, names: list[str], columns: Iterable[str]) -> bool:
@@ -308,7 +318,10 @@ def literature(sources: Sources) -> Macros:
     verdicts = Counter(row.verdict for row in sources.published)
     leviathan = Counter(row["verdict"] for row in sources.rows("leviathan_tables"))
     hold("the table has what is published", leviathan == _verdicts_of(sources, LEVIATHAN))
-    hold("the table has what is published", Counter(_column(sources, "chen_table_1")) == _verdicts_of(sources, CHEN))
+    hold(
+        "the table has what is published",
+        Counter(_column(sources, "chen_table_1")) == _verdicts_of(sources, CHEN),
+    )
     speeds = [row for row in sources.rows("chen_table_1") if row["quantity"].startswith("speed-up")]
     nucleus = the(speeds, lambda row: row["verdict"] != "reproduced")
     hold("XSum, nucleus is the one that is no ratio", "XSum, nucleus" in nucleus["quantity"])
@@ -457,8 +470,14 @@ def synthetic(sources: Sources) -> Macros:
     def batch(setting: str) -> float:
         return value("improvement of a batch", setting, requests)
 
-    hold("llama.cpp draws independent acceptances", deviation("llama.cpp, length") == deviation("independent acceptances"))
-    hold("variance is paid for", [*map(batch, settings.values())] == sorted(map(batch, settings.values()))[::-1])
+    hold(
+        "llama.cpp draws independent acceptances",
+        deviation("llama.cpp, length") == deviation("independent acceptances"),
+    )
+    hold(
+        "variance is paid for",
+        [*map(batch, settings.values())] == sorted(map(batch, settings.values()))[::-1],
+    )
     for setting in ("SGLang, match-expected", "SGLang, multinomial"):
         alone = value("improvement of a batch", setting, 1.0)
         hold(f"{setting} shows nothing of a batch", abs(batch(setting) - alone) < 1e-9)
@@ -501,7 +520,9 @@ def lookahead(sources: Sources) -> Macros:
     wins = Counter(row["policy"] for row in policies if row["difference"] < -2.0 * row["difference_error"])
     losses = [row for row in policies if row["difference"] > 2.0 * row["difference_error"]]
     oracle = [-row["difference"] for row in rows if row["policy"] == "oracle"]
-    hold("there are four comparisons of each", all(n == 4 for n in Counter(r["policy"] for r in rows).values()))
+    hold(
+        "there are four comparisons of each", all(n == 4 for n in Counter(r["policy"] for r in rows).values())
+    )
     hold("no policy wins in all four", max(wins.values()) < 4)
     return {
         "nPolicies": word(len(names)),

@@ -64,4 +64,6 @@ def the(rows: Rows, where: Callable[[dict[str, Any]], bool] = lambda row: True) 
 def hold(sentence: str, condition: bool) -> None:
     """Refuse to fill in numbers where they would make a sentence of the article false."""
     if not condition:
-        raise ValueError(f"the article says: {sentence}; its tables do not. Change paper.tex, and what checks it")
+        raise ValueError(
+            f"the article says: {sentence}; its tables do not. Change paper.tex, and what checks it"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from latex import SIGNS, code, decimal, line, short, tabular, text, whole
+from latex import code, decimal, line, short, tabular, text, whole
 from sources import Rows, Sources, the
 
 from specsim.auditing.killmatrix import Row
@@ -15,8 +15,8 @@ from specsim.experiments.claims import VERDICTS
 #: Groups of rules, as the table names them.
 GROUPS = {
     "chain": "A single draft, lossless",
-    "tree": "Several drafts and trees, lossless",
-    "lossy": "Lossy, with a declared law",
+    "tree": "Several drafts, lossless",
+    "lossy": "Lossy",
     "controls": "Wrong on purpose",
 }
 #: Claims that mislead in practice, one or two from each document.
@@ -47,23 +47,23 @@ def tabulars(sources: Sources) -> dict[str, str]:
 
 
 def rules(sources: Sources) -> str:
-    """Two columns of rules, filled group by group: the lossless ones on the left, the others on the right."""
-    sides = [_rules_of(sources, groups) for groups in (("chain", "tree", "controls"), ("lossy",))]
-    longest = max(map(len, sides))
-    left, right = (side + [[""] * 3] * (longest - len(side)) for side in sides)
-    head = ["", "tokens", "TV"] * 2
-    return tabular("lrr@{\\qquad}lrr", head, [one + other for one, other in zip(left, right, strict=True)])
+    """Three columns of rules, filled group by group; those of lossy rules have their distance beside them."""
+    first = _rules_of(sources, "chain") + _rules_of(sources, "tree")
+    second, third = _rules_of(sources, "lossy"), _rules_of(sources, "controls")
+    longest = max(map(len, (first, second, third)))
+    filled = [side + [[""] * 3] * (longest - len(side)) for side in (first, second, third)]
+    rows = [[*one[:2], *two, *three[:2]] for one, two, three in zip(*filled, strict=True)]
+    return tabular("lr@{\\quad}lrr@{\\quad}lr", ["", "tokens", "", "tokens", "TV", "", "tokens"], rows)
 
 
-def _rules_of(sources: Sources, groups: Iterable[str]) -> list[list[str]]:
-    rows = []
-    for group in groups:
-        rows.append([rf"\emph{{{GROUPS[group]}}}", "", ""])
-        for entry in sources.rules["entries"]:
-            if entry["group"] == group:
-                name = entry["rule"].partition(":")[0]
-                tv = "--" if entry["tv"] is None else decimal(entry["tv"], 3) if entry["tv"] else "0"
-                rows.append([code(name), decimal(entry["tokens_per_step"], 3), tv])
+def _rules_of(sources: Sources, group: str) -> list[list[str]]:
+    """Its title, then a row [name, tokens per step, TV] for each rule."""
+    rows = [[rf"\emph{{{GROUPS[group]}}}", "", ""]]
+    for entry in sources.rules["entries"]:
+        if entry["group"] == group:
+            name = entry["rule"].partition(":")[0]
+            tv = "" if entry["tv"] is None else decimal(entry["tv"], 3)
+            rows.append([code(name), decimal(entry["tokens_per_step"], 3), tv])
     return rows
 
 
@@ -126,7 +126,9 @@ def kill_matrix(sources: Sources) -> str:
     for family, rows in matrix.by_family():
         lines.append(line([text(family)], len(head)) + "*")
         for row in rows:
-            lines.append(line([code(row.name), _tv(row), *(_cell(sources, row, name) for name in names)], len(head)))
+            lines.append(
+                line([code(row.name), _tv(row), *(_cell(sources, row, name) for name in names)], len(head))
+            )
         lines.append(r"\addlinespace[2pt]")
     return "\n".join([*lines, r"\end{longtable}}"]) + "\n"
 
@@ -146,7 +148,13 @@ def _cell(sources: Sources, row: Row, column: str) -> str:
 
 def not_reproducible(sources: Sources) -> str:
     rows = [
-        [f"arXiv:{row.paper}", text(row.where), text(row.quantity), text(row.published), decimal(row.recomputed, 2)]
+        [
+            f"arXiv:{row.paper}",
+            text(row.where),
+            text(row.quantity),
+            text(row.published),
+            decimal(row.recomputed, 2),
+        ]
         for row in sources.published
         if row.verdict == "not reproducible"
     ]
@@ -173,5 +181,5 @@ def telling_claims(sources: Sources) -> str:
         row = the(rows, lambda row, name=name: row["id"] == name)
         shown.append([text(row[column]) for column in ("source", "quote", "verdict", "found")])
     ragged = r">{\raggedright\arraybackslash}p"
-    columns = rf"{ragged}{{2.1cm}}{ragged}{{4.1cm}}{ragged}{{1.7cm}}{ragged}{{7.1cm}}"
+    columns = rf"{ragged}{{2.6cm}}{ragged}{{3.9cm}}{ragged}{{1.6cm}}{ragged}{{7cm}}"
     return tabular(columns, ["document", "as printed, shortened", "verdict", "found"], shown)
