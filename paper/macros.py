@@ -246,6 +246,7 @@ def kill_matrix(sources: Sources) -> Macros:
         "nMissedLeastName": _columns(name for name, count in counts.items() if count == least),
         "nMissedMostName": _columns(validity),
         "nMissedLeastVerifiers": whole(min(len(missed[column.name] & kernels) for column in criteria)),
+        "nMissedMostVerifiers": whole(max(len(missed[column.name] & kernels) for column in criteria)),
         "nMissedAudit": whole(len(missed[AUDIT])),
         "nMissedAuditVerifiers": whole(len(missed[AUDIT] & kernels)),
         "nFamilyRows": whole(len(rows)),
