@@ -4,14 +4,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
+ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-engines lint types bench docs figures figures-fast kill-matrix diagnoses teeth clean help
+.PHONY: audit test test-engines lint types bench docs figures figures-fast paper paper-fast latexmk kill-matrix diagnoses teeth clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, pictures"
 	@echo "make figures   the literature's figures and tables again, in results/figures;  make figures-fast   with fewer steps"
+	@echo "make paper   the article, its numbers filled in from the figures' tables;  make paper-fast   from the fast ones"
 	@echo "make teeth   what each level sees of known mistakes, and its calibration (half an hour)"
 	@echo "make diagnoses   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests see (an hour)"
 
@@ -32,6 +34,17 @@ figures: $(STAMP)
 
 figures-fast: $(STAMP)
 	$(BIN)/specsim figures --fast --out results/figures-fast
+
+paper: latexmk figures
+	$(BIN)/python paper/fill.py
+	$(ARTICLE)
+
+paper-fast: latexmk figures-fast
+	$(BIN)/python paper/fill.py --fast
+	$(ARTICLE)
+
+latexmk:
+	@command -v latexmk >/dev/null || { echo "the article needs latexmk: apt-get install latexmk texlive-latex-recommended lmodern"; exit 2; }
 
 kill-matrix: $(STAMP)
 	$(BIN)/python docs/kill_matrix.py
@@ -67,4 +80,4 @@ $(ENGINES): $(STAMP)
 	touch $@
 
 clean:
-	rm -rf .venv results specsim/__pycache__ .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv results paper/build specsim/__pycache__ .pytest_cache .mypy_cache .ruff_cache .hypothesis

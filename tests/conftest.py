@@ -1,5 +1,5 @@
-"""What several test files share: how hypothesis runs, the false-alarm rate, rows and models made to be awkward, and
-the standard rule written out by hand.
+"""What several test files share: how hypothesis runs, the false-alarm rate, rows and models made to be awkward, the
+standard rule written out by hand, and all figures.
 
 Every statistical assertion compares a p-value with `FALSE_ALARM`: under fresh random numbers it would fail by
 chance that rarely. The seeds are fixed, so that in fact it cannot.
@@ -8,6 +8,7 @@ chance that rarely. The seeds are fixed, so that in fact it cannot.
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import settings
 
 from specsim.distributions import alias_lookup, alias_table, inverse_cdf
@@ -104,3 +105,12 @@ def standard_steps_of_a_pair(p, q):
         return drafted, [*drafted, alias_lookup(bonus, last)]
 
     return step
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """All figures, fast: (the folder, what make_figures returned, the progress that it told)."""
+    from specsim.figures.making import make_figures
+
+    folder, told = tmp_path_factory.mktemp("figures"), []
+    return folder, make_figures(out=folder, fast=True, progress=lambda *parts: told.append(parts)), told

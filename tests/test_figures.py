@@ -25,13 +25,6 @@ PACKAGE = Path(experiments.__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """All figures, fast: (the folder, what make_figures returned, the progress that it told)."""
-    folder, told = tmp_path_factory.mktemp("figures"), []
-    return folder, make_figures(out=folder, fast=True, progress=lambda *parts: told.append(parts)), told
-
-
-@pytest.fixture(scope="module")
 def fast(made):
     """The fast table of an experiment, read: fast("leviathan_figure_2")."""
     return lambda name: read_table(name, made[0] / "tables", fast=True)

@@ -1,0 +1,549 @@
+"""Every number of the article's text, by the name of its macro, which begins with n: no TeX command does.
+
+A function for each section; each returns {name: LaTeX}. Where the text around a number says more than the number does,
+`hold` checks it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+from latex import code, decimal, listed, percent, short, text, whole, word
+from scipy import stats as distributions
+from sources import Sources, hold, the
+
+from specsim import default_pair, rules
+from specsim.auditing import decoder_cases, judge, mutants, plan, proof, tallies
+from specsim.auditing.cases import LEVELS
+from specsim.auditing.contract import Declared
+from specsim.auditing.killmatrix import AUDIT
+from specsim.auditing.mutants import pieces
+from specsim.auditing.results import BUDGET
+from specsim.auditing.subjects import RuleSubject, Subject, function_subject
+from specsim.exact import MAX_DRAFTS
+from specsim.experiments import (
+    acceptance_by_temperature,
+    iid_gap,
+    leviathan_lenience,
+)
+from specsim.stats import DEVIATIONS, POWER, detectable_tv
+from specsim.streams import PER_SLOT, Purpose, uniform
+from specsim.theory.printed import CHEN, LEVIATHAN
+
+Macros = dict[str, str]
+
+ROWS = "G wrong row or position"
+FULL = "Figures and tables at full size."
+FAST = (
+    "Made from the fast tables, which simulate less: a draft, whose numbers are noisier than they should be."
+)
+
+
+def macros(sources: Sources) -> Macros:
+    """All of them. Raises ValueError where one is defined twice, or the article says what its tables do not."""
+    parts = (
+        about, rules_and_proof, random_numbers, audit, teeth, calibration, kill_matrix, diagnosis, literature, lenience,
+        gap, precision, temperature, synthetic, lossy, lookahead, claims,
+    )  # fmt: skip
+    found: Macros = {}
+    for part in parts:
+        for name, value in part(sources).items():
+            if name in found:
+                raise ValueError(f"{name} is defined twice")
+            found[name] = value
+    return found
+
+
+def about(sources: Sources) -> Macros:
+    threads = {thread for row in sources.matrix.rows for thread in row.threads}
+    return {
+        "nVersion": sources.matrix.provenance.specsim,
+        "nTables": FAST if sources.fast else FULL,
+        "nThreads": whole(len(threads)),
+    }
+
+
+# --- rules, proof, random numbers ------------------------------------------------------------------------
+
+
+def rules_and_proof(sources: Sources) -> Macros:
+    target, draft = default_pair()
+    found = sources.rules
+    wide = {entry["drafts"].partition(", ")[2] for entry in found["entries"]} - {str(found["gamma"])}
+    (shape,) = wide
+    chains, tokens = shape.split(" × ")
+    return {
+        "nTargetOrder": str(target.order + 1),
+        "nDraftOrder": str(draft.order + 1),
+        "nRulesGamma": word(found["gamma"]),
+        "nRulesWide": f"{word(int(chains))} chains of {word(int(tokens))}",
+        "nRulesSteps": whole(found["steps"]),
+        "nRulesError": decimal(max(entry["error"] for entry in found["entries"]), 3),
+        "nRulesChain": word(len(rules.names("chain"))),
+        "nRulesTree": word(len(rules.names("tree"))),
+        "nRulesLossy": word(len(rules.names("lossy"))),
+        "nRulesControls": word(len(rules.names("controls"))),
+        "nMaxDrafts": whole(MAX_DRAFTS),
+        "nProofModels": whole(proof.MODELS),
+    }
+
+
+def random_numbers(sources: Sources) -> Macros:
+    """`uniform` gives multiples of 2^-bits."""
+    drawn = [Fraction(uniform((1, 2), Purpose.DRAFT, step, 0)) for step in range(256)]
+    cells = sources.rows("simulated_speed", kind="simulated")
+    deviations = np.array([row["deviation"] for row in cells])
+    (steps,) = {row["steps"] for row in cells}
+    return {
+        "nUniformsPerBlock": word(PER_SLOT),
+        "nUniformBits": str(max(number.denominator for number in drawn).bit_length() - 1),
+        "nSimCells": whole(len(cells)),
+        "nSimSteps": whole(steps),
+        "nSimLow": decimal(min(row["alpha"] for row in cells), 1),
+        "nSimHigh": decimal(max(row["alpha"] for row in cells), 1),
+        "nSimWorst": decimal(np.abs(deviations).max(), 1),
+        "nSimP": decimal(distributions.chi2.sf((deviations**2).sum(), len(cells)), 2),
+    }
+
+
+# --- the audit -------------------------------------------------------------------------------------------
+
+
+def audit(sources: Sources) -> Macros:
+    rule = RuleSubject(rules.get("standard"), threads=1)
+    verifier = function_subject(pieces.verify, "verify", Declared())
+    first = rule.trial(0, "quick")
+    hold("the two-token case is a built-in rule's first", rule.cases[0].target.vocab_size == 2)
+    return {
+        "nVerifierCases": whole(len(verifier.cases)),
+        "nRuleCases": whole(len(rule.cases)),
+        "nDecoderCases": word(len(decoder_cases.decoder_battery())),
+        "nPrefixCells": whole(tallies.MAX_PREFIX_CELLS),
+        "nPitBins": whole(tallies.PIT_BINS),
+        "nConcentrations": word(len(DEVIATIONS)),
+        "nEpsilonLow": short(DEVIATIONS[0]),
+        "nEpsilonHigh": decimal(DEVIATIONS[-1], 1),
+        "nLooks": word(len(plan.LOOKS)),
+        "nLooksFirst": str(round(-np.log2(plan.LOOKS[0]))),
+        "nBudget": short(BUDGET),
+        "nRuleTests": whole(_tests(rule)),
+        "nVerifierTests": whole(_tests(verifier)),
+        "nPower": decimal(POWER, 3),
+        "nDetectableRule": short(detectable_tv(2, first.steps, BUDGET / _tests(rule))),
+        "nDetectableBins": short(
+            detectable_tv(tallies.PIT_BINS, LEVELS["quick"].verifier, BUDGET / _tests(verifier))
+        ),
+        "nVerifierSteps": whole(LEVELS["quick"].verifier),
+        "nCertifiedCells": whole(judge.MAX_CERTIFIED_CELLS),
+    }
+
+
+def _tests(subject: Subject) -> int:
+    return sum(subject.trial(index, "quick").tests for index in range(len(subject.cases)))
+
+
+def teeth(sources: Sources) -> Macros:
+    found = sources.teeth
+    known = [row for row in found["mistakes"] if row["best"]]
+    quick, standard = found["claimed"]["quick"], found["claimed"]["standard"]
+    large = [row for row in known if row["best"]["tv"] >= quick]
+    middle = [row for row in known if standard <= row["best"]["tv"] < quick]
+    hold(
+        "all that a level must see was rejected in every run",
+        all(row["run"]["rejected"] == row["run"]["runs"] for row in large + middle)
+        and all(row["run"]["level"] == "quick" for row in large),
+    )
+    tight = min(large, key=lambda row: row["run"]["steps"] / row["best"]["needed"])
+    beyond = [row for row in known if row["first_level"] is None and row["best"]["needed"]]
+    edges = {"A proposal is not the law drawn from", "E precision and edges"}
+    hold("those beyond are roundings and edges", {row["family"] for row in beyond} <= edges)
+    half = the(known, lambda row: row["name"] == "float16_ratio")
+    hold("float16_ratio is one of them", half in beyond)
+    hold("the matrix and the teeth are of one catalogue", len(found["mistakes"]) == len(mutants.names()))
+    return {
+        "nMistakes": whole(len(found["mistakes"])),
+        "nTeethKnown": whole(len(known)),
+        "nTeethLarge": whole(len(large)),
+        "nTeethMiddle": word(len(middle)),
+        "nTeethQuick": decimal(quick, 2),
+        "nTeethStandard": decimal(standard, 3),
+        "nTightName": text(tight["name"]),
+        "nTightNeeded": whole(round(tight["best"]["needed"])),
+        "nTightSteps": whole(tight["run"]["steps"]),
+        "nTeethBeyond": word(len(beyond)),
+        "nHalfNeeded": short(half["best"]["needed"]),
+    }
+
+
+def calibration(sources: Sources) -> Macros:
+    rows, whole_audits = sources.teeth["calibration"], sources.teeth["whole"]
+    (each,) = {row["audits"] for row in rows}
+    bins = np.sum([row["bins"] for row in rows], axis=0)
+    uniformities = [row["uniformity"] for row in rows if row["uniformity"] is not None]
+    return {
+        "nCalibrated": whole(len(rows)),
+        "nCalibrationEach": whole(each),
+        "nCalibrationBudget": short(sources.teeth["calibration_budget"]),
+        "nCalibrationAudits": whole(each * len(rows)),
+        "nCalibrationAlarms": word(sum(row["alarms"] for row in rows)),
+        "nUniformities": whole(len(uniformities)),
+        "nUniformityLeast": short(min(uniformities)),
+        "nCalibrationPs": whole(bins.sum()),
+        "nCalibrationBins": whole(len(bins)),
+        "nCalibrationP": decimal(distributions.chisquare(bins).pvalue, 2),
+        "nWholeAlarms": word(sum(row["alarms"] for row in whole_audits)),
+        "nWholeAudits": whole(sum(row["audits"] for row in whole_audits)),
+    }
+
+
+# --- what tests see --------------------------------------------------------------------------------------
+
+
+def kill_matrix(sources: Sources) -> Macros:
+    matrix = sources.matrix
+    criteria = [column for column in matrix.columns if column.name != AUDIT]
+    about = {column.name: column.about for column in criteria}
+    wrong = [row for row in matrix.rows if not row.exact]
+    kernels = {row.name for row in wrong if not row.decoder}
+    missed = {column.name: set(matrix.missed(column.name)) for column in matrix.columns}
+    counts = {column.name: len(missed[column.name]) for column in criteria}
+    least, most = min(counts.values()), max(counts.values())
+    rows = {row.name for row in wrong if row.family == ROWS} & kernels
+    seen = [len(missed[column.name] & rows) for column in criteria]
+    exact = [row for row in matrix.rows if row.exact and not row.decoder]
+    hold("exact verifiers pass every criterion", _all_pass(sources, [row.name for row in exact], about))
+    hold("the audit rejects no exact one", not _failed_by_audit(sources))
+    for name in ("lenience", "shared_gumbel"):
+        hold(
+            f"{name} passes the wide test alone",
+            name in missed["vLLM V2 wide"] and name not in missed["vLLM V2 narrow"],
+        )
+    validity = [name for name, count in counts.items() if count == most]
+    hold(
+        "resampling p passes tests of validity", all("resamples_target" in missed[name] for name in validity)
+    )
+    tvs = {row.name: row.tv for row in wrong}
+    left = sorted(missed[AUDIT], key=[row.name for row in wrong].index)
+    runs = {row["name"]: row.get("run") for row in sources.teeth["mistakes"]}
+    standard = [
+        name
+        for name in left
+        if (run := runs[name]) and run["level"] == "standard" and run["rejected"] == run["runs"]
+    ]
+    hold("what passes is small", all(_deviation(sources, name) < 0.01 for name in left))
+    return {
+        "nCriteria": word(len(criteria)),
+        "nKillLevel": code(matrix.level),
+        "nKillExact": word(len(exact)),
+        "nMistakesDecoders": whole(len(wrong) - len(kernels)),
+        "nMistakesVerifiers": whole(len(kernels)),
+        "nMissedLeast": whole(least),
+        "nMissedMost": whole(most),
+        "nMissedLeastName": _columns(name for name, count in counts.items() if count == least),
+        "nMissedMostName": _columns(validity),
+        "nMissedLeastVerifiers": whole(min(len(missed[column.name] & kernels) for column in criteria)),
+        "nMissedMostVerifiers": whole(max(len(missed[column.name] & kernels) for column in criteria)),
+        "nMissedAudit": whole(len(missed[AUDIT])),
+        "nMissedAuditVerifiers": whole(len(missed[AUDIT] & kernels)),
+        "nFamilyRows": whole(len(rows)),
+        "nFamilyRowsLeast": word(min(seen)),
+        "nFamilyRowsMost": word(max(seen)),
+        "nFamilyRowsAudit": word(len(missed[AUDIT] & rows)),
+        "nWideVocabulary": _vocabulary(about["vLLM V2 wide"]),
+        "nNarrowVocabulary": _vocabulary(about["vLLM V2 narrow"]),
+        "nResamplesTv": decimal(tvs["resamples_target"], 3),
+        "nOneUniformTv": decimal(tvs["one_uniform"], 2),
+        "nOneUniformPassed": word(sum("one_uniform" in missed[column.name] for column in criteria)),
+        "nAuditMissedNames": listed([code(name) for name in left]),
+        "nAuditStandardNames": listed([code(name) for name in standard]),
+    }
+
+
+def _deviation(sources: Sources, mistake: str) -> float:
+    """In its best case, or on the pair of the matrix where that is not known."""
+    best = the(sources.teeth["mistakes"], lambda row: row["name"] == mistake)["best"]
+    return (
+        best["tv"]
+        if best
+        else the(sources.matrix.to_dict()["rows"], lambda row: row["name"] == mistake)["tv"]
+    )
+
+
+def _all_pass(sources: Sources, names: list[str], columns: Iterable[str]) -> bool:
+    cells = [sources.matrix.cell(name, column) for column in columns for name in names]
+    return all(cell is not None and cell.passed == cell.runs for cell in cells)
+
+
+def _failed_by_audit(sources: Sources) -> list[str]:
+    exact = [row.name for row in sources.matrix.rows if row.exact]
+    return [name for name in exact if not _all_pass(sources, [name], [AUDIT])]
+
+
+def _columns(names: Iterable[str]) -> str:
+    return listed([rf"\emph{{{text(name)}}}" for name in names])
+
+
+def _vocabulary(about: str) -> str:
+    (size,) = re.findall(r"V = ([\d,]+)", about)
+    return whole(int(size.replace(",", "")))
+
+
+def diagnosis(sources: Sources) -> Macros:
+    found = sources.diagnoses
+    caught = [row for row in found["rows"] if "named" in row]
+    first = [row for row in caught if row["right"]]
+    off = [row for row in caught if row["off_catalogue"]]
+    unknown = [row for row in caught if not row["without"]]
+    return {
+        "nDiagnosesRows": whole(len(found["rows"])),
+        "nDiagnosesLevel": text(found["level"]),
+        "nDiagnosesCaught": whole(len(caught)),
+        "nDiagnosesFirst": whole(len(first)),
+        "nDiagnosesFirstShare": percent(len(first) / len(caught)),
+        "nDiagnosesOff": whole(len(off)),
+        "nDiagnosesOffFirst": whole(sum(row["right"] for row in off)),
+        "nDiagnosesUnknown": whole(len(unknown)),
+        "nDiagnosesUnknownShare": percent(len(unknown) / len(caught)),
+        "nDiagnosesWrong": word(len(caught) - len(unknown)),
+    }
+
+
+# --- the literature --------------------------------------------------------------------------------------
+
+
+def literature(sources: Sources) -> Macros:
+    verdicts = Counter(row.verdict for row in sources.published)
+    leviathan = Counter(row["verdict"] for row in sources.rows("leviathan_tables"))
+    hold("the table has what is published", leviathan == _verdicts_of(sources, LEVIATHAN))
+    hold(
+        "the table has what is published",
+        Counter(_column(sources, "chen_table_1")) == _verdicts_of(sources, CHEN),
+    )
+    speeds = [row for row in sources.rows("chen_table_1") if row["quantity"].startswith("speed-up")]
+    nucleus = the(speeds, lambda row: row["verdict"] != "reproduced")
+    hold("XSum, nucleus is the one that is no ratio", "XSum, nucleus" in nucleus["quantity"])
+    unavailable = verdicts["inputs unavailable"]
+    return {
+        "nPublished": whole(len(sources.published)),
+        "nPublishedPapers": whole(len({row.paper for row in sources.published})),
+        "nPublishedChecked": whole(len(sources.published) - unavailable),
+        "nPublishedReproduced": whole(verdicts["reproduced"]),
+        "nPublishedRounding": whole(verdicts["within rounding"]),
+        "nPublishedUnavailable": whole(unavailable),
+        "nPublishedNot": word(verdicts["not reproducible"]),
+        "nLeviathanChecked": whole(leviathan.total() - leviathan["inputs unavailable"]),
+        "nLeviathanReproduced": whole(leviathan["reproduced"]),
+        "nLeviathanRounding": word(leviathan["within rounding"]),
+        "nChenReproduced": word(len(speeds) - 1),
+    }
+
+
+def _verdicts_of(sources: Sources, paper: str) -> Counter[str]:
+    return Counter(row.verdict for row in sources.published if row.paper == paper)
+
+
+def _column(sources: Sources, table: str) -> list[str]:
+    return [row["verdict"] for row in sources.rows(table)]
+
+
+def lenience(sources: Sources) -> Macros:
+    rows = sources.rows("leviathan_lenience", lenience=1.0)
+    best = max(rows, key=lambda row: row["improvement"])
+    hold("the printed speed-up is above the band", max(row["high"] for row in rows) < float(best["printed"]))
+    hold("every γ was tried", len(rows) == len(leviathan_lenience.GAMMAS))
+    return {"nLenienceMost": decimal(best["improvement"], 2), "nLeniencePrinted": best["printed"]}
+
+
+# --- experiments of our own ------------------------------------------------------------------------------
+
+
+def gap(sources: Sources) -> Macros:
+    plain, moved = iid_gap.WEIGHTS
+    rows = sources.rows("iid_gap", weight=plain)
+
+    def value(quantity: str, of: str, x: int) -> float:
+        return the(rows, lambda row: (row["quantity"], row["of"], row["x"]) == (quantity, of, x))["value"]
+
+    def overstated(of: str, weight: float = plain) -> list[float]:
+        found = sources.rows("iid_gap", weight=weight, quantity="overstatement", of=of)
+        return [row["value"] for row in found]
+
+    def lost(*alphas: str) -> float:
+        found = sources.rows("iid_gap", quantity="improvement lost")
+        return max(row["value"] for row in found if row["of"] in alphas)
+
+    context, verified = overstated("alpha_context"), overstated("alpha_verified")
+    anywhere, measured = (value(iid_gap.TOKENS, of, iid_gap.RUN) for of in ("anywhere", "measured"))
+    hold("steps from anywhere emit more", anywhere > measured)
+    hold("α drafted loses the most", lost("alpha_drafted") > lost("alpha_context", "alpha_verified"))
+    return {
+        "nGapLength": whole(iid_gap.FAST_LENGTH if sources.fast else iid_gap.LENGTH),
+        "nGapCorrelation": decimal(value("autocorrelation", "acceptance", 1), 2),
+        "nGapCorrelationBeta": decimal(value("autocorrelation", "β", 1), 2),
+        "nGapFirst": whole(min(iid_gap.GAMMAS)),
+        "nGapLast": whole(max(iid_gap.GAMMAS)),
+        "nGapContextLow": percent(min(context), 1),
+        "nGapContextHigh": percent(max(context), 1),
+        "nGapVerifiedLow": percent(min(verified), 1),
+        "nGapVerifiedHigh": percent(max(verified), 1),
+        "nGapDraftedLow": percent(min(overstated("alpha_drafted")), 0),
+        "nGapDraftedMovedLow": percent(min(overstated("alpha_drafted", moved)), 0),
+        "nGapLost": percent(lost("alpha_drafted"), 0),
+        "nGapLostOthers": percent(lost("alpha_context", "alpha_verified"), 1),
+        "nGapGamma": whole(iid_gap.RUN),
+        "nGapAnywhere": decimal(anywhere, 2),
+        "nGapMeasured": decimal(measured, 2),
+    }
+
+
+def precision(sources: Sources) -> Macros:
+    rows = sources.rows("precision")
+    tv = {tuple(row[key] for key in ("tail", "vocab_size", "dtype", "drafts")): row["tv"] for row in rows}
+    tails, sizes = {row["tail"] for row in rows}, sorted({row["vocab_size"] for row in rows})
+    rounded, unrounded = "from the rounded q", "from the unrounded q"
+
+    def of(dtype: str, sizes: Iterable[int] = sizes) -> list[float]:
+        return [tv[tail, size, dtype, rounded] for tail in tails for size in sizes]
+
+    def better(size: int) -> bool:
+        return all(tv[tail, size, "float16", rounded] < tv[tail, size, "bfloat16", rounded] for tail in tails)
+
+    *good, worse = sizes
+    hold("float16 is better at all sizes but the last", all(map(better, good)))
+    hold("and worse there", min(of("float16", [worse])) > max(of("bfloat16", [worse])))
+    added = max(tv[t, n, d, unrounded] - tv[t, n, d, rounded] for t, n, d, which in tv if which == rounded)
+    caused = {key: value for key, value in tv.items() if key[3] == rounded}
+    hold(
+        "the mistake adds less than rounding does",
+        all(tv[t, n, d, unrounded] < 2.0 * value for (t, n, d, _), value in caused.items()),
+    )
+    return {
+        "nPrecisionSingle": short(float(np.mean(of("float32")))),
+        "nPrecisionBrainLow": short(min(of("bfloat16"))),
+        "nPrecisionBrainHigh": short(max(of("bfloat16"))),
+        "nPrecisionBetterUpTo": whole(good[-1]),
+        "nPrecisionWorse": whole(worse),
+        "nPrecisionHalfLow": short(min(of("float16"))),
+        "nPrecisionHalfHigh": short(max(of("float16"))),
+        "nPrecisionMistake": short(added),
+    }
+
+
+def temperature(sources: Sources) -> Macros:
+    rows = sources.rows("acceptance_by_temperature", pair="n-gram", quantity="temperature")
+
+    def alpha(sides: str, value: float) -> float:
+        return the(rows, lambda row: (row["sides"], row["value"]) == (sides, value))["alpha"]
+
+    shown = dict(zip(("Zero", "Half", "One", "Two"), (0.0, 0.5, 1.0, 2.0), strict=True))
+    found = [alpha("both", value) for value in shown.values()]
+    hold("α is not monotone", found != sorted(found) and found != sorted(found, reverse=True))
+    hold("the target alone, sharpened, accepts less", alpha("target", 0.0) < alpha("target", 1.0))
+    return {
+        **{f"nTemperature{name}": decimal(alpha("both", value), 2) for name, value in shown.items()},
+        "nTemperaturesShown": listed([f"{value:g}" for value in shown.values()]),
+        "nTemperatureTarget": decimal(alpha("target", 0.0), 2),
+        "nTemperatureOverlap": decimal(acceptance_by_temperature.OVERLAP, 1),
+    }
+
+
+def synthetic(sources: Sources) -> Macros:
+    rows = sources.rows("synthetic_acceptance")
+    gamma, length = rows[0]["gamma"], rows[0]["length"]
+    requests = max(row["x"] for row in rows if row["quantity"] == "improvement of a batch")
+    settings = {
+        "Length": "vLLM, length",
+        "Independent": "independent acceptances",
+        "Rates": "vLLM, equal rates",
+    }
+
+    def value(quantity: str, setting: str, x: float) -> float:
+        near = [row for row in rows if row["quantity"] == quantity and abs(row["x"] - x) < 1e-9]
+        return the(near, lambda row: row["setting"] == setting)["value"]
+
+    def deviation(setting: str) -> float:
+        return value("deviation", setting, length)
+
+    def batch(setting: str) -> float:
+        return value("improvement of a batch", setting, requests)
+
+    hold(
+        "llama.cpp draws independent acceptances",
+        deviation("llama.cpp, length") == deviation("independent acceptances"),
+    )
+    hold(
+        "variance is paid for",
+        [*map(batch, settings.values())] == sorted(map(batch, settings.values()))[::-1],
+    )
+    for setting in ("SGLang, match-expected", "SGLang, multinomial"):
+        alone = value("improvement of a batch", setting, 1.0)
+        hold(f"{setting} shows nothing of a batch", abs(batch(setting) - alone) < 1e-9)
+    return {
+        "nSyntheticLength": decimal(length, 1),
+        "nSyntheticGamma": whole(gamma),
+        "nSyntheticBatch": whole(requests),
+        **{f"nSyntheticDeviation{name}": decimal(deviation(of), 2) for name, of in settings.items()},
+        **{f"nSyntheticBatch{name}": decimal(batch(of), 2) for name, of in settings.items()},
+    }
+
+
+def lossy(sources: Sources) -> Macros:
+    rows = sources.rows("lossy_speed")
+
+    def near(rule: str) -> tuple[float, dict[str, float]]:
+        """The setting whose lenience is nearest to a half."""
+        found = {float(row["rule"].partition("=")[2]): row for row in rows if row["line"] == rule}
+        nearest = min(found, key=lambda lenience: abs(lenience - 0.5))
+        return nearest, found[nearest]
+
+    (lenience, plain), (_, scaled) = near("lenience"), near("scaled_lenience")
+    aims = [row["tv"] for row in rows if row["line"].startswith(("typical", "greedy_lenience"))]
+    hold("both residuals accept the same drafts", plain["tokens"] == scaled["tokens"])
+    hold("and (p - q)₊ is nearer to the target", plain["tv"] < scaled["tv"])
+    return {
+        "nLossyStandard": decimal(the(rows, lambda row: row["line"] == "standard")["tokens"], 2),
+        "nLossyLenience": decimal(lenience, 3),
+        "nLossyLenienceTokens": decimal(plain["tokens"], 2),
+        "nLossyLenienceTv": decimal(plain["tv"], 3),
+        "nLossyScaledTv": decimal(scaled["tv"], 3),
+        "nLossyAimTv": decimal(min(aims), 2),
+    }
+
+
+def lookahead(sources: Sources) -> Macros:
+    rows = sources.rows("lookahead_policies")
+    policies = [row for row in rows if row["policy"] != "oracle"]
+    names = {row["policy"] for row in policies}
+    wins = Counter(row["policy"] for row in policies if row["difference"] < -2.0 * row["difference_error"])
+    losses = [row for row in policies if row["difference"] > 2.0 * row["difference_error"]]
+    oracle = [-row["difference"] for row in rows if row["policy"] == "oracle"]
+    hold(
+        "there are four comparisons of each", all(n == 4 for n in Counter(r["policy"] for r in rows).values())
+    )
+    hold("no policy wins in all four", max(wins.values()) < 4)
+    return {
+        "nPolicies": word(len(names)),
+        "nPolicyTrials": whole(len(policies)),
+        "nPolicyWins": word(wins.total()),
+        "nPolicyLosses": word(len(losses)),
+        "nOracleLow": decimal(min(oracle), 2),
+        "nOracleHigh": decimal(max(oracle), 2),
+    }
+
+
+def claims(sources: Sources) -> Macros:
+    rows = sources.rows("claims")
+    verdicts = Counter(row["verdict"] for row in rows)
+    return {
+        "nClaims": whole(len(rows)),
+        "nClaimDocuments": word(len({row["source"] for row in rows})),
+        "nClaimsHold": whole(verdicts["holds"] + verdicts["holds within rounding"]),
+        "nClaimsRounding": word(verdicts["holds within rounding"]),
+        "nClaimsOnly": whole(verdicts["true only if …"]),
+        "nClaimsFalse": whole(verdicts["false"]),
+        "nClaimsUnchecked": whole(verdicts["not checkable here"]),
+    }

@@ -1,0 +1,69 @@
+"""Where the article's numbers come from: tables of experiments, and what the package ships."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from specsim.auditing import killmatrix
+from specsim.auditing.killmatrix import KillMatrix
+from specsim.experiments.tables import read_table
+from specsim.theory.published import Row, published
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The folder of the figures, whose tables are in it, and whether these are the fast ones."""
+
+    figures: Path
+    fast: bool
+
+    def rows(self, name: str, **values: Any) -> Rows:
+        """Rows of an experiment's table that have these values. Raises MissingTable or ValueError, as `read_table`."""
+        found = read_table(name, self.figures / "tables", fast=self.fast).to_pylist()
+        return [row for row in found if all(row[column] == value for column, value in values.items())]
+
+    @cached_property
+    def matrix(self) -> KillMatrix:
+        return killmatrix.shipped()
+
+    @cached_property
+    def teeth(self) -> dict[str, Any]:
+        return _shipped("teeth")
+
+    @cached_property
+    def diagnoses(self) -> dict[str, Any]:
+        return _shipped("diagnoses")
+
+    @cached_property
+    def rules(self) -> dict[str, Any]:
+        return _shipped("rules")
+
+    @cached_property
+    def published(self) -> list[Row]:
+        return published()
+
+
+def _shipped(name: str) -> dict[str, Any]:
+    return json.loads(files("specsim").joinpath(f"data/{name}.json").read_text(encoding="utf-8"))
+
+
+def the(rows: Rows, where: Callable[[dict[str, Any]], bool] = lambda row: True) -> dict[str, Any]:
+    """The one row of which `where` is true. Raises ValueError if there are none, or several."""
+    (row,) = filter(where, rows)
+    return row
+
+
+def hold(sentence: str, condition: bool) -> None:
+    """Refuse to fill in numbers where they would make a sentence of the article false."""
+    if not condition:
+        raise ValueError(
+            f"the article says: {sentence}; its tables do not. Change paper.tex, and what checks it"
+        )

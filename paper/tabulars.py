@@ -1,0 +1,185 @@
+"""The article's tables, by the name of their file in build/."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from latex import code, decimal, line, short, tabular, text, whole
+from sources import Rows, Sources, the
+
+from specsim.auditing.killmatrix import Row
+from specsim.auditing.killmatrix.table import show_cell, show_tv
+from specsim.experiments.claims import VERDICTS
+
+#: Groups of rules, as the table names them.
+GROUPS = {
+    "chain": "A single draft, lossless",
+    "tree": "Several drafts, lossless",
+    "lossy": "Lossy",
+    "controls": "Wrong on purpose",
+}
+#: Claims that mislead in practice, one or two from each document.
+TELLING = (
+    "problem.identical",
+    "naive.always_rejects",
+    "notes.pointwise",
+    "notes.greedy_lenience",
+    "exact.clip",
+    "guide.other_vocabulary",
+    "guide.temperature",
+    "speed.formula",
+    "run.rejected",
+)
+
+
+def tabulars(sources: Sources) -> dict[str, str]:
+    """All of them."""
+    return {
+        "rules": rules(sources),
+        "teeth": teeth(sources),
+        "kill_matrix_summary": kill_matrix_summary(sources),
+        "kill_matrix": kill_matrix(sources),
+        "not_reproducible": not_reproducible(sources),
+        "claims": claims(sources),
+        "telling_claims": telling_claims(sources),
+    }
+
+
+def rules(sources: Sources) -> str:
+    """Three columns of rules, filled group by group; those of lossy rules have their distance beside them."""
+    first = _rules_of(sources, "chain") + _rules_of(sources, "tree")
+    second, third = _rules_of(sources, "lossy"), _rules_of(sources, "controls")
+    longest = max(map(len, (first, second, third)))
+    filled = [side + [[""] * 3] * (longest - len(side)) for side in (first, second, third)]
+    rows = [[*one[:2], *two, *three[:2]] for one, two, three in zip(*filled, strict=True)]
+    return tabular("lr@{\\quad}lrr@{\\quad}lr", ["", "tokens", "", "tokens", "TV", "", "tokens"], rows)
+
+
+def _rules_of(sources: Sources, group: str) -> list[list[str]]:
+    """Its title, then a row [name, tokens per step, TV] for each rule."""
+    rows = [[rf"\emph{{{GROUPS[group]}}}", "", ""]]
+    for entry in sources.rules["entries"]:
+        if entry["group"] == group:
+            name = entry["rule"].partition(":")[0]
+            tv = "" if entry["tv"] is None else decimal(entry["tv"], 3)
+            rows.append([code(name), decimal(entry["tokens_per_step"], 3), tv])
+    return rows
+
+
+def teeth(sources: Sources) -> str:
+    rows = []
+    for family in dict.fromkeys(row["family"] for row in sources.teeth["mistakes"]):
+        members = [row for row in sources.teeth["mistakes"] if row["family"] == family]
+        best = [row["best"] for row in members if row["best"]]
+        runs = [row["run"] for row in members if "run" in row]
+        rejected = f"{sum(run['rejected'] for run in runs)} of {sum(run['runs'] for run in runs)}"
+        tvs = _range(row["tv"] for row in best)
+        needed = _range(row["needed"] for row in best if row["needed"])
+        rows.append([text(family), whole(len(members)), whole(len(best)), *tvs, *needed, rejected])
+    head = ["", "mistakes", "law", r"\multicolumn{2}{c}{TV}", r"\multicolumn{2}{c}{steps needed}", "rejected"]
+    return tabular("lrrrrrrr", head, rows)
+
+
+def _range(values: Iterable[float]) -> list[str]:
+    found = sorted(values)
+    return [short(found[0]), short(found[-1])] if found else ["--", "--"]
+
+
+def kill_matrix_summary(sources: Sources) -> str:
+    matrix = sources.matrix
+    rows = []
+    kernels = [row for row in matrix.rows if not row.exact and not row.decoder]
+    missed = {column.name: set(matrix.missed(column.name)) for column in matrix.columns}
+    for family in dict.fromkeys(row.family for row in kernels):
+        members = {row.name for row in kernels if row.family == family}
+        rows.append([text(family), whole(len(members)), *_shares(missed.values(), members)])
+    everything = {row.name for row in kernels}
+    rows.append(["all", whole(len(everything)), *_shares(missed.values(), everything)])
+    head = ["", "of", *(_upright(column.name) for column in matrix.columns)]
+    return tabular("lr@{\\quad}" + "r" * len(matrix.columns), head, rows)
+
+
+def _shares(missed: Iterable[set[str]], members: set[str]) -> list[str]:
+    return [whole(len(names & members)) for names in missed]
+
+
+def _upright(name: str) -> str:
+    return rf"\rotatebox{{75}}{{{text(name)}}}"
+
+
+def kill_matrix(sources: Sources) -> str:
+    """Every row, on as many pages as it takes."""
+    matrix = sources.matrix
+    names = [column.name for column in matrix.columns]
+    head = ["", "TV", *map(_upright, names)]
+    lines = [
+        r"{\scriptsize\setlength{\tabcolsep}{3.5pt}\renewcommand{\arraystretch}{0.93}",
+        rf"\begin{{longtable}}{{lr@{{\quad}}{'r' * len(names)}}}",
+        r"\caption{The kill matrix, at level " + code(matrix.level) + r".}\label{tab:matrix}\\",
+        r"\toprule",
+        line(head, len(head)),
+        r"\midrule\endfirsthead\toprule",
+        line(head, len(head)),
+        r"\midrule\endhead\bottomrule\endfoot",
+    ]
+    for family, rows in matrix.by_family():
+        lines.append(line([text(family)], len(head)) + "*")
+        for row in rows:
+            lines.append(
+                line([code(row.name), _tv(row), *(_cell(sources, row, name) for name in names)], len(head))
+            )
+        lines.append(r"\addlinespace[2pt]")
+    return "\n".join([*lines, r"\end{longtable}}"]) + "\n"
+
+
+def _tv(row: Row) -> str:
+    shown = show_tv(row.tv)
+    return short(row.tv) if "e" in shown else text(shown)
+
+
+def _cell(sources: Sources, row: Row, column: str) -> str:
+    """The fraction that pass; bold where that is wrong."""
+    cell = sources.matrix.cell(row.name, column)
+    shown = text(show_cell(cell))
+    wrong = cell is not None and (cell.fraction < 1.0 if row.exact else cell.fraction > 0.5)
+    return rf"\textbf{{{shown}}}" if wrong else shown
+
+
+def not_reproducible(sources: Sources) -> str:
+    rows = [
+        [
+            f"arXiv:{row.paper}",
+            text(row.where),
+            text(row.quantity),
+            text(row.published),
+            decimal(row.recomputed, 2),
+        ]
+        for row in sources.published
+        if row.verdict == "not reproducible"
+    ]
+    return tabular("lllrr", ["", "where", "quantity", "printed", "recomputed"], rows)
+
+
+def claims(sources: Sources) -> str:
+    rows = sources.rows("claims")
+    documents = list(dict.fromkeys(row["source"] for row in rows))
+    shown = [[text(name), *_counts([row for row in rows if row["source"] == name])] for name in documents]
+    shown.append(["all", *_counts(rows)])
+    return tabular("l" + "r" * len(VERDICTS), ["", *map(text, VERDICTS)], shown)
+
+
+def _counts(rows: Rows) -> list[str]:
+    counts = Counter(row["verdict"] for row in rows)
+    return [whole(counts[verdict]) for verdict in VERDICTS]
+
+
+def telling_claims(sources: Sources) -> str:
+    rows = sources.rows("claims")
+    shown = []
+    for name in TELLING:
+        row = the(rows, lambda row, name=name: row["id"] == name)
+        shown.append([text(row[column]) for column in ("source", "quote", "verdict", "found")])
+    ragged = r">{\raggedright\arraybackslash}p"
+    columns = rf"{ragged}{{2.6cm}}{ragged}{{3.9cm}}{ragged}{{1.6cm}}{ragged}{{7cm}}"
+    return tabular(columns, ["document", "as printed, shortened", "verdict", "found"], shown)

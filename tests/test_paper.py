@@ -1,0 +1,209 @@
+"""The article: no number is typed into it, every macro is filled in and used, and what it names exists."""
+
+import doctest
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typed_numbers import typed_numbers
+
+from specsim import figures
+
+PAPER = Path(__file__).parents[1] / "paper"
+SOURCE = (PAPER / "paper.tex").read_text(encoding="utf-8")
+BIBLIOGRAPHY = (PAPER / "paper.bib").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def program():
+    """paper/ on the path, as for a program there: its modules, by name."""
+    sys.path.insert(0, str(PAPER))
+    try:
+        import fill
+        import latex
+        import macros
+        import sources
+        import tabulars
+
+        yield {module.__name__: module for module in (fill, latex, macros, sources, tabulars)}
+    finally:
+        sys.path.remove(str(PAPER))
+
+
+@pytest.fixture(scope="module")
+def sources(program, made):
+    return program["sources"].Sources(made[0], fast=True)
+
+
+@pytest.fixture(scope="module")
+def filled(program, sources):
+    return program["fill"].filled(sources)
+
+
+def arguments(command, text=SOURCE):
+    """What stands in the braces of `command`, commas apart."""
+    found = re.findall(rf"\\{command}(?:\[[^\]]*\])?\{{([^}}]*)\}}", text)
+    return {one.strip() for argument in found for one in argument.split(",")}
+
+
+# --- no number is typed ----------------------------------------------------------------------------------
+
+
+def test_no_number_is_typed():
+    assert typed_numbers(SOURCE) == [], "take it from a table, by a macro of paper/macros.py"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "87 mistakes",
+        "4,096 drafts",
+        "a TV of .05",
+        r"98\,\%",
+        r"\textbf{3} rules",
+        r"\caption{7 rules}",
+        "1 of them",
+        "V = 8",
+        "seven of them",
+        "Eighty-seven mistakes",
+        "float128",
+        r"$\gamma = 5$",
+        r"$\gamma = 3$",
+        r"$\gamma\le 4\quad$",
+        r"$x=2,$",
+        "$2$ drafts",
+        "$12$",
+        "$0.05$",
+        "$1.5$",
+        "$10^{-6}$",
+        "$x_7$",
+        r"$\frac{5}{2}$",
+        r"\begin{equation} e = 3 \end{equation}",
+        r"\[ \gamma = 5 \]",
+        r"\newcommand{\nMistakes}{87}",
+    ],
+)
+def test_a_typed_number_is_seen(typed):
+    seen = typed_numbers(typed)
+    assert seen
+    place = SOURCE.index("Nothing is assumed")
+    assert len(typed_numbers(f"{SOURCE[:place]}{typed} {SOURCE[place:]}")) == len(seen)
+
+
+@pytest.mark.parametrize(
+    "meant",
+    [
+        r"$\alpha^{\gamma+1}$",
+        r"$1-\delta$, $u\in[0,1)$, $n_1,\dots,n_k$",
+        r"$4n\varepsilon^2$ and $\frac{k}{4\varepsilon^2}$",
+        r"$2^{-\nUniformBits}$",
+        r"\cite[Theorem~3.8]{leviathan} and Table~\ref{tab:2}",
+        r"\includegraphics[width=0.8\linewidth]{leviathan_figure_3}",
+        r"\newcommand{\code}[1]{\texttt{#1}}",
+        r"\code{float16\_ratio} in float32, by Philox4x32-10, for EAGLE-2",
+        "two of the four, in thousands of rounds",
+        "% 12 of them\n",
+        r"\nMistakes{} mistakes",
+    ],
+)
+def test_what_may_be_typed(meant):
+    assert typed_numbers(meant) == []
+
+
+# --- macros, tables, figures, citations ------------------------------------------------------------------
+
+
+def test_every_macro_is_defined_and_every_defined_one_is_used(filled):
+    used = set(re.findall(r"\\(n[A-Z][A-Za-z]*)", SOURCE))
+    defined = re.findall(r"\\newcommand\{\\(\w+)\}", filled["numbers"])
+    assert all(re.fullmatch(r"n[A-Z][A-Za-z]*", name) for name in defined)
+    assert len(defined) == len(set(defined))
+    assert used == set(defined)
+
+
+def test_what_is_read_in_is_written_and_the_other_way_round(filled):
+    assert arguments("input") == {f"build/{name}" for name in filled}
+
+
+def test_figures_exist(made):
+    named = arguments("includegraphics")
+    assert named
+    assert named <= set(figures.names())
+    assert all((made[0] / f"{name}.pdf").is_file() for name in named)
+
+
+def test_references_are_defined_and_citations_are_in_the_bibliography(filled):
+    whole = SOURCE + "".join(filled.values())
+    assert arguments("ref") | arguments("eqref") <= arguments("label", whole)
+    assert arguments("cite") == set(re.findall(r"^@\w+\{(\w+),", BIBLIOGRAPHY, re.MULTILINE))
+
+
+def test_tables_are_ascii_and_their_rows_are_whole(filled):
+    for name, content in filled.items():
+        assert content.isascii(), name
+    for name in ("teeth", "claims", "not_reproducible", "kill_matrix_summary", "rules"):
+        head, *rows = [line for line in filled[name].splitlines() if line.endswith(r"\\")]
+        widths = {re.sub(r"\\multicolumn\{2\}", "& ", row).count("&") for row in (head, *rows)}
+        assert len(widths) == 1, name
+
+
+def test_the_kill_matrix_has_every_row(filled, sources):
+    assert len(re.findall(r"^\\code", filled["kill_matrix"], re.MULTILINE)) == len(sources.matrix.rows)
+
+
+def test_numbers_come_from_the_tables(program, sources, filled):
+    """Another table, another number; and where it would make a sentence false, none."""
+
+    class Changed(program["sources"].Sources):
+        def rows(self, name, **values):
+            found = super().rows(name, **values)
+            if name == "claims":
+                return found[:-1]
+            if name == "lossy_speed":
+                return [{**row, "tv": 1.0 - row["tv"]} for row in found]
+            return found
+
+    changed = Changed(sources.figures, fast=True)
+    macros = program["macros"]
+    assert int(macros.claims(changed)["nClaims"]) == int(macros.claims(sources)["nClaims"]) - 1
+    with pytest.raises(ValueError, match=r"the article says: and \(p - q\)₊ is nearer to the target"):
+        macros.lossy(changed)
+
+
+@pytest.mark.parametrize(
+    "number", [0.0, 0.0031, 12.3, 99.7, 812.0, 5161.5, 65536.0, 1e-6, 9.96e-5, 8.15e8, 2.4e17]
+)
+def test_short_numbers_are_right_to_two_digits(program, number):
+    shown = program["latex"].short(number)
+    value = re.sub(r"\\ensuremath|[{}]", "", shown).replace(",", "")
+    factor, _, power = value.replace(r"\times ", "").partition("10^") if "10^" in value else (value, "", "0")
+    assert float(factor or 1.0) * 10.0 ** int(power) == pytest.approx(number, rel=0.051)
+
+
+def test_examples(program):
+    assert doctest.testmod(program["latex"]).failed == 0
+
+
+def test_a_sign_that_latex_does_not_know_is_an_error(program):
+    assert program["latex"].text("α_i ≥ 50%") == r"$\alpha$\_i $\ge$ 50\%"
+    with pytest.raises(ValueError, match=r"paper/latex\.py"):
+        program["latex"].text("Ω")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not there")
+def test_without_latexmk_make_paper_says_what_to_install(tmp_path):
+    """With nothing but make and a shell on the path."""
+    for name in ("make", "sh", "echo"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    found = subprocess.run(
+        ["make", "--no-print-directory", "latexmk"],
+        cwd=PAPER.parent,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 2
+    assert "apt-get install latexmk" in found.stdout + found.stderr
