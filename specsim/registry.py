@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import difflib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["check_known", "modules_beside"]
+__all__ = ["check_known", "modules_beside", "nearest"]
 
 
 def modules_beside(file: str) -> list[str]:
     """The names of modules and packages in the folder of `file`, alphabetically; nothing is imported."""
     return sorted(module.name for module in pkgutil.iter_modules([str(Path(file).parent)]))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The one of `known` that looks most like `name`.
+
+    >>> nearest("standart", ["block", "standard"])
+    'standard'
+    """
+    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
 
 
 def check_known(kind: str, name: str, known: Sequence[str]) -> None:
@@ -24,5 +33,6 @@ def check_known(kind: str, name: str, known: Sequence[str]) -> None:
     ValueError: unknown figure 'chen_figure'; did you mean 'chen_figure_1'? There are: chen_figure_1, leviathan_figure_2
     """
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown {kind} {name!r}; did you mean {near!r}? There are: {', '.join(known)}")
+        raise ValueError(
+            f"unknown {kind} {name!r}; did you mean {nearest(name, known)!r}? There are: {', '.join(known)}"
+        )

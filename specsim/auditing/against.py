@@ -49,8 +49,8 @@ TWINS = 512
 class Difference:
     """One case: how many steps each side drew, tokens per step, and the table that tells the two apart best.
 
-    `interrupted` if it was cut short by Ctrl-C, `changed` if some table rejects that they follow one law; `text` says where, or what could not be run. `twins` is
-    the share of steps with the same tokens from the same rng. A total variation of `detectable_tv` between the laws of
+    `interrupted` if it was cut short by Ctrl-C, `changed` if some table rejects that they follow one law; `text` says
+    where, or what could not be run. `twins` is the share of steps with the same tokens from the same rng. A total variation of `detectable_tv` between the laws of
     the first token would have been found with probability .999.
     """
 

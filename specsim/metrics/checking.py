@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from specsim.metrics.statements import (
     statements,
     unknown,
 )
+from specsim.registry import nearest
 from specsim.theory import expected_tokens
 
 __all__ = ["Check", "Implied", "MetricsCheck", "check_metrics"]
@@ -159,7 +159,7 @@ def check_metrics(
     True
     """
     if engine not in DEFINITIONS:
-        near = difflib.get_close_matches(engine, DEFINITIONS, n=1, cutoff=0.0)[0]
+        near = nearest(engine, DEFINITIONS)
         raise ValueError(
             f"unknown engine {engine!r}; did you mean {near!r}? Engines: {', '.join(DEFINITIONS)}"
         )
@@ -258,11 +258,11 @@ def _whole(given: Mapping[str, Range], definition: Definition, program: Program)
         value = program.range({unknown(name, definition): 1})
         if value.high - value.low >= 1:
             continue
-        nearest = round((value.low + value.high) / 2)
-        slack = min(value.high - nearest, nearest - value.low)
+        rounded = round((value.low + value.high) / 2)
+        slack = min(value.high - rounded, rounded - value.low)
         slack = 0.0 if abs(slack) <= program.error else slack
         words = f"accepted at {name}" if name.startswith("position") else name
-        found.append(Check("whole", f"{words} is whole", slack >= 0, value, Range(nearest, nearest), slack))
+        found.append(Check("whole", f"{words} is whole", slack >= 0, value, Range(rounded, rounded), slack))
     return sorted(found, key=lambda check: check.slack)[:1]
 
 

@@ -11,12 +11,12 @@ and down a tree, `deferral.py` follows the target or the draft, `fixed_pairs.py`
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from functools import cache
 from pathlib import Path
 
+from specsim.registry import nearest
 from specsim.rules.anatomy import FixedPair, Parameter, Rule, parsed_values
 
 __all__ = ["GROUPS", "FixedPair", "Parameter", "Rule", "get", "group_of", "names"]
@@ -63,7 +63,7 @@ def get(name: str) -> Rule:
         raise TypeError(f"rule: expected a name such as 'standard', got {type(name).__name__}")
     name, colon, given = name.partition(":")
     if name not in names():
-        near = difflib.get_close_matches(name, names(), n=1, cutoff=0.0)[0]
+        near = nearest(name, names())
         raise ValueError(f"unknown rule {name!r}; did you mean {near!r}? Rules: {', '.join(names())}")
     rule: Rule = importlib.import_module(f"{__name__}.{group_of(name)}.{name}").RULE
     return rule.having(**parsed_values(name, given)) if colon else rule

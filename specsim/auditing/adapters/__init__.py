@@ -10,12 +10,12 @@ True
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 
 from specsim.auditing.adapters.engines import EngineMissing
 from specsim.auditing.contract import Verifier
+from specsim.registry import nearest
 
 __all__ = ["ENGINES", "EngineMissing", "get", "is_engine", "names"]
 
@@ -55,7 +55,7 @@ def get(name: str) -> Verifier:
     """
     name, *given = name.split(",")
     if name not in ENGINES:
-        near = difflib.get_close_matches(name, ENGINES, n=1, cutoff=0.0)[0]
+        near = nearest(name, ENGINES)
         raise ValueError(f"unknown engine {name!r}; did you mean {near!r}? Engines: {', '.join(ENGINES)}")
     module, _, function = ENGINES[name][0].partition(":")
     make = getattr(importlib.import_module(f"{__name__}.{module}"), function)

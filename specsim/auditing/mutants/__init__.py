@@ -9,8 +9,6 @@ innocents: they are exact and accept less than they could, and must not be accus
 
 from __future__ import annotations
 
-import difflib
-
 from specsim.auditing.mutants import (
     acceptance,
     candidates,
@@ -26,6 +24,7 @@ from specsim.auditing.mutants import (
 )
 from specsim.auditing.mutants.anatomy import Mutant
 from specsim.auditing.mutants.decoding import sequence_law
+from specsim.registry import nearest
 from specsim.rules.anatomy import parsed_values
 
 __all__ = ["Mutant", "catalogue", "get", "innocents", "names", "sequence_law"]
@@ -85,6 +84,6 @@ def get(name: str) -> Mutant:
     name, colon, given = name.partition(":")
     known = {mutant.name: mutant for mutant in (*catalogue(), *innocents())}
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        near = nearest(name, known)
         raise ValueError(f"unknown mutant {name!r}; did you mean {near!r}? Mutants: {', '.join(known)}")
     return known[name].having(**parsed_values(name, given)) if colon else known[name]
