@@ -5,13 +5,14 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
 
-.PHONY: audit test test-engines lint types bench docs figures figures-fast kill-matrix diagnoses teeth clean help
+.PHONY: audit test test-engines lint types bench docs figures figures-fast notebooks kill-matrix diagnoses teeth clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, pictures"
 	@echo "make figures   the literature's figures and tables again, in results/figures;  make figures-fast   with fewer steps"
+	@echo "make notebooks   run the notebooks, into results/notebooks"
 	@echo "make teeth   what each level sees of known mistakes, and its calibration (half an hour)"
 	@echo "make diagnoses   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests see (an hour)"
 
@@ -32,6 +33,13 @@ figures: $(STAMP)
 
 figures-fast: $(STAMP)
 	$(BIN)/specsim figures --fast --out results/figures-fast
+
+notebooks: $(STAMP)
+	mkdir -p results/notebooks
+	for name in $(notdir $(basename $(wildcard notebooks/*.py))); do \
+	    $(BIN)/jupytext --quiet --output results/notebooks/$$name.ipynb notebooks/$$name.py || exit 1; \
+	done
+	$(BIN)/jupyter execute --timeout=600 --inplace results/notebooks/*.ipynb
 
 kill-matrix: $(STAMP)
 	$(BIN)/python docs/kill_matrix.py
