@@ -79,14 +79,8 @@ table = next(table for table in case.tables if table.position == 0 and table.kin
 places = np.arange(table.cells)
 with figure_style():
     figure, axis = plt.subplots(figsize=(6.0, 2.6))
-    axis.bar(
-        places - 0.2,
-        np.array(table.expected) / sum(table.expected),
-        width=0.4,
-        color=COLORS[0],
-        label="target p",
-    )
-    axis.bar(places + 0.2, np.array(table.observed) / table.n, width=0.4, color=COLORS[1], label="observed")
+    axis.bar(places - 0.2, np.divide(table.expected, table.n), width=0.4, color=COLORS[0], label="target p")
+    axis.bar(places + 0.2, np.divide(table.observed, table.n), width=0.4, color=COLORS[1], label="observed")
     axis.set(xlabel="first token", ylabel="share", xticks=places)
     axis.legend()
 plt.show()
@@ -118,7 +112,8 @@ def repaired(draft_tokens, p, q, rng):
     last = np.arange(len(p)), accepted
     beyond = np.zeros((len(q), 1, q.shape[2]))  # no draft at the bonus: its residual is p
     residual = np.maximum(p[last] - np.concatenate([q, beyond], axis=1)[last], 0.0)
-    return emit(draft_tokens, accepted, residual, rng)
+    weights = np.where(residual.any(axis=1, keepdims=True), residual, p[last])  # all 0 only by rounding
+    return emit(draft_tokens, accepted, weights, rng)
 
 
 audit = specsim.audit(repaired, level="smoke", rng=1)
@@ -127,5 +122,5 @@ audit
 
 # %% [markdown]
 # *Consistent* means that no deviation was found, down to the detectable TV; *exact* is said only of what was proved. The
-# same seed drew the same steps for both. In a test suite this is `specsim.testing.assert_exact(verify)`, at the command
+# same seed drew the same drafts for both. In a test suite this is `specsim.testing.assert_exact(verify)`, at the command
 # line `specsim audit module:function`, and for more certainty `level="quick"` or `"standard"`.

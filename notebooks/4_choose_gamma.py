@@ -43,10 +43,8 @@ plan
 
 # %%
 for shift in plan.sensitivity:
-    kept = shift.kept / shift.improvement
-    print(
-        f"{shift.what:>8}: best γ = {shift.gamma:2}, {shift.improvement:.2f} times; γ = {plan.best.gamma} keeps {kept:.1%}"
-    )
+    kept = f"γ = {plan.best.gamma} keeps {shift.kept / shift.improvement:.1%}"
+    print(f"{shift.what:>8}: best γ = {shift.gamma:2}, {shift.improvement:.2f} times; {kept}")
 
 # %% [markdown]
 # The maximum is flat, so that a γ that is a little off costs little, and four tokens too many cost less than four too few.
@@ -96,8 +94,9 @@ draft = Network(parameters=1.2e9, cache_bytes_per_token=2 * 16 * 8 * 64 * 2)
 for batch in (1, 8, 32, 128, 512):
     cost = Roofline(target, draft, hardware, batch=batch, context=1000)
     gamma = best_gamma(cost, alpha=0.8)
+    gain = improvement(cost, alpha=0.8, gamma=gamma)
     print(
-        f"batch {batch:3}: {cost.free_tokens:4} tokens in the time of one; best γ = {gamma}, {improvement(cost, 0.8, gamma):.2f} times"
+        f"batch {batch:3}: {cost.free_tokens:4} tokens in the time of one; best γ = {gamma}, {gain:.2f} times"
     )
 
 # %% [markdown]

@@ -53,9 +53,9 @@ summary
 for name in ("alpha_context", "alpha_verified", "alpha_drafted"):
     alpha = getattr(summary, name)
     print(f"{name:14} {alpha:.3f}: formula {specsim.theory.expected_tokens(alpha, 5):.3f} tokens per step")
-print(
-    f"measured {summary.tokens_per_step:.3f}; by position {specsim.theory.expected_tokens_by_position(summary.alpha_by_position):.3f}"
-)
+by_position = specsim.theory.expected_tokens_by_position(summary.alpha_by_position)
+print(f"measured {summary.tokens_per_step:.3f}; by position {by_position:.3f}")
+assert np.isclose(by_position, summary.tokens_per_step)
 
 # %% [markdown]
 # A token is tested where those before it were accepted, and these are the easy places of the text. So the acceptance rate
@@ -63,34 +63,20 @@ print(
 # were sampled from. In a log of your own, this is the first thing to look at.
 
 # %%
-rates, tested = summary.alpha_by_position, summary.tested_by_position
-errors = np.sqrt(rates * (1 - rates) / tested)
+rates, betas = summary.alpha_by_position, summary.beta_by_position[:-1]
+errors = np.sqrt(rates * (1 - rates) / summary.tested_by_position)
 positions = np.arange(1, trace.gamma + 1)
 with figure_style():
     figure, axis = plt.subplots(figsize=(5.0, 2.8))
     axis.errorbar(
-        positions,
-        rates,
-        2 * errors,
-        fmt="o",
-        color=COLORS[0],
-        capsize=3,
-        label="accepted / tested, ± 2 standard errors",
+        positions, rates, 2 * errors, fmt="o", color=COLORS[0], capsize=3, label="α, ± 2 standard errors"
     )
-    axis.plot(
-        positions,
-        summary.beta_by_position[:-1],
-        "_",
-        color=COLORS[1],
-        markersize=20,
-        markeredgewidth=2,
-        label="mean β",
-    )
+    axis.plot(positions, betas, "_", color=COLORS[1], markersize=20, markeredgewidth=2, label="mean β")
     axis.axhline(summary.alpha_drafted, color="#8a8a8a", linestyle=":", label="α drafted")
     axis.set(xlabel="position in the step", ylabel="acceptance", ylim=(0, 0.9), xticks=positions)
     axis.legend(loc="upper left")
 plt.show()
-assert (abs(rates - summary.beta_by_position[:-1]) < 5 * errors).all()
+assert (abs(rates - betas) < 5 * errors).all()
 
 # %% [markdown]
 # ## A plan
@@ -104,10 +90,10 @@ plan
 # %% [markdown]
 # ## Policies
 #
-# The plan is a constant γ. Others may be chosen step by step: a policy may look at what it has drafted, and stop where the draft is unsure. Each one walks the
-# same log. A trace does not know what lies behind a rejected token, so policies that look at tokens are now and then cut there,
-# and their time comes out too small: the last column says how often. The oracle knows what will be accepted, and bounds
-# them all.
+# The plan is a constant γ. A policy may choose it anew in every step, or look at what it has drafted and stop where the draft
+# is unsure. Each one walks the same log. A trace does not know what lies behind a rejected token, so policies that look at
+# tokens are now and then cut there, and their time comes out too small: the last column says how often. The oracle knows
+# what will be accepted, and bounds them all.
 
 # %%
 log = log_from_trace(trace)
