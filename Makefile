@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 ENGINES := .venv/.engines
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-engines lint types bench docs figures figures-fast paper paper-fast latexmk kill-matrix diagnoses teeth clean help
+.PHONY: audit test test-engines lint types bench docs figures figures-fast paper paper-fast latexmk notebooks kill-matrix diagnoses teeth clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
@@ -14,6 +14,7 @@ help:
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, pictures"
 	@echo "make figures   the literature's figures and tables again, in results/figures;  make figures-fast   with fewer steps"
 	@echo "make paper   the article, its numbers filled in from the figures' tables;  make paper-fast   from the fast ones"
+	@echo "make notebooks   run the notebooks, into results/notebooks"
 	@echo "make teeth   what each level sees of known mistakes, and its calibration (half an hour)"
 	@echo "make diagnoses   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests see (an hour)"
 
@@ -45,6 +46,13 @@ paper-fast: latexmk figures-fast
 
 latexmk:
 	@command -v latexmk >/dev/null || { echo "the article needs latexmk: apt-get install latexmk texlive-latex-recommended lmodern"; exit 2; }
+
+notebooks: $(STAMP)
+	mkdir -p results/notebooks
+	for name in $(notdir $(basename $(wildcard notebooks/*.py))); do \
+	    $(BIN)/jupytext --quiet --output results/notebooks/$$name.ipynb notebooks/$$name.py || exit 1; \
+	done
+	$(BIN)/jupyter execute --timeout=600 --inplace results/notebooks/*.ipynb
 
 kill-matrix: $(STAMP)
 	$(BIN)/python docs/kill_matrix.py

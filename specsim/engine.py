@@ -25,6 +25,7 @@ from specsim.lengths import accepted_tokens, alpha_drafted, alpha_verified, mean
 from specsim.models import Model, check_pair, shared_contexts
 from specsim.provenance import Provenance
 from specsim.readers import DynamicRows, LookupRows, ModelRows, TraceRows
+from specsim.showing import html_list
 from specsim.sources import Batch, Batches, FixedPairSource, RowSource, rule_verifier
 from specsim.streams import Key, RandomSource, key_of, root_of
 from specsim.traces import Trace
@@ -212,15 +213,14 @@ class Simulation:
             "α drafted": f"{self.alpha_drafted:.5f}",
             "tokens per step": f"{self.tokens_per_step:.5f} ± {self.tokens_per_step_error:.5f}",
         }
-        cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
-        return f"<table>{cells}</table>"
+        return html_list(rows)
 
 
 def simulate(
     target: ArrayLike | Model | Trace,
     draft: ArrayLike | Model | PromptLookup | None = None,
     *,
-    rule: str = "standard",
+    rule: str | rules.Rule = "standard",
     gamma: int | Draft = 5,
     steps: int = 1_000_000,
     rng: RandomSource = None,
@@ -229,7 +229,8 @@ def simulate(
 ) -> Simulation:
     """Draw `steps` speculative steps of `rule`, each of `gamma` drafted tokens, and count what they emit.
 
-    For drafts other than a sampled chain `gamma` is a `specsim.drafts.Tree`, or for two models a `DynamicTree`.
+    `rule` is the name of a built-in rule, or a `Rule`. For drafts other than a sampled chain `gamma` is a
+    `specsim.drafts.Tree`, or for two models a `DynamicTree`.
 
     `target` and `draft` are two pmfs of shape [V] (the same pair at every position), or two models (each step
     starts at a context of the target's pool), or `target` is a trace and `draft` is left out (*frozen rows*: the
@@ -266,7 +267,7 @@ def make_source(
     target: ArrayLike | Model | Trace,
     draft: ArrayLike | Model | PromptLookup | None,
     *,
-    rule: str,
+    rule: str | rules.Rule,
     gamma: int | Draft,
 ) -> FixedPairSource | RowSource:
     """The source behind `simulate` and `replay`: told apart by what `target` is."""

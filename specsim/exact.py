@@ -20,6 +20,7 @@ from specsim import rules
 from specsim.drafts import Tree, as_tree, chain
 from specsim.models import Model, check_pair, row_ahead, shared_contexts
 from specsim.rules import Rule
+from specsim.showing import html_list
 
 __all__ = ["MAX_DRAFTS", "Proof", "conditional_laws", "continued_law", "prove", "step_law", "target_law"]
 
@@ -105,6 +106,22 @@ class Proof:
         """True iff the rule is lossless on this pair: as claimed, and the joint law is the target's."""
         return self.tv == 0 and self.as_claimed
 
+    def _repr_html_(self) -> str:
+        rows = {
+            "rule": self.rule,
+            "draft": self.tree,
+            "drafts enumerated": self.drafts,
+            "tokens per step": f"{self.mean_tokens} = {float(self.mean_tokens):.5f}",
+            "TV from the target": f"{self.tv} = {float(self.tv):.5f}" if self.tv else "0, exactly",
+        }
+        if self.worst_prefix is None:
+            rows["every next token"] = "as claimed"
+        else:
+            rows["worst next token"] = (
+                f"after {list(self.worst_prefix)}, TV {self.worst_tv} = {float(self.worst_tv):.5f}"
+            )
+        return html_list(rows)
+
 
 def prove(
     target: Model,
@@ -127,7 +144,7 @@ def prove(
     >>> prove(TableModel(p), TableModel(q), gamma=2).exact
     True
     """
-    chosen = rule if isinstance(rule, Rule) else rules.get(rule)
+    chosen = rules.get(rule)
     check_pair(target, draft)
     tree = as_tree(gamma)
     size = target.vocab_size

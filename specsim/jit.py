@@ -7,7 +7,8 @@ of a chunk. ``fastmath`` is only for summaries: it lets the compiler reorder add
 or reject) must not depend on that.
 
 Compiled code is kept on disk in a folder named after the package's own sources: numba notices when a kernel
-changes, but not when a kernel that it calls does.
+changes, but not when a kernel that it calls does. So kernels written elsewhere, in a notebook say, and those made
+of them are compiled in every session.
 
 `interpreted()` runs kernels as plain Python for a while; set ``NUMBA_DISABLE_JIT=1`` to do so throughout, for a
 debugger or for coverage.
@@ -56,7 +57,17 @@ class Kernel:
 
         _teach_numba_about_kernels()
         with _cache_directory():
-            return numba.njit(self.plain, nogil=True, cache=True, error_model="numpy", fastmath=self.fastmath)
+            return numba.njit(
+                self.plain, nogil=True, cache=self.kept, error_model="numpy", fastmath=self.fastmath
+            )
+
+    @property
+    def kept(self) -> bool:
+        """Whether the package's sources say all about this kernel, so that it can be found again on disk."""
+        inner = [cell.cell_contents for cell in self.plain.__closure__ or ()]
+        return self.plain.__module__.partition(".")[0] == PACKAGE.name and all(
+            part.kept for part in inner if isinstance(part, Kernel)
+        )
 
 
 @contextmanager

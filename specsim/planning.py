@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.costs import ConstantRatio, StepCost
+from specsim.showing import html_table
 from specsim.theory import expected_tokens_by_position
 from specsim.theory.acceptance import Floats
 from specsim.traces.summary import TraceSummary
 
-__all__ = ["Candidate", "Choice", "Plan", "Ranked", "Shift", "plan", "rank_drafts"]
+__all__ = ["Candidate", "Choice", "Plan", "Ranked", "Ranking", "Shift", "plan", "rank_drafts"]
 
 #: How far α and c are moved to see what depends on them: α up and down by so much, c times and over so much.
 ALPHA_SHIFT, C_SHIFT = 0.05, 1.5
@@ -73,12 +74,19 @@ class Plan:
         }
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr{' style=font-weight:bold' if choice == self.best else ''}><td>{choice.gamma}</td>"
-            f"<td>{choice.tokens_per_step:.3f}</td><td>{choice.improvement:.3f}</td><td>{choice.operations:.3f}</td></tr>"
+        rows = [
+            (
+                choice.gamma,
+                *(
+                    f"{number:.3f}"
+                    for number in (choice.tokens_per_step, choice.improvement, choice.operations)
+                ),
+            )
             for choice in self.choices[: self.best.gamma + 4]
+        ]
+        return html_table(
+            ("γ", "tokens/step", "improvement", "operations"), rows, emphasised=[self.best.gamma]
         )
-        return f"<table><tr><th>γ</th><th>tokens/step</th><th>improvement</th><th>operations</th></tr>{rows}</table>"
 
 
 def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 64) -> Plan:
@@ -192,7 +200,28 @@ class Ranked:
     surely_worse: bool
 
 
-def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> tuple[Ranked, ...]:
+class Ranking(tuple[Ranked, ...]):
+    """Candidates by expected improvement, the best first."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                one.candidate.name,
+                f"{one.candidate.alpha:.4f}",
+                f"{one.candidate.c:g}",
+                one.gamma,
+                f"{one.improvement:.3f}",
+                f"{one.low:.3f} – {one.high:.3f}" if one.low < one.high else "–",
+                "surely worse" if one.surely_worse and one.low < one.high else "",
+            )
+            for one in self
+        ]
+        return html_table(("draft", "α", "c", "best γ", "improvement", "interval", ""), rows)
+
+
+def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:
     """`candidates` by expected improvement at the γ that suits each, the best first.
 
     The interval is that of α at that γ. A draft is surely worse where its interval ends below that of the first begins.
@@ -217,4 +246,4 @@ def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> tuple[Ran
         )
         found.append(Ranked(one, best.gamma, best.improvement, low, high, False))
     found.sort(key=lambda one: -one.improvement)
-    return tuple(replace(one, surely_worse=one.high < found[0].low) for one in found)
+    return Ranking(replace(one, surely_worse=one.high < found[0].low) for one in found)

@@ -30,7 +30,7 @@ def record(
     *,
     gamma: int = 5,
     steps: int = 1000,
-    rule: str = "standard",
+    rule: str | rules.Rule = "standard",
     dtype: str = "float32",
     rng: RandomSource = None,
     progress: Progress | None = None,

@@ -86,7 +86,7 @@ def replay(
     draft: ArrayLike | Model | PromptLookup | None = None,
     *,
     step: int,
-    rule: str = "standard",
+    rule: str | rules.Rule = "standard",
     gamma: int | Draft = 5,
     rng: RandomSource = None,
 ) -> Replay:

@@ -85,7 +85,7 @@ def verify(
     draft_tokens: ArrayLike,
     p: ArrayLike,
     q: ArrayLike | None,
-    rule: str = "standard",
+    rule: str | Rule = "standard",
     rng: RandomSource = None,
     *,
     parents: Sequence[int] | None = None,

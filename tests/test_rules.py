@@ -10,12 +10,15 @@ import pytest
 from conftest import FALSE_ALARM, awkward_pairs
 from laws import Outcomes, drafts_of, every, evidence, generated
 
+import specsim
 from specsim import rules
 from specsim.drafts import DRAWINGS, Tree, branching, chain, draw_siblings
 from specsim.exact import prove, step_law
-from specsim.jit import interpreted
+from specsim.jit import interpreted, kernel
 from specsim.models import TableModel
 from specsim.readers import ModelRows
+from specsim.rules import token_by_token
+from specsim.rules.chain import standard
 from specsim.sources import FixedPairSource, RowSource, rule_verifier
 
 MODELS = 200
@@ -286,6 +289,42 @@ def test_kernels_that_a_function_makes_are_told_apart_on_disk():
     """numba's cache knows a closure by what its cells pickle to, and those of these rules differ only further in."""
     made = [rules.get(name).rows for name in ("cascade_chow", "cascade_diff", "cascade_opt", "fuzzy")]
     assert len({pickle.dumps(rows.__reduce__()[1][2:]) for rows in made}) == 4
+
+
+def recover_0(p, q, x, values, weights):
+    weights[:] = 0.0
+    weights[0] = 1.0
+
+
+def recover_1(p, q, x, values, weights):
+    weights[:] = 0.0
+    weights[1] = 1.0
+
+
+def test_a_kernel_written_elsewhere_is_not_taken_for_its_former_self():
+    """What is kept on disk is known by names and by the package's sources, which say nothing of a notebook's cells."""
+    rows = np.array([[[0.5, 0.5], [0.5, 0.5]]]), np.array([[[1.0, 0.0]]])
+    drafted, u = np.zeros((1, 1), dtype=np.int64), np.array([[0.75], [0.5]])
+    for token, function in enumerate((recover_0, recover_1)):
+        function.__qualname__ = "recover"  # one cell, run twice
+        verify = token_by_token.rows(standard.accept, kernel(function))
+        tokens, accepted = np.empty((2, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
+        verify(drafted, drafted, *rows, u, np.empty(0), tokens, accepted)
+        assert tokens[0, 0] == token
+        assert not verify.kept
+    assert rules.get("standard").rows.kept
+
+
+def test_a_rule_may_be_handed_over_itself():
+    lenient = rules.get("lenience:lenience=0.5")
+    pair = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
+    by_name, itself = (
+        specsim.simulate(*pair, rule=rule, steps=1000, rng=1) for rule in (str(lenient), lenient)
+    )
+    assert itself.lengths.tolist() == by_name.lengths.tolist()
+    assert itself.rule == by_name.rule == "lenience:lenience=0.5"
+    audit = specsim.audit(replace(rules.get("standard"), name="ours"), level="smoke", rng=1, threads=1)
+    assert (audit.verifier, str(audit.verdict), audit.proof.as_claimed) == ("ours", "consistent", True)
 
 
 # --- the registry ----------------------------------------------------------------------------------------

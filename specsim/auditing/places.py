@@ -13,6 +13,7 @@ from specsim.auditing.contract import Verifier, declared
 from specsim.auditing.isolation import Child
 from specsim.auditing.subjects import RuleSubject, Subject, function_subject
 from specsim.engine import Progress
+from specsim.rules import Rule
 
 __all__ = ["Place", "is_rule", "placed"]
 
@@ -29,8 +30,8 @@ class Place:
 
 
 @contextmanager
-def placed(verifier: str | Verifier, threads: int, timeout: float) -> Iterator[Place]:
-    """The place of `verifier`, a rule's name, package.module:function or a function, until the context ends.
+def placed(verifier: str | Rule | Verifier, threads: int, timeout: float) -> Iterator[Place]:
+    """The place of `verifier`, a rule or its name, package.module:function or a function, until the context ends.
 
     Raises ValueError for a name that is neither, TypeError for anything else.
     """
@@ -53,8 +54,8 @@ def is_rule(name: str) -> bool:
     return ":" not in name or name.partition(":")[0] in rules.names()
 
 
-def _subject(verifier: str | Verifier, threads: int, timeout: float) -> Subject:
-    if isinstance(verifier, str):
+def _subject(verifier: str | Rule | Verifier, threads: int, timeout: float) -> Subject:
+    if isinstance(verifier, str | Rule):
         return RuleSubject(rules.get(verifier), threads)
     if not callable(verifier):
         raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")

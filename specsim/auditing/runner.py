@@ -20,13 +20,14 @@ from specsim.auditing.trials import case_key, offset, run_trial
 from specsim.engine import Progress
 from specsim.jit import available_threads
 from specsim.provenance import Provenance
+from specsim.rules import Rule
 from specsim.streams import Key, RandomSource, root_of
 
 __all__ = ["audit", "check_limits"]
 
 
 def audit(
-    verifier: str | Verifier = "standard",
+    verifier: str | Rule | Verifier = "standard",
     level: str = "quick",
     rng: RandomSource = None,
     *,
@@ -39,14 +40,14 @@ def audit(
 ) -> Audit:
     """Test whether `verifier` emits the law that it claims, with a stated false-alarm rate and a stated power.
 
-    `verifier` is the name of a built-in rule, "package.module:function", or a function
+    `verifier` is the name of a built-in rule, a `Rule`, "package.module:function", or a function
 
         verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1]
 
     whose rows are the accepted tokens and one more, padded with -1; what more it may take, or otherwise, it says with
     `specsim.auditing.declares`. Rules for several drafts are given pairs of chains. A lossy rule is held to the law
     that it declares. `level` is one of `LEVELS`, each a fixed number of steps; with `seconds` a slow verifier is given
-    about that much time, an equal share for every case, and what it could have shown is printed. A built-in rule is
+    about that much time, an equal share for every case, and what it could have shown is printed. A rule is
     also proved, by enumeration in fractions. The probability that an exact verifier is called biased is at most
     `BUDGET`, whenever it stops. The same `rng` seed gives the same counts.
 

@@ -20,6 +20,7 @@ from specsim.jit import available_threads
 from specsim.models import Model, shared_contexts
 from specsim.provenance import Provenance
 from specsim.rules import GROUPS, Parameter, Rule
+from specsim.showing import html_table
 from specsim.streams import RandomSource, root_of
 
 __all__ = ["Comparison", "Entry", "as_markdown", "compare", "shipped"]
@@ -81,13 +82,17 @@ class Comparison:
         }
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{entry.rule}</td><td>{GROUPS[entry.group]}</td><td>{entry.drafts}</td>"
-            f"<td>{entry.tokens_per_step:.4f} ± {entry.error:.4f}</td><td>{show_tv(entry.tv)}</td></tr>"
+        rows = [
+            (
+                entry.rule,
+                GROUPS[entry.group],
+                entry.drafts,
+                f"{entry.tokens_per_step:.4f} ± {entry.error:.4f}",
+                show_tv(entry.tv),
+            )
             for entry in self.entries
-        )
-        head = "".join(f"<th>{name}</th>" for name in ("rule", "claim", "drafts", "tokens per step", "TV"))
-        return f"<table><tr>{head}</tr>{rows}</table>"
+        ]
+        return html_table(("rule", "claim", "drafts", "tokens per step", "TV"), rows)
 
 
 def show_tv(tv: float | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from specsim.drafts import Tree
 from specsim.provenance import Provenance
+from specsim.showing import html_list
 
 __all__ = ["Generation", "Step"]
 
@@ -129,8 +130,7 @@ class Generation:
         return rows | {"seconds": ", ".join(f"{part} {spent:.3f}" for part, spent in self.seconds.items())}
 
     def _repr_html_(self) -> str:
-        cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in self.table().items())
-        return f"<table>{cells}</table>"
+        return html_list(self.table())
 
 
 def _rate(value: float | None) -> str:

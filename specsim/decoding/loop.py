@@ -39,7 +39,7 @@ def generate(
     *,
     max_new_tokens: int,
     gamma: int | Tree = 5,
-    rule: str = "standard",
+    rule: str | Rule = "standard",
     drafting: str = "sample",
     eos: int | None = None,
     rng: RandomSource = None,

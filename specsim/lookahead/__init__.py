@@ -28,7 +28,7 @@ from specsim.lookahead.policy import Drafted, Policy
 from specsim.lookahead.sampled import draft_log
 from specsim.lookahead.stopping import SVIP, ConfidenceThreshold
 from specsim.lookahead.traced import log_from_trace
-from specsim.lookahead.walk import PolicyRun, Step, simulate_policies, walk
+from specsim.lookahead.walk import PolicyRun, PolicyRuns, Step, simulate_policies, walk
 
 __all__ = [
     "ACCEPTED",
@@ -48,6 +48,7 @@ __all__ = [
     "Oracle",
     "Policy",
     "PolicyRun",
+    "PolicyRuns",
     "SpecDecPP",
     "Step",
     "draft_log",

@@ -15,8 +15,9 @@ from specsim.lookahead.lengths import Constant
 from specsim.lookahead.log import UNKNOWN, DraftLog
 from specsim.lookahead.oracle import Oracle
 from specsim.lookahead.policy import Drafted, Policy, check_between
+from specsim.showing import html_table
 
-__all__ = ["PolicyRun", "Step", "simulate_policies", "walk"]
+__all__ = ["PolicyRun", "PolicyRuns", "Step", "simulate_policies", "walk"]
 
 DRAFT_COST = 0.05
 
@@ -160,6 +161,35 @@ class PolicyRun:
         }
 
 
+class PolicyRuns(tuple[PolicyRun, ...]):
+    """Runs of several policies on one log, side by side."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        columns = (
+            "policy",
+            "drafted/step",
+            "tokens/step",
+            "speed-up",
+            "time/token, less best constant",
+            "cut at the log's end",
+        )
+        rows = [
+            (
+                run.policy,
+                f"{run.drafted / run.steps:.2f}",
+                f"{run.tokens_per_step:.3f}",
+                f"{run.speedup:.3f}",
+                f"{run.difference:+.4f} ± {run.error:.4f} (γ = {run.best_constant})",
+                f"{run.beyond:,} of {run.steps:,} steps",
+            )
+            for run in self
+        ]
+        fastest = max(range(len(self)), key=lambda i: self[i].speedup)
+        return html_table(columns, rows, emphasised=[fastest])
+
+
 def simulate_policies(
     log: DraftLog,
     policies: Iterable[Policy],
@@ -169,7 +199,7 @@ def simulate_policies(
     cost: StepCost | None = None,
     constants: Sequence[int] = range(1, 17),
     blocks: int = 50,
-) -> tuple[PolicyRun, ...]:
+) -> PolicyRuns:
     """Walk `log` with each of `policies`, which all meet the same drafts and tests; see `specsim.lookahead.log`.
 
     A step of g drafted tokens takes g·`draft_cost` + `verify_cost(g + 1)`, in passes of the target, or what a cost model
@@ -217,7 +247,7 @@ def simulate_policies(
                 beyond=tally.beyond,
             )
         )
-    return tuple(runs)
+    return PolicyRuns(runs)
 
 
 class _Tally(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any, NamedTuple
 
 from specsim.metrics.definitions import DEFINITIONS, NOT_KNOWN, Definition
@@ -22,6 +23,7 @@ from specsim.metrics.statements import (
     unknown,
 )
 from specsim.registry import nearest
+from specsim.showing import html_table
 from specsim.theory import expected_tokens
 
 __all__ = ["Check", "Implied", "MetricsCheck", "check_metrics"]
@@ -115,6 +117,27 @@ class MetricsCheck:
             "implied": [{**item._asdict(), "value": ends(item.value)} for item in self.implied],
             "remarks": list(self.remarks),
         }
+
+    def _repr_html_(self) -> str:
+        unit = ", for each step" if self.per_step else ""
+        checks = [
+            (
+                check.statement,
+                "holds" if check.holds else "fails",
+                check.left,
+                check.right,
+                f"{check.slack:.4g}",
+            )
+            for check in self.checks
+        ]
+        wrong = [i for i, check in enumerate(self.checks) if not check.holds]
+        parts = [html_table(("statement", "", f"left{unit}", "right", "slack"), checks, wrong)]
+        if self.implied:
+            parts.append(html_table(("it follows", "", ""), self.implied))
+        notes = [f"{check.name}: {check.note}" for check in self.checks if check.note]
+        notes += [f"remark: {remark}" for remark in self.remarks]
+        parts += [f"<p>{escape(line)}</p>" for line in (*notes, self.verdict)]
+        return "".join(parts)
 
 
 def check_metrics(

@@ -50,8 +50,8 @@ def group_of(name: str) -> str:
     return next(group for group in GROUPS if name in names(group))
 
 
-def get(name: str) -> Rule:
-    """The rule called `name`, with parameters if they follow a colon: "lenience:lenience=0.5".
+def get(name: str | Rule) -> Rule:
+    """The rule called `name`, with parameters if they follow a colon: "lenience:lenience=0.5". A `Rule` is itself.
 
     Raises ValueError, with the nearest name, for a rule that does not exist; naming rule, parameter and range
     for a parameter that is unknown or out of range.
@@ -59,6 +59,8 @@ def get(name: str) -> Rule:
     >>> get("lenience:lenience=0.5").values
     {'lenience': 0.5}
     """
+    if isinstance(name, Rule):
+        return name
     if not isinstance(name, str):
         raise TypeError(f"rule: expected a name such as 'standard', got {type(name).__name__}")
     name, colon, given = name.partition(":")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.jit import available_threads, kernel
+from specsim.showing import html_list
 from specsim.traces.format import rounding
 from specsim.traces.reader import Progress, Shard, Trace
 
@@ -138,6 +139,28 @@ class TraceSummary:
             "rounding": self.rounding,
             "skipped": list(self.skipped),
         }
+
+    def _repr_html_(self) -> str:
+        errors = self.standard_errors
+        shown = {
+            "α context": "alpha_context",
+            "α verified": "alpha_verified",
+            "α verified, expected": "expected_verified",
+            "α drafted": "alpha_drafted",
+            "tokens per step": "tokens_per_step",
+        }
+        rows = {
+            "steps": f"{self.num_steps:,} of γ = {self.gamma}",
+            "vocabulary": f"{self.vocab_size:,}, {self.dtype}",
+        }
+        rows |= {word: f"{getattr(self, name):.5f} ± {errors[name]:.5f}" for word, name in shown.items()}
+        for word, rates in (("α", self.alpha_by_position), ("β", self.beta_by_position)):
+            rows[f"{word} by position"] = ", ".join(
+                "–" if np.isnan(rate) else f"{rate:.4f}" for rate in rates
+            )
+        if self.skipped:
+            rows["left out"] = "; ".join(self.skipped)
+        return html_list(rows)
 
     def _length_moment(self, values: NDArray[np.int64]) -> int:
         """Σ over steps of a value that depends on the accepted length only."""

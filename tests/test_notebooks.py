@@ -1,0 +1,95 @@
+"""The notebooks: each runs from top to bottom, shows what it says, and leaves nothing behind."""
+
+import base64
+import io
+import os
+from pathlib import Path
+
+import jupytext
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from PIL import Image
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
+
+#: What each must show, in this order.
+SHOWN = {
+    "1_first_look": ["(1 accepted)", "accept\n", "reject\n", "0, exactly", "as claimed", "TV 1/4", "α verified"],
+    "2_a_rule": ["0, exactly", "half_hearted:share=0.5: consistent, wasteful", "TV 1/4", "biased; "],
+    "3_audit_your_verifier": ["verify: biased", "looks like resamples_target", "0 accepted, then", "repaired: consistent"],
+    "4_choose_gamma": ['bold"><td>8<', "keeps 99", "surely worse", "of context on, doubling", "VBox("],
+    "5_your_own_logs": ["whole: True", "α verified", 'bold"><td>3<', 'bold"><td>oracle<', "possible: ", "impossible: "],
+}  # fmt: skip
+
+
+def executed(source, folder):
+    """The notebook written as `source`, with its outputs, run in a kernel of its own whose files all go below `folder`.
+
+    Raises CellExecutionError where a cell raises anything.
+    """
+    notebook = jupytext.reads(source, fmt="py:percent")
+    places = {name: folder / name for name in ("IPYTHONDIR", "TMPDIR", "work")}
+    for place in places.values():
+        place.mkdir()
+    environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
+    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(places["work"])}})
+    client.execute(env=environment)
+    for name in ("TMPDIR", "work"):
+        assert not list(places[name].iterdir()), "files were left behind"
+    return notebook
+
+
+def outputs(notebook):
+    return [output for cell in notebook.cells for output in cell.get("outputs", [])]
+
+
+def text_of(output):
+    """What a reader sees of an output, as HTML where it has that."""
+    data = output.get("data", {})
+    return output.get("text") or data.get("text/html") or data.get("text/plain") or ""
+
+
+def pictures(notebook):
+    for output in outputs(notebook):
+        if "image/png" in output.get("data", {}):
+            yield Image.open(io.BytesIO(base64.b64decode(output["data"]["image/png"])))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_runs_and_shows_what_it_says(tmp_path, name):
+    notebook = executed((FOLDER / f"{name}.py").read_text(encoding="utf-8"), tmp_path)
+    assert not [output["text"] for output in outputs(notebook) if output.get("name") == "stderr"]
+    shown, at = "\n".join(map(text_of, outputs(notebook))), 0
+    for words in SHOWN[name]:
+        assert words in shown[at:], f"{words!r} is not shown, or not in its place"
+        at = shown.index(words, at)
+    assert [*pictures(notebook)]
+    for picture in pictures(notebook):
+        # on a dark page as on a light one
+        assert picture.convert("RGBA").getextrema()[3] == (255, 255), "a picture has a ground of its own"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_is_short(name):
+    cells = jupytext.read(FOLDER / f"{name}.py").cells
+    assert 8 <= sum(cell.cell_type == "code" for cell in cells) <= 15
+    assert cells[0].cell_type == "markdown"
+    assert cells[0].source.startswith("# ")
+
+
+def test_the_readme_links_every_notebook():
+    readme = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    assert sorted(SHOWN) == NAMES
+    for name in NAMES:
+        assert f"(notebooks/{name}.py)" in readme
+
+
+def test_what_goes_wrong_is_seen(tmp_path):
+    (tmp_path / "raising").mkdir()
+    with pytest.raises(CellExecutionError, match="no sum"):
+        executed("# %%\nassert 1 + 1 == 3, 'no sum'", tmp_path / "raising")
+    (tmp_path / "littering").mkdir()
+    with pytest.raises(AssertionError, match="files were left behind"):
+        executed("# %%\nopen('litter', 'w').close()", tmp_path / "littering")
