@@ -97,23 +97,24 @@ class ModelRows:
 
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
         """Drafts after each of the contexts `start` [B, order], node j + 1 drawn with u[j], u of shape [n, B]."""
-        tree, steps = self.tree, len(start)
+        tree, (steps, order) = self.tree, start.shape
         num_q = tree.size + 1 if self.leaf_rows else tree.num_rows
-        p = np.empty((steps, tree.size + 1, self.vocab_size))
+        ahead = [depth - tree.seen(depth) for depth in tree.depths]
+        # the last tokens before each node; in front of those of a start 0, which no model reads
+        seen = np.zeros((steps, tree.size + 1, max(1, order + max(ahead))), dtype=np.int32)
+        seen[:, 0, seen.shape[2] - order :] = start
         q = np.empty((steps, num_q, self.vocab_size))
         tokens = np.empty((steps, tree.size), dtype=np.int64)
-        histories = {0: start}
-        for node in range(tree.size + 1):
-            seen, children = histories.pop(node), tree.children(node)
-            p[:, node] = self.target.rows(seen)
-            if node < num_q:
-                ahead = tree.depths[node] - tree.seen(tree.depths[node])
-                q[:, node] = rows_ahead(self.draft, seen[:, : seen.shape[1] - ahead], ahead)
-            if children:
+        for node in range(num_q):
+            q[:, node] = rows_ahead(self.draft, seen[:, node, : seen.shape[2] - ahead[node]], ahead[node])
+            if children := tree.children(node):
                 columns = [child - 1 for child in children]
                 tokens[:, columns] = draw_siblings(tree.drawing, q[:, node], u[columns]).T
                 for child in children:
-                    histories[child] = np.column_stack([seen, tokens[:, child - 1].astype(np.int32)])
+                    seen[:, child, :-1] = seen[:, node, 1:]
+                    seen[:, child, -1] = tokens[:, child - 1]
+        p = np.empty((steps, tree.size + 1, self.vocab_size))
+        self.target.rows(seen.reshape(-1, seen.shape[2]), out=p.reshape(-1, self.vocab_size))
         return Rows(tokens, p, q, repeated(tree, steps))
 
 

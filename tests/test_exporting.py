@@ -259,7 +259,7 @@ def test_ctrl_c_ends_the_scoring(folder, answered, monkeypatch):
     def interrupted(*given, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(exporting, "check_tokens", interrupted)
+    monkeypatch.setattr(exporting, "read_tokens", interrupted)
     result = score(folder, answered)
     assert result.interrupted
     assert result.exit_code == 3

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.auditing.arrays import converter, to_numpy
+from specsim.auditing.arrays import converter
 from specsim.auditing.cases import Case
-from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
+from specsim.auditing.contract import BrokenVerifier, Declared, Verifier
 from specsim.auditing.rows import CaseRows, row_dtype, rows_of
+from specsim.auditing.tokens import as_path, as_tokens, read_tokens
 from specsim.distributions import Ints
 from specsim.readers import Rows
 from specsim.sources import RowSource, Tokens
@@ -71,17 +72,16 @@ class Calls:
             if not np.array_equal(array, handed[name]):
                 raise BrokenVerifier(f"altered its input {name}")
         tokens = np.concatenate(parts)
-        if not self.declared.tree:
-            check_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], first)
-        accepted: Ints = (tokens >= 0).sum(axis=1) - 1
-        return np.ascontiguousarray(tokens.T, dtype=np.int32), accepted
+        if self.declared.tree:
+            return np.ascontiguousarray(tokens.T, dtype=np.int32), (tokens >= 0).sum(axis=1) - 1
+        return read_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], first)
 
     def once(self, rows: Rows, extras: dict[str, Any]) -> Ints:
         """The checked tokens [B, γ+1] of one call, or of one for each `batch` rows; a generator with a fixed seed."""
         steps, rng = len(rows.draft_tokens), np.random.default_rng(0)
         size = self.declared.batch or steps
         tokens = np.concatenate(self._parts(rows.draft_tokens, rows.p, rows.q, size, rng, extras))
-        check_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], 0)
+        read_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], 0)
         return tokens
 
     def extras(self, key: Key, first: int, rows: Rows) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Calls:
         output = call_safely(
             self.function, *(self.convert(array) for array in arrays), rng, timeout=self.timeout
         )
-        path, token = _path(output, rows.parents[s], rows.p.shape[2], first + s)
+        path, token = as_path(output, rows.parents[s], rows.p.shape[2], first + s)
         tokens = np.full((1, self.case.tree.depth + 1), -1, dtype=np.int64)
         tokens[0, : len(path)] = rows.draft_tokens[s, [node - 1 for node in path]]
         tokens[0, len(path)] = token
@@ -194,70 +194,3 @@ def _watched(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-# --- checks ----------------------------------------------------------------------------------------------
-
-
-def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
-    """`output` as an integer array [B, γ+1] of that shape."""
-    try:
-        tokens = to_numpy(output)
-    except Exception as error:
-        raise BrokenVerifier(f"returned no array [B, γ+1] ({error})") from error
-    if tokens.shape != shape:
-        raise BrokenVerifier(f"returned shape {tokens.shape}, expected [B, γ+1] = {shape}")
-    if tokens.dtype.kind not in "iu":
-        raise BrokenVerifier(f"returned {tokens.dtype}, expected integer tokens")
-    return tokens
-
-
-def check_tokens(tokens: Ints, drafted: Ints, lengths: Ints | None, vocab_size: int, first: int) -> None:
-    """Raise unless `tokens` [B, γ+1] keeps the contract; steps are counted from `first` in messages."""
-    gamma = drafted.shape[1]
-    if (bad := (tokens < -1) | (tokens >= vocab_size)).any():
-        step, position = np.argwhere(bad)[0]
-        raise BrokenVerifier(
-            f"step {first + step}, position {position + 1}: token {tokens[step, position]} is outside [0, {vocab_size})"
-        )
-    emitted = (tokens >= 0).sum(axis=1)
-    if (emitted == 0).any():
-        raise BrokenVerifier(f"step {first + int((emitted == 0).argmax())}: emitted no token")
-    if (bad := (np.arange(gamma + 1) >= emitted[:, None]) != (tokens < 0)).any():
-        raise BrokenVerifier(f"step {first + int(bad.any(axis=1).argmax())}: a token follows the padding")
-    if lengths is not None and (bad := emitted > lengths + 1).any():
-        step = int(bad.argmax())
-        raise BrokenVerifier(
-            f"step {first + step}: emitted {emitted[step]} tokens where only {lengths[step]} were drafted"
-        )
-    differs = (tokens[:, :gamma] != drafted) & (np.arange(gamma) < emitted[:, None] - 1)
-    if differs.any():
-        step, position = np.argwhere(differs)[0]
-        raise NotADraftPath(
-            f"step {first + step}, position {position + 1}: emitted token {tokens[step, position]} before the last, "
-            f"where {drafted[step, position]} was drafted"
-        )
-
-
-def _path(output: Any, parents: Ints, vocab_size: int, step: int) -> tuple[list[int], int]:
-    """(accepted nodes, token) from what a verifier of trees returned."""
-    try:
-        nodes, token = output
-        path, last = to_numpy(nodes), to_numpy(token)
-    except Exception as error:
-        raise BrokenVerifier(f"step {step}: returned no pair (path, token) ({error})") from error
-    path = path.reshape(-1)
-    if last.size != 1 or last.dtype.kind not in "iu" or (path.size and path.dtype.kind not in "iu"):
-        raise BrokenVerifier(
-            f"step {step}: path and token must be integers, got {path.dtype} and {last.dtype}"
-        )
-    found, at = int(last.reshape(-1)[0]), 0
-    if not 0 <= found < vocab_size:
-        raise BrokenVerifier(f"step {step}: token {found} is outside [0, {vocab_size})")
-    for node in path.tolist():
-        if not 1 <= node <= len(parents):
-            raise BrokenVerifier(f"step {step}: node {node} of the path is outside [1, {len(parents)}]")
-        if parents[node - 1] != at:
-            raise NotADraftPath(f"step {step}: node {node} of the path does not hang on node {at} before it")
-        at = node
-    return path.tolist(), found

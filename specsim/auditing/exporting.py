@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim import __version__
-from specsim.auditing.calls import as_tokens, check_tokens
 from specsim.auditing.cases import LEVELS, Case, battery
 from specsim.auditing.claims import Claim
 from specsim.auditing.contract import BrokenVerifier, Declared
@@ -32,6 +31,7 @@ from specsim.auditing.results import BUDGET, Audit
 from specsim.auditing.rows import CaseRows, rows_of
 from specsim.auditing.subjects import make_trial
 from specsim.auditing.tallies import AuditTally
+from specsim.auditing.tokens import as_tokens, read_tokens
 from specsim.auditing.trials import Trial, case_key, run_trial
 from specsim.distributions import Ints
 from specsim.engine import Progress
@@ -248,8 +248,7 @@ class _Stored:
     def __call__(self, rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
         tokens = self.tokens[first : first + len(rows.draft_tokens)].astype(np.int64)
         lengths = rows.lengths if isinstance(rows, CaseRows) else None
-        check_tokens(tokens, rows.draft_tokens, lengths, rows.p.shape[2], first)
-        return np.ascontiguousarray(tokens.T, dtype=np.int32), (tokens >= 0).sum(axis=1) - 1
+        return read_tokens(tokens, rows.draft_tokens, lengths, rows.p.shape[2], first)
 
 
 def _trial(case: Case, tokens: NDArray[Any], steps: int) -> Trial:

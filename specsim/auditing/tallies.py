@@ -201,19 +201,20 @@ def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible, first):  # 
             x = tokens[i, s]
             if x < 0:
                 break
-            row = p[s, i]
+            bonus = i == q.shape[1]
             for y in range(vocab_size):
-                drafted = q[s, i, y] if i < q.shape[1] else 1.0
-                ratio[y] = row[y] / drafted if row[y] > 0.0 else 0.0
-            by_ratio, by_p = 0.0, 0.0
+                mass = p[s, i, y]
+                ratio[y] = mass / (1.0 if bonus else q[s, i, y]) if mass > 0.0 else 0.0
+            own, goal, by_ratio, by_p = p[s, i, x], ratio[x], 0.0, 0.0
             for y in range(vocab_size):
-                before = ratio[y] < ratio[x] or (ratio[y] == ratio[x] and y < x)
-                by_ratio += row[y] if before else 0.0
-                rarer = row[y] < row[x] or (row[y] == row[x] and y < x)
-                by_p += row[y] if rarer else 0.0
-            add_to_bins(i, row[x], by_ratio, by_p, v[i, s], pit, tail, edges, impossible)
+                mass = p[s, i, y]
+                before = ratio[y] < goal or (ratio[y] == goal and y < x)
+                by_ratio += mass if before else 0.0
+                rarer = mass < own or (mass == own and y < x)
+                by_p += mass if rarer else 0.0
+            add_to_bins(i, own, by_ratio, by_p, v[i, s], pit, tail, edges, impossible)
             if i == 0:
-                first[s] = by_ratio + v[i, s] * row[x]
+                first[s] = by_ratio + v[i, s] * own
 
 
 @kernel

@@ -86,9 +86,17 @@ def draw_siblings(drawing: str, q: Floats, u: Floats) -> Ints:
 
 @kernel
 def _draw(q, u, tokens):  # type: ignore[no-untyped-def]
-    """One token from each of the rows q[B, V], with u[B], into int64 tokens[B]."""
+    """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B]; sums are made once."""
+    sums = np.empty(q.shape[1])
     for b in range(q.shape[0]):
-        tokens[b] = cumulative_draw(q[b], u[b])
+        total = 0.0
+        for x in range(q.shape[1]):
+            total += q[b, x]
+            sums[x] = total
+        if u[b] * total < total:  # else u·total was rounded up to the total
+            tokens[b] = np.searchsorted(sums, u[b] * total, side="right")
+        else:
+            tokens[b] = cumulative_draw(q[b], u[b])
 
 
 @kernel
