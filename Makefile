@@ -11,7 +11,7 @@ ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -sile
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
-	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, pictures"
+	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, claims, pictures"
 	@echo "make figures   the literature's figures and tables again, in results/figures;  make figures-fast   with fewer steps"
 	@echo "make paper   the article, its numbers filled in from the figures' tables;  make paper-fast   from the fast ones"
 	@echo "make notebooks   run the notebooks, into results/notebooks"
@@ -29,6 +29,7 @@ test-engines: $(ENGINES)
 
 docs: $(STAMP)
 	$(BIN)/python docs/regenerate.py
+	$(BIN)/python docs/claims.py
 
 figures: $(STAMP)
 	$(BIN)/specsim figures --out results/figures

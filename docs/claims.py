@@ -1,6 +1,6 @@
 """Writes docs/claims.md: what five documents on speculative decoding say, and what is found of it.
 
-Usage: python docs/claims.py
+Usage: python docs/claims.py, or make docs.
 """
 
 from pathlib import Path

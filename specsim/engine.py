@@ -25,7 +25,7 @@ from specsim.lengths import accepted_tokens, alpha_drafted, alpha_verified, mean
 from specsim.models import Model, check_pair, shared_contexts
 from specsim.provenance import Provenance
 from specsim.readers import DynamicRows, LookupRows, ModelRows, TraceRows
-from specsim.showing import html_list
+from specsim.showing import html_bars, html_list
 from specsim.sources import Batch, Batches, FixedPairSource, RowSource, rule_verifier
 from specsim.streams import Key, RandomSource, key_of, root_of
 from specsim.traces import Trace
@@ -213,7 +213,8 @@ class Simulation:
             "α drafted": f"{self.alpha_drafted:.5f}",
             "tokens per step": f"{self.tokens_per_step:.5f} ± {self.tokens_per_step_error:.5f}",
         }
-        return html_list(rows)
+        shares = {str(k): n / self.steps for k, n in enumerate(self.lengths.tolist())}
+        return html_list(rows) + html_bars("share of steps, by accepted tokens", shares)
 
 
 def simulate(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.costs import ConstantRatio, StepCost
-from specsim.showing import html_table
+from specsim.showing import html_bars, html_table
 from specsim.theory import expected_tokens_by_position
 from specsim.theory.acceptance import Floats
 from specsim.traces.summary import TraceSummary
@@ -76,7 +76,7 @@ class Plan:
     def _repr_html_(self) -> str:
         rows = [
             (
-                choice.gamma,
+                str(choice.gamma),
                 *(
                     f"{number:.3f}"
                     for number in (choice.tokens_per_step, choice.improvement, choice.operations)
@@ -84,9 +84,10 @@ class Plan:
             )
             for choice in self.choices[: self.best.gamma + 4]
         ]
-        return html_table(
+        table = html_table(
             ("γ", "tokens/step", "improvement", "operations"), rows, emphasised=[self.best.gamma]
         )
+        return table + html_bars("improvement, by γ", {row[0]: float(row[2]) for row in rows})
 
 
 def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 64) -> Plan:
@@ -218,7 +219,8 @@ class Ranking(tuple[Ranked, ...]):
             )
             for one in self
         ]
-        return html_table(("draft", "α", "c", "best γ", "improvement", "interval", ""), rows)
+        table = html_table(("draft", "α", "c", "best γ", "improvement", "interval", ""), rows)
+        return table + html_bars("improvement", {one.candidate.name: one.improvement for one in self})
 
 
 def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:

@@ -1,11 +1,15 @@
-"""How results show themselves in Jupyter: as plain tables, which take the colours of whatever page they stand on."""
+"""How results show themselves in Jupyter: as plain tables and small plots, which take the colours of their page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from math import isfinite
 
-__all__ = ["html_list", "html_table"]
+__all__ = ["html_bars", "html_list", "html_table"]
+
+#: Pixels of a small plot: the height of a line, and where names end and bars do.
+LINE, NAMES, BARS = 18, 150, 360
 
 
 def html_list(values: Mapping[str, object]) -> str:
@@ -33,3 +37,28 @@ def html_table(
     lines += ["".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in rows]
     marks = ['<tr style="font-weight:bold">' if i - 1 in bold else "<tr>" for i in range(len(lines))]
     return f"<table>{''.join(mark + line + '</tr>' for mark, line in zip(marks, lines, strict=True))}</table>"
+
+
+def html_bars(title: str, values: Mapping[str, float]) -> str:
+    """`values` ≥ 0 as lying bars from 0 on, under `title`: an SVG, whose text has the colour of its page.
+
+    A value that is not finite has no bar, only a dash.
+
+    >>> html_bars("α", {"1": 0.5, "2": 0.25}).count("<rect")
+    2
+    """
+    most = max((value for value in values.values() if isfinite(value)), default=0.0) or 1.0
+    lines = [f'<text x="{NAMES}" y="{LINE - 5}" font-weight="bold">{escape(title)}</text>']
+    for i, (name, value) in enumerate(values.items(), start=1):
+        text = f'y="{(i + 1) * LINE - 5}"'
+        length = (BARS - NAMES) * value / most if isfinite(value) else 0.0
+        number = f"{value:.4g}" if isfinite(value) else "–"
+        lines.append(f'<text x="{NAMES - 6}" {text} text-anchor="end">{escape(name)}</text>')
+        lines.append(
+            f'<rect x="{NAMES}" y="{i * LINE + 3}" width="{length:.1f}" height="{LINE - 6}" fill="#4477aa"/>'
+        )
+        lines.append(f'<text x="{NAMES + length + 6:.1f}" {text}>{number}</text>')
+    return (
+        f'<svg role="img" aria-label="{escape(title)}" width="{BARS + 80}" height="{(len(values) + 1) * LINE}" '
+        f'font-size="12" font-family="sans-serif" fill="currentColor">{"".join(lines)}</svg>'
+    )

@@ -1,5 +1,6 @@
 """What results show in Jupyter: the numbers that they hold, in tables, and nothing that a name could break."""
 
+import re
 from fractions import Fraction
 from html.parser import HTMLParser
 
@@ -9,6 +10,7 @@ import specsim
 from specsim.lookahead import Constant, Oracle, draft_log
 from specsim.models import TableModel
 from specsim.planning import Candidate, plan, rank_drafts
+from specsim.showing import html_bars
 from specsim.traces import summarise, writer
 
 
@@ -81,6 +83,15 @@ def test_ranked_drafts_stand_in_their_order():
     assert rows[1][-1] == "surely worse"
 
 
+def test_small_plots_scale_to_their_largest_bar_and_leave_out_what_is_not_finite():
+    page = html_bars("α < 1", {"a": 0.5, "b": 0.25, "c": float("nan")})
+    assert Cells(page).said == ["α < 1", "a", "0.5", "b", "0.25", "c", "–"]
+    widths = [float(width) for width in re.findall(r'<rect[^>]* width="([0-9.]+)"', page)]
+    assert widths == [widths[0], widths[0] / 2, 0.0]
+    assert widths[0] > 0
+    assert "nan" not in html_bars("nothing", {"a": 0.0, "b": float("inf")})
+
+
 def test_policies_stand_side_by_side_and_the_fastest_in_bold():
     log = draft_log(TableModel([0.5, 0.3, 0.2]), TableModel([0.3, 0.3, 0.4]), 2000, rng=1)
     runs = specsim.simulate_policies(log, [Constant(9), Oracle(log)])
@@ -107,8 +118,9 @@ def test_a_summary_of_a_trace_shows_its_rates(tmp_path):
         for accepted in (0, 0, 1, 0):
             log.append(0, [0, 1], accepted, p, q)
     summary = summarise(specsim.open_trace(tmp_path / "trace"))
-    found = dict(shown(summary).rows)
+    page = shown(summary)
+    found = dict(page.rows)
     assert found["steps"] == "4 of γ = 2"
-    assert found["α by position"] == "0.2500, 0.0000"
-    assert found["β by position"] == "0.5000, 0.5000, –", "no step reached the bonus"
+    assert page.said[:5] == ["α by position", "1", "0.25", "2", "0"]
+    assert page.said[5:] == ["β by position", "1", "0.5", "2", "0.5", "3", "–"], "no step reached the bonus"
     assert found["tokens per step"] == "1.25000 ± 0.25000"

@@ -15,7 +15,7 @@ from specsim.lookahead.lengths import Constant
 from specsim.lookahead.log import UNKNOWN, DraftLog
 from specsim.lookahead.oracle import Oracle
 from specsim.lookahead.policy import Drafted, Policy, check_between
-from specsim.showing import html_table
+from specsim.showing import html_bars, html_table
 
 __all__ = ["PolicyRun", "PolicyRuns", "Step", "simulate_policies", "walk"]
 
@@ -187,7 +187,8 @@ class PolicyRuns(tuple[PolicyRun, ...]):
             for run in self
         ]
         fastest = max(range(len(self)), key=lambda i: self[i].speedup)
-        return html_table(columns, rows, emphasised=[fastest])
+        table = html_table(columns, rows, emphasised=[fastest])
+        return table + html_bars("speed-up", {run.policy: run.speedup for run in self})
 
 
 def simulate_policies(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.jit import available_threads, kernel
-from specsim.showing import html_list
+from specsim.showing import html_bars, html_list
 from specsim.traces.format import rounding
 from specsim.traces.reader import Progress, Shard, Trace
 
@@ -154,13 +154,13 @@ class TraceSummary:
             "vocabulary": f"{self.vocab_size:,}, {self.dtype}",
         }
         rows |= {word: f"{getattr(self, name):.5f} ± {errors[name]:.5f}" for word, name in shown.items()}
-        for word, rates in (("α", self.alpha_by_position), ("β", self.beta_by_position)):
-            rows[f"{word} by position"] = ", ".join(
-                "–" if np.isnan(rate) else f"{rate:.4f}" for rate in rates
-            )
         if self.skipped:
             rows["left out"] = "; ".join(self.skipped)
-        return html_list(rows)
+        plots = [
+            html_bars(f"{word} by position", {str(i): float(rate) for i, rate in enumerate(rates, start=1)})
+            for word, rates in (("α", self.alpha_by_position), ("β", self.beta_by_position))
+        ]
+        return html_list(rows) + "".join(plots)
 
     def _length_moment(self, values: NDArray[np.int64]) -> int:
         """Σ over steps of a value that depends on the accepted length only."""
