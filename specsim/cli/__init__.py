@@ -1,0 +1,43 @@
+"""The command line. Each command parses, calls the library, prints; nothing is computed here.
+
+Exit codes: 0 fine (or consistent), 1 biased or broken, 2 usage or bad input, 3 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import cyclopts
+
+from specsim.cli.app import app
+from specsim.registry import modules_beside
+
+__all__ = ["main"]
+
+for _name in modules_beside(__file__):  # each file puts its commands into the tree
+    import_module(f"{__name__}.{_name}")
+
+
+def main() -> None:
+    """Run the command line, and turn what users get wrong into one line and exit code 2."""
+    try:
+        code = app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
+    except cyclopts.CycloptsError as error:
+        sys.exit(_complain(str(error)))
+    except BrokenPipeError:  # whoever was reading has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
+    except (ValueError, TypeError, OSError) as error:
+        sys.exit(_complain(str(error)))
+    except MemoryError as error:
+        sys.exit(_complain(f"not enough memory for this ({error})"))
+    except Exception as error:
+        sys.exit(_complain(f"unexpected {type(error).__name__}: {error}; please report it"))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str) -> int:
+    print(f"specsim: {message}", file=sys.stderr)
+    return 2

@@ -1,0 +1,22 @@
+"""The commands' tree: `specsim`, and the commands under audit, trace and models."""
+
+from __future__ import annotations
+
+from cyclopts import App
+
+import specsim
+
+__all__ = ["app", "audit_app", "models_app", "trace_app"]
+
+app = App(
+    name="specsim",
+    help="Prove, test and measure the verification core of speculative decoding.",
+    version=lambda: specsim.__version__,
+    suppress_keyboard_interrupt=False,  # an interrupt exits with 3, in main
+)
+trace_app = App(name="trace", help="Logged p and q: record them, read them back.")
+models_app = App(name="models", help="The n-gram pair that stands for real text.")
+audit_app = App(name="audit", help="Is a verifier exact? Verdict, evidence, and what would have been found.")
+app.command(audit_app)
+app.command(trace_app)
+app.command(models_app)

@@ -1,0 +1,130 @@
+"""`specsim plan`: the best γ, or the best of several drafts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+import specsim
+from specsim.cli.app import app
+from specsim.cli.options import Json, whole
+from specsim.cli.terminal import show
+
+
+@app.command
+def plan(
+    *,
+    alpha: Annotated[
+        float | None, Parameter(help="Acceptance rate of the draft's tokens, from 0 to 1.")
+    ] = None,
+    trace: Annotated[Path | None, Parameter(help="Folder of a trace: its rates by position instead.")] = None,
+    drafts: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--draft",
+            negative="",
+            help="Instead, one of several drafts: name=alpha,c, where alpha may be accepted/tested, or a trace's folder; "
+            "repeat it.",
+        ),
+    ] = None,
+    c: Annotated[
+        float | None, Parameter(name="--c", help="Time of a draft's pass over that of the target's.")
+    ] = None,
+    c_hat: Annotated[
+        float | None, Parameter(name="--c-hat", help="The same for arithmetic operations; default: c.")
+    ] = None,
+    most: Annotated[int, Parameter(converter=whole, help="Largest γ to consider.")] = 64,
+    as_json: Json = False,
+) -> None:
+    """The γ that gains most, what it gains, what that depends on; or which of several drafts to take."""
+    if sum(given is not None for given in (alpha, trace, drafts)) != 1:
+        raise ValueError("give one of --alpha, --trace and --draft")
+    if drafts is not None:
+        return _rank_drafts(drafts, most, as_json)
+    if c is None:
+        raise ValueError("--c is missing: the time of a draft's pass over that of the target's")
+    from rich.table import Table
+
+    from specsim.planning import plan as make_plan
+    from specsim.traces import summarise
+
+    rates: Any = alpha
+    if trace is not None:
+        found = summarise(specsim.open_trace(trace))
+        rates = found.alpha_by_position[found.tested_by_position > 0]
+    made = make_plan(rates, c, c_hat, most=most)
+    if as_json:
+        print(json.dumps(made.to_dict(), allow_nan=False))
+        return None
+    table = Table(box=None, pad_edge=False)
+    for column in ("γ", "tokens/step", "improvement", "operations", ""):
+        table.add_column(column, justify="right" if column else "left")
+    for choice in made.choices[: made.best.gamma + 4]:
+        notes = ["best"] if choice == made.best else []
+        notes += ["beyond the log"] if choice.gamma > made.measured else []
+        numbers = (choice.tokens_per_step, choice.improvement, choice.operations)
+        table.add_row(str(choice.gamma), *(f"{number:.4f}" for number in numbers), ", ".join(notes))
+    show(table, "")
+    for shift in made.sensitivity:
+        print(
+            f"{shift.what:<8} best γ {shift.gamma}: {shift.improvement:.4f}; γ {made.best.gamma}: {shift.kept:.4f}"
+        )
+    if not made.best.gamma:
+        print("Do not speculate: no γ gains, since α does not exceed c.")
+        return None
+    print(
+        f"γ = {made.best.gamma}: {made.best.improvement:.4f} times as fast as the target alone, with "
+        f"{made.best.operations:.4f} times its operations"
+    )
+    return None
+
+
+def _rank_drafts(drafts: Sequence[str], most: int, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from specsim.planning import rank_drafts
+
+    ranked = rank_drafts([_candidate(text) for text in drafts], most=most)
+    if as_json:
+        print(json.dumps([asdict(one) for one in ranked], allow_nan=False))
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("draft", "α", "c", "γ", "improvement", "interval", ""):
+        table.add_column(column, justify="left" if column in ("draft", "") else "right")
+    for one in ranked:
+        draft = one.candidate
+        table.add_row(
+            draft.name,
+            f"{draft.alpha:.4f}",
+            f"{draft.c:g}",
+            str(one.gamma),
+            f"{one.improvement:.4f}",
+            f"{one.low:.4f} – {one.high:.4f}" if draft.low < draft.high else "–",
+            "surely worse" if one.surely_worse and draft.low < draft.high else "",
+        )
+    show(table)
+
+
+def _candidate(text: str) -> Any:
+    """name=alpha,c with a rate, accepted/tested, or the folder of a trace."""
+    from specsim.planning import Candidate
+    from specsim.traces import summarise
+
+    name, _, rest = text.partition("=")
+    rate, _, ratio = rest.rpartition(",")
+    try:
+        c = float(ratio)
+        if Path(rate).is_dir():
+            return Candidate.of_trace(name, summarise(specsim.open_trace(Path(rate))), c)
+        if "/" in rate:
+            accepted, tested = map(int, rate.split("/"))
+            return Candidate.of_counts(name, accepted, tested, c)
+        return Candidate.of_rate(name, float(rate), c)
+    except ValueError as error:
+        raise ValueError(f"draft {text!r}: expected name=alpha,c such as small=0.75,0.02 ({error})") from None

@@ -1,0 +1,147 @@
+"""`specsim simulate`, `replay` and `generate`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+import specsim
+from specsim.cli.app import app
+from specsim.cli.options import (
+    Drawing,
+    Gamma,
+    Json,
+    Overlap,
+    Rule,
+    Seed,
+    SourceName,
+    Threads,
+    VocabSize,
+    Widths,
+    whole,
+)
+from specsim.cli.pairs import draft_of, models_of, pair_of
+from specsim.cli.terminal import progress_bar, show
+
+
+@app.command
+def simulate(
+    source: SourceName = "ngram",
+    *,
+    vocab_size: VocabSize = 1000,
+    overlap: Overlap = 0.8,
+    rule: Rule = "standard",
+    gamma: Gamma = 5,
+    tree: Widths = None,
+    drawing: Drawing = None,
+    steps: Annotated[int, Parameter(converter=whole, help="Steps to draw.")] = 1_000_000,
+    seed: Seed = None,
+    threads: Threads = None,
+    as_json: Annotated[
+        bool, Parameter(name="--json", negative="", help="Print JSON, counts included.")
+    ] = False,
+) -> None:
+    """Draw speculative steps, and print α and tokens per step beside the closed form."""
+    target, draft = pair_of(source, vocab_size, overlap)
+    with progress_bar("simulate") as progress:
+        run = specsim.simulate(
+            target,
+            draft,
+            rule=rule,
+            gamma=draft_of(rule, gamma, tree, drawing),
+            steps=steps,
+            rng=seed,
+            threads=threads,
+            progress=progress,
+        )
+    if as_json:
+        print(json.dumps(run.to_dict(), allow_nan=False))
+        return
+    from specsim.theory import expected_tokens
+
+    print(f"{run.source}, rule {run.rule}, {run.tree}: {run.steps:,} steps, seed {run.provenance.root}")
+    print(f"tokens per step  {run.tokens_per_step:.5f} ± {run.tokens_per_step_error:.5f}")
+    for name in ("context", "verified", "drafted"):
+        alpha = getattr(run, f"alpha_{name}")
+        print(
+            f"α {name:<9}      {alpha:.5f}"
+            + (
+                f"   i.i.d. formula {expected_tokens(alpha, run.gamma):.5f} tokens per step"
+                if run.tree.is_chain
+                else ""
+            )
+        )
+    print("accepted         " + "  ".join(f"{k}: {n / run.steps:.4f}" for k, n in enumerate(run.lengths)))
+
+
+@app.command
+def replay(
+    source: SourceName = "ngram",
+    *,
+    step: Annotated[int, Parameter(converter=whole, help="Number of the step, from 0.")],
+    seed: Annotated[int, Parameter(converter=whole, help="Seed of the run, as its result printed it.")],
+    vocab_size: VocabSize = 1000,
+    overlap: Overlap = 0.8,
+    rule: Rule = "standard",
+    gamma: Gamma = 5,
+    tree: Widths = None,
+    drawing: Drawing = None,
+) -> None:
+    """Print one step of 'simulate' again, number by number, from pure Python."""
+    target, draft = pair_of(source, vocab_size, overlap)
+    shape = draft_of(rule, gamma, tree, drawing)
+    print(specsim.replay(target, draft, step=step, rule=rule, gamma=shape, rng=seed))
+
+
+@app.command
+def generate(
+    source: Annotated[
+        str, Parameter(help="'ngram' (the shipped pair), or an .npz file of models.")
+    ] = "ngram",
+    *,
+    prompt: Annotated[str, Parameter(help="Text to go on from; tokens are its bytes.")] = "import ",
+    max_new_tokens: Annotated[int, Parameter(converter=whole, help="Tokens to generate.")] = 200,
+    rule: Rule = "standard",
+    gamma: Gamma = 5,
+    tree: Widths = None,
+    drawing: Drawing = None,
+    drafting: Annotated[str, Parameter(help="Tokens of a chain: sample, or greedy.")] = "sample",
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    """Decode speculatively, and print the text, what its steps did, and the target sampled alone beside it."""
+    target, draft = models_of(source)
+    shape = gamma if tree is None and drawing is None else draft_of(rule, gamma, tree, drawing)
+
+    def both(length: int, seed: int | None) -> tuple[Any, Any]:
+        found = specsim.generate(
+            target,
+            draft,
+            prompt.encode(),
+            max_new_tokens=length,
+            gamma=shape,
+            rule=rule,
+            drafting=drafting,
+            rng=seed,
+        )
+        return found, specsim.sample(
+            target, prompt.encode(), max_new_tokens=length, rng=found.provenance.root
+        )
+
+    both(2, 0)  # compiles, so that the seconds below are those of decoding
+    speculative, plain = both(max_new_tokens, seed)
+    if as_json:
+        print(json.dumps({"speculative": speculative.to_dict(), "plain": plain.to_dict()}, allow_nan=False))
+        return
+    from rich.table import Table
+
+    print(prompt + bytes(speculative.tokens).decode(errors="replace"))
+    table = Table(box=None, pad_edge=False, title=f"seed {speculative.provenance.root}", title_justify="left")
+    for column in ("", "speculative", "target alone"):
+        table.add_column(column)
+    beside = plain.table()
+    for name, value in speculative.table().items():
+        table.add_row(name, value, beside.get(name, "–"))
+    show("", table)
