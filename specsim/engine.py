@@ -325,10 +325,18 @@ def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceR
         raise TypeError("draft: a trace brings its own q; leave draft out")
     if trace.num_steps == 0:
         raise ValueError(f"{trace.path}: the trace holds no step")
+    if trace.top is not None:
+        raise ValueError(
+            f"{trace.path}: rows are cut to their {trace.top} most probable tokens; a rule needs whole rows of p and q"
+        )
     if not tree.is_chain:
         raise ValueError("gamma: a trace logs the rows along one path, so it cannot answer for a tree")
     if tree.size > trace.gamma:
         raise ValueError(
             f"gamma: the trace logged {trace.gamma} drafted tokens a step, {tree.size} were asked for"
+        )
+    if leaf_rows and tree.size == trace.gamma and not trace.layout.bonus:
+        raise ValueError(
+            f"gamma: the rule reads q after {tree.size} drafted tokens, and the trace did not log it there"
         )
     return TraceRows(trace, tree, leaf_rows)

@@ -17,7 +17,7 @@ from specsim.costs import ConstantRatio, StepCost
 from specsim.showing import html_bars, html_table
 from specsim.theory import expected_tokens_by_position
 from specsim.theory.acceptance import Floats
-from specsim.traces.summary import TraceSummary
+from specsim.traces.summary import Accepted
 
 __all__ = ["Candidate", "Choice", "Plan", "Ranked", "Ranking", "Shift", "plan", "rank_drafts"]
 
@@ -179,7 +179,7 @@ class Candidate:
         return cls(name, accepted / tested, c, float(interval.low), float(interval.high))
 
     @classmethod
-    def of_trace(cls, name: str, summary: TraceSummary, c: float) -> Candidate:
+    def of_trace(cls, name: str, summary: Accepted, c: float) -> Candidate:
         """From a trace: accepted / tested, whose interval takes steps to be independent, but not their positions."""
         from scipy.stats import norm
 

@@ -136,7 +136,8 @@ class TraceRows:
         return self.trace.vocab_size
 
     def alpha_context(self) -> float:
-        return summarise(self.trace).alpha_context
+        found = summarise(self.trace).alpha_context  # without flags an interval, as wide as rounding
+        return found if isinstance(found, float) else sum(found) / 2
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
         gamma = self.tree.size

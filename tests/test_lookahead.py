@@ -337,17 +337,15 @@ def test_a_step_that_asks_for_more_than_the_trace_knows_is_counted(tmp_path):
     assert run.beyond == sum(step.beyond for step in longer)
 
 
-def test_no_log_from_rows_that_are_cut_or_from_none(tmp_path, monkeypatch):
+def test_no_log_from_rows_that_are_cut_or_from_none(tmp_path):
     trace = record(tmp_path / "trace", *PAIR, gamma=1, steps=4, rng=4)
-    whole = type(trace).steps
-
-    def cut(self, indices):
-        tokens, p, q = whole(self, indices)
-        return tokens, p[..., :2], q[..., :2]
-
-    monkeypatch.setattr(type(trace), "steps", cut)
-    with pytest.raises(ValueError, match=r"cut to their 2 largest entries.*whole rows"):
-        log_from_trace(trace)
+    for change, what in (
+        ({"top": 2}, r"cut to their 2 most probable.*whole rows"),
+        ({"flags": False}, "which drafted tokens were accepted"),
+        ({"bonus": False}, "q at the bonus position"),
+    ):
+        with pytest.raises(ValueError, match=what):
+            log_from_trace(replace(trace, layout=trace.layout._replace(**change)))
     with pytest.raises(TypeError, match="trace: expected what open_trace returns"):
         log_from_trace("trace")
     with pytest.raises(ValueError, match="no step"):

@@ -482,9 +482,12 @@ def test_a_folder_that_is_no_trace(tmp_path: Path) -> None:
     [
         ({"format": "zip"}, "does not say format"),
         ({"version": 2}, "version 2 of the format"),
-        ({"values": "logits"}, "'logits'; only 'probabilities'"),
+        ({"values": "logits"}, "'logits'; only 'probabilities' and 'top-k'"),
+        ({"values": "top-k"}, "top is None"),
+        ({"flags": 1}, "flags is 1"),
         ({"vocab_size": 0}, "vocab_size is 0"),
         ({"gamma": "4"}, "gamma is '4'"),
+        ({"gamma": 0}, "gamma is 0, not a whole number ≥ 1"),
         ({"gamma": True}, "gamma is True"),
         ({"dtype": "float8"}, "dtype is 'float8'"),
         ({"shards": {}}, "shards is {}"),

@@ -30,23 +30,26 @@ def log_from_trace(trace: Trace) -> DraftLog:
     """The recorded positions of `trace` as a log: no tails, `UNKNOWN` at bonus positions. See the module's text.
 
     Raises ValueError for a trace without a step, a damaged row (naming it), and rows that are not whole: of a row cut
-    to its largest entries confidence, entropy and β are intervals. TypeError for anything but a trace.
+    to its most probable tokens confidence, entropy and β are intervals; and without flags or q at the bonus. TypeError for anything but a trace.
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"trace: expected what open_trace returns, got {type(trace).__name__}")
     if trace.num_steps == 0:
         raise ValueError(f"{trace.path}: the trace holds no step; record some first")
+    if trace.top is not None:
+        raise ValueError(
+            f"{trace.path}: rows are cut to their {trace.top} most probable tokens, so that confidence, entropy and "
+            "β are intervals; record the trace with whole rows"
+        )
+    if not (trace.layout.flags and trace.layout.bonus):
+        missing = "q at the bonus position" if trace.layout.flags else "which drafted tokens were accepted"
+        raise ValueError(f"{trace.path}: the log does not say {missing}, which a policy's step needs")
     outcomes = np.concatenate([shard.columns.accepted for shard in trace.shards])
     per_chunk = max(1, CHUNK_ROWS // (trace.gamma + 1))
     parts = []
     for first in range(0, trace.num_steps, per_chunk):
         steps = np.arange(first, min(first + per_chunk, trace.num_steps))
         drafted, p, q = trace.steps(steps)
-        if p.shape[-1] != trace.vocab_size:
-            raise ValueError(
-                f"{trace.path}: rows are cut to their {p.shape[-1]} largest entries, so that confidence, entropy and "
-                "β are intervals; record the trace with whole rows"
-            )
         accepted = outcomes.reshape(-1, trace.gamma + 1)[steps]
         # up to the first that was not accepted, and that one
         kept = np.cumprod(

@@ -2,7 +2,8 @@
 
 A trace is a folder: `manifest.json` and shards `shard-00000.safetensors`, …, whose rows are positions. One
 *step* of speculative decoding with γ drafted tokens has γ + 1 consecutive rows; the last is the bonus
-position. `writer` makes a trace, `open_trace` reads it, `summarise` measures α over it in one streaming pass.
+position. `writer` makes a trace, `open_trace` reads it, `summarise` measures α over it in one streaming pass. Rows are
+whole, or truncated to the most probable tokens; then β is an interval, and so is all that follows from it.
 
 A log lacks the target's law after any token but the logged one. It answers what the acceptance was along its
 own path; it is no audit of the decoder that wrote it.
@@ -10,19 +11,25 @@ own path; it is no audit of the decoder that wrote it.
 
 from __future__ import annotations
 
-from specsim.traces.format import Columns
+from specsim.traces.format import Columns, TruncatedColumns
 from specsim.traces.reader import Shard, ShardStatus, Trace, open_trace
-from specsim.traces.summary import TraceSummary, summarise
+from specsim.traces.summary import TraceBounds, TraceSummary, summarise
+from specsim.traces.truncated import Listed, beta_bounds, truncate
 from specsim.traces.writer import TraceWriter, writer
 
 __all__ = [
     "Columns",
+    "Listed",
     "Shard",
     "ShardStatus",
     "Trace",
+    "TraceBounds",
     "TraceSummary",
     "TraceWriter",
+    "TruncatedColumns",
+    "beta_bounds",
     "open_trace",
     "summarise",
+    "truncate",
     "writer",
 ]

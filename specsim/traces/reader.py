@@ -14,7 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.traces.format import CODES, DTYPES, FORMAT, MANIFEST, VALUES, VERSION, Columns, Layout, digest
+from specsim.traces.format import (
+    CODES,
+    DENSE,
+    DTYPES,
+    FORMAT,
+    MANIFEST,
+    TRUNCATED,
+    VERSION,
+    AnyColumns,
+    Layout,
+    digest,
+)
 from specsim.traces.rows import FAULTS, SOUND, decode, measure, normalise
 
 #: Called with the number of rows read so far and the number there are.
@@ -57,7 +68,7 @@ class Shard:
         return self.num_rows // self.layout.rows_per_step
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> AnyColumns:
         """The shard's columns, views of the memory-mapped file.
 
         Raises ValueError, naming the file and the first row lost, if it is missing, cut or its header altered.
@@ -65,8 +76,9 @@ class Shard:
         """
         return self._mapped[1]
 
-    def scan(self) -> Iterator[tuple[Columns, NDArray[np.float64]]]:
-        """Stretches of whole steps in order, each with β = Σ min(p, q) of its rows, float64 [R].
+    def scan(self) -> Iterator[tuple[AnyColumns, NDArray[np.float64]]]:
+        """Stretches of whole steps in order, each with β = Σ min(p, q) of its rows, float64 [2, R]: what it is at least
+        and at most, two equal numbers for dense rows.
 
         Raises ValueError at the first damaged row, naming the file, the row and what is wrong with it.
         """
@@ -82,7 +94,7 @@ class Shard:
                 0, "the header or the checksums are not those that the manifest has the SHA-256 of"
             )
 
-    def take(self, local: NDArray[np.int64]) -> Columns:
+    def take(self, local: NDArray[np.int64]) -> AnyColumns:
         """Copies of the rows of the steps numbered `local` within this shard; raises ValueError as `scan` does."""
         chosen = self.columns.take(step_rows(local, self.layout.rows_per_step))
         self._check(chosen, local)
@@ -92,7 +104,7 @@ class Shard:
         """What a copy in another process needs: the fields, not the mapped file, which it maps for itself."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def _check(self, columns: Columns, local: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _check(self, columns: AnyColumns, local: NDArray[np.int64]) -> NDArray[np.float64]:
         """β of the rows of the steps numbered `local` within this shard, none of which may be damaged."""
         found = measure(columns, self.first_step + local, self.layout)
         altered = found.checksum != columns.checksum
@@ -107,7 +119,7 @@ class Shard:
         return found.beta
 
     @cached_property
-    def _mapped(self) -> tuple[bytes, Columns]:
+    def _mapped(self) -> tuple[bytes, AnyColumns]:
         if not self.path.is_file():
             raise self._damaged(0, "the file is missing")
         try:
@@ -130,10 +142,10 @@ class Shard:
                 self.layout.columns(self.num_rows).items(), places, strict=True
             )
         }
-        return header, Columns(**columns)
+        return header, self.layout.named(columns)
 
     def _places(self, header: bytes) -> list[tuple[int, int]]:
-        """Where each column begins and ends behind the header, in the order of `Columns`."""
+        """Where each column begins and ends behind the header, in the order of the layout."""
         try:
             entries = {n: entry for n, entry in json.loads(header).items() if n != "__metadata__"}
             stated = {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in entries.items()}
@@ -211,6 +223,11 @@ class Trace:
         return self.layout.dtype
 
     @property
+    def top(self) -> int | None:
+        """The k that rows are cut to, None for dense rows."""
+        return self.layout.top
+
+    @property
     def num_rows(self) -> int:
         return sum(shard.num_rows for shard in self.shards)
 
@@ -226,8 +243,13 @@ class Trace:
         """The steps numbered `indices` (int[B], in any order): tokens int32[B, γ], p and q float64[B, γ+1, V].
 
         Each row is divided by its own float64 sum, which undoes the rounding of the dtype. Raises IndexError
-        for a step that the trace does not have, ValueError for a damaged shard or row, naming it.
+        for a step that the trace does not have, ValueError for a damaged shard or row, naming it, and for a trace of
+        truncated rows, which does not have them.
         """
+        if self.top is not None:
+            raise ValueError(
+                f"{self.path}: rows are cut to their {self.top} most probable tokens, and this takes whole rows"
+            )
         wanted = self._indices(indices)
         stride = self.layout.rows_per_step
         tokens = np.empty((wanted.size, self.gamma), np.int32)
@@ -278,7 +300,7 @@ def open_trace(path: str | Path) -> Trace:
     """Open the trace in the folder `path`: reads the manifest, and no shard.
 
     Raises ValueError if the folder holds no trace, or its manifest is damaged, of another version, or of
-    values other than probabilities.
+    values other than probabilities, whole or of the top k tokens.
     """
     folder = Path(path)
     file = folder / MANIFEST
@@ -294,8 +316,10 @@ def open_trace(path: str | Path) -> Trace:
         raise ValueError(
             f"{file}: version {manifest.get('version')!r} of the format; this program reads {VERSION}"
         )
-    if manifest.get("values") != VALUES:
-        raise ValueError(f"{file}: rows are {manifest.get('values')!r}; only {VALUES!r} can be read")
+    if manifest.get("values") not in (DENSE, TRUNCATED):
+        raise ValueError(
+            f"{file}: rows are {manifest.get('values')!r}; only {DENSE!r} and {TRUNCATED!r} can be read"
+        )
     return _trace(folder, _Fields(file, manifest))
 
 
@@ -311,12 +335,24 @@ class _Fields(NamedTuple):
             raise ValueError(f"{self.file}: damaged, {name} is {value!r}, not {what}")
         return value
 
+    def said(self, name: str) -> bool:
+        """A property that every trace once had: absent where it does."""
+        value: bool = name not in self.entries or self.get(name, bool, "true or false")
+        return value
+
 
 def _trace(folder: Path, manifest: _Fields) -> Trace:
+    flags = manifest.said("flags")
+    least = int(flags)  # nothing to flag where nothing was drafted
     layout = Layout(
         vocab_size=manifest.get("vocab_size", int, "a whole number ≥ 1", lambda n: n >= 1),
-        gamma=manifest.get("gamma", int, "a whole number ≥ 1", lambda n: n >= 1),
+        gamma=manifest.get("gamma", int, f"a whole number ≥ {least}", lambda n: n >= least),
         dtype=manifest.get("dtype", str, f"one of {', '.join(DTYPES)}", lambda name: name in DTYPES),
+        top=manifest.get("top", int, "a whole number ≥ 1", lambda n: n >= 1)
+        if manifest.entries["values"] == TRUNCATED
+        else None,
+        flags=flags,
+        bonus=manifest.said("bonus"),
     )
     shards: list[Shard] = []
     first_step = 0

@@ -5,7 +5,7 @@ code and the whole pass runs at about the speed of reading memory.
 
 The checksum of a row of p, in words x_i of 32 bits (or 16), and of q, in words y_i, is the sum mod 2^32 of
 f(x_i)·(2i + 1) + f(y_i)·(2i + 1 + `Q_OFFSET`), f(x) = x ⊕ (x >> 15), taken in blocks that Horner's rule combines
-mod 2^64. Every weight is odd, and f carries the high bits, which a product mod 2^32 would drop, down to the low
+mod 2^64. Those of a truncated row are taken column by column, with tokens, and combined likewise. Every weight is odd, and f carries the high bits, which a product mod 2^32 would drop, down to the low
 ones. So no change of a single word goes unseen, and of other changes about one in 2^32. It is a guard against
 accidents, not against an adversary.
 """
@@ -18,14 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.jit import kernel, summary_kernel
-from specsim.traces.format import Columns, Layout, sum_tolerance
+from specsim.traces.format import AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
+from specsim.traces.truncated import NO_TOKEN, bound_rows
 
 #: What can be wrong with a row. `LABELS` is about the small columns.
-SOUND, BAD_VALUE, BAD_SUM, BAD_LABEL = 0, 1, 2, 3
+SOUND, BAD_VALUE, BAD_SUM, BAD_LABEL, BAD_LIST = 0, 1, 2, 3, 4
 FAULTS = {
     BAD_VALUE: "p or q holds a number that is not a probability",
     BAD_SUM: "p or q does not sum to 1",
     BAD_LABEL: "step, context, position, token and accepted do not describe a step",
+    BAD_LIST: "the listed tokens are not in rising order within the vocabulary, or have more mass than 1",
 }
 
 BLOCK = 2048
@@ -35,35 +37,39 @@ STEP_FACTOR = np.uint64(0x165667B19E3779F9)
 CONTEXT_FACTOR = np.uint64(0x85EBCA77C2B2AE63)
 PLACE_FACTOR = np.uint64(0x27D4EB2F165667C5)
 HALF = np.uint64(32)
-NO_TOKEN = np.uint32(0xFFFFFFFF)
 NOT_TESTED = np.uint8(0xFF)
 
 
 class Measured(NamedTuple):
     """What one pass finds in R rows."""
 
-    beta: NDArray[np.float64]  #: [R] Σ min(p, q)
+    beta: NDArray[np.float64]  #: [2, R] Σ min(p, q): its least and its largest value, equal for dense rows
     checksum: NDArray[np.uint64]  #: [R]
-    fault: NDArray[np.uint8]  #: [R] one of `SOUND`, `BAD_VALUE`, `BAD_SUM`, `BAD_LABEL`
+    fault: NDArray[np.uint8]  #: [R] one of `SOUND`, `BAD_VALUE`, `BAD_SUM`, `BAD_LABEL`, `BAD_LIST`
 
 
-def measure(columns: Columns, step_ids: NDArray[np.int64], layout: Layout) -> Measured:
+def measure(columns: AnyColumns, step_ids: NDArray[np.int64], layout: Layout) -> Measured:
     """Measure the rows of whole steps, whose ids should be `step_ids` ([R / (γ + 1)])."""
     # read-only, as mapped files are: numba would compile everything once more for arrays that are not
     read_only: Any = (_read_only(column) for column in columns)
-    columns = Columns(*read_only)
+    columns = type(columns)(*read_only)
     rows = columns.step.size
-    found = Measured(np.empty(rows), np.empty(rows, np.uint64), np.empty(rows, np.uint8))
+    found = Measured(np.empty((2, rows)), np.empty(rows, np.uint64), np.empty(rows, np.uint8))
     with np.errstate(over="ignore"):  # where the kernels run as plain Python, modular arithmetic warns
-        _measure_dense(
-            decode(columns.p),
-            decode(columns.q),
-            _bits(columns.p),
-            _bits(columns.q),
-            np.uint32(0xC0000000 if columns.p.itemsize == 4 else 0xC000),
-            sum_tolerance(layout),
-            *found,
-        )
+        if isinstance(columns, Columns):
+            _measure_dense(
+                decode(columns.p),
+                decode(columns.q),
+                _bits(columns.p),
+                _bits(columns.q),
+                _outside(columns.p),
+                sum_tolerance(layout),
+                found.beta[0],
+                *found[1:],
+            )
+            found.beta[1] = found.beta[0]
+        else:
+            _measure_truncated(columns, layout, found)
         _measure_labels(
             columns.step.view(np.uint64),
             columns.context.view(np.uint64),
@@ -72,10 +78,30 @@ def measure(columns: Columns, step_ids: NDArray[np.int64], layout: Layout) -> Me
             columns.accepted.view(np.uint8),
             step_ids.view(np.uint64),
             layout.vocab_size,
+            layout.flags,
             found.checksum,
             found.fault,
         )
+    if not layout.bonus and isinstance(columns, Columns):
+        found.beta[:, layout.gamma :: layout.rows_per_step] = [[0.0], [1.0]]
     return found
+
+
+def _measure_truncated(columns: TruncatedColumns, layout: Layout, found: Measured) -> None:
+    p, q = decode(columns.p), decode(columns.q)
+    p_tokens, q_tokens = columns.p_tokens.view(np.uint32), columns.q_tokens.view(np.uint32)
+    mass = np.empty(found.beta.shape)
+    drafted = columns.token.view(np.uint32)
+    bound_rows(p_tokens, p, q_tokens, q, drafted, np.uint32(layout.vocab_size), found.beta, mass, found.fault)
+    with np.errstate(invalid="ignore"):
+        listed_wrong = (found.fault > 0) | (mass > 1.0 + sum_tolerance(layout)).any(axis=0)
+    words = [_bits(columns.p), _bits(columns.q)]
+    outside = _outside(columns.p)
+    value_wrong = np.any([((bits & outside) != 0).any(axis=1) for bits in words], axis=0)
+    found.fault[:] = np.where(value_wrong, BAD_VALUE, np.where(listed_wrong, BAD_LIST, SOUND))
+    found.checksum[:] = 0
+    for part in (*words, p_tokens, q_tokens):
+        _add_words(part, found.checksum)
 
 
 def decode(rows: NDArray[Any]) -> NDArray[np.float32]:
@@ -97,6 +123,11 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def _outside(rows: NDArray[Any]) -> Any:
+    """The bits that are clear in every number in [0, 2): the sign and the exponent's top bit."""
+    return np.uint32(0xC0000000 if rows.itemsize == 4 else 0xC000)
+
+
 def _bits(rows: NDArray[Any]) -> NDArray[Any]:
     return rows.view(np.uint32 if rows.itemsize == 4 else np.uint16)
 
@@ -105,10 +136,7 @@ def _bits(rows: NDArray[Any]) -> NDArray[Any]:
 def _measure_dense(  # type: ignore[no-untyped-def]
     p, q, p_bits, q_bits, outside, tolerance, beta, checksum, fault
 ):
-    """Fill beta, the checksum of p and q alone, and the fault of their values, for each row.
-
-    `outside` has the bits that are clear in every number in [0, 2): the sign and the exponent's top bit.
-    """
+    """Fill beta, the checksum of p and q alone, and the fault of their values, for each row."""
     shift = np.uint32(15)
     for row in range(p.shape[0]):
         overlap = 0.0
@@ -153,8 +181,22 @@ def _measure_dense(  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _add_words(words, checksum):  # type: ignore[no-untyped-def]
+    """Combine each row's checksum with that of its words [R, n]."""
+    shift = np.uint32(15)
+    for row in range(words.shape[0]):
+        part = np.uint32(0)
+        weight = np.uint32(1)
+        for i in range(words.shape[1]):
+            x = np.uint32(words[row, i])
+            part = np.uint32(part + np.uint32(np.uint32(x ^ np.uint32(x >> shift)) * weight))
+            weight = np.uint32(weight + np.uint32(2))
+        checksum[row] = (checksum[row] + np.uint64(1)) * HORNER + np.uint64(part)
+
+
+@kernel
 def _measure_labels(  # type: ignore[no-untyped-def]
-    step, context, position, token, accepted, step_ids, vocab_size, checksum, fault
+    step, context, position, token, accepted, step_ids, vocab_size, flags, checksum, fault
 ):
     """Add the labels to each row's checksum, and look whether they describe the steps `step_ids`.
 
@@ -163,7 +205,7 @@ def _measure_labels(  # type: ignore[no-untyped-def]
     stride = step.size // step_ids.size
     for s in range(step_ids.size):
         first = s * stride
-        testing = True  # until a rejection, or the bonus position
+        testing = flags  # until a rejection, or the bonus position
         for j in range(stride):
             row = first + j
             place = np.uint64(np.uint64(token[row]) << HALF) | np.uint64(position[row])
@@ -176,7 +218,8 @@ def _measure_labels(  # type: ignore[no-untyped-def]
             bonus = j == stride - 1
             testing = testing and not bonus
             fits = step[row] == step_ids[s] and context[row] == context[first] and position[row] == j
-            fits = fits and (token[row] == NO_TOKEN if bonus else token[row] < vocab_size)
+            fits = fits and (token[row] < vocab_size or (bonus and token[row] == NO_TOKEN))
+            fits = fits and (not bonus or stride == 1 or token[row] == NO_TOKEN)
             fits = fits and (accepted[row] <= 1 if testing else accepted[row] == NOT_TESTED)
             if fault[row] == SOUND and not fits:
                 fault[row] = BAD_LABEL

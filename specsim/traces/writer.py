@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,17 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.distributions import check_rows, check_tokens
+from specsim.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
 from specsim.files import replacing
 from specsim.traces.format import (
+    DENSE,
     DTYPES,
     FORMAT,
     MANIFEST,
     NONE,
-    VALUES,
+    TRUNCATED,
     VERSION,
+    AnyColumns,
     Columns,
     Layout,
     digest,
@@ -39,19 +41,25 @@ def writer(
     vocab_size: int,
     gamma: int,
     dtype: str = "float32",
+    top: int | None = None,
+    flags: bool = True,
+    bonus: bool = True,
     rows_per_shard: int | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Iterator[TraceWriter]:
     """Write a trace into the new or empty folder `path`, one step at a time.
 
     `vocab_size` V ≥ 1; `gamma` ≥ 1 drafted tokens per step, the same in every step; `dtype` of the stored
-    rows is "float32", "float16" or "bfloat16"; a shard holds as many whole steps as fit in `rows_per_shard`
+    rows is "float32", "float16" or "bfloat16"; `top` = k for rows of which at most the k most probable tokens are known;
+    `flags` False if it is not known which drafted tokens were accepted, `bonus` False if q is not known at the bonus
+    position; `gamma` = 0, without flags, for a text in which nothing was drafted; a shard holds as many whole steps as fit in `rows_per_shard`
     rows (by default 64 MiB); `provenance` is anything that JSON can hold.
 
     Each shard is written beside its place, forced to disk and renamed, the manifest after it. When the block
     is left by an exception, the steps appended so far are written, and the exception goes on.
 
-    Raises FileExistsError if the folder holds anything, ValueError or TypeError for a bad argument.
+    Raises FileExistsError if the folder holds anything, ValueError or TypeError for a bad argument, OSError where a
+    shard cannot be written: what was written before can be read.
 
     >>> import tempfile
     >>> from specsim.traces import open_trace, summarise, writer
@@ -61,7 +69,7 @@ def writer(
     ...     summarise(open_trace(folder)).alpha_context
     0.75
     """
-    layout = _layout(vocab_size, gamma, dtype)
+    layout = _layout(vocab_size, gamma, dtype, top, flags, bonus)
     steps = _steps_per_shard(layout, rows_per_shard)
     facts = dict(provenance or {})
     json.dumps(facts, allow_nan=False)  # raises here rather than after an hour of recording
@@ -77,6 +85,10 @@ def writer(
             sink.write_manifest(sink.shards, complete=True)
 
 
+#: Rows of a truncated trace: token ids and probabilities of each.
+Rows = Sequence[tuple[ArrayLike, ArrayLike]]
+
+
 class TraceWriter:
     """What `writer` hands out: `append` adds one step."""
 
@@ -86,49 +98,68 @@ class TraceWriter:
         self.steps = 0
         self.shards: list[dict[str, Any]] = []
         rows = steps_per_shard * layout.rows_per_step
-        self._buffer = Columns(**{n: np.empty(shape, t) for n, (t, shape) in layout.columns(rows).items()})
+        self._buffer = layout.named({n: np.empty(shape, t) for n, (t, shape) in layout.columns(rows).items()})
         self.path = _empty_folder(path)  # after the buffer, so that a lack of memory leaves nothing behind
         self.closed = False
         self.write_manifest([], complete=False)
 
-    def append(self, context: int, tokens: ArrayLike, accepted: int, p: ArrayLike, q: ArrayLike) -> None:
+    def append(
+        self, context: int, tokens: ArrayLike, accepted: int | None, p: ArrayLike | Rows, q: ArrayLike | Rows
+    ) -> None:
         """Add a step.
 
         `context` is the integer id of the document or starting context; `tokens` int[γ] were drafted, of which
-        the first `accepted` (0 … γ) passed; `p` and `q` [γ + 1, V] are the target's and the draft's rows at
-        each position, the bonus position included. Rows that come in the trace's dtype are stored bit for
-        bit, others are normalised as float64 and rounded.
+        the first `accepted` (0 … γ; None in a trace without flags) passed; `p` and `q` [γ + 1, V] are the target's and
+        the draft's rows at each position, the bonus position included, unless the trace does without it: then q is
+        [γ, V]. Rows that come in the trace's dtype are stored bit for bit, others are normalised as float64 and rounded.
+
+        In a truncated trace a row is a pair (token ids, probabilities), at most k of each: the most probable tokens, in
+        any order, and perhaps the drafted one. What they leave to 1 is the tail. With γ = 0 `tokens` is the one token
+        that followed in the text, or empty.
 
         Raises ValueError, naming row, token and value, for a wrong shape, a negative or NaN entry, a row that
-        does not sum to 1 within its rounding, a token out of range, or one that q could not have drafted;
-        TypeError for anything but integers and real rows. Nothing is written then.
+        does not sum to 1 within its rounding (if truncated: to no more than 1), a token out of range or listed twice, or
+        one that q could not have drafted; TypeError for anything but integers and real rows. Nothing is written then.
         """
         if self.closed:
             raise ValueError(f"{self.path}: the trace is closed, a step can no longer be added")
-        gamma = self.layout.gamma
+        layout = self.layout
         drafted = self._check_tokens(tokens)
-        passed = operator.index(accepted)
-        if not 0 <= passed <= gamma:
-            raise ValueError(f"accepted: {passed} is outside [0, {gamma}], the number of drafted tokens")
-        p_rows = self._check_rows(p, "p")
-        q_rows = self._check_rows(q, "q")
-        _check_support(drafted, np.asarray(q))
+        marks = self._check_accepted(accepted)
 
-        start = self._pending * self.layout.rows_per_step
-        rows = self._buffer.take(slice(start, start + self.layout.rows_per_step))
+        start = self._pending * layout.rows_per_step
+        rows = self._buffer.take(slice(start, start + layout.rows_per_step))
         rows.step[:] = self.steps
         rows.context[:] = operator.index(context)
-        rows.position[:] = np.arange(gamma + 1)
-        rows.token[:] = [*drafted, NONE]
-        rows.accepted[:] = _marks(passed, gamma)
-        rows.p[:] = p_rows
-        rows.q[:] = q_rows
-        _keep_positive(rows.q, drafted)
+        rows.position[:] = np.arange(layout.gamma + 1)
+        rows.token[:] = NONE
+        rows.token[: drafted.size] = drafted
+        rows.accepted[:] = marks
+        if isinstance(rows, Columns):
+            self._fill_dense(rows, drafted[: layout.gamma], p, q)
+        else:
+            q_rows: Any = q if layout.bonus else [*q, ((), ())]  # type: ignore[misc]
+            self._fill_truncated(rows.p_tokens, rows.p, p, "p")
+            self._fill_truncated(rows.q_tokens, rows.q, q_rows, "q")
+            for row, token in enumerate(drafted[: layout.gamma]):
+                _check_listed_support(row, token, *q_rows[row])
+                listed = rows.q_tokens[row] == token
+                rows.q[row, listed] = np.maximum(rows.q[row, listed], _smallest(rows.q))
         self._seal(rows)
 
         self.steps += 1
-        if self._pending * self.layout.rows_per_step == self._buffer.step.size:
+        if self._pending * layout.rows_per_step == self._buffer.step.size:
             self.flush()
+
+    def _fill_dense(self, rows: Columns, drafted: NDArray[np.int64], p: Any, q: Any) -> None:
+        rows.p[:] = self._check_rows(p, "p", self.layout.rows_per_step)
+        if self.layout.bonus:
+            rows.q[:] = self._check_rows(q, "q", self.layout.rows_per_step)
+        else:
+            rows.q[:-1] = self._check_rows(q, "q", self.layout.gamma)
+            rows.q[-1] = rows.p[-1]
+        _check_support(drafted, np.asarray(q))
+        _keep_positive(rows.q, drafted)
 
     @property
     def _pending(self) -> int:
@@ -137,6 +168,7 @@ class TraceWriter:
 
     def flush(self) -> None:
         """Write the steps appended so far as a shard of their own; called at the end, and when one is full."""
+        from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
         rows = self._pending * self.layout.rows_per_step
@@ -144,8 +176,14 @@ class TraceWriter:
             return
         columns = self._buffer.take(slice(0, rows))
         path = self.path / f"shard-{len(self.shards):05d}.safetensors"
-        with replacing(path) as temporary:
-            save_file(columns._asdict(), temporary)
+        try:
+            with replacing(path) as temporary:
+                save_file(columns._asdict(), temporary)
+        except (OSError, SafetensorError) as error:  # the library has a type of its own for a full disk
+            done = self.steps - self._pending
+            raise OSError(
+                f"{path}: cannot be written ({error}); {done} steps before it can be read"
+            ) from None
         entry = {
             "file": path.name,
             "rows": rows,
@@ -164,7 +202,9 @@ class TraceWriter:
             "vocab_size": self.layout.vocab_size,
             "gamma": self.layout.gamma,
             "dtype": self.layout.dtype,
-            "values": VALUES,
+            "values": DENSE if self.layout.top is None else TRUNCATED,
+            **({} if self.layout.top is None else {"top": self.layout.top}),
+            **{name: False for name in ("flags", "bonus") if not getattr(self.layout, name)},
             "complete": complete,
             "provenance": self.provenance,
             "shards": shards,
@@ -174,26 +214,69 @@ class TraceWriter:
 
     def _check_tokens(self, tokens: ArrayLike) -> NDArray[np.int64]:
         drafted = check_tokens(tokens, self.layout.vocab_size, "tokens")
-        if drafted.shape != (self.layout.gamma,):
-            raise ValueError(
-                f"tokens: shape {drafted.shape}, expected ({self.layout.gamma},), one per drafted token"
-            )
+        gamma = self.layout.gamma
+        if drafted.shape != (gamma,) and not (gamma == 0 and drafted.shape == (1,)):
+            raise ValueError(f"tokens: shape {drafted.shape}, expected ({gamma},), one per drafted token")
         return drafted
 
-    def _check_rows(self, rows: ArrayLike, name: str) -> NDArray[Any]:
-        """The rows [γ + 1, V] in the stored dtype."""
-        given = np.asarray(rows)
-        wanted = (self.layout.rows_per_step, self.layout.vocab_size)
-        if given.shape != wanted:
+    def _check_accepted(self, accepted: int | None) -> list[int]:
+        """The column `accepted` of a step."""
+        gamma = self.layout.gamma
+        if accepted is None and not self.layout.flags:
+            return [NONE] * (gamma + 1)
+        if accepted is None or not self.layout.flags:
             raise ValueError(
-                f"{name}: shape {given.shape}, expected {wanted}: gamma + 1 rows over the vocabulary"
+                f"accepted: {accepted} in a trace with{'' if self.layout.flags else 'out'} flags"
+            )
+        passed = operator.index(accepted)
+        if not 0 <= passed <= gamma:
+            raise ValueError(f"accepted: {passed} is outside [0, {gamma}], the number of drafted tokens")
+        return _marks(passed, gamma)
+
+    def _check_rows(self, rows: ArrayLike, name: str, number: int) -> NDArray[Any]:
+        """The `number` rows [number, V] in the stored dtype."""
+        given = np.asarray(rows)
+        wanted = (number, self.layout.vocab_size)
+        if given.shape != wanted:
+            count = "gamma + 1" if number > self.layout.gamma else "gamma"
+            raise ValueError(
+                f"{name}: shape {given.shape}, expected {wanted}: {count} rows over the vocabulary"
             )
         stored = DTYPES[self.layout.dtype]
         checked = check_rows(given, name)
         # abs: a zero may come with a sign, which the stored one does not have
         return np.abs(given if given.dtype == stored else checked.astype(stored))
 
-    def _seal(self, rows: Columns) -> None:
+    def _fill_truncated(self, tokens: NDArray[np.int32], values: NDArray[Any], rows: Any, name: str) -> None:
+        """Fill tokens and values [γ + 1, k] from pairs (token ids, probabilities)."""
+        tokens[:], values[:] = NONE, 0
+        if len(rows) != len(tokens):
+            raise ValueError(f"{name}: {len(rows)} rows, expected {len(tokens)}")
+        for row, (listed, probabilities) in enumerate(rows):
+            place = f"{name}, row {row}"
+            ids = check_tokens(listed, self.layout.vocab_size, place)
+            given = np.asarray(probabilities)
+            if ids.ndim != 1 or given.shape != ids.shape or ids.size > tokens.shape[1]:
+                raise ValueError(
+                    f"{place}: tokens {ids.shape} and probabilities {given.shape}; expected one of each, at most "
+                    f"{tokens.shape[1]}"
+                )
+            if not ids.size:
+                continue
+            order = np.argsort(ids)
+            ids, weights = ids[order], check_probabilities(given, place)[order]
+            if (twice := np.flatnonzero(ids[1:] == ids[:-1])).size:
+                raise ValueError(f"{place}: token {ids[twice[0]]} is listed twice")
+            tolerance = TOLERANCE.get(given.dtype, TOLERANCE[np.dtype(np.float64)])
+            tolerance = max(tolerance, TOLERANCE[DTYPES[self.layout.dtype]])
+            if (mass := float(weights.sum())) > 1.0 + tolerance:
+                raise ValueError(
+                    f"{place}: the listed tokens sum to {mass:.12g}, which leaves no tail; rounding allows {tolerance:.2g}"
+                )
+            tokens[row, : ids.size] = ids
+            values[row, : ids.size] = np.abs(weights).astype(values.dtype)
+
+    def _seal(self, rows: AnyColumns) -> None:
         """Fill in the checksums of one step, and look at it as a reader will."""
         found = measure(rows, np.array([self.steps]), self.layout)
         if found.fault.any():
@@ -215,10 +298,21 @@ def _check_support(drafted: NDArray[np.int64], q: NDArray[Any]) -> None:
             raise ValueError(f"q, row {row}, token {token}: probability 0, but that token was drafted there")
 
 
+def _check_listed_support(row: int, token: int, listed: ArrayLike, probabilities: ArrayLike) -> None:
+    weights = np.asarray(probabilities, dtype=np.float64)
+    own = weights[np.asarray(listed) == token]
+    if not (own[0] > 0 if own.size else weights.sum() < 1.0):
+        raise ValueError(f"q, row {row}, token {token}: probability 0, but that token was drafted there")
+
+
 def _keep_positive(q: NDArray[Any], drafted: NDArray[np.int64]) -> None:
     """Undo, for the drafted tokens, a rounding to 0: the log must not call impossible what was drawn."""
     places = (np.arange(drafted.size), drafted)
-    q[places] = np.maximum(q[places], ml_dtypes.finfo(q.dtype).smallest_subnormal)
+    q[places] = np.maximum(q[places], _smallest(q))
+
+
+def _smallest(rows: NDArray[Any]) -> Any:
+    return ml_dtypes.finfo(rows.dtype).smallest_subnormal
 
 
 def _header(path: Path) -> bytes:
@@ -227,16 +321,22 @@ def _header(path: Path) -> bytes:
         return length + file.read(int.from_bytes(length, "little"))
 
 
-def _layout(vocab_size: int, gamma: int, dtype: str) -> Layout:
-    if isinstance(vocab_size, bool) or isinstance(gamma, bool):
-        raise TypeError("vocab_size and gamma: expected integers, got a bool")
+def _layout(vocab_size: int, gamma: int, dtype: str, top: int | None, flags: bool, bonus: bool) -> Layout:
+    if any(isinstance(number, bool) for number in (vocab_size, gamma, top)):
+        raise TypeError("vocab_size, gamma and top: expected integers, got a bool")
     if operator.index(vocab_size) < 1:
         raise ValueError(f"vocab_size: {vocab_size} is less than 1")
-    if operator.index(gamma) < 1:
-        raise ValueError(f"gamma: {gamma} is less than 1")
+    if operator.index(gamma) < 1 and not (gamma == 0 and not flags):
+        raise ValueError(
+            f"gamma: {gamma} is less than 1 (0, without flags, is a text in which nothing was drafted)"
+        )
+    if gamma == 0 and not bonus:
+        raise ValueError("gamma: 0 without q at the bonus position has no row of q at all")
     if dtype not in DTYPES:
         raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
-    return Layout(int(vocab_size), int(gamma), dtype)
+    if top is not None and operator.index(top) < 1:
+        raise ValueError(f"top: {top} is less than 1")
+    return Layout(int(vocab_size), int(gamma), dtype, top, bool(flags), bool(bonus))
 
 
 def _steps_per_shard(layout: Layout, rows_per_shard: int | None) -> int:
@@ -257,4 +357,8 @@ def _empty_folder(path: str | Path) -> Path:
     if any(folder.iterdir()):
         what = "already holds a trace" if (folder / MANIFEST).exists() else "is not empty"
         raise FileExistsError(f"{folder}: {what}; a trace goes into a folder of its own")
+    try:  # of two writers that find it empty at once, one makes the manifest
+        (folder / MANIFEST).open("x").close()
+    except FileExistsError:
+        raise FileExistsError(f"{folder}: another writer has just begun a trace there") from None
     return folder
