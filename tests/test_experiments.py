@@ -15,7 +15,7 @@ from specsim.experiments import iid_gap, lossy_speed, precision, synthetic_accep
 from specsim.experiments.tables import table
 from specsim.lookahead import draft_log
 from specsim.models import TableModel
-from specsim.stats import chi_square
+from specsim.stats import autocorrelation, chi_square
 from specsim.theory import acceptance_rate, expected_tokens, markov_steps
 
 NAMES = ("acceptance_by_temperature", "iid_gap", "precision", "synthetic_acceptance", "lossy_speed")
@@ -236,10 +236,10 @@ def test_autocorrelation_is_that_of_plain_loops(clinging):
 def test_autocorrelation_leaves_the_band_for_text_and_stays_for_independent_values(clinging):
     series = clinging[1].beta
     band = norm.isf(FALSE_ALARM / 2) * len(series) ** -0.5
-    assert iid_gap.autocorrelation(series, range(1, 2))[0] > band
+    assert autocorrelation(series, range(1, 2))[0] > band
     shuffled = np.random.default_rng(1).permutation(series)
-    assert max(map(abs, iid_gap.autocorrelation(shuffled, range(1, 21)))) < band
-    assert iid_gap.autocorrelation([1.0, 1.0, 1.0], range(1, 3)) == [0.0, 0.0]
+    assert max(map(abs, autocorrelation(shuffled, range(1, 21)))) < band
+    assert autocorrelation([1.0, 1.0, 1.0], range(1, 3)) == [0.0, 0.0]
 
 
 def test_best_gamma_and_what_another_one_loses(clinging):

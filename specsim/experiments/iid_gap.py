@@ -35,7 +35,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from specsim.costs import ConstantRatio
 from specsim.distributions import Floats
@@ -43,6 +42,7 @@ from specsim.engine import Progress
 from specsim.experiments import Row
 from specsim.lookahead import ACCEPTED, Constant, DraftLog, draft_log, walk
 from specsim.models import Mixture, default_pair
+from specsim.stats import autocorrelation
 from specsim.theory import expected_tokens, optimal_gamma
 
 TITLE = "Tokens per step along a text, and what independence makes of them"
@@ -128,11 +128,3 @@ def _estimates(sums: Floats, gamma: int) -> dict[tuple[str, str], Floats]:
         formula = np.asarray(expected_tokens(alpha, gamma))
         found |= {(ALPHA, of): alpha, (TOKENS, of): formula, (OVERSTATEMENT, of): formula / tokens - 1.0}
     return found
-
-
-def autocorrelation(series: ArrayLike, lags: range) -> list[float]:
-    """Σ x_t x_{t+k} / Σ x_t² of a `series` [N] less its mean, for each lag k; 0 for a constant one."""
-    x: Floats = np.asarray(series, dtype=np.float64)
-    x = x - x.mean()
-    total = float(x @ x) or 1.0
-    return [float(x[:-lag] @ x[lag:]) / total for lag in lags]

@@ -27,14 +27,16 @@ def drafted_probabilities(columns: AnyColumns, layout: Layout) -> tuple[Floats, 
     )
 
 
-def acceptance_chances(columns: AnyColumns, layout: Layout, lenience: float = 1.0) -> Floats:
+def acceptance_chances(
+    columns: AnyColumns, layout: Layout, lenience: float = 1.0, slack: float = 0.0
+) -> Floats:
     """Bounds [2, S, γ] on min(1, p(x)/(l·q(x))) of the drafted tokens x of S whole steps, l the `lenience`.
 
     Wide enough for the rounding of the stored dtype, which moves p and q by at most u times themselves, or half the
-    smallest subnormal number.
+    smallest subnormal number; and for p and q as they were used to be off by `slack` times themselves.
     """
     info = ml_dtypes.finfo(DTYPES[layout.dtype])
-    u, tiny = float(info.eps) / 2, float(info.smallest_subnormal)
+    u, tiny = float(info.eps) / 2 + slack, float(info.smallest_subnormal)
     p, q = drafted_probabilities(columns, layout)
     low = np.maximum(p[0] * (1 - u) - tiny, 0.0) / (lenience * (q[1] * (1 + u) + tiny))
     least_q = lenience * np.maximum(q[0] * (1 - u) - tiny, 0.0)
