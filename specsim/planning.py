@@ -17,9 +17,19 @@ from specsim.costs import ConstantRatio, StepCost
 from specsim.showing import html_bars, html_table
 from specsim.theory import expected_tokens_by_position
 from specsim.theory.acceptance import Floats
-from specsim.traces.summary import Accepted
+from specsim.traces.summary import Accepted, TraceBounds, TraceSummary
 
-__all__ = ["Candidate", "Choice", "Plan", "Ranked", "Ranking", "Shift", "plan", "rank_drafts"]
+__all__ = [
+    "Candidate",
+    "Choice",
+    "Plan",
+    "Ranked",
+    "Ranking",
+    "Shift",
+    "plan",
+    "plan_from_trace",
+    "rank_drafts",
+]
 
 #: How far α and c are moved to see what depends on them: α up and down by so much, c times and over so much.
 ALPHA_SHIFT, C_SHIFT = 0.05, 1.5
@@ -120,6 +130,18 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 
         choices=tuple(choices),
         sensitivity=tuple(_sensitivity(alphas, cost, best.gamma, most)),
     )
+
+
+def plan_from_trace(
+    found: TraceSummary | TraceBounds, c: float, c_hat: float | None = None, *, most: int = 64
+) -> tuple[Plan, ...]:
+    """The plan for a trace's acceptance rates by position, as `summarise` found them; where no accept flags were logged
+    two, for the least and the largest α that its rows allow, the same at every position. Raises ValueError as `plan`.
+    """
+    if isinstance(found, TraceBounds) and not found.flags:
+        low, high = found.alpha_context
+        return plan(low, c, c_hat, most=most), plan(high, c, c_hat, most=most)
+    return (plan(found.alpha_by_position[found.tested_by_position > 0], c, c_hat, most=most),)
 
 
 def _choices(alphas: Floats, cost: StepCost, c_hat: float, most: int) -> list[Choice]:

@@ -15,7 +15,7 @@ from specsim.models import Model
 from specsim.provenance import Provenance
 from specsim.readers import ModelRows, start_of
 from specsim.streams import Purpose, RandomSource, key_of, root_of, uniforms
-from specsim.traces import Trace, open_trace, writer
+from specsim.traces import Listed, Trace, open_trace, truncate, writer
 
 __all__ = ["STEPS_PER_TEXT", "record"]
 
@@ -32,6 +32,7 @@ def record(
     steps: int = 1000,
     rule: str | rules.Rule = "standard",
     dtype: str = "float32",
+    top: int | None = None,
     rng: RandomSource = None,
     progress: Progress | None = None,
 ) -> Trace:
@@ -40,7 +41,8 @@ def record(
     Every text begins at a context drawn from the target's pool and goes on for `STEPS_PER_TEXT` steps, each from
     what the one before emitted; so the contexts met are those of the target's own text. `dtype` is float32,
     float16 or bfloat16. A step logs its drafted tokens, how many were accepted, and the p and q rows of all γ+1
-    positions, the bonus included. Stopping it early leaves a readable trace of the steps so far.
+    positions, the bonus included; with `top` = k of each row the k most probable tokens, or k - 1 and the drafted one.
+    Stopping it early leaves a readable trace of the steps so far.
 
     Raises ValueError for bad arguments, FileExistsError if `path` already holds something.
     """
@@ -50,12 +52,23 @@ def record(
     root = root_of(rng)
     provenance = {"rule": str(chosen), "steps": steps, **Provenance.record(root, 1, 0.0).to_dict()}
     del provenance["seconds"]  # not known before the end, and the manifest is written first
-    with writer(path, vocab_size=target.vocab_size, gamma=gamma, dtype=dtype, provenance=provenance) as log:
+    if top is not None:
+        top = min(top, target.vocab_size)
+    with writer(
+        path, vocab_size=target.vocab_size, gamma=gamma, dtype=dtype, top=top, provenance=provenance
+    ) as log:
         for done, (text, drafted, accepted, p, q) in enumerate(_trajectory(reader, chosen, root, steps), 1):
-            log.append(text, drafted, accepted, p, q)
+            if top is None:
+                log.append(text, drafted, accepted, p, q)
+            else:
+                log.append(text, drafted, accepted, _cut(p, drafted, top), _cut(q, drafted, top))
             if progress is not None and (done % STEPS_PER_TEXT == 0 or done == steps):
                 progress(done, steps)
     return open_trace(path)
+
+
+def _cut(rows: np.ndarray, drafted: list[int], top: int) -> list[Listed]:
+    return [truncate(row, top, token) for row, token in zip(rows, [*drafted, None], strict=True)]
 
 
 def _trajectory(

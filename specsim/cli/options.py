@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import cyclopts
@@ -10,6 +11,8 @@ from cyclopts import Parameter
 
 __all__ = [
     "Drawing",
+    "Dtype",
+    "Folder",
     "Gamma",
     "Json",
     "Level",
@@ -69,3 +72,5 @@ Drawing = Annotated[
     ),
 ]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
+Folder = Annotated[Path | None, Parameter(help="Folder of the trace; default: the shipped one.")]
+Dtype = Annotated[str, Parameter(help="How rows are stored: float32, float16 or bfloat16.")]

@@ -7,7 +7,7 @@ from typing import Any
 
 import specsim
 
-__all__ = ["draft_of", "models_of", "pair_of"]
+__all__ = ["draft_of", "models_of", "pair_of", "trace_of"]
 
 
 def pair_of(source: str, vocab_size: int, overlap: float) -> tuple[Any, Any]:
@@ -32,6 +32,15 @@ def models_of(source: str) -> tuple[Any, Any]:
     from specsim.models import load_pair
 
     return load_pair(Path(source))
+
+
+def trace_of(path: Path | None) -> Any:
+    """The trace in a folder, or the shipped one."""
+    if path is None:
+        from specsim.traces import default_trace
+
+        return default_trace()
+    return specsim.open_trace(path)
 
 
 def draft_of(rule: str, gamma: int, widths: str | None, drawing: str | None) -> Any:

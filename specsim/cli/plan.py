@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -13,6 +13,10 @@ import specsim
 from specsim.cli.app import app
 from specsim.cli.options import Json, whole
 from specsim.cli.terminal import show
+
+if TYPE_CHECKING:
+    from specsim.planning import Plan
+    from specsim.traces import Trace
 
 
 @app.command
@@ -47,19 +51,36 @@ def plan(
         return _rank_drafts(drafts, most, as_json)
     if c is None:
         raise ValueError("--c is missing: the time of a draft's pass over that of the target's")
-    from rich.table import Table
-
-    from specsim.planning import plan as make_plan
-    from specsim.traces import summarise
-
-    rates: Any = alpha
     if trace is not None:
-        found = summarise(specsim.open_trace(trace))
-        rates = found.alpha_by_position[found.tested_by_position > 0]
-    made = make_plan(rates, c, c_hat, most=most)
+        return print_trace_plan(specsim.open_trace(trace), c, c_hat, most, as_json)
+    made = specsim.plan(alpha, c, c_hat, most=most)  # type: ignore[arg-type]  # one of the three is given
     if as_json:
         print(json.dumps(made.to_dict(), allow_nan=False))
         return None
+    return _print_plan(made)
+
+
+def print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, as_json: bool) -> None:
+    """The plan for a trace: of `specsim plan --trace` and `specsim trace plan`."""
+    from specsim.planning import plan_from_trace
+    from specsim.traces import summarise
+
+    made = plan_from_trace(summarise(trace), c, c_hat, most=most)
+    if as_json:
+        dicts = [one.to_dict() for one in made]
+        print(json.dumps(dicts[0] if len(dicts) == 1 else dicts, allow_nan=False))
+        return
+    for which, one in zip(("at least", "at most"), made, strict=False):
+        if len(made) > 1:
+            print(
+                f"no accept flags were logged; with α context {which} {one.alphas[0]:.4f}, at every position:"
+            )
+        _print_plan(one)
+
+
+def _print_plan(made: Plan) -> None:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     for column in ("γ", "tokens/step", "improvement", "operations", ""):
         table.add_column(column, justify="right" if column else "left")
@@ -75,12 +96,11 @@ def plan(
         )
     if not made.best.gamma:
         print("Do not speculate: no γ gains, since α does not exceed c.")
-        return None
+        return
     print(
         f"γ = {made.best.gamma}: {made.best.improvement:.4f} times as fast as the target alone, with "
         f"{made.best.operations:.4f} times its operations"
     )
-    return None
 
 
 def _rank_drafts(drafts: Sequence[str], most: int, as_json: bool) -> None:

@@ -45,12 +45,32 @@ def simulate(
 ) -> None:
     """Draw speculative steps, and print α and tokens per step beside the closed form."""
     target, draft = pair_of(source, vocab_size, overlap)
+    shape = draft_of(rule, gamma, tree, drawing)
+    simulate_and_print(target, draft, rule, shape, steps, seed, threads, as_json)
+
+
+def simulate_and_print(
+    target: Any,
+    draft: Any,
+    rule: str,
+    shape: Any,
+    steps: int,
+    seed: int | None,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """What `specsim simulate` prints, and `specsim trace simulate`; of truncated rows what they allow."""
+    from specsim.traces import Trace
+
+    if isinstance(target, Trace) and (target.top is not None or target.gamma == 0):
+        print_bounds(target, rule, shape, as_json)
+        return
     with progress_bar("simulate") as progress:
         run = specsim.simulate(
             target,
             draft,
             rule=rule,
-            gamma=draft_of(rule, gamma, tree, drawing),
+            gamma=shape,
             steps=steps,
             rng=seed,
             threads=threads,
@@ -74,6 +94,34 @@ def simulate(
             )
         )
     print("accepted         " + "  ".join(f"{k}: {n / run.steps:.4f}" for k, n in enumerate(run.lengths)))
+
+
+def print_bounds(trace: Any, rule: str, shape: Any, as_json: bool) -> None:
+    """What rows that are not whole say of the standard rule: bounds; of another rule nothing."""
+    from specsim.rules import get
+    from specsim.traces import summarise
+    from specsim.traces.summary import TraceBounds
+
+    kept = "no drafts" if trace.top is None else f"the {trace.top} most probable tokens of each row"
+    if str(get(rule)) != "standard" or not shape.is_chain:
+        raise ValueError(
+            f"{trace.path}: the log has {kept}; of that only a chain under the standard rule can be bounded, other rules "
+            "need whole rows"
+        )
+    most = max(1, trace.gamma)
+    if shape.size > most:
+        raise ValueError(f"gamma: the log allows {most} drafted tokens a step, {shape.size} were asked for")
+    found = summarise(trace)
+    assert isinstance(found, TraceBounds)
+    low, high = found.expected_tokens[shape.size - 1] if trace.gamma else found.one_token
+    if as_json:
+        print(json.dumps({"rule": "standard", "gamma": shape.size, "tokens_per_step": [low, high]}))
+        return
+    print(
+        f"{trace.path}: {kept}, so that what follows are bounds, along the log's own path, and no simulation"
+    )
+    print(f"α context        {found.alpha_context[0]:.5f} – {found.alpha_context[1]:.5f}")
+    print(f"tokens per step  {low:.5f} – {high:.5f}, standard rule, γ = {shape.size}")
 
 
 @app.command

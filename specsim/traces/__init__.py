@@ -5,6 +5,10 @@ A trace is a folder: `manifest.json` and shards `shard-00000.safetensors`, …, 
 position. `writer` makes a trace, `open_trace` reads it, `summarise` measures α over it in one streaming pass. Rows are
 whole, or truncated to the most probable tokens; then β is an interval, and so is all that follows from it.
 
+`reading.read_alpha` says where α comes from and how sure it is, `checking.audit_log` whether a log's flags and tokens
+follow from its own rows, `importing.import_trace` makes a trace of somebody else's log; they are imported by their full
+names, since they take longer to load than a trace does to open.
+
 A log lacks the target's law after any token but the logged one. It answers what the acceptance was along its
 own path; it is no audit of the decoder that wrote it.
 """
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 from specsim.traces.format import Columns, TruncatedColumns
 from specsim.traces.reader import Shard, ShardStatus, Trace, open_trace
+from specsim.traces.shipped import default_trace
 from specsim.traces.summary import TraceBounds, TraceSummary, summarise
 from specsim.traces.truncated import Listed, beta_bounds, truncate
 from specsim.traces.writer import TraceWriter, writer
@@ -28,6 +33,7 @@ __all__ = [
     "TraceWriter",
     "TruncatedColumns",
     "beta_bounds",
+    "default_trace",
     "open_trace",
     "summarise",
     "truncate",
