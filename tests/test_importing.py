@@ -1,8 +1,13 @@
 """Importers: what was logged elsewhere comes out as it went in, and what is wrong is named, with its place."""
 
 import hashlib
+import itertools
 import json
 import math
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -373,3 +378,76 @@ def test_files_of_log_probabilities_that_do_not_fit(tmp_path):
     with pytest.raises(ValueError, match=r"e\.jsonl, line 1: not log-probabilities"):
         import_trace(empty, tmp_path / "out", draft=empty)
     assert not (tmp_path / "out").exists()
+
+
+# --- the example of the docs -----------------------------------------------------------------------------
+
+
+class Server(BaseHTTPRequestHandler):
+    """Answers as vLLM does, for a model that is a table: the row after each token."""
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        rng, table = np.random.default_rng(5), self.server.table
+        prompt = asked["prompt"]
+        tokens = [ord(letter) % V for letter in prompt] if isinstance(prompt, str) else prompt
+        choice = {"index": 0, "text": "…"}
+        if "prompt_logprobs" in asked:
+            rows = [(table[before],) for before in tokens]
+            choice |= prompt_form([(row[0], None, x) for row, x in zip(rows, tokens[1:], strict=False)], 0)[
+                "choices"
+            ][0]
+        else:
+            written = [tokens[-1]]
+            while len(written) <= asked["max_tokens"]:
+                written.append(int(rng.choice(V, p=table[written[-1]])))
+            steps = itertools.pairwise(written)
+            choice |= completion_form([(table[a], None, b) for a, b in steps], 0)["choices"][0]
+            choice |= {"prompt_token_ids": tokens, "token_ids": written[1:]}
+        body = json.dumps({"object": "text_completion", "choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def servers():
+    """The addresses of a target and of a draft, and their tables."""
+    rng, running = np.random.default_rng(4), []
+    for _ in range(2):
+        server = HTTPServer(("127.0.0.1", 0), Server)
+        server.table = rng.dirichlet(np.full(V, 0.5), size=V)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        running.append((server, thread))
+    yield [f"http://127.0.0.1:{server.server_port}" for server, _ in running], [s.table for s, _ in running]
+    for server, thread in running:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, capsys, servers):
+    (target, draft), tables = servers
+    page = (Path(__file__).parents[1] / "docs/importing-logs.md").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL))
+    assert list(blocks) == ["collect.py", "read.py"]
+    monkeypatch.chdir(tmp_path)
+    assert "http://localhost:8000" in blocks["collect.py"]
+    collect = (
+        blocks["collect.py"].replace("http://localhost:8000", target).replace("http://localhost:8001", draft)
+    )
+    for name, code in (("collect.py", collect), ("read.py", blocks["read.py"])):
+        exec(compile(code, name, "exec"), {"__name__": "__main__"})
+    said = capsys.readouterr().out
+    low, high = map(float, re.search(r"α between ([\d.]+) and ([\d.]+)", said).groups())
+    assert said.startswith("128 places of the draft's own; nothing was drafted")
+    assert "alpha_context" in said
+    texts = [json.loads(line)["choices"][0] for line in Path("draft.jsonl").read_text().splitlines()]
+    before = [([*text["prompt_token_ids"], *text["token_ids"]])[-65:-1] for text in texts]
+    truth = np.mean([np.minimum(tables[0][x], tables[1][x]).sum() for x in np.concatenate(before)])
+    assert low <= truth <= high
