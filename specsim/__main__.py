@@ -1,5 +1,7 @@
 """The command's entry: `specsim`, or `python -m specsim`. An interrupt exits with 3, even while modules load."""
 
+import contextlib
+import os
 import sys
 
 
@@ -9,8 +11,12 @@ def main() -> None:
 
         command()
     except KeyboardInterrupt:
-        print("specsim: interrupted", file=sys.stderr)
-        sys.exit(3)
+        print("specsim: interrupted", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        # not sys.exit: where the interrupt came through an exec, as in the making of a dataclass, Python would
+        # not exit with any code but die of the signal
+        os._exit(3)
 
 
 if __name__ == "__main__":

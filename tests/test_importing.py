@@ -5,7 +5,9 @@ import itertools
 import json
 import math
 import re
+import sys
 import threading
+import tracemalloc
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -112,6 +114,22 @@ def test_a_table_of_places_in_a_text(tmp_path):
     assert (trace.gamma, trace.num_steps, trace.vocab_size) == (0, N, V)
     assert trace.shards[0].columns.token.tolist() == columns["token"].tolist()
     assert set(trace.shards[0].columns.context) == {0}
+
+
+@pytest.mark.parametrize("kind", ["npz", "compressed", "folder", "safetensors"])
+def test_a_log_is_read_in_pieces(tmp_path, kind, monkeypatch):
+    """16 MB of rows, within a quarter of that."""
+    rng = np.random.default_rng(1)
+    p = rng.random((100, 2, 10_000))
+    p /= p.sum(-1, keepdims=True)
+    source = save(tmp_path, kind, {"draft_tokens": np.zeros((100, 1), int), "p": p, "q": p[:, :1]})
+    monkeypatch.setattr("specsim.traces.logged.CHUNK_BYTES", 500_000)
+    monkeypatch.setattr(sys.modules["specsim.traces.writer"], "SHARD_BYTES", 500_000)  # not the function
+    tracemalloc.start()
+    assert import_trace(source, tmp_path / "out").num_steps == 100
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < p.nbytes / 4
 
 
 # --- what is refused -------------------------------------------------------------------------------------

@@ -395,6 +395,30 @@ def test_commands_on_a_log_without_flags(run, tmp_path):
     assert (code, "no accept flags" in err) == (2, True)
 
 
+def test_commands_on_a_text_in_which_nothing_was_drafted(run, tmp_path):
+    p, q = rows_of(np.random.default_rng(1), 40)
+    with writer(
+        tmp_path / "t", vocab_size=V, gamma=0, top=4, flags=False, provenance={"text": "given"}
+    ) as out:
+        for s in range(40):
+            out.append(s // 10, [], None, [truncate(p[s, 0], 4)], [truncate(q[s, 0], 4)])
+    low, high = summarise(open_trace(tmp_path / "t")).alpha_context
+    code, out, _ = run("trace", "info", tmp_path / "t")
+    assert (code, "40 places of a text" in out) == (0, True)
+    code, out, _ = run("trace", "alpha", tmp_path / "t")
+    assert code == 0
+    assert f"α context        {low:.4f} – {high:.4f}" in out
+    assert "the text is given" in out
+    assert "4 documents drawn again" in out
+    assert json.loads(run("trace", "simulate", tmp_path / "t", "--json")[1])["tokens_per_step"] == [
+        1 + low,
+        1 + high,
+    ]
+    assert run("trace", "plan", tmp_path / "t", "--c", "0.1")[0] == 0
+    code, _, err = run("trace", "audit", tmp_path / "t")
+    assert (code, "nothing was drafted" in err) == (2, True)
+
+
 def test_importing_at_the_command_line(run, tmp_path):
     rng = np.random.default_rng(1)
     p, q = rows_of(rng, 12)

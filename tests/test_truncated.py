@@ -399,3 +399,16 @@ with writer({str(tmp_path / "t")!r}, vocab_size=512, gamma=1, rows_per_shard=2) 
     trace = open_trace(tmp_path / "t")
     assert (trace.num_steps, trace.complete) == (1, False)
     assert trace.verify()[0].ok
+
+
+def test_a_shard_of_another_trace_is_named(tmp_path):
+    """As whole and sound as the one in whose place it is."""
+    for top in (None, TOP):
+        mine = write(tmp_path / f"mine-{top}", make_steps(seed=3), top=top)
+        other = write(tmp_path / f"other-{top}", make_steps(seed=4), top=top)
+        mine.shards[1].path.write_bytes(other.shards[1].path.read_bytes())
+        found = open_trace(mine.path).verify()
+        assert [status.ok for status in found] == [True, False, True]
+        assert "not those that the manifest has the SHA-256 of" in found[1].damage
+        with pytest.raises(ValueError, match=r"shard-00001\.safetensors"):
+            summarise(open_trace(mine.path))

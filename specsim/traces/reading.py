@@ -237,7 +237,8 @@ def _intervals(
         intervals["alpha_drafted"] = ratio(accepted, begins * layout.gamma)
         intervals["tokens_per_step"] = ratio(accepted + begins, begins)
     elif layout.gamma:
-        intervals["expected_tokens"] = ratio(found.tokens, found.begins)
+        low, high = ratio(found.tokens, found.begins)
+        intervals["expected_tokens"] = (low - layout.gamma * slack, high + layout.gamma * slack)
     return intervals
 
 
