@@ -1,7 +1,8 @@
-"""Writes what is generated: specsim/data/rules.json, the table of rules in README.md, pictures and a table in docs/.
+"""Writes what is generated: specsim/data/rules.json, the table of rules in README.md, pictures and a table in docs/, and
+the trace in specsim/data/ngram-trace.
 
-And the trace in specsim/data/ngram-trace. Usage: python docs/regenerate.py, or make docs. The numbers are those of `specsim compare ngram --seed 1`; a test
-computes them again.
+Usage: python docs/regenerate.py, or make docs. The numbers are those of `specsim compare ngram --seed 1`; a test
+computes them again, and records the beginning of the trace.
 """
 
 import json

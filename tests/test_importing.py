@@ -272,6 +272,17 @@ def element(row, side, name=lambda x: f"token_id:{x}"):
     }
 
 
+def with_ids(record):
+    """As some servers have it: ids beside strings, which read alike here."""
+
+    def renamed(entry):
+        return entry | {"id": int(entry["token"].removeprefix("token_id:")), "token": "?"}
+
+    for element in record["choices"][0]["logprobs"]["content"]:
+        element |= renamed(element) | {"top_logprobs": [renamed(entry) for entry in element["top_logprobs"]]}
+    return record
+
+
 def chat_form(rows, side, **how):
     return {"choices": [{"logprobs": {"content": [element(row, side, **how) for row in rows]}}]}
 
@@ -299,6 +310,7 @@ ROWS = log_rows()
         (prompt_form(ROWS[:3] + ROWS, 0), completion_form(ROWS, 1), "the draft's own"),
         (prompt_form(ROWS, 0), chat_form(ROWS, 1), "the draft's own"),
         (completion_form(ROWS, 0), prompt_form(ROWS, 1), "the target's own"),
+        (with_ids(chat_form(ROWS, 0)), prompt_form(ROWS, 1), "the target's own"),
         (prompt_form(ROWS, 0), prompt_form(ROWS, 1), "given"),
         (prompt_form(ROWS, 0, "word {}".format), completion_form(ROWS, 1, "word {}".format), "the draft's own"),
         (chat_form(ROWS, 0, name="word {}".format), chat_form(ROWS, 1, name="word {}".format), "given"),

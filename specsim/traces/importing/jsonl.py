@@ -1,4 +1,4 @@
-"""JSON Lines of log-probabilities, as servers with OpenAI's interface return them (vLLM, SGLang, llama.cpp, …).
+"""JSON Lines of log-probabilities, as OpenAI's interface returns them, and vLLM's.
 
 Two files, the target's and the draft's: line i of one and of the other are about the same text. A line is a whole response
 of the server or a part of it; what is looked for is, in this order,
@@ -16,8 +16,8 @@ a context with a row p and a row q, truncated to what was listed, and the token 
 text it is says `text` in the provenance: contexts of the draft's own text are not those of the target's.
 
 Logarithms are natural. What is listed must be the most probable tokens and perhaps the text's own; the tail is one minus
-their mass. Tokens are ids where all of them are: in `prompt_logprobs`, and as "token_id:123" (vLLM's
-`return_tokens_as_token_ids`). Else they are told apart by their strings, and the trace's vocabulary are the strings met, in
+their mass. Tokens are ids where all of them are: in `prompt_logprobs`, as "token_id:123" (vLLM's
+`return_tokens_as_token_ids`), or as an `id` beside a chat's `token`. Else they are told apart by their strings, and the trace's vocabulary are the strings met, in
 order: two tokens of one row that read alike are refused.
 """
 
@@ -261,12 +261,20 @@ def _of_prompt(prompt: list[dict[str, Any] | None], ids: list[int | None], place
 def _of_content(content: list[dict[str, Any]], place: str) -> list[Position]:
     found = []
     for i, element in enumerate(content):
-        top = element.get("top_logprobs") or []
-        listed = (
-            top.items() if isinstance(top, dict) else [(entry["token"], entry["logprob"]) for entry in top]
-        )
-        found.append(_listing(f"{place}, position {i}", element["token"], element["logprob"], list(listed)))
+        where, top = f"{place}, position {i}", element.get("top_logprobs") or []
+        if isinstance(top, dict):
+            listed = [(_token(token, where), logprob) for token, logprob in top.items()]
+        else:
+            listed = [(_entry(entry, where), entry["logprob"]) for entry in top]
+        found.append(_listing(where, _entry(element, where), element["logprob"], listed))
     return found
+
+
+def _entry(entry: dict[str, Any], place: str) -> Token:
+    """The token of an element, which may have its `id` beside its string."""
+    number, string = _token(entry["token"], place)
+    own = entry.get("id")
+    return (own, string) if number is None and isinstance(own, int) else (number, string)
 
 
 def _of_completion(logprobs: dict[str, Any], place: str) -> Iterator[Position]:
@@ -279,16 +287,16 @@ def _of_completion(logprobs: dict[str, Any], place: str) -> Iterator[Position]:
     for i, (token, logprob, top) in enumerate(zip(tokens, own, tops, strict=True)):
         if logprob is None and i == 0:  # the first token of an echoed prompt
             continue
-        yield _listing(f"{place}, position {i}", token, logprob, list((top or {}).items()))
+        where = f"{place}, position {i}"
+        listed = [(_token(listed, where), value) for listed, value in (top or {}).items()]
+        yield _listing(where, _token(token, where), logprob, listed)
 
 
-def _listing(place: str, own: str, logprob: Any, listed: list[tuple[str, Any]]) -> Position:
-    pairs = [(_token(token, place), value) for token, value in listed]
-    logprobs = dict(pairs)
-    if len(logprobs) < len(pairs):
+def _listing(place: str, own: Token, logprob: Any, listed: list[tuple[Token, Any]]) -> Position:
+    logprobs = dict(listed)
+    if len(logprobs) < len(listed):
         raise ValueError(f"{place}: two tokens of one row read alike; {REMEDY}")
-    token = _token(own, place)
-    return _position(place, token, {**logprobs, token: logprob})
+    return _position(place, own, {**logprobs, own: logprob})
 
 
 def _position(place: str, token: Token, logprobs: dict[Token, Any]) -> Position:
