@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
+SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
 .PHONY: audit test test-engines lint types bench docs figures figures-fast paper paper-fast latexmk notebooks kill-matrix diagnoses teeth clean help
@@ -22,7 +23,7 @@ audit: $(STAMP)
 	$(BIN)/specsim audit standard --level quick --out results/audit
 
 test: $(STAMP)
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q $(SIDE_BY_SIDE)
 
 test-engines: $(ENGINES)
 	$(BIN)/pytest -q tests/engines tests/test_adapters.py

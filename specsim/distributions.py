@@ -345,7 +345,9 @@ def alias_draws(tables, start, size, u, drawn):  # type: ignore[no-untyped-def]
     for s in range(u.size):
         scaled = u[s] * size
         column = np.int64(scaled)
-        word = tables[start[s] + column]
+        word = tables[
+            np.uint64(start[s] + column)
+        ]  # unsigned: no index from the end, which would take a branch
         coin = np.int64((scaled - column) * 2147483648.0)
         drawn[s] = word & 0xFFFFFFFF if coin >= word >> 32 else column
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +13,10 @@ from specsim.files import replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["figure_style", "save_figure"]
+__all__ = ["figure_style", "heading", "save_figure"]
 
+#: Of a heading, at its size.
+LETTERS_PER_INCH = 10.5
 STYLE = Path(__file__).with_name("specsim.mplstyle")
 
 
@@ -24,6 +27,12 @@ def figure_style() -> Iterator[None]:
 
     with matplotlib.style.context(STYLE):
         yield
+
+
+def heading(figure: Figure, text: str) -> None:
+    """Put `text` over all of `figure`, in as many lines as its width asks for."""
+    letters = int(LETTERS_PER_INCH * figure.get_figwidth())
+    figure.suptitle(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=11, fontweight="bold")
 
 
 def save_figure(figure: Figure, path: Path) -> None:

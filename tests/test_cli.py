@@ -246,12 +246,15 @@ def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path):
         "100000000",
     ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "trace" / "manifest.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "trace" / "manifest.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()  # where interrupts are ignored, nothing else would end it
     assert process.returncode == 3
     assert err.strip() == "specsim: interrupted"
     from specsim.traces import open_trace

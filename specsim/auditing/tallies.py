@@ -184,11 +184,17 @@ def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges
     for i in range(tokens.shape[0]):
         for s in range(tokens.shape[1]):
             x = tokens[i, s]
-            if x >= 0:
-                by_ratio, by_p = below_by_ratio[i, x], below_by_p[i, x]
-                add_to_bins(i, p[i, x], by_ratio, by_p, v[i, s], pit, tail, edges, impossible)
-                if i == 0:
-                    first[s] = by_ratio + v[i, s] * p[i, x]
+            if x < 0:
+                continue
+            inside = v[i, s] * p[i, x]
+            rank = below_by_ratio[i, x] + inside
+            if i == 0:
+                first[s] = rank
+            if p[i, x] == 0.0:
+                impossible[i] += 1
+                continue
+            pit[i, pit_bin(rank, pit.shape[1])] += 1
+            tail[i, tail_bin(below_by_p[i, x] + inside, edges)] += 1
 
 
 @kernel
@@ -212,21 +218,26 @@ def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible, first):  # 
                 by_ratio += mass if before else 0.0
                 rarer = mass < own or (mass == own and y < x)
                 by_p += mass if rarer else 0.0
-            add_to_bins(i, own, by_ratio, by_p, v[i, s], pit, tail, edges, impossible)
+            inside = v[i, s] * own
             if i == 0:
-                first[s] = by_ratio + v[i, s] * own
+                first[s] = by_ratio + inside
+            if own == 0.0:
+                impossible[i] += 1
+                continue
+            pit[i, pit_bin(by_ratio + inside, pit.shape[1])] += 1
+            tail[i, tail_bin(by_p + inside, edges)] += 1
 
 
 @kernel
-def add_to_bins(i, mass, by_ratio, by_p, v, pit, tail, edges, impossible):  # type: ignore[no-untyped-def]
-    """Count one token at position i: `mass` its probability, the others the mass before it in the two orders."""
-    if mass == 0.0:
-        impossible[i] += 1
-        return
-    bins = pit.shape[1]
-    pit[i, min(np.int64((by_ratio + v * mass) * bins), bins - 1)] += 1
-    rank = by_p + v * mass
-    b = 0
-    while b < edges.size - 1 and rank >= edges[b]:
-        b += 1
-    tail[i, b] += 1
+def pit_bin(rank, bins):  # type: ignore[no-untyped-def]
+    """The bin of a number in [0, 1], which rounding may lead up to 1."""
+    return min(np.int64(rank * bins), bins - 1)
+
+
+@kernel
+def tail_bin(rank, edges):  # type: ignore[no-untyped-def]
+    """The first of the bins with these upper edges that holds `rank`; most are in the last."""
+    b = edges.size - 1
+    while b > 0 and rank < edges[b - 1]:
+        b -= 1
+    return b

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specsim.figures.columns import groups, where
 from specsim.figures.palette import COLORS, GREY
-from specsim.plotting import figure_style
+from specsim.plotting import figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ def draw(table: pa.Table) -> Figure:
     from matplotlib.lines import Line2D
 
     with figure_style():
-        figure = Figure(figsize=(11.0, 4.2))
+        figure = Figure(figsize=(8.6, 3.7))
         axes = figure.subplots(1, 3, sharey=True)
         for axis, quantity in zip(axes, groups(table, "quantity"), strict=True):
             panel = where(table, quantity=quantity)
@@ -49,8 +49,8 @@ def draw(table: pa.Table) -> Figure:
             Line2D([], [], color=GREY, label="both sides"),
             Line2D([], [], color=GREY, linestyle="--", label="the target alone"),
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-        figure.suptitle(TITLE, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        figure.legend(handles=handles, loc="outside lower center", ncols=-(-len(handles) // 2))
+        heading(figure, TITLE)
         return figure
 
 

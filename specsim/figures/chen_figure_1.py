@@ -8,7 +8,7 @@ import numpy as np
 
 from specsim.figures.columns import groups, where
 from specsim.figures.palette import COLORS, GREY
-from specsim.plotting import figure_style
+from specsim.plotting import figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ def draw(table: pa.Table) -> Figure:
     from matplotlib.lines import Line2D
 
     with figure_style():
-        figure = Figure(figsize=(11.0, 4.2))
+        figure = Figure(figsize=(8.6, 3.7))
         axes = figure.subplots(1, 3)
         for axis, quantity in zip(axes, groups(table, "quantity"), strict=True):
             _draw_quantity(axis, where(table, quantity=quantity), ring=quantity.startswith("sampling"))
@@ -54,8 +54,8 @@ def draw(table: pa.Table) -> Figure:
             Line2D([], [], color=GREY, linestyle="", marker="x", label="read off the printed figure"),
             Line2D([], [], color=GREY, linestyle="", marker="o", fillstyle="none", label="shortest time"),
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=7)
-        figure.suptitle(TITLE, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        figure.legend(handles=handles, loc="outside lower center", ncols=4)
+        heading(figure, TITLE)
         return figure
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.figures.columns import groups, where
 from specsim.figures.palette import COLORS, GREY
-from specsim.plotting import figure_style
+from specsim.plotting import figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ def draw(table: pa.Table) -> Figure:
     from matplotlib.lines import Line2D
 
     with figure_style():
-        figure = Figure(figsize=(10.6, 7.6))
+        figure = Figure(figsize=(8.6, 6.8))
         axes = figure.subplots(2, 2)
         weights = list(groups(table, "weight"))
         for weight, (style, marker) in zip(weights, DRAFTS, strict=True):
@@ -47,12 +47,15 @@ def draw(table: pa.Table) -> Figure:
             axis.set_xlabel("drafted tokens γ")
             axis.set_xticks([1, 4, 8, 12, 16, 20, 24])
         axes[0, 0].set_ylim(1.0, None)
-        axes[1, 0].set_title("autocorrelation; band: independence, two standard errors")
+        axes[1, 0].set_title("autocorrelation; band: ±2 s.e. if independent")
         axes[1, 0].set_xlabel("lag along the text, tokens")
         axes[1, 0].set_xticks([1, 5, 10, 15, 20])
         axes[1, 0].legend(loc="upper right")
         handles = [
-            *(Line2D([], [], color=color, label=name) for name, color in ALPHAS.items()),
+            *(
+                Line2D([], [], color=color, label=name.replace("_", " ").replace("alpha", "α"))
+                for name, color in ALPHAS.items()
+            ),
             Line2D([], [], color="black", linestyle="", marker="o", label="measured"),
             Line2D(
                 [], [], color="black", linestyle="", marker="o", fillstyle="none", label="steps from anywhere"
@@ -62,8 +65,8 @@ def draw(table: pa.Table) -> Figure:
                 for (style, marker), label in zip(DRAFTS, _names(weights), strict=True)
             ),
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-        figure.suptitle(TITLE, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        figure.legend(handles=handles, loc="outside lower center", ncols=-(-len(handles) // 2))
+        heading(figure, TITLE)
         return figure
 
 
@@ -139,8 +142,8 @@ def _draw_best(axis: Axes, table: pa.Table, weights: list[float]) -> None:
                         fontsize=7,
                     )
     axis.set_xticks(*zip(*ticks, strict=True))
-    axis.margins(y=0.14)
+    axis.margins(y=0.2)
     axis.yaxis.set_major_locator(MaxNLocator(integer=True))
     axis.grid(axis="x", visible=False)
     axis.set_xlabel(f"c, for the {' (left) and the '.join(_names(weights))} (right)")
-    axis.set_title("γ of the largest improvement, and the improvement lost")
+    axis.set_title("best γ, and the improvement lost")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specsim.figures.columns import groups, where
 from specsim.figures.palette import COLORS, GREY
-from specsim.plotting import figure_style
+from specsim.plotting import figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ def draw(table: pa.Table) -> Figure:
 
     pairs, costs = list(groups(table, "pair")), list(groups(table, "c"))
     with figure_style():
-        figure = Figure(figsize=(9.6, 6.4))
+        figure = Figure(figsize=(8.2, 6.0))
         axes = figure.subplots(len(pairs), len(costs), sharey=True, squeeze=False)
         for row, pair in zip(axes, pairs, strict=True):
             for axis, c in zip(row, costs, strict=True):
@@ -40,12 +40,14 @@ def draw(table: pa.Table) -> Figure:
                     )
                 axis.set_yticks(range(len(names)), names)
                 axis.margins(x=0.12)
+                axis.locator_params(axis="x", nbins=5)
                 axis.set_title(
                     f"{pair}, c = {c:g}: α = {shown['alpha_context'][0]:.2f}, best constant {shown['best_constant'][0]}",
-                    fontsize=9,
+                    fontsize=8,
                 )
         axes[0, 0].invert_yaxis()
-        for axis in axes[-1]:
-            axis.set_xlabel("passes of the target per token, difference; at the right: speed-up")
-        figure.suptitle(TITLE, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        figure.supxlabel(
+            "difference in passes of the target per token (points); speed-up (numbers)", fontsize=9
+        )
+        heading(figure, TITLE)
         return figure

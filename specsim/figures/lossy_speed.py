@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specsim.figures.columns import groups
 from specsim.figures.palette import COLORS, GREY
-from specsim.plotting import figure_style
+from specsim.plotting import figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ def draw(table: pa.Table) -> Figure:
     first = table.slice(0, 1).to_pylist()[0]
     per_token = first["improvement"] / first["tokens"]
     with figure_style():
-        figure = Figure(figsize=(10.6, 4.8))
+        figure = Figure(figsize=(8.6, 4.2))
         axes = figure.subplots(1, 2, gridspec_kw={"wspace": 0.06})
         for axis, title in zip(
             axes, ("over the range of each parameter", "close to the target"), strict=True
@@ -48,8 +48,8 @@ def draw(table: pa.Table) -> Figure:
         axes[0].set_ylabel(f"tokens per step, γ = {first['gamma']}")
         axes[1].set_xlim(-0.003, NEAR[0])
         axes[1].set_ylim(first["tokens"] - 0.05, NEAR[1])
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=7)
-        figure.suptitle(TITLE, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        heading(figure, TITLE)
         return figure
 
 

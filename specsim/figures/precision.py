@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.figures.columns import groups, where
 from specsim.figures.palette import COLORS
-from specsim.plotting import figure_style
+from specsim.plotting import figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ def draw(table: pa.Table) -> Figure:
     from matplotlib.lines import Line2D
 
     with figure_style():
-        figure = Figure(figsize=(9.6, 4.4))
+        figure = Figure(figsize=(7.6, 3.9))
         axes = figure.subplots(1, 2, sharey=True)
         colors = dict(zip(groups(table, "dtype"), COLORS, strict=False))
         for axis, tail in zip(axes, groups(table, "tail"), strict=True):
@@ -50,8 +50,8 @@ def draw(table: pa.Table) -> Figure:
                 for drafts, style in STYLES.items()
             ),
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-        figure.suptitle(TITLE, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        figure.legend(handles=handles, loc="outside lower center", ncols=-(-len(handles) // 2))
+        heading(figure, TITLE)
         return figure
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specsim.figures.columns import groups, where
 from specsim.figures.palette import COLORS
-from specsim.plotting import figure_style
+from specsim.plotting import figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ def draw(table: pa.Table) -> Figure:
 
     c = table["c"][0].as_py()
     with figure_style():
-        figure = Figure(figsize=(9.6, 7.0))
+        figure = Figure(figsize=(8.0, 6.2))
         axes = figure.subplots(2, 2, sharex=True).ravel()
         labels = {
             "tokens": "tokens per step; speed at c = 0",
@@ -52,5 +52,5 @@ def draw(table: pa.Table) -> Figure:
             axis.set_xlabel("acceptance probability α")
         axes[0].legend(loc="upper left")
         steps = points[gamma]["steps"][0]
-        figure.suptitle(f"{TITLE}, {steps:,} steps each", x=0.01, ha="left", fontsize=11, fontweight="bold")
+        heading(figure, f"{TITLE}, {steps:,} steps each")
         return figure

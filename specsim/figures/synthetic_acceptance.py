@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.figures.columns import groups, where
 from specsim.figures.palette import COLORS
-from specsim.plotting import figure_style
+from specsim.plotting import figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ def draw(table: pa.Table) -> Figure:
 
     fitted = table.slice(0, 1).to_pylist()[0]
     with figure_style():
-        figure = Figure(figsize=(10.6, 7.4))
+        figure = Figure(figsize=(8.6, 6.6))
         axes = figure.subplots(2, 2)
         _draw_laws(axes[0, 0], where(table, quantity="probability"))
         for axis, quantity in (
@@ -46,19 +46,19 @@ def draw(table: pa.Table) -> Figure:
         _draw_misses(axes[0, 1], where(table, quantity="mean"))
         axes[0, 0].set_title("probability of emitting so many tokens")
         axes[0, 0].set_xlabel("tokens per step")
-        axes[0, 1].set_title("standard deviation of tokens (dash-dotted: mean less nominal mean)")
+        axes[0, 1].set_title("standard deviation (dash-dotted: bias of the mean)")
         axes[0, 1].set_xlabel("nominal mean of tokens per step")
-        axes[1, 0].set_title("improvement, settings left as fitted (kept lengths coincide)")
+        axes[1, 0].set_title("improvement, settings left as fitted")
         axes[1, 0].set_xlabel("drafted tokens γ")
         axes[1, 0].set_ylim(1.0, None)
-        axes[1, 1].set_title(f"improvement of a batch until its last request has {fitted['request']} tokens")
+        axes[1, 1].set_title(f"improvement of a batch, {fitted['request']} tokens each")
         axes[1, 1].set_xlabel("requests in the batch")
         axes[1, 1].set_xscale("log", base=2)
         axes[1, 1].xaxis.set_major_formatter("{x:g}")
         handles, labels = axes[1, 1].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
+        figure.legend(handles, labels, loc="outside lower center", ncols=-(-len(handles) // 2))
         settings = f"{fitted['length']:g} tokens per step at γ = {fitted['gamma']}, c = {fitted['c']:g}"
-        figure.suptitle(f"{TITLE} ({settings})", x=0.01, ha="left", fontsize=11, fontweight="bold")
+        heading(figure, f"{TITLE} ({settings})")
         return figure
 
 

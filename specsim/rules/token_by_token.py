@@ -161,23 +161,24 @@ def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, toke
     """
     vocab_size = accept.shape[1]
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
-    start = np.zeros(steps, np.int64)
-    drawn = np.empty(steps, np.int64)
-    alive = np.ones(steps, np.int64)
-    accepted[:] = 0
+    start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
+    alive, length = np.ones(steps, np.bool_), np.zeros(steps, np.int32)
     for i in range(gamma):
         alias_draws(draft, start, vocab_size, draft_uniforms[i], drawn)
-        chance = accept[min(i, accept.shape[0] - 1)]
+        chance, u, out = accept[min(i, accept.shape[0] - 1)], verify_uniforms[i], tokens[i]
+        for s in range(steps):  # an unsigned index: it cannot count from the end, which would take a branch
+            passed = alive[s] & (u[s] < chance[np.uint64(drawn[s])])
+            alive[s] = passed
+            out[s] = drawn[s] if passed else -1
         for s in range(steps):
-            alive[s] &= np.int64(verify_uniforms[i, s] < chance[drawn[s]])
-            accepted[s] += alive[s]
-            tokens[i, s] = (drawn[s] + 1) * alive[s] - 1
+            length[s] += alive[s]
     for s in range(steps):
         start[s] = vocab_size * alive[s]  # the bonus' table stands behind the recovered token's
     alias_draws(last, start, vocab_size, verify_uniforms[gamma], drawn)
     tokens[gamma, :] = -1
     for s in range(steps):
-        tokens[accepted[s], s] = drawn[s]
+        accepted[s] = length[s]
+        tokens[np.uint64(length[s]), s] = drawn[s]
 
 
 def drafted(q: Floats, tree: Tree) -> Floats:
