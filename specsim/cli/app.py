@@ -1,4 +1,4 @@
-"""The commands' tree: `specsim`, and the commands under audit, trace and models."""
+"""The commands' tree: `specsim`, and the commands under audit, trace, record and models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cyclopts import App
 
 import specsim
 
-__all__ = ["app", "audit_app", "models_app", "trace_app"]
+__all__ = ["app", "audit_app", "models_app", "record_app", "trace_app"]
 
 app = App(
     name="specsim",
@@ -15,8 +15,10 @@ app = App(
     suppress_keyboard_interrupt=False,  # an interrupt exits with 3, in main
 )
 trace_app = App(name="trace", help="Logged p and q: record them, read them back.")
+record_app = App(name="record", help="Log p and q of real models while they decode speculatively.")
 models_app = App(name="models", help="The n-gram pair that stands for real text.")
 audit_app = App(name="audit", help="Is a verifier exact? Verdict, evidence, and what would have been found.")
 app.command(audit_app)
 app.command(trace_app)
+app.command(record_app)
 app.command(models_app)

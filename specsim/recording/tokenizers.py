@@ -1,0 +1,62 @@
+"""Whether two tokenizers are one: a token id must mean the same piece of text to the target and to the draft.
+
+Four things are compared, in this order: the number of tokens, the id of each, the special tokens, and what real texts
+become, there and back. A vocabulary of the same size may still number other pieces, so the size alone says little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ["check_tokenizers"]
+
+#: Texts that tokenizers are known to differ on: spaces, digits, accents, other scripts, emoji, code, control characters.
+TEXTS = (
+    "Hello, world!",
+    "  two spaces,\ttab,\n\nand a blank line  ",
+    "1234567890 3.14159 1e-9 0x7f",
+    "naïve façade Ærø Straße Ελληνικά русский 中文 日本語 한국어 العربية",
+    "e\u0301 and \u00e9, \u2126 and \u03a9",
+    "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "def f(x):\n    return {'a': [x ** 2, ...]}  # comment\n",
+    "\x00\x07\ufeff\u200b",
+)
+SPECIAL = ("bos", "eos", "unk", "sep", "cls", "mask")  # padding takes no part in generation
+
+
+def check_tokenizers(target: Any, draft: Any, texts: Iterable[str] = ()) -> None:
+    """Raise ValueError, naming the check that failed, unless two tokenizers of transformers are the same.
+
+    `texts` are tried as well as `TEXTS`: those that will be decoded from, say.
+    """
+    if len(target) != len(draft):
+        raise _differ("size", f"{len(target)} tokens and {len(draft)}")
+    ids, other_ids = target.get_vocab(), draft.get_vocab()
+    for token, number in ids.items():
+        if other_ids.get(token) != number:
+            raise _differ(
+                "ids", f"{token!r} is {number} to the target, and {other_ids.get(token)} to the draft"
+            )
+    for name in SPECIAL:
+        one, other = (getattr(tokenizer, f"{name}_token_id", None) for tokenizer in (target, draft))
+        if one != other:
+            raise _differ("special tokens", f"{name} is {one} to the target, and {other} to the draft")
+    for text in (*TEXTS, *texts):
+        one, other = (_encoded(tokenizer, text) for tokenizer in (target, draft))
+        if one != other:
+            raise _differ("round trip", f"{text[:60]!r} becomes {one[:12]} and {other[:12]}")
+        back, other_back = (tokenizer.decode(one) for tokenizer in (target, draft))
+        if back != other_back:
+            raise _differ("round trip", f"{one[:12]} are decoded as {back[:60]!r} and as {other_back[:60]!r}")
+
+
+def _encoded(tokenizer: Any, text: str) -> Sequence[int]:
+    found: Sequence[int] = tokenizer(text)["input_ids"]
+    return found
+
+
+def _differ(check: str, what: str) -> ValueError:
+    return ValueError(
+        f"tokenizers differ, {check}: {what}; target and draft must share one tokenizer, such as models of one family do"
+    )
