@@ -1,0 +1,59 @@
+"""A log ten times larger than the memory that its reader may take, read in that memory."""
+
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from specsim.traces import writer
+
+VOCAB, GAMMA, ALLOWED = 8192, 1, 24 * 2**20
+
+READER = """
+import resource, sys
+import specsim
+from specsim.traces import summarise
+
+small, large, allowed = sys.argv[1], sys.argv[2], int(sys.argv[3])
+summarise(specsim.open_trace(small))  # loads and compiles all that is needed
+used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
+resource.setrlimit(resource.RLIMIT_DATA, (1024 * used + allowed,) * 2)
+if sys.argv[4] == "whole":
+    open(large + "/shard-00000.safetensors", "rb").read() * 4
+print(summarise(specsim.open_trace(large)).num_steps)
+"""
+
+
+def log(folder, size, dtype):
+    """A trace of about `size` bytes."""
+    rng = np.random.default_rng(0)
+    rows = rng.dirichlet(np.full(VOCAB, 0.5), size=(8, 2)).astype(dtype)
+    steps = size // (2 * (GAMMA + 1) * VOCAB * rows.itemsize)
+    with writer(folder, vocab_size=VOCAB, gamma=GAMMA, dtype=dtype) as trace:
+        for step in range(steps):
+            p, q = rows[step % 8], rows[(step + 1) % 8]
+            trace.append(0, [int(q[0].argmax())], 1, p, q)
+    return steps
+
+
+def read(small, large, how="streaming"):
+    return subprocess.run(
+        [sys.executable, "-c", READER, str(small), str(large), str(ALLOWED), how],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is Linux's")
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_log_ten_times_larger_than_the_memory_is_read_in_that_memory(dtype, tmp_path):
+    assert hasattr(resource, "RLIMIT_DATA")
+    log(tmp_path / "small", 2**20, dtype)
+    steps = log(tmp_path / "large", 10 * ALLOWED, dtype)
+    found = read(tmp_path / "small", tmp_path / "large")
+    assert found.returncode == 0, found.stderr
+    assert int(found.stdout) == steps
+    assert read(tmp_path / "small", tmp_path / "large", "whole").returncode != 0, "the limit is one"
