@@ -379,6 +379,20 @@ def test_simulating_a_trace_is_one_thing(run, tmp_path):
     assert run("trace", "plan", path, "--c", "0.1") == run("plan", "--trace", path, "--c", "0.1")
 
 
+def test_policies_are_walked_along_a_log(run, tmp_path):
+    path = log(tmp_path / "t", steps=400).path
+    code, out, _ = run("trace", "policies", path, "--c", "0.1")
+    assert code == 0
+    assert out.splitlines()[1].startswith("oracle"), "nothing is faster"
+    assert "best constant: γ = " in out
+    assert re.search(r"constant 3 .* –$", out, re.MULTILINE), "what was logged is never cut"
+    found = json.loads(run("trace", "policies", path, "--c", "0.1", "--json")[1])
+    assert len(found) == len(out.splitlines()) - 3
+    assert all(one["speedup"] > 0 for one in found)
+    code, _, err = run("trace", "policies", "--c", "0.1")
+    assert (code, "record the trace with whole rows" in err) == (2, True)
+
+
 def test_commands_on_a_log_without_flags(run, tmp_path):
     path = log(tmp_path / "t", steps=60, flags=False, documents=1).path
     code, out, _ = run("trace", "alpha", path)

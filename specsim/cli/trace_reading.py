@@ -235,3 +235,57 @@ def trace_plan(
 ) -> None:
     """The γ that gains most, from a trace's rates by position: as 'specsim plan --trace'."""
     print_trace_plan(trace_of(path), c, c_hat, most, as_json)
+
+
+@trace_app.command(name="policies")
+def trace_policies(
+    path: Folder = None,
+    *,
+    c: Annotated[float, Parameter(name="--c", help="Time of a draft's pass over that of the target's.")],
+    as_json: Json = False,
+) -> None:
+    """Policies that choose γ step by step, walked along the log: what each would have drafted, and gained.
+
+    Learned policies are left out: a log does not say what the draft would have done behind a rejected token.
+    """
+    from rich.table import Table
+
+    from specsim import lookahead
+
+    trace = trace_of(path)
+    log, most = lookahead.log_from_trace(trace), trace.gamma
+    policies = (
+        lookahead.Constant(most),
+        lookahead.Heuristic(),
+        lookahead.ConfidenceThreshold(most=most),
+        lookahead.SVIP(most=most),
+        lookahead.Goodput(),
+        lookahead.Cascade(),
+        lookahead.Oracle(log),
+    )
+    runs = lookahead.simulate_policies(log, policies, draft_cost=c)
+    if as_json:
+        print(json.dumps([run.to_dict() for run in runs], allow_nan=False))
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in (
+        "policy",
+        "drafted/step",
+        "tokens/step",
+        "speed-up",
+        "time/token, less best constant",
+        "cut",
+    ):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    for run in sorted(runs, key=lambda run: -run.speedup):
+        table.add_row(
+            run.policy,
+            f"{run.drafted / run.steps:.2f}",
+            f"{run.tokens_per_step:.4f}",
+            f"{run.speedup:.4f}",
+            f"{run.difference:+.4f} ± {run.error:.4f}",
+            f"{run.beyond / run.steps:.0%}" if run.beyond else "–",
+        )
+    show(table)
+    print(f"best constant: γ = {runs[0].best_constant}, chosen in hindsight; {log.source}")
+    print("cut: steps that would have gone on where the log ends, whose time comes out too small")
