@@ -341,15 +341,20 @@ def alias_table(weights: ArrayLike) -> Ints:
 
 @kernel
 def alias_draws(tables, start, size, u, drawn):  # type: ignore[no-untyped-def]
-    """Draw drawn[s] (int64) from the alias table at tables[start[s] : start[s] + size], with u[s] in [0, 1)."""
+    """Draw drawn[s] (int64) from the alias table at tables[start[s] : start[s] + size], with u[s] in [0, 1).
+
+    In two loops: look-ups, and arithmetic that the compiler turns into vector code. Neither has a branch, which would be
+    mispredicted: the index is unsigned, so that it cannot count from the end, and `alias` is all ones or all zeros.
+    """
+    for s in range(u.size):
+        drawn[s] = tables[np.uint64(start[s] + np.int64(u[s] * size))]
     for s in range(u.size):
         scaled = u[s] * size
         column = np.int64(scaled)
-        word = tables[
-            np.uint64(start[s] + column)
-        ]  # unsigned: no index from the end, which would take a branch
+        word = drawn[s]
         coin = np.int64((scaled - column) * 2147483648.0)
-        drawn[s] = word & 0xFFFFFFFF if coin >= word >> 32 else column
+        alias = ((word >> 32) - coin - 1) >> 63  # coin ≥ threshold
+        drawn[s] = column ^ ((column ^ (word & 0xFFFFFFFF)) & alias)
 
 
 def alias_lookup(table: Ints, u: float) -> int:

@@ -162,16 +162,17 @@ def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, toke
     vocab_size = accept.shape[1]
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
     start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
-    alive, length = np.ones(steps, np.bool_), np.zeros(steps, np.int32)
+    alive, length = np.ones(steps, np.int32), np.zeros(steps, np.int32)
+    passed = np.empty(steps, np.bool_)
     for i in range(gamma):
         alias_draws(draft, start, vocab_size, draft_uniforms[i], drawn)
         chance, u, out = accept[min(i, accept.shape[0] - 1)], verify_uniforms[i], tokens[i]
-        for s in range(steps):  # an unsigned index: it cannot count from the end, which would take a branch
-            passed = alive[s] & (u[s] < chance[np.uint64(drawn[s])])
-            alive[s] = passed
-            out[s] = drawn[s] if passed else -1
         for s in range(steps):
+            passed[s] = u[s] < chance[np.uint64(drawn[s])]
+        for s in range(steps):  # apart from the look-ups, this is vector code
+            alive[s] &= np.int32(passed[s])
             length[s] += alive[s]
+            out[s] = np.int32(drawn[s] + 1) * alive[s] - np.int32(1)
     for s in range(steps):
         start[s] = vocab_size * alive[s]  # the bonus' table stands behind the recovered token's
     alias_draws(last, start, vocab_size, verify_uniforms[gamma], drawn)
