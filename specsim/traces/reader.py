@@ -31,8 +31,8 @@ from specsim.traces.rows import FAULTS, SOUND, decode, measure, normalise
 #: Called with the number of rows read so far and the number there are.
 Progress = Callable[[int, int], None]
 
-#: Read at a time: enough to forget the cost of a call; of half precision little enough to be in cache once decoded.
-CHUNK_BYTES, DECODED_BYTES = 16 * 2**20, 2 * 2**20
+#: Read at a time: enough to forget the cost of a call.
+CHUNK_BYTES = 16 * 2**20
 
 
 class ShardStatus(NamedTuple):
@@ -84,8 +84,7 @@ class Shard:
         """
         header, columns = self._mapped
         stride = self.layout.rows_per_step
-        size = CHUNK_BYTES if self.layout.dtype == "float32" else DECODED_BYTES
-        steps = max(1, size // (self.layout.row_bytes * stride))
+        steps = max(1, CHUNK_BYTES // (self.layout.row_bytes * stride))
         for first in range(0, self.num_steps, steps):
             local = np.arange(first, min(first + steps, self.num_steps))
             chosen = columns.take(slice(first * stride, (first + local.size) * stride))

@@ -12,6 +12,7 @@ accidents, not against an adversary.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,8 @@ FAULTS = {
 }
 
 BLOCK = 2048
+#: Of each of p and q, decoded at a time.
+DECODED_NUMBERS = 2**16
 HORNER = np.uint64(0x9E3779B97F4A7C15)
 Q_OFFSET = np.uint32(0x85EBCA76)
 STEP_FACTOR = np.uint64(0x165667B19E3779F9)
@@ -57,16 +60,19 @@ def measure(columns: AnyColumns, step_ids: NDArray[np.int64], layout: Layout) ->
     found = Measured(np.empty((2, rows)), np.empty(rows, np.uint64), np.empty(rows, np.uint8))
     with np.errstate(over="ignore"):  # where the kernels run as plain Python, modular arithmetic warns
         if isinstance(columns, Columns):
-            _measure_dense(
-                decode(columns.p),
-                decode(columns.q),
-                _bits(columns.p),
-                _bits(columns.q),
-                _outside(columns.p),
-                sum_tolerance(layout),
-                found.beta[0],
-                *found[1:],
-            )
+            tolerance = sum_tolerance(layout)
+            for part, p, q in _decoded(columns.p, columns.q):
+                _measure_dense(
+                    p,
+                    q,
+                    _bits(columns.p[part]),
+                    _bits(columns.q[part]),
+                    _outside(columns.p),
+                    tolerance,
+                    found.beta[0, part],
+                    found.checksum[part],
+                    found.fault[part],
+                )
             found.beta[1] = found.beta[0]
         else:
             _measure_truncated(columns, layout, found)
@@ -104,15 +110,32 @@ def _measure_truncated(columns: TruncatedColumns, layout: Layout, found: Measure
         _add_words(part, found.checksum)
 
 
-def decode(rows: NDArray[Any]) -> NDArray[np.float32]:
-    """The stored probabilities as float32, which holds each exactly; float32 rows are returned as they are."""
+def _decoded(
+    p: NDArray[Any], q: NDArray[Any]
+) -> Iterator[tuple[slice, NDArray[np.float32], NDArray[np.float32]]]:
+    """All rows as they are, or where they must be decoded a few at a time, in the same memory: so they stay in cache."""
+    if p.itemsize == 4:
+        yield slice(None), p, q
+        return
+    size = max(1, DECODED_NUMBERS // p.shape[1])
+    room = np.empty((2, size, p.shape[1]), np.float32)
+    for first in range(0, len(p), size):
+        part = slice(first, first + size)
+        yield part, decode(p[part], room[0]), decode(q[part], room[1])
+
+
+def decode(rows: NDArray[Any], room: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+    """The stored probabilities as float32, which holds each exactly; float32 rows are returned as they are.
+
+    `room` for as many rows or more may be given.
+    """
     if rows.itemsize == 4:
         return rows
     # the pattern of a half-precision number, moved up to where float32 has its exponent, is that number but for
     # the exponents' biases (15 and 127 for float16; bfloat16 has float32's own)
     half = rows.dtype == np.float16
     shift, scale = (13, 2.0**112) if half else (16, 1.0)
-    decoded = np.empty(rows.shape, np.float32)
+    decoded = np.empty(rows.shape, np.float32) if room is None else room[: len(rows)]
     _decode(_bits(rows).ravel(), np.uint32(1 << shift), np.float32(scale), decoded.ravel())
     return decoded
 
