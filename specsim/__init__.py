@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from specsim.exact import prove as prove
     from specsim.lookahead import draft_log as draft_log
     from specsim.lookahead import simulate_policies as simulate_policies
+    from specsim.merging import merge as merge
     from specsim.metrics import MetricsCheck as MetricsCheck
     from specsim.metrics import check_metrics as check_metrics
     from specsim.models import NGramModel as NGramModel
@@ -47,6 +48,7 @@ _HOMES = {
     "default_pair": "specsim.models",
     "draft_log": "specsim.lookahead",
     "generate": "specsim.decoding",
+    "merge": "specsim.merging",
     "open_trace": "specsim.traces",
     "plan": "specsim.planning",
     "prove": "specsim.exact",

@@ -1,108 +1,52 @@
-"""The Monte Carlo engine: chunks of steps in, integer counts out.
+"""The Monte Carlo engine: steps of a rule drawn and counted, and what follows from the counts.
 
-A run is cut into chunks; a chunk draws its steps from a source and a tally counts them into int64 arrays; the
-arrays are added up. Steps are functions of (key, step) and sums of integers do not depend on their order, so
-the counts are the same for any number of threads and any order of chunks.
+`counting.py` cuts a run into chunks and adds up integers, `executors.py` has other processes do that, and `parts.py` keeps
+what was counted on disk.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+import copyreg
+import hashlib
+import io
+import os
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
+from specsim.counting import Counted, Counts, Interval, Progress, Tally, count_chunks, no_counts, run
 from specsim.distributions import Ints, check_rows, check_tokens
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
-from specsim.jit import available_threads, kernel
+from specsim.executors import LostWorkers, Workers, count_spans, workers_of
+from specsim.jit import available_threads, kernel, sources_digest
 from specsim.lengths import accepted_tokens, alpha_drafted, alpha_verified, mean_tokens
 from specsim.models import Model, check_pair, shared_contexts
+from specsim.parts import Checkpoint, Part, missing, shard_interval
 from specsim.provenance import Provenance
 from specsim.readers import DynamicRows, LookupRows, ModelRows, TraceRows
 from specsim.showing import html_bars, html_list
-from specsim.sources import Batch, Batches, FixedPairSource, RowSource, rule_verifier
+from specsim.sources import Batch, FixedPairSource, RowSource, rule_verifier
 from specsim.streams import Key, RandomSource, key_of, root_of
 from specsim.traces import Trace
 
-__all__ = ["Counts", "Progress", "Simulation", "Tally", "make_source", "run", "simulate"]
-
-Counts = dict[str, NDArray[np.int64]]
-T = TypeVar("T")
-
-#: Called as progress(steps done, steps in all) after every chunk.
-Progress = Callable[[int, int], None]
-
-
-class Tally(Protocol):
-    """What is counted. `zeros()` makes the integer arrays of a chunk, `count` adds one batch to them."""
-
-    def zeros(self) -> dict[str, NDArray[Any]]: ...
-
-    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None: ...
-
-
-def run(
-    source: Batches,
-    tally: Tally,
-    key: Key,
-    first: int,
-    steps: int,
-    *,
-    threads: int,
-    progress: Progress | None = None,
-) -> Counts:
-    """Count steps [first, first + steps) of `source`, chunk by chunk, on `threads` threads.
-
-    An exception in a chunk, or Ctrl-C, cancels the chunks not yet begun and is raised here.
-    """
-
-    def chunk(start: int) -> tuple[int, dict[str, NDArray[Any]]]:
-        counts = tally.zeros()
-        n = min(source.chunk, first + steps - start)
-        for batch in source.batches(key, start, n):
-            tally.count(counts, batch, key)
-        return n, counts
-
-    total = no_counts(tally)
-    starts = range(first, first + steps, source.chunk)
-    done = 0
-    # one thread is this one: an interrupt then ends a chunk at once
-    for n, counts in map(chunk, starts) if threads == 1 else _side_by_side(chunk, starts, threads):
-        for name, array in counts.items():
-            total[name] += array
-        done += n
-        if progress is not None:
-            progress(done, steps)
-    return total
-
-
-def no_counts(tally: Tally) -> Counts:
-    """The arrays of `tally`, before anything was counted, as int64."""
-    return {name: array.astype(np.int64) for name, array in tally.zeros().items()}
-
-
-def _side_by_side(work: Callable[[int], T], items: Iterable[int], threads: int) -> Iterator[T]:
-    """Results of `work` on `items` as they come, in any order, with few of them waiting at a time."""
-    waiting = iter(items)
-    with ThreadPoolExecutor(threads) as pool:
-        pending: set[Future[T]] = {pool.submit(work, item) for item in islice(waiting, 2 * threads)}
-        try:
-            while pending:
-                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                pending |= {pool.submit(work, item) for item in islice(waiting, len(finished))}
-                for future in finished:
-                    yield future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-# --- simulate --------------------------------------------------------------------------------------------
+__all__ = [
+    "Counts",
+    "Progress",
+    "Simulation",
+    "Tally",
+    "make_source",
+    "merged_simulation",
+    "no_counts",
+    "run",
+    "simulate",
+]
 
 
 @dataclass(frozen=True)
@@ -233,6 +177,9 @@ def simulate(
     steps: int = 1_000_000,
     rng: RandomSource = None,
     threads: int | None = None,
+    executor: Executor | str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    shard: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> Simulation:
     """Draw `steps` speculative steps of `rule`, each of `gamma` drafted tokens, and count what they emit.
@@ -246,29 +193,168 @@ def simulate(
     in its text). `rng` is an int, a Generator, a SeedSequence or None;
     the same integer gives the same counts on any number of `threads` (default: all cores).
 
-    Raises ValueError or TypeError for anything that is not as above.
+    `executor` has other processes count: "processes" (as many as `threads`), "dask" (the same, under a Dask scheduler),
+    the address of a Dask scheduler, or anything with the interface of `concurrent.futures.Executor`. With `checkpoint`, a
+    file, what was counted is kept there, every minute and at the end; if the file is there already, the run goes on from
+    it, with its seed if `rng` is None. `shard` (i, n), i from 0 to n - 1, counts one of n parts of the steps alone: `merge`
+    adds up their checkpoints. None of the three changes a count.
+
+    Raises ValueError or TypeError for anything that is not as above, and for a checkpoint that is damaged or of another
+    run; LostWorkers (a ConnectionError) where the executor's workers are gone for good.
 
     >>> run = simulate([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], gamma=2, steps=10_000, rng=1)
     >>> int(run.lengths.sum()), round(run.alpha_context, 12)
     (10000, 0.7)
     """
     source = make_source(target, draft, rule=rule, gamma=gamma)
-    steps = check_steps(steps)
-    root = root_of(rng)
+    steps, root = check_steps(steps), _root(rng, checkpoint, shard)
     threads = available_threads(threads)
-    started = time.perf_counter()
+    first, end = shard_interval(steps, source.chunk, shard)
     tally = StepTally(source.tree.depth, source.vocab_size)
-    counts = run(source, tally, key_of(root), 0, steps, threads=threads, progress=progress)
-    return Simulation(
-        source=source.kind,
-        rule=str(rules.get(rule)),
-        tree=source.tree,
-        steps=steps,
-        lengths=counts["lengths"],
-        tokens=counts["tokens"].sum(axis=0)[1:],
-        alpha_context=source.alpha_context(),
-        provenance=Provenance.record(root, threads, time.perf_counter() - started),
+    part = Part(
+        run=_which_run(source, rule, steps, root, on_disk=checkpoint is not None),
+        about={"seconds": 0.0, "threads": threads, "alpha_context": source.alpha_context()},
+        counts=no_counts(tally),
     )
+    part = part.or_from(checkpoint, (first, end))
+    left, done = missing(part.intervals, first, end), part.steps
+    with workers_of(executor, threads) as workers, Checkpoint(part, checkpoint) as kept:
+        try:
+            # not given a name, which would keep it at work after an interrupt
+            for counted in _counted(source, tally, rule, key_of(root), left, workers, threads):
+                kept.add(counted.first, counted.steps, counted.counts)
+                done += counted.steps
+                if progress is not None:
+                    progress(done, end - first)
+        except LostWorkers as error:
+            if checkpoint is None:
+                raise
+            raise LostWorkers(
+                f"{error}; {checkpoint} has what was counted, and the same call goes on from it"
+            ) from error
+    assert not (lost := missing(kept.part.intervals, first, end)), f"steps {lost} were not counted"
+    return _simulation(kept.part)
+
+
+def _counted(
+    source: FixedPairSource | RowSource,
+    tally: StepTally,
+    rule: str | rules.Rule,
+    key: Key,
+    intervals: Sequence[Interval],
+    workers: Workers | None,
+    threads: int,
+) -> Iterator[Counted]:
+    """The steps in `intervals`, in parts as they come: from `workers`, or else from `threads` of this process."""
+    if workers is None:
+        return count_chunks(source, tally, key, intervals, threads=threads)
+    job = _SimulationJob(rules.registered(rule), source.tree, *_models_of(source))
+    return count_spans(workers, job, key, intervals, source.chunk)
+
+
+def merged_simulation(total: Part) -> Simulation:
+    """The run whose parts were added up to `total`. Raises ValueError for steps that are missing, naming them."""
+    if gaps := missing(total.intervals, 0, total.run["steps"]):
+        shown = ", ".join(f"{first:,} to {end - 1:,}" for first, end in gaps[:8])
+        raise ValueError(
+            f"of {total.run['steps']:,} steps {sum(end - first for first, end in gaps):,} are missing: "
+            f"{shown}{', …' if len(gaps) > 8 else ''}; give the parts that have them, or go on with theirs"
+        )
+    return _simulation(total)
+
+
+def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: tuple[int, int] | None) -> int:
+    """The seed; without one that of the checkpoint, where that is already."""
+    if rng is None and shard is not None:
+        raise ValueError("rng (--seed): missing; all shards of a run need the same seed")
+    if rng is None and checkpoint is not None and Path(checkpoint).exists():
+        return int(Part.read(checkpoint).run["seed"])
+    return root_of(rng)
+
+
+def _simulation(part: Part) -> Simulation:
+    run, about, drafted = part.run, part.about, part.run["draft"]
+    return Simulation(
+        source=run["source"],
+        rule=run["rule"],
+        tree=Tree(**drafted)
+        if "parents" in drafted
+        else DynamicTree(*(drafted[n] for n in ("width", "depth", "nodes"))),
+        steps=part.steps,
+        lengths=part.counts["lengths"],
+        tokens=part.counts["tokens"].sum(axis=0)[1:],
+        alpha_context=about["alpha_context"],
+        provenance=Provenance.record(run["seed"], about["threads"], about["seconds"]),
+    )
+
+
+def _which_run(
+    source: FixedPairSource | RowSource, rule: str | rules.Rule, steps: int, root: int, *, on_disk: bool
+) -> dict[str, Any]:
+    """What tells a run from others, in plain values; on disk it must also tell p, q and the code."""
+    told: dict[str, Any] = {
+        "source": source.kind,
+        "rule": str(rules.get(rule)),
+        "draft": source.tree.to_dict(),
+        "steps": steps,
+        "seed": root,
+    }
+    if on_disk:
+        rules.registered(rule)
+        told |= {
+            "p and q": _digest(source),
+            "specsim": Provenance.record(root, 1, 0.0).specsim,
+            "code": sources_digest(),
+        }
+    return told
+
+
+@dataclass(frozen=True)
+class _SimulationJob:
+    """A simulation as a worker gets it, a `specsim.executors.Job`: pmfs as they are drawn from, or what has the rows."""
+
+    rule: str
+    tree: Draft
+    target: Any
+    draft: Any
+
+    def source(self) -> FixedPairSource | RowSource:
+        if isinstance(self.tree, Tree) and isinstance(self.target, np.ndarray):
+            return FixedPairSource(rules.get(self.rule), self.target, self.draft, self.tree)
+        return make_source(self.target, self.draft, rule=self.rule, gamma=self.tree)
+
+    def tally(self, source: Any) -> StepTally:
+        return StepTally(source.tree.depth, source.vocab_size)
+
+
+def _models_of(source: FixedPairSource | RowSource) -> tuple[Any, Any]:
+    """The target and the draft that a source was made of; pmfs normalised."""
+    if isinstance(source, FixedPairSource):
+        return source.p, source.q
+    reader: Any = source.reader
+    if isinstance(reader, TraceRows):
+        return reader.trace, None
+    return reader.target, reader.lookup if isinstance(reader, LookupRows) else reader.draft
+
+
+def _digest(source: FixedPairSource | RowSource) -> str:
+    """Of what p and q are, in 16 hexadecimal digits: the same for equal models, wherever a trace lies."""
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, protocol=5)
+    pickler.fast = True  # written out in full: equal is the same as identical
+    pickler.dispatch_table = copyreg.dispatch_table | {Trace: _trace_contents}
+    try:
+        pickler.dump(_models_of(source))
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
+        raise TypeError(
+            f"checkpoint: what p and q are cannot be told from the models ({error}); write them as classes of a module that "
+            "can be pickled"
+        ) from error
+    return hashlib.sha256(stream.getvalue()).hexdigest()[:16]
+
+
+def _trace_contents(trace: Trace) -> tuple[Any, ...]:
+    return tuple, ((trace.layout, [shard.sha256 for shard in trace.shards]),)
 
 
 def make_source(

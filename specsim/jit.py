@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Kernel", "available_threads", "interpreted", "kernel", "summary_kernel"]
+__all__ = ["Kernel", "available_threads", "interpreted", "kernel", "sources_digest", "summary_kernel"]
 
 PACKAGE = Path(__file__).parent
 
@@ -132,7 +132,7 @@ def _cache_directory() -> Iterator[None]:
     root = Path(chosen) if chosen else PACKAGE / "__pycache__"
     if not chosen and not os.access(PACKAGE, os.W_OK):
         root = Path.home() / ".cache" / "specsim"
-    config.CACHE_DIR = str(root / f"kernels-{_sources_digest()}")  # type: ignore[attr-defined]
+    config.CACHE_DIR = str(root / f"kernels-{sources_digest()}")  # type: ignore[attr-defined]
     try:
         yield
     finally:
@@ -140,7 +140,8 @@ def _cache_directory() -> Iterator[None]:
 
 
 @cache
-def _sources_digest() -> str:
+def sources_digest() -> str:
+    """Of every Python file of the package, in 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         digest.update(path.read_bytes())

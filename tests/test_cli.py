@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import specsim
 from specsim import rules
 from specsim.cli import main
+from specsim.cli.simulate import simulate as simulate_command
 
 HERE = Path(__file__).parent
 
@@ -432,3 +434,48 @@ def test_engines_are_listed(run):
     code, out, _ = run("engines")
     assert code == 0
     assert all(name in out for name in adapters.names())
+
+
+def test_shards_are_merged_to_what_simulate_prints(run, tmp_path):
+    common = ("zipf", "--vocab-size", "50", "--steps", "300000", "--seed", "1", "--json")
+    _, whole, _ = run("simulate", *common)
+    files = [tmp_path / f"{i}.part" for i in range(3)]
+    for i, file in enumerate(files):
+        assert run("simulate", *common, "--shard", f"{i}/3", "--out", file)[0] == 0
+    code, merged, _ = run("merge", *reversed(files), "--json")
+    assert code == 0
+    whole, merged = json.loads(whole), json.loads(merged)
+    assert whole["provenance"].pop("seconds") != merged["provenance"].pop("seconds")
+    assert merged == whole
+    code, _, complaint = run("merge", *files[1:])
+    assert (code, "are missing: 0 to" in complaint) == (2, True)
+    assert "steps, seed 1" in run("merge", *files)[1]
+
+
+def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monkeypatch):
+    path = tmp_path / "run.part"
+
+    def interrupted(*_, checkpoint, **__):
+        checkpoint.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(specsim, "simulate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        simulate_command("zipf", checkpoint=path)
+    assert f"{path} has what was counted; the same command goes on from it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--shard", "1-3", "--out", "x.part"), "'1-3' is not of the form i/n, such as 0/8"),
+        (("--shard", "3/3", "--out", "x.part"), "3/3 does not exist; the 3 shards are numbered from 0"),
+        (("--shard", "1/3"), "give the file for it with --out"),
+        (("--executor", "dusk"), "'dusk' is none of threads, processes, dask"),
+    ],
+)
+def test_wrong_executors_and_shards_are_told(run, tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    code, _, complaint = run("simulate", "zipf", "--seed", "1", "--steps", "1000", *options)
+    assert (code, message in complaint) == (2, True)
+    assert not list(tmp_path.iterdir())

@@ -4,6 +4,8 @@ import importlib
 import json
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -529,6 +531,37 @@ def test_rows_of_another_run_are_not_taken_up(made, tmp_path, monkeypatch, spoil
     assert (tmp_path / f"{name}.parquet").read_bytes() == (
         made[0] / "tables" / f"{name}.parquet"
     ).read_bytes()
+
+
+def test_experiments_side_by_side_give_the_same_tables(made, tmp_path, monkeypatch):
+    names, right = ["leviathan_figure_2", "simulated_speed"], simulated_speed.run_cell
+    ran, told = [], []
+    part = tmp_path / "tables" / "simulated_speed.part"
+
+    def slower_first(cell, **given):
+        time.sleep(0.2 if cell.number % 40 == 5 else 0.0)  # so that cells come out of order
+        ran.append(cell.number)
+        return right(cell, **given)
+
+    def stop(done, total):
+        if part.exists() and len(part.read_text().splitlines()) > 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulated_speed, "run_cell", slower_first)
+    with ThreadPoolExecutor(3) as pool, pytest.raises(KeyboardInterrupt):
+        make_figures(names, tmp_path, fast=True, executor=pool, progress=stop)
+    ran.clear()
+    with ThreadPoolExecutor(3) as pool:
+        make_figures(names, tmp_path, fast=True, executor=pool, progress=lambda *parts: told.append(parts))
+    cells = len(simulated_speed.cells(fast=True))
+    assert ran != sorted(ran)
+    assert not {0, 1, 2} & {*ran}  # kept before the interrupt
+    assert told[-1] == (cells + 3, cells + 3)
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    tables_made = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert tables_made == {f"{name}.parquet" for name in names}
+    for name in tables_made:
+        assert (tmp_path / "tables" / name).read_bytes() == (made[0] / "tables" / name).read_bytes()
 
 
 def test_a_fresh_table_is_run_again_from_the_start(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from specsim.auditing.contract import Verifier, declared
 from specsim.auditing.isolation import Child
 from specsim.auditing.subjects import RuleSubject, Subject, function_subject
 from specsim.engine import Progress
+from specsim.executors import Workers
 from specsim.rules import Rule
 
 __all__ = ["Place", "is_rule", "placed"]
@@ -30,16 +31,18 @@ class Place:
 
 
 @contextmanager
-def placed(verifier: str | Rule | Verifier, threads: int, timeout: float) -> Iterator[Place]:
+def placed(
+    verifier: str | Rule | Verifier, threads: int, timeout: float, workers: Workers | None = None
+) -> Iterator[Place]:
     """The place of `verifier`, a rule or its name, package.module:function or a function, until the context ends.
 
-    Raises ValueError for a name that is neither, TypeError for anything else.
+    A rule's steps are counted by `workers`, if any. Raises ValueError for a name that is neither, TypeError for anything else.
     """
     if isinstance(verifier, str) and not is_rule(verifier):
         with closing(Child(verifier, timeout)) as child:
             yield Place(function_subject(_elsewhere, verifier, child.declared, timeout), child.run)
         return
-    subject = _subject(verifier, threads, timeout)
+    subject = _subject(verifier, threads, timeout, workers)
 
     def run(job: Callable[..., Any], *arguments: Any, progress: Progress | None = None) -> Any:
         return job(subject, *arguments, progress=progress)
@@ -54,9 +57,11 @@ def is_rule(name: str) -> bool:
     return ":" not in name or name.partition(":")[0] in rules.names()
 
 
-def _subject(verifier: str | Rule | Verifier, threads: int, timeout: float) -> Subject:
+def _subject(
+    verifier: str | Rule | Verifier, threads: int, timeout: float, workers: Workers | None
+) -> Subject:
     if isinstance(verifier, str | Rule):
-        return RuleSubject(rules.get(verifier), threads)
+        return RuleSubject(rules.get(verifier), threads, workers)
     if not callable(verifier):
         raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
     name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"

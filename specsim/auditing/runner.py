@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 from specsim.auditing.calls import TIMEOUT
@@ -11,13 +12,14 @@ from specsim.auditing.cases import LEVELS
 from specsim.auditing.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing.diagnosis import diagnose_chain, diagnose_decoder
 from specsim.auditing.isolation import AGAIN
-from specsim.auditing.places import Place, placed
+from specsim.auditing.places import Place, is_rule, placed
 from specsim.auditing.promises import PROMISES, check_promises, promises_result
 from specsim.auditing.proof import prove_on_generated_models
 from specsim.auditing.results import BUDGET, Audit, CaseResult, Diagnosis, Finding
 from specsim.auditing.subjects import DecoderSubject, RuleSubject, Subject, VerifierSubject
 from specsim.auditing.trials import case_key, offset, run_trial
 from specsim.engine import Progress
+from specsim.executors import check_executor, workers_of
 from specsim.jit import available_threads
 from specsim.provenance import Provenance
 from specsim.rules import Rule
@@ -34,6 +36,7 @@ def audit(
     seconds: float | None = None,
     timeout: float = TIMEOUT,
     threads: int | None = None,
+    executor: Executor | str | None = None,
     fail_fast: bool = False,
     diagnose: bool = True,
     progress: Progress | None = None,
@@ -51,6 +54,8 @@ def audit(
     also proved, by enumeration in fractions. The probability that an exact verifier is called biased is at most
     `BUDGET`, whenever it stops. The same `rng` seed gives the same counts.
 
+    The steps of a built-in rule can be counted elsewhere, by `executor`, which is as in `specsim.simulate`.
+
     With `fail_fast` the first case that fails, or a promise broken before them, ends the audit.
 
     When somebody's verifier of chains or decoder fails, `diagnose` compares it with the catalogue of known mistakes
@@ -67,9 +72,22 @@ def audit(
     'consistent'
     """
     check_limits(level, seconds, timeout)
-    with placed(verifier, available_threads(threads), timeout) as place:
+    threads = available_threads(threads)
+    if executor not in (None, "threads") and not _is_rule(verifier):
+        check_executor(executor)
+        raise ValueError(
+            "executor: somebody's verifier is called in one process; only built-in rules can be sent"
+        )
+    with (
+        workers_of(executor, threads) as workers,
+        placed(verifier, threads, timeout, workers) as place,
+    ):
         found = _audit(place, level, root_of(rng), seconds, fail_fast, progress)
         return replace(found, diagnosis=_diagnosis(place, found)) if diagnose else found
+
+
+def _is_rule(verifier: str | Rule | Verifier) -> bool:
+    return isinstance(verifier, Rule) or (isinstance(verifier, str) and is_rule(verifier))
 
 
 def check_limits(level: str, seconds: float | None, timeout: float) -> None:

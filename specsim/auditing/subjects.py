@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -23,9 +23,10 @@ from specsim.auditing.trials import Trial
 from specsim.distributions import Floats, Ints
 from specsim.drafts import Tree, chain
 from specsim.engine import Counts, model_rows
+from specsim.executors import Workers
 from specsim.lengths import alpha_drafted, alpha_verified, mean_tokens
 from specsim.rules import Rule
-from specsim.sources import FixedPairSource, RowSource, Source, rule_verifier
+from specsim.sources import Batches, FixedPairSource, RowSource, Source, rule_verifier
 from specsim.streams import Key
 from specsim.theory import expected_tokens
 
@@ -42,10 +43,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RuleSubject:
-    """A built-in rule, through its fixed-pair kernel where p and q never change, else its row kernel."""
+    """A built-in rule, through its fixed-pair kernel where p and q never change, else its row kernel.
+
+    With `workers` they count, for which the rule must be in the registry.
+    """
 
     rule: Rule
     threads: int
+    workers: Workers | None = None
 
     @property
     def name(self) -> str:
@@ -57,15 +62,42 @@ class RuleSubject:
 
     def trial(self, index: int, level: str) -> Trial:
         case = self.cases[index]
-        steps, claim = case.rule_steps(level, self.rule), Claim(self.rule, case.tree)
-        return make_trial(case, self._source(case), AuditTally(case, claim), steps, self.threads)
+        trial = make_trial(
+            case, self.source(case), self.tally(case), case.rule_steps(level, self.rule), self.threads
+        )
+        if self.workers is None:
+            return trial
+        return replace(trial, workers=self.workers, job=_CaseJob(rules.registered(self.rule), index))
 
-    def _source(self, case: Case) -> Source:
+    def tally(self, case: Case) -> AuditTally:
+        """What is counted of `case`."""
+        return AuditTally(case, Claim(self.rule, case.tree))
+
+    def source(self, case: Case) -> Source:
+        """Where the steps of `case` come from."""
         if case.is_pair:
             p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (case.target, case.draft))
             return FixedPairSource(self.rule, p, q, case.tree)
         rows = model_rows(case.target, case.draft, case.tree, self.rule.leaf_rows)
         return RowSource(rows, rule_verifier(self.rule, case.tree))
+
+
+@dataclass(frozen=True)
+class _CaseJob:
+    """A case of a built-in rule as a worker gets it, a `specsim.executors.Job`."""
+
+    rule: str
+    index: int
+
+    @cached_property
+    def subject(self) -> RuleSubject:
+        return RuleSubject(rules.get(self.rule), 1)
+
+    def source(self) -> Source:
+        return self.subject.source(self.subject.cases[self.index])
+
+    def tally(self, source: Batches) -> AuditTally:
+        return self.subject.tally(self.subject.cases[self.index])
 
 
 @dataclass(frozen=True)

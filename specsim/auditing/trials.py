@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 from specsim.auditing.contract import BrokenVerifier, NotADraftPath
@@ -14,10 +14,11 @@ from specsim.auditing.results import CaseResult, Finding, Measures
 from specsim.auditing.tallies import Impossible
 from specsim.drafts import Tree
 from specsim.engine import Counts, Progress, Tally, no_counts, run
+from specsim.executors import Job, Workers, count_spans
 from specsim.sources import Batches
 from specsim.streams import Key, key_of
 
-__all__ = ["Trial", "case_key", "looks", "offset", "run_trial"]
+__all__ = ["Trial", "case_key", "judge_trial", "looks", "offset", "run_trial"]
 
 #: Where the first pieces of a case end whose time is limited: compiled after one, its pace known after the other.
 PACE_STEPS = (8, 16)
@@ -28,7 +29,7 @@ class Trial:
     """Where the steps of a case come from, what is counted, which tables are tested.
 
     `positions` is the number of tokens that a step can emit, `singles` the number of its positions at which rare tokens
-    are tested one by one. `measure(counts)` gives what is not a test, `smallest(key)` the fewest rows of a call that
+    are tested one by one. `workers` count spans of `job`, the same steps, in place of `threads`. `measure(counts)` gives what is not a test, `smallest(key)` the fewest rows of a call that
     break the verifier, once it is broken.
     """
 
@@ -49,11 +50,26 @@ class Trial:
     declared_tv: float
     measure: Callable[[Counts], Measures]
     smallest: Callable[[Key], int | None] = lambda key: None
+    workers: Workers | None = None
+    job: Job | None = None
 
     @property
     def tests(self) -> int:
         """Tables, exact binomials, and one test for dependence."""
         return len(self.tables) + self.singles + 1
+
+    def run(self, key: Key, first: int, steps: int, progress: Progress | None) -> Counts:
+        """The counts of steps [first, first + steps)."""
+        if self.workers is None or self.job is None:
+            return run(self.source, self.tally, key, first, steps, threads=self.threads, progress=progress)
+        counts, done = no_counts(self.tally), 0
+        for part in count_spans(self.workers, self.job, key, [(first, first + steps)], self.source.chunk):
+            counts = {name: counts[name] + part.counts[name] for name in counts}
+            self.examples.extend(part.examples)
+            done += part.steps
+            if progress is not None:
+                progress(done, steps)
+        return counts
 
 
 def case_key(root: int, case: str) -> Key:
@@ -90,15 +106,7 @@ def run_trial(
             until = min(trial.steps, _affordable(end, done, time.perf_counter() - started, seconds))
             if until <= done:
                 continue
-            part = run(
-                trial.source,
-                trial.tally,
-                key,
-                done,
-                until - done,
-                threads=trial.threads,
-                progress=offset(progress, done, trial.steps),
-            )
+            part = trial.run(key, done, until - done, offset(progress, done, trial.steps))
             counts, done = {name: counts[name] + part[name] for name in counts}, until
             if seconds and done == PACE_STEPS[0]:
                 started = time.perf_counter()
@@ -108,12 +116,22 @@ def run_trial(
         failure = error
     except KeyboardInterrupt:
         interrupted = True
-    judged = failure is None and done > 0
-    results = [judge_table(table, counts, level) for table in trial.tables] if judged else []
-    if failure is not None:
-        findings = [_finding(failure, None if known else trial.smallest(key))]
-    else:
-        findings = find(trial.tables, results, counts, trial.examples, level) if judged else []
+    if failure is None:
+        found = judge_trial(trial, counts, done, level, time.perf_counter() - started)
+        return replace(found, interrupted=interrupted)
+    return replace(
+        judge_trial(trial, counts, 0, level, time.perf_counter() - started),
+        steps=done,
+        findings=(_finding(failure, None if known else trial.smallest(key)),),
+        broken=isinstance(failure, BrokenVerifier),
+        measures=trial.measure(counts) if done else None,
+    )
+
+
+def judge_trial(trial: Trial, counts: Counts, steps: int, level: float, seconds: float) -> CaseResult:
+    """What `counts` of the first `steps` say of `trial`, each test at false-alarm probability `level`."""
+    results = [judge_table(table, counts, level) for table in trial.tables] if steps else []
+    findings = find(trial.tables, results, counts, trial.examples, level) if steps else []
     return CaseResult(
         case=trial.case,
         purpose=trial.purpose,
@@ -122,16 +140,16 @@ def run_trial(
         tree=trial.tree,
         iid=trial.iid,
         positions=trial.positions,
-        steps=done,
+        steps=steps,
         planned=trial.steps,
         findings=tuple(findings),
-        broken=isinstance(failure, BrokenVerifier),
-        interrupted=interrupted,
+        broken=False,
+        interrupted=False,
         tables=tuple(results),
         counts=counts,
-        measures=trial.measure(counts) if done else None,
+        measures=trial.measure(counts) if steps else None,
         declared_tv=trial.declared_tv,
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
     )
 
 

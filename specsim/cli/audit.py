@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.cli.app import app, audit_app
-from specsim.cli.options import Level, Seed, Threads, whole
+from specsim.cli.options import Executor, Level, Seed, Shard, Threads, shard_of, whole
 from specsim.cli.terminal import progress_bar, show
 
 
@@ -34,14 +34,23 @@ def audit(
     timeout: Annotated[float, Parameter(help="Seconds after which one call counts as hanging.")] = 60.0,
     seed: Seed = None,
     threads: Threads = None,
+    executor: Executor = None,
+    shard: Shard = None,
     out: Annotated[
         Path | None,
         Parameter(
-            help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for against.json."
+            help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for against.json; with --shard a "
+            "file."
         ),
     ] = None,
 ) -> int:
     """Is a verifier exact? Verdict, evidence, and what would have been found. Exit code 0 if consistent, else 1."""
+    if shard is not None:
+        if out is None or against is not None or seconds is not None or fail_fast:
+            raise ValueError(
+                "--shard counts a part of an audit into the file --out, without --against, --time and --fail-fast"
+            )
+        return _audit_shard(verifier, out, shard, level, seed, threads, executor)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
     if against is not None:
@@ -54,10 +63,11 @@ def audit(
             seconds=seconds,
             timeout=timeout,
             threads=threads,
+            executor=executor,
             fail_fast=fail_fast,
             progress=progress,
         )
-    return _report(result, out)
+    return report(result, out)
 
 
 @audit_app.command(name="export")
@@ -93,7 +103,7 @@ def audit_score(
         out.mkdir(parents=True, exist_ok=True)
     with progress_bar("score", " cases") as progress:
         result = score(folder, tokens, name=name, progress=progress)
-    return _report(result, out)
+    return report(result, out)
 
 
 @audit_app.command(name="replay")
@@ -126,12 +136,16 @@ def engines() -> None:
     show(table)
 
 
-def _report(result: specsim.Audit, out: Path | None) -> int:
+def report(result: specsim.Audit, out: Path | None, as_json: bool = False) -> int:
     """Print an audit, and write it to `out` in every form."""
     from specsim.auditing import report
 
-    show(*report.audit_to_terminal(result))
+    if as_json:
+        print(report.audit_to_json(result))
+    else:
+        show(*report.audit_to_terminal(result))
     if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
         from specsim.files import replacing
         from specsim.plotting import save_figure
 
@@ -144,6 +158,20 @@ def _report(result: specsim.Audit, out: Path | None) -> int:
             save_figure(figure, out / f"audit.{ending}")
         print(f"wrote audit.html, .json, .xml (JUnit), .png and .svg to {out}")
     return result.exit_code
+
+
+def _audit_shard(
+    rule: str, out: Path, shard: str, level: str, seed: int | None, threads: int | None, executor: str | None
+) -> int:
+    from specsim.auditing.shards import audit_shard
+
+    part = shard_of(shard)
+    with progress_bar("audit") as progress:
+        cases = audit_shard(
+            rule, out, part, level, seed, threads=threads, executor=executor, progress=progress
+        )
+    print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
+    return 0
 
 
 def _audit_against(new: str, old: str, level: str, timeout: float, seed: int | None, out: Path | None) -> int:

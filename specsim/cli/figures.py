@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from specsim.cli.app import app
-from specsim.cli.options import whole
+from specsim.cli.options import Executor, whole
 from specsim.cli.terminal import progress_bar
 
 
@@ -21,6 +21,7 @@ def figures(
         Parameter(help="Folder; default: results/figures, with --fast results/figures-fast."),
     ] = None,
     seed: Annotated[int, Parameter(converter=whole, help="Seed of what is simulated.")] = 0,
+    executor: Executor = None,
     listed: Annotated[
         bool, Parameter(name="--list", negative="", help="Print the figures there are, and make none.")
     ] = False,
@@ -38,6 +39,6 @@ def figures(
 
     folder = out or Path("results/figures-fast" if fast else "results/figures")
     with progress_bar("figures", " cells") as progress:
-        made = make_figures(names, folder, fast=fast, rng=seed, progress=progress)
+        made = make_figures(names, folder, fast=fast, rng=seed, executor=executor, progress=progress)
     for figure in made:
         print(f"{folder / figure.name} (.svg, .png, .pdf): {'drawn' if figure.drawn else 'unchanged'}")

@@ -10,8 +10,10 @@ import cyclopts
 from cyclopts import Parameter
 
 __all__ = [
+    "Checkpoint",
     "Drawing",
     "Dtype",
+    "Executor",
     "Folder",
     "Gamma",
     "Json",
@@ -19,10 +21,12 @@ __all__ = [
     "Overlap",
     "Rule",
     "Seed",
+    "Shard",
     "SourceName",
     "Threads",
     "VocabSize",
     "Widths",
+    "shard_of",
     "whole",
 ]
 
@@ -35,12 +39,40 @@ def whole(kind: Any, tokens: Sequence[cyclopts.Token]) -> int:
         raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
 
 
+def shard_of(text: str) -> tuple[int, int]:
+    """A part of several: "2/8" is (2, 8)."""
+    i, slash, n = text.partition("/")
+    if not (slash and i.isdecimal() and n.isdecimal()):
+        raise ValueError(f"shard: {text!r} is not of the form i/n, such as 0/8")
+    return int(i), int(n)
+
+
 Seed = Annotated[
     int | None,
     Parameter(converter=whole, help="Seed; the same gives the same counts. Default: fresh entropy."),
 ]
 Threads = Annotated[
     int | None, Parameter(converter=whole, help="Threads; default: all cores. They never change a result.")
+]
+Executor = Annotated[
+    str | None,
+    Parameter(
+        help="Who counts: threads (the default), processes, dask (processes on this machine, as many as --threads), or the "
+        "address of a Dask scheduler, tcp://host:8786. It never changes a result."
+    ),
+]
+Checkpoint = Annotated[
+    Path | None,
+    Parameter(
+        name=["--checkpoint", "--out"],
+        help="File to keep what was counted in, every minute and at the end; if it is there already, go on from it.",
+    ),
+]
+Shard = Annotated[
+    str | None,
+    Parameter(
+        help="i/n: count part i of n alone, from 0 to n - 1, into the file --out; 'specsim merge' adds the parts up."
+    ),
 ]
 SourceName = Annotated[
     str,

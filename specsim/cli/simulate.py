@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -10,20 +12,26 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli.app import app
 from specsim.cli.options import (
+    Checkpoint,
     Drawing,
+    Executor,
     Gamma,
     Json,
     Overlap,
     Rule,
     Seed,
+    Shard,
     SourceName,
     Threads,
     VocabSize,
     Widths,
+    shard_of,
     whole,
 )
 from specsim.cli.pairs import draft_of, models_of, pair_of
 from specsim.cli.terminal import progress_bar, show
+
+Counts = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON, counts included.")]
 
 
 @app.command
@@ -39,14 +47,17 @@ def simulate(
     steps: Annotated[int, Parameter(converter=whole, help="Steps to draw.")] = 1_000_000,
     seed: Seed = None,
     threads: Threads = None,
-    as_json: Annotated[
-        bool, Parameter(name="--json", negative="", help="Print JSON, counts included.")
-    ] = False,
+    executor: Executor = None,
+    checkpoint: Checkpoint = None,
+    shard: Shard = None,
+    as_json: Counts = False,
 ) -> None:
     """Draw speculative steps, and print α and tokens per step beside the closed form."""
+    if shard is not None and checkpoint is None:
+        raise ValueError("--shard counts a part of a run: give the file for it with --out")
     target, draft = pair_of(source, vocab_size, overlap)
     shape = draft_of(rule, gamma, tree, drawing)
-    simulate_and_print(target, draft, rule, shape, steps, seed, threads, as_json)
+    simulate_and_print(target, draft, rule, shape, steps, seed, threads, as_json, executor, checkpoint, shard)
 
 
 def simulate_and_print(
@@ -58,6 +69,9 @@ def simulate_and_print(
     seed: int | None,
     threads: int | None,
     as_json: bool,
+    executor: str | None = None,
+    checkpoint: Path | None = None,
+    shard: str | None = None,
 ) -> None:
     """What `specsim simulate` prints, and `specsim trace simulate`; of truncated rows what they allow."""
     from specsim.traces import Trace
@@ -65,17 +79,30 @@ def simulate_and_print(
     if isinstance(target, Trace) and (target.top is not None or target.gamma == 0):
         print_bounds(target, rule, shape, as_json)
         return
-    with progress_bar("simulate") as progress:
-        run = specsim.simulate(
-            target,
-            draft,
-            rule=rule,
-            gamma=shape,
-            steps=steps,
-            rng=seed,
-            threads=threads,
-            progress=progress,
-        )
+    try:
+        with progress_bar("simulate") as progress:
+            run = specsim.simulate(
+                target,
+                draft,
+                rule=rule,
+                gamma=shape,
+                steps=steps,
+                rng=seed,
+                threads=threads,
+                executor=executor,
+                checkpoint=checkpoint,
+                shard=None if shard is None else shard_of(shard),
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        if checkpoint is not None and checkpoint.exists():
+            print(f"{checkpoint} has what was counted; the same command goes on from it", file=sys.stderr)
+        raise
+    show_run(run, as_json)
+
+
+def show_run(run: specsim.Simulation, as_json: bool) -> None:
+    """Print a simulation."""
     if as_json:
         print(json.dumps(run.to_dict(), allow_nan=False))
         return

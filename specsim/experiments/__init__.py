@@ -21,7 +21,7 @@ from typing import Any
 from specsim.engine import Progress
 from specsim.registry import check_known, modules_beside
 
-__all__ = ["Row", "get", "names", "number_of_cells", "rows"]
+__all__ = ["Row", "cell_rows", "get", "names", "number_of_cells", "rows"]
 
 Row = dict[str, Any]
 
@@ -48,6 +48,15 @@ def number_of_cells(name: str, *, fast: bool) -> int:
     """The number of parts in which an experiment runs: 1 for one that runs all at once."""
     module = get(name)
     return len(module.cells(fast=fast)) if hasattr(module, "cells") else 1
+
+
+def cell_rows(name: str, number: int, *, fast: bool, rng: int) -> list[Row]:
+    """The rows of part `number` of an experiment, from 0, which may be run in another process than the others."""
+    module = get(name)
+    if not hasattr(module, "cells"):
+        found: list[Row] = module.run(fast=fast, rng=rng, progress=None)
+        return found
+    return [module.run_cell(module.cells(fast=fast)[number], fast=fast, rng=rng)]
 
 
 def rows(

@@ -15,7 +15,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,17 +24,18 @@ import pyarrow.parquet as pq
 
 from specsim import experiments
 from specsim.engine import Progress
+from specsim.executors import Task, Workers
 from specsim.experiments import Row
 from specsim.files import replacing
 from specsim.jit import PACKAGE
 from specsim.provenance import Provenance
 from specsim.streams import root_of
 
-__all__ = ["MissingTable", "read_table", "rows_digest", "table", "table_digest"]
+__all__ = ["MissingTable", "make_tables", "read_table", "rows_digest", "table", "table_digest"]
 
 KEY = b"specsim"
 #: What stands above the experiments, and cannot change what comes out of them.
-ABOVE = ("figures", "cli.py", "testing.py", "__main__.py", "pytest_plugin.py")
+ABOVE = ("figures", "cli", "testing.py", "__main__.py", "pytest_plugin.py")
 
 
 class MissingTable(FileNotFoundError):
@@ -54,21 +56,64 @@ def table(
     `rng` is an integer ≥ 0; `progress` is called with cells done and cells in all. `fresh` runs it whatever is there.
     Raises ValueError for an unknown experiment, or rows that are no table.
     """
-    if not fresh:
-        try:
-            return read_table(name, folder, fast=fast, rng=rng)
-        except (MissingTable, ValueError):
-            experiments.get(name)  # an unknown name is an error, and nothing to be run
-    place = _place(name, folder)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    part = place.with_suffix(".part")
-    if fresh:
-        part.unlink(missing_ok=True)
-    made = _table_of(name, list(_rows(name, part, fast, rng, progress)), fast, rng)
-    with replacing(place) as temporary:
-        pq.write_table(made, temporary)
-    part.unlink(missing_ok=True)
-    return made
+    if not fresh and _is_current(name, folder, fast, rng):
+        return read_table(name, folder, fast=fast, rng=rng)
+    log = _Log(name, folder, fast, rng, fresh)
+    for row in experiments.rows(name, fast=fast, rng=rng, done=len(log.rows), progress=progress):
+        log.add(row)
+    return log.finish()
+
+
+def make_tables(
+    names: Sequence[str],
+    folder: Path | str,
+    workers: Workers,
+    *,
+    fast: bool = False,
+    rng: int = 0,
+    progress: Progress | None = None,
+) -> None:
+    """Make those tables of the experiments `names` that are not current in `folder`, cells side by side, by `workers`.
+
+    They are those that `table` makes, and an interrupted one goes on in the same way. `progress` is called with cells done
+    and cells in all. Raises as `table`, and as `Workers.results`.
+    """
+    logs = {name: _Log(name, folder, fast, rng) for name in names if not _is_current(name, folder, fast, rng)}
+    sizes = {name: experiments.number_of_cells(name, fast=fast) for name in names}
+    begun = {name: len(log.rows) if sizes[name] > 1 else 0 for name, log in logs.items()}
+    cells = deque((name, number) for name, first in begun.items() for number in range(first, sizes[name]))
+    done, total = sum(sizes.values()) - len(cells), sum(sizes.values())
+    early: dict[tuple[str, int], list[Row]] = {}
+
+    def next_task() -> Task | None:
+        return Task(_run_cell, (*cells.popleft(), fast, rng)) if cells else None
+
+    for task, _, rows in workers.results(next_task):
+        name = task.arguments[0]
+        early[name, task.arguments[1]] = rows
+        while (name, begun[name]) in early:  # rows are kept in order
+            found = early.pop((name, begun[name]))
+            for row in found if sizes[name] > 1 else found[len(logs[name].rows) :]:
+                logs[name].add(row)
+            begun[name] += 1
+        done += 1
+        if progress is not None:
+            progress(done, total)
+    for log in logs.values():
+        log.finish()
+
+
+def _run_cell(name: str, number: int, fast: bool, rng: int) -> list[Row]:
+    return experiments.cell_rows(name, number, fast=fast, rng=rng)
+
+
+def _is_current(name: str, folder: Path | str, fast: bool, rng: int) -> bool:
+    try:
+        read_table(name, folder, fast=fast, rng=rng)
+    except (MissingTable, ValueError):
+        experiments.get(name)  # an unknown name is an error, and nothing to be run
+        return False
+    return True
 
 
 def read_table(name: str, folder: Path | str, *, fast: bool = False, rng: int = 0) -> pa.Table:
@@ -135,20 +180,32 @@ def _place(name: str, folder: Path | str) -> Path:
 # --- running ---------------------------------------------------------------------------------------------
 
 
-def _rows(name: str, part: Path, fast: bool, rng: int, progress: Progress | None) -> Iterator[Row]:
-    """All rows, those that `part` has first, and `part` with them."""
-    head = table_digest(name, fast=fast, rng=rng)
-    kept = _kept_rows(part, head)
-    with replacing(part) as temporary:
-        temporary.write_text("".join([f"{head}\n", *map(_line, range(len(kept)), kept)]), encoding="utf-8")
-    yield from kept
-    new = experiments.rows(name, fast=fast, rng=rng, done=len(kept), progress=progress)
-    with part.open("a", encoding="utf-8") as log:
-        for number, row in enumerate(new, len(kept)):
-            _check_row(name, number, row)
-            log.write(_line(number, row))
-            log.flush()
-            yield row
+class _Log:
+    """NAME.part of one table: the rows there already, and those that come, until they are a table."""
+
+    def __init__(self, name: str, folder: Path | str, fast: bool, rng: int, fresh: bool = False):
+        self.name, self._fast, self._rng = name, fast, rng
+        self._place = _place(name, folder)
+        self._place.parent.mkdir(parents=True, exist_ok=True)
+        self._part = self._place.with_suffix(".part")
+        head = table_digest(name, fast=fast, rng=rng)
+        self.rows = [] if fresh else _kept_rows(self._part, head)
+        with replacing(self._part) as temporary:
+            lines = [f"{head}\n", *map(_line, range(len(self.rows)), self.rows)]
+            temporary.write_text("".join(lines), encoding="utf-8")
+
+    def add(self, row: Row) -> None:
+        _check_row(self.name, len(self.rows), row)
+        with self._part.open("a", encoding="utf-8") as file:
+            file.write(_line(len(self.rows), row))
+        self.rows.append(row)
+
+    def finish(self) -> pa.Table:
+        made = _table_of(self.name, self.rows, self._fast, self._rng)
+        with replacing(self._place) as temporary:
+            pq.write_table(made, temporary)
+        self._part.unlink(missing_ok=True)
+        return made
 
 
 def _kept_rows(part: Path, head: str) -> list[Row]:

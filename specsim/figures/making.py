@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from specsim import experiments, figures
 from specsim.engine import Progress
-from specsim.experiments.tables import rows_digest, table
+from specsim.executors import workers_of
+from specsim.experiments.tables import make_tables, rows_digest, table
 from specsim.files import replacing
 from specsim.jit import PACKAGE
 from specsim.plotting import save_figure
@@ -48,12 +50,14 @@ def make_figures(
     *,
     fast: bool = False,
     rng: int = 0,
+    executor: Executor | str | None = None,
     progress: Progress | None = None,
 ) -> list[Made]:
     """Make the figures called `names`, by default all, in the folder `out`, with their tables in `out`/tables.
 
     `fast` simulates less, `rng` is the seed of what is simulated, an integer ≥ 0; `progress` is called with parts done
-    and parts in all, cells of tables and pictures. Raises ValueError, with the nearest name, for an unknown figure,
+    and parts in all, cells of tables and pictures. `executor`, as in `specsim.simulate`, runs the experiments side by side,
+    to the same tables. Raises ValueError, with the nearest name, for an unknown figure,
     before anything is run.
     """
     modules = {name: figures.get(name) for name in dict.fromkeys(names or figures.names())}
@@ -67,12 +71,18 @@ def make_figures(
 
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
+    with workers_of(executor) as workers:
+        if workers is not None:
+            make_tables(
+                needed, folder / TABLES, workers, fast=fast, rng=rng, progress=lambda now, _: told(now)
+            )
     tables = {}
     for source, size in sizes.items():
         cell = (lambda now, _, before=done: told(before + now)) if size > 1 else None
         tables[source] = table(source, folder / TABLES, fast=fast, rng=rng, progress=cell)
         done += size
-        told(done)
+        if workers is None:
+            told(done)
     made = []
     for name, module in modules.items():
         made.append(_make(name, [tables[source] for source in module.TABLES], folder))

@@ -19,7 +19,7 @@ from pathlib import Path
 from specsim.registry import nearest
 from specsim.rules.anatomy import FixedPair, Parameter, Rule, parsed_values
 
-__all__ = ["GROUPS", "FixedPair", "Parameter", "Rule", "get", "group_of", "names"]
+__all__ = ["GROUPS", "FixedPair", "Parameter", "Rule", "get", "group_of", "names", "registered"]
 
 #: The folders, and what is claimed of the rules in them.
 GROUPS: dict[str, str] = {
@@ -69,3 +69,20 @@ def get(name: str | Rule) -> Rule:
         raise ValueError(f"unknown rule {name!r}; did you mean {near!r}? Rules: {', '.join(names())}")
     rule: Rule = importlib.import_module(f"{__name__}.{group_of(name)}.{name}").RULE
     return rule.having(**parsed_values(name, given)) if colon else rule
+
+
+def registered(rule: str | Rule) -> str:
+    """The rule as `get` reads it back, here or in another process.
+
+    Raises ValueError for a `Rule` that no file of this package defines, and as `get`.
+
+    >>> registered(get("lenience").having(lenience=0.5))
+    'lenience:lenience=0.5'
+    """
+    chosen = get(rule)
+    if chosen.name not in names() or get(str(chosen)) != chosen:
+        raise ValueError(
+            f"rule: {chosen.name!r} is not in the registry, where other processes and later runs look for it; write it as a "
+            "file in specsim/rules (docs/adding-a-rule.md), or run it on threads, without checkpoint and shard"
+        )
+    return str(chosen)
