@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -31,6 +32,20 @@ STEPS = 3_000_017
 
 def counts_of(run):
     return {"lengths": run.lengths.tolist(), "tokens": run.tokens.tolist(), "steps": run.steps}
+
+
+@pytest.fixture(autouse=True)
+def in_time():
+    """No test waits for ever, whatever becomes of its processes."""
+
+    def late(*_):
+        raise TimeoutError("three minutes have passed")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 180)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="module")
@@ -460,7 +475,10 @@ class Cluster:
     def start(self, module, *arguments):
         command = [sys.executable, "-m", module, "--host", "127.0.0.1", *map(str, arguments)]
         with (self.folder / f"{len(self.processes)}.log").open("w") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+            # where this file is, since a worker imports what it is sent
+            path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+            env = os.environ | {"PYTHONPATH": path}
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=env)
         self.processes.append(process)
         return process
 
