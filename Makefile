@@ -76,6 +76,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/rules.py
 	$(BIN)/python benchmarks/audit.py
+	$(BIN)/python benchmarks/executors.py
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "specsim needs Python 3.11 or later; try make PYTHON=python3.12")'

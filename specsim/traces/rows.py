@@ -5,20 +5,19 @@ code and the whole pass runs at about the speed of reading memory.
 
 The checksum of a row of p, in words x_i of 32 bits (or 16), and of q, in words y_i, is the sum mod 2^32 of
 f(x_i)·(2i + 1) + f(y_i)·(2i + 1 + `Q_OFFSET`), f(x) = x ⊕ (x >> 15), taken in blocks that Horner's rule combines
-mod 2^64. Those of a truncated row are taken column by column, with tokens, and combined likewise. Every weight is odd, and f carries the high bits, which a product mod 2^32 would drop, down to the low
-ones. So no change of a single word goes unseen, and of other changes about one in 2^32. It is a guard against
-accidents, not against an adversary.
+mod 2^64. Those of a truncated row are taken column by column, with tokens, and combined likewise. Every weight is odd,
+and f carries the high bits, which a product mod 2^32 would drop, down to the low ones. So no change of a single word
+goes unseen, and of other changes about one in 2^32. It is a guard against accidents, not against an adversary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.jit import kernel, summary_kernel
+from specsim.jit import Kernel, kernel, summary_kernel
 from specsim.traces.format import AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
 from specsim.traces.truncated import NO_TOKEN, bound_rows
 
@@ -32,8 +31,6 @@ FAULTS = {
 }
 
 BLOCK = 2048
-#: Of each of p and q, decoded at a time.
-DECODED_NUMBERS = 2**16
 HORNER = np.uint64(0x9E3779B97F4A7C15)
 Q_OFFSET = np.uint32(0x85EBCA76)
 STEP_FACTOR = np.uint64(0x165667B19E3779F9)
@@ -60,19 +57,14 @@ def measure(columns: AnyColumns, step_ids: NDArray[np.int64], layout: Layout) ->
     found = Measured(np.empty((2, rows)), np.empty(rows, np.uint64), np.empty(rows, np.uint8))
     with np.errstate(over="ignore"):  # where the kernels run as plain Python, modular arithmetic warns
         if isinstance(columns, Columns):
-            tolerance = sum_tolerance(layout)
-            for part, p, q in _decoded(columns.p, columns.q):
-                _measure_dense(
-                    p,
-                    q,
-                    _bits(columns.p[part]),
-                    _bits(columns.q[part]),
-                    _outside(columns.p),
-                    tolerance,
-                    found.beta[0, part],
-                    found.checksum[part],
-                    found.fault[part],
-                )
+            _MEASURE_DENSE[layout.dtype](
+                _bits(columns.p),
+                _bits(columns.q),
+                _outside(columns.p),
+                sum_tolerance(layout),
+                found.beta[0],
+                *found[1:],
+            )
             found.beta[1] = found.beta[0]
         else:
             _measure_truncated(columns, layout, found)
@@ -110,33 +102,12 @@ def _measure_truncated(columns: TruncatedColumns, layout: Layout, found: Measure
         _add_words(part, found.checksum)
 
 
-def _decoded(
-    p: NDArray[Any], q: NDArray[Any]
-) -> Iterator[tuple[slice, NDArray[np.float32], NDArray[np.float32]]]:
-    """All rows as they are, or where they must be decoded a few at a time, in the same memory: so they stay in cache."""
-    if p.itemsize == 4:
-        yield slice(None), p, q
-        return
-    size = max(1, DECODED_NUMBERS // p.shape[1])
-    room = np.empty((2, size, p.shape[1]), np.float32)
-    for first in range(0, len(p), size):
-        part = slice(first, first + size)
-        yield part, decode(p[part], room[0]), decode(q[part], room[1])
-
-
-def decode(rows: NDArray[Any], room: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-    """The stored probabilities as float32, which holds each exactly; float32 rows are returned as they are.
-
-    `room` for as many rows or more may be given.
-    """
+def decode(rows: NDArray[Any]) -> NDArray[np.float32]:
+    """The stored probabilities as float32, which holds each exactly; float32 rows are returned as they are."""
     if rows.itemsize == 4:
         return rows
-    # the pattern of a half-precision number, moved up to where float32 has its exponent, is that number but for
-    # the exponents' biases (15 and 127 for float16; bfloat16 has float32's own)
-    half = rows.dtype == np.float16
-    shift, scale = (13, 2.0**112) if half else (16, 1.0)
-    decoded = np.empty(rows.shape, np.float32) if room is None else room[: len(rows)]
-    _decode(_bits(rows).ravel(), np.uint32(1 << shift), np.float32(scale), decoded.ravel())
+    decoded = np.empty(rows.shape, np.float32)
+    _DECODE[rows.dtype.name](_bits(rows).ravel(), decoded.ravel())
     return decoded
 
 
@@ -155,52 +126,90 @@ def _bits(rows: NDArray[Any]) -> NDArray[Any]:
     return rows.view(np.uint32 if rows.itemsize == 4 else np.uint16)
 
 
-@summary_kernel
-def _measure_dense(  # type: ignore[no-untyped-def]
-    p, q, p_bits, q_bits, outside, tolerance, beta, checksum, fault
-):
-    """Fill beta, the checksum of p and q alone, and the fault of their values, for each row."""
-    shift = np.uint32(15)
-    for row in range(p.shape[0]):
-        overlap = 0.0
-        p_total = 0.0
-        q_total = 0.0
-        total = HORNER
-        union = np.uint32(0)
-        for low in range(0, p.shape[1], BLOCK):
-            # slices from 0 on, and no call: either would keep the compiler from making one tight vector loop
-            p_block = p[row, low : low + BLOCK]
-            q_block = q[row, low : low + BLOCK]
-            p_words = p_bits[row, low : low + BLOCK]
-            q_words = q_bits[row, low : low + BLOCK]
-            p_sum = np.float32(0)
-            q_sum = np.float32(0)
-            part = np.uint32(0)
-            bits = np.uint32(0)
-            weight = np.uint32(1)
-            for i in range(p_block.size):
-                overlap += np.float64(min(p_block[i], q_block[i]))
-                p_sum += p_block[i]
-                q_sum += q_block[i]
-                x = np.uint32(p_words[i])
-                y = np.uint32(q_words[i])
-                bits = np.uint32(bits | np.uint32(x | y))
-                x = np.uint32(np.uint32(x ^ np.uint32(x >> shift)) * weight)
-                y = np.uint32(np.uint32(y ^ np.uint32(y >> shift)) * np.uint32(weight + Q_OFFSET))
-                part = np.uint32(part + np.uint32(x + y))
-                weight = np.uint32(weight + np.uint32(2))
-            p_total += np.float64(p_sum)
-            q_total += np.float64(q_sum)
-            total = total * HORNER + np.uint64(part)
-            union = np.uint32(union | bits)
-        beta[row] = overlap
-        checksum[row] = total
-        if np.uint32(union & outside) != 0:
-            fault[row] = BAD_VALUE
-        elif abs(p_total - 1.0) > tolerance or abs(q_total - 1.0) > tolerance:
-            fault[row] = BAD_SUM
-        else:
-            fault[row] = SOUND
+@kernel
+def _as_float32(word):  # type: ignore[no-untyped-def]
+    return np.uint32(word).view(np.float32)
+
+
+@kernel
+def _as_bfloat16(word):  # type: ignore[no-untyped-def]
+    """bfloat16 has float32's exponent: it is the upper half of one."""
+    return np.uint32(np.uint32(word) << np.uint32(16)).view(np.float32)
+
+
+@kernel
+def _as_float16(word):  # type: ignore[no-untyped-def]
+    """float16's exponent is biased by 15, float32's by 127; of a subnormal number the implied 1 is taken off again."""
+    moved = np.uint32(np.uint32(word) << np.uint32(13))
+    normal = np.uint32(moved + np.uint32(112 << 23)).view(np.float32)
+    subnormal = np.uint32(moved + np.uint32(113 << 23)).view(np.float32) - np.float32(2.0**-14)
+    return subnormal if moved < np.uint32(1 << 23) else normal
+
+
+def _measuring(value: Kernel) -> Kernel:
+    """The pass over rows of words that value(word) makes numbers of."""
+
+    def measure_dense(p_bits, q_bits, outside, tolerance, beta, checksum, fault):  # type: ignore[no-untyped-def]
+        """Fill beta, the checksum of p and q alone, and the fault of their values, for each row."""
+        shift = np.uint32(15)
+        for row in range(p_bits.shape[0]):
+            overlap = 0.0
+            p_total = 0.0
+            q_total = 0.0
+            total = HORNER
+            union = np.uint32(0)
+            for low in range(0, p_bits.shape[1], BLOCK):
+                # slices from 0 on: else the compiler would not make one tight vector loop
+                p_words = p_bits[row, low : low + BLOCK]
+                q_words = q_bits[row, low : low + BLOCK]
+                p_sum = np.float32(0)
+                q_sum = np.float32(0)
+                part = np.uint32(0)
+                bits = np.uint32(0)
+                weight = np.uint32(1)
+                for i in range(p_words.size):
+                    x = np.uint32(p_words[i])
+                    y = np.uint32(q_words[i])
+                    mass = value(x)
+                    drafted = value(y)
+                    overlap += np.float64(min(mass, drafted))
+                    p_sum += mass
+                    q_sum += drafted
+                    bits = np.uint32(bits | np.uint32(x | y))
+                    x = np.uint32(np.uint32(x ^ np.uint32(x >> shift)) * weight)
+                    y = np.uint32(np.uint32(y ^ np.uint32(y >> shift)) * np.uint32(weight + Q_OFFSET))
+                    part = np.uint32(part + np.uint32(x + y))
+                    weight = np.uint32(weight + np.uint32(2))
+                p_total += np.float64(p_sum)
+                q_total += np.float64(q_sum)
+                total = total * HORNER + np.uint64(part)
+                union = np.uint32(union | bits)
+            beta[row] = overlap
+            checksum[row] = total
+            if np.uint32(union & outside) != 0:
+                fault[row] = BAD_VALUE
+            elif abs(p_total - 1.0) > tolerance or abs(q_total - 1.0) > tolerance:
+                fault[row] = BAD_SUM
+            else:
+                fault[row] = SOUND
+
+    return summary_kernel(measure_dense)
+
+
+def _decoding(value: Kernel) -> Kernel:
+    def decode_words(words, out):  # type: ignore[no-untyped-def]
+        for i in range(words.size):
+            out[i] = value(words[i])
+
+    return kernel(decode_words)
+
+
+_DECODE = {"float16": _decoding(_as_float16), "bfloat16": _decoding(_as_bfloat16)}
+_MEASURE_DENSE = {
+    "float32": _measuring(_as_float32),
+    "float16": _measuring(_as_float16),
+    "bfloat16": _measuring(_as_bfloat16),
+}
 
 
 @kernel
@@ -247,13 +256,6 @@ def _measure_labels(  # type: ignore[no-untyped-def]
             if fault[row] == SOUND and not fits:
                 fault[row] = BAD_LABEL
             testing = testing and accepted[row] == 1
-
-
-@kernel
-def _decode(words, factor, scale, out):  # type: ignore[no-untyped-def]
-    """out = scale · (the float32 of the pattern words · factor); a product, because a variable shift is slower."""
-    for i in range(words.size):
-        out[i] = np.uint32(np.uint32(words[i]) * factor).view(np.float32) * scale
 
 
 @summary_kernel
