@@ -32,12 +32,12 @@ def counted(executor: Executor | None, steps: int, threads: int = 2) -> float:
 def against_threads(name: str, executor: Executor) -> None:
     for _ in range(2):  # both workers compile, and learn how long a span takes
         counted(executor, STEPS // 20)
-    threads, other, ratio = ratios(lambda: counted(None, STEPS // 5), lambda: counted(executor, STEPS // 5))
+    threads, other, ratio = ratios(lambda: counted(None, STEPS // 2), lambda: counted(executor, STEPS // 2))
     show(
         f"(g) {name}, 2 workers / 2 threads",
         ratio,
         "≥ 0.9",
-        f"{STEPS / 5e6 / np.median(other):.1f} million steps/s of {STEPS / 5e6 / np.median(threads):.1f}",
+        f"{STEPS / 2e6 / np.median(other):.1f} million steps/s of {STEPS / 5e6 / np.median(threads):.1f}",
     )
 
 

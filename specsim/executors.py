@@ -45,6 +45,8 @@ SPAN_SECONDS = 1.0
 GROWTH = 4
 #: Tasks under way, at first and at most.
 FIRST_IN_FLIGHT, MOST_IN_FLIGHT = 2, 1024
+#: A span is at most this share of what is left, so that workers end together.
+SHARE_LEFT = 4
 #: How often a task may be under way when a pool of processes breaks.
 TRIES = 3
 #: Jobs that a worker keeps.
@@ -305,7 +307,10 @@ def _packed(job: Job) -> bytes:
 
 
 class _Spans:
-    """Cuts intervals into spans of whole chunks, as long as the last ones say that a worker can do in a second."""
+    """Cuts intervals into spans of whole chunks, as long as the last ones say that a worker can do in a second.
+
+    Towards the end they get shorter.
+    """
 
     def __init__(self, intervals: Sequence[Interval], chunk: int):
         self._left = deque(intervals)
@@ -316,8 +321,10 @@ class _Spans:
         """The (first, steps) of the next span; None after the last."""
         if not self._left:
             return None
+        left = sum(end - first for first, end in self._left)
         first, end = self._left.popleft()
-        steps = min(self._chunks * self._chunk, end - first)
+        chunks = min(self._chunks, max(1, left // (SHARE_LEFT * self._chunk)))
+        steps = min(chunks * self._chunk, end - first)
         if first + steps < end:
             self._left.appendleft((first + steps, end))
         return first, steps

@@ -119,13 +119,14 @@ def test_whatever_is_simulated_can_be_sent(trace, pool, kind):
 
 @pytest.mark.parametrize("chunks", [1, 3, 1000])
 def test_spans_are_whole_chunks_of_all_steps_once(chunks):
-    spans = executors._Spans([(0, 25), (40, 61)], chunk=10)
+    spans = executors._Spans([(0, 255), (400, 611)], chunk=10)
     spans.learn(10 * chunks, seconds=1.0)
     found = list(iter(spans.next, None))
     steps = [step for first, n in found for step in range(first, first + n)]
-    assert steps == [*range(25), *range(40, 61)]
-    assert all(n % 10 == 0 or first + n in (25, 61) for first, n in found)
-    assert max(n for _, n in found) == min(10 * chunks, 25)
+    assert steps == [*range(255), *range(400, 611)]
+    assert all(n % 10 == 0 or first + n in (255, 611) for first, n in found)
+    assert found[0][1] == min(10 * chunks, 110), "a quarter of what is left, at most"
+    assert found[-1][1] <= 10, "short ones at the end, so that workers end together"
 
 
 def test_spans_grow_to_a_second_and_not_at_once():
