@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 from specsim import default_pair, replay, simulate
 from specsim.drafts import branching
 from specsim.models import TableModel
-from specsim.recording import STEPS_PER_TEXT, record
+from specsim.recording import STEPS_PER_TEXT, record, record_hf
 from specsim.traces import open_trace, summarise
 
 
@@ -116,3 +118,12 @@ def test_bad_arguments(tmp_path, recorded):
         simulate(recorded, gamma=6)
     with pytest.raises(TypeError, match="brings its own q"):
         simulate(recorded, [0.5, 0.5])
+
+
+def test_without_torch_that_is_said(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(
+        ValueError, match=r"big: needs torch and transformers .*: pip install torch transformers"
+    ):
+        record_hf(tmp_path / "trace", "big", "small", ["import"])
+    assert not (tmp_path / "trace").exists()

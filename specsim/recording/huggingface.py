@@ -130,7 +130,7 @@ def record_hf(
     `max_new_tokens`, at the target's end-of-sequence token, or where either model's context is full. `dtype` is how
     rows are stored, `top` how many tokens of each, all by default. `progress(texts, of texts)` is called after each.
 
-    Raises ImportError without torch and transformers; ValueError for tokenizers that differ, a prompt that is empty or
+    Raises ValueError without torch and transformers, for tokenizers that differ, a prompt that is empty or
     longer than a context, logits that are NaN, and bad arguments; FileExistsError if `path` holds anything. What was
     written before stays readable.
     """
@@ -236,13 +236,13 @@ def _step(
 def load(name: str | Path, device: str = "cpu") -> tuple[Any, Any]:
     """The model and the tokenizer that `from_pretrained` finds under `name`.
 
-    Raises ImportError without torch and transformers, ValueError where nothing can be loaded.
+    Raises ValueError without torch and transformers, and where nothing can be loaded.
     """
     try:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
-        raise ImportError(f"recording needs torch and transformers ({error}): {INSTALL}") from None
+        raise ValueError(f"{name}: needs torch and transformers ({error}): {INSTALL}") from None
     try:
         model = AutoModelForCausalLM.from_pretrained(str(name), dtype="auto").to(torch.device(device)).eval()
         return model, AutoTokenizer.from_pretrained(str(name))
