@@ -20,13 +20,13 @@ from specsim import rules
 from specsim.distributions import Floats, temperature, top_k, top_p
 from specsim.drafts import chain, draw_siblings
 from specsim.engine import Progress
-from specsim.provenance import Provenance
 from specsim.readers import Rows, repeated
+from specsim.recording.log import new_log
 from specsim.recording.tokenizers import check_tokenizers
 from specsim.rules import Rule
 from specsim.sources import rule_verifier
 from specsim.streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
-from specsim.traces import Trace, open_trace, writer
+from specsim.traces import Trace, open_trace
 
 __all__ = ["CachedModel", "Sampling", "Step", "load", "record_hf", "trajectory"]
 
@@ -149,7 +149,7 @@ def record_hf(
         CachedModel(big, "target", sampling, vocab_size),
         CachedModel(small, "draft", sampling, vocab_size),
     )
-    provenance = {
+    facts = {
         "target": str(target),
         "draft": str(draft),
         "prompts": len(texts),
@@ -158,17 +158,13 @@ def record_hf(
         "top_k": top_k,
         "top_p": top_p,
         "rule": str(chosen),
-        **Provenance.record(root, 1, 0.0).to_dict(),
     }
-    del provenance["seconds"]  # not known before the end, and the manifest is written first
-    with writer(path, vocab_size=vocab_size, gamma=gamma, dtype=dtype, top=top, provenance=provenance) as log:
+    with new_log(
+        path, vocab_size=vocab_size, gamma=gamma, dtype=dtype, top=top, root=root, facts=facts
+    ) as add:
         done = 0
         for step in trajectory(*pair, texts, chosen, gamma, max_new_tokens, _ends(big), room, root):
-            if top is None:
-                log.append(step.text, step.drafted, step.accepted, step.p, step.q)
-            else:
-                p, q = (_most_probable(rows, top, step.drafted) for rows in (step.p, step.q))
-                log.append(step.text, step.drafted, step.accepted, p, q)
+            add(step.text, step.drafted, step.accepted, step.p, step.q)
             if progress is not None and step.text > done:
                 done = step.text
                 progress(done, len(texts))
@@ -282,15 +278,3 @@ def _ends(model: Any) -> frozenset[int]:
     if found is None:
         return frozenset()
     return frozenset(found) if isinstance(found, list | tuple) else frozenset([int(found)])
-
-
-def _most_probable(rows: Floats, count: int, drafted: Sequence[int]) -> list[tuple[Any, Any]]:
-    """The `count` most probable tokens of each row, with their probabilities: the drafted one, and no impossible ones."""
-    found = []
-    for i, row in enumerate(rows):
-        kept = np.argsort(-row, kind="stable")[:count]
-        if i < len(drafted) and drafted[i] not in kept:
-            kept[-1] = drafted[i]
-        kept = kept[row[kept] > 0.0]
-        found.append((kept, row[kept]))
-    return found

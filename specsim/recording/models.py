@@ -12,10 +12,10 @@ from specsim.drafts import chain
 from specsim.engine import Progress, check_steps, model_rows
 from specsim.jit import interpreted
 from specsim.models import Model
-from specsim.provenance import Provenance
 from specsim.readers import ModelRows, start_of
+from specsim.recording.log import new_log
 from specsim.streams import Purpose, RandomSource, key_of, root_of, uniforms
-from specsim.traces import Listed, Trace, open_trace, truncate, writer
+from specsim.traces import Trace, open_trace
 
 __all__ = ["STEPS_PER_TEXT", "record"]
 
@@ -50,25 +50,20 @@ def record(
     reader, chosen = model_rows(target, draft, chain(gamma), leaf_rows=True), rules.get(rule)
     chosen.check(reader.tree)
     root = root_of(rng)
-    provenance = {"rule": str(chosen), "steps": steps, **Provenance.record(root, 1, 0.0).to_dict()}
-    del provenance["seconds"]  # not known before the end, and the manifest is written first
-    if top is not None:
-        top = min(top, target.vocab_size)
-    with writer(
-        path, vocab_size=target.vocab_size, gamma=gamma, dtype=dtype, top=top, provenance=provenance
-    ) as log:
-        for done, (text, drafted, accepted, p, q) in enumerate(_trajectory(reader, chosen, root, steps), 1):
-            if top is None:
-                log.append(text, drafted, accepted, p, q)
-            else:
-                log.append(text, drafted, accepted, _cut(p, drafted, top), _cut(q, drafted, top))
+    with new_log(
+        path,
+        vocab_size=target.vocab_size,
+        gamma=gamma,
+        dtype=dtype,
+        top=top,
+        root=root,
+        facts={"rule": str(chosen), "steps": steps},
+    ) as add:
+        for done, step in enumerate(_trajectory(reader, chosen, root, steps), 1):
+            add(*step)
             if progress is not None and (done % STEPS_PER_TEXT == 0 or done == steps):
                 progress(done, steps)
     return open_trace(path)
-
-
-def _cut(rows: np.ndarray, drafted: list[int], top: int) -> list[Listed]:
-    return [truncate(row, top, token) for row, token in zip(rows, [*drafted, None], strict=True)]
 
 
 def _trajectory(
