@@ -16,6 +16,7 @@ from hypothesis import settings
 import specsim
 from specsim.distributions import alias_lookup, alias_table, inverse_cdf
 from specsim.models import TableModel
+from specsim.traces import open_trace, writer
 
 # side by side each process keeps compiled kernels in a folder of its own: two writers of one would mix them up
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
@@ -122,3 +123,15 @@ def made(tmp_path_factory):
 
     folder, told = tmp_path_factory.mktemp("figures"), []
     return folder, make_figures(out=folder, fast=True, progress=lambda *parts: told.append(parts)), told
+
+
+@pytest.fixture(scope="session")
+def small_trace(tmp_path_factory):
+    """Seven steps of two drafted tokens over four."""
+    folder = tmp_path_factory.mktemp("traces") / "small"
+    rng = np.random.default_rng(0)
+    with writer(folder, vocab_size=4, gamma=2) as sink:
+        for step in range(7):
+            p, q = rng.dirichlet(np.ones(4), 3), rng.dirichlet(np.ones(4), 3)
+            sink.append(context=step, tokens=rng.integers(4, size=2), accepted=1, p=p, q=q)
+    return open_trace(folder)

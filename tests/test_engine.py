@@ -21,7 +21,6 @@ from specsim.replays import replay
 from specsim.sources import FixedPairSource, RowSource
 from specsim.streams import key_of
 from specsim.theory import accepted_law, expected_tokens
-from specsim.traces import open_trace, writer
 
 P, Q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
 KEY = key_of(5)
@@ -35,24 +34,12 @@ def table_pair(seed=0, size=3):
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory):
-    """Seven steps of two drafted tokens over four."""
-    folder = tmp_path_factory.mktemp("traces") / "small"
-    rng = np.random.default_rng(0)
-    with writer(folder, vocab_size=4, gamma=2) as sink:
-        for step in range(7):
-            p, q = rng.dirichlet(np.ones(4), 3), rng.dirichlet(np.ones(4), 3)
-            sink.append(context=step, tokens=rng.integers(4, size=2), accepted=1, p=p, q=q)
-    return open_trace(folder)
-
-
-@pytest.fixture(scope="module")
-def all_sources(trace):
+def all_sources(small_trace):
     return {
         "fixed pair": make_source(*synthetic_pair("zipf", 50, 0.7), rule="standard", gamma=3),
         "models": make_source(*table_pair(), rule="standard", gamma=3),
         "n-grams": make_source(*default_pair(), rule="standard", gamma=3),
-        "trace": make_source(trace, None, rule="standard", gamma=2),
+        "trace": make_source(small_trace, None, rule="standard", gamma=2),
     }
 
 
@@ -216,12 +203,12 @@ def test_of_a_tree_the_depth_counts_for_lengths_and_all_nodes_for_what_was_draft
     assert result.tokens_per_step == 1.7
 
 
-def test_alpha_context_is_the_mean_overlap_where_steps_begin(trace):
+def test_alpha_context_is_the_mean_overlap_where_steps_begin(small_trace):
     assert simulate(P, Q, steps=10, rng=0).alpha_context == pytest.approx(0.7, abs=1e-15)
     target, draft = table_pair()
     overlaps = [np.minimum(target.row(c), draft.row(c)).sum() for c in draft.contexts.tolist()]
     assert simulate(target, draft, steps=10, rng=0).alpha_context == pytest.approx(np.mean(overlaps))
-    assert 0 < simulate(trace, gamma=2, steps=10, rng=0).alpha_context < 1
+    assert 0 < simulate(small_trace, gamma=2, steps=10, rng=0).alpha_context < 1
 
 
 def test_two_regimes_tell_the_alphas_apart():
@@ -399,11 +386,11 @@ def test_a_simulated_tree_says_what_was_drafted():
     assert "sampled tree with parents (0, 0, 1, 1, 2, 2)" in result._repr_html_()
 
 
-def test_a_chain_of_a_trace_takes_any_rule_for_chains(trace):
+def test_a_chain_of_a_trace_takes_any_rule_for_chains(small_trace):
     for rule in ("standard", "lenience:lenience=0.5", "gumbel", "cascade_token", "one_hot"):
-        result = simulate(trace, rule=rule, gamma=2, steps=200, rng=0, threads=2)
+        result = simulate(small_trace, rule=rule, gamma=2, steps=200, rng=0, threads=2)
         assert result.lengths.sum() == 200
-        told = [replay(trace, step=step, rule=rule, gamma=2, rng=0).num_accepted for step in range(200)]
+        told = [replay(small_trace, step=step, rule=rule, gamma=2, rng=0).num_accepted for step in range(200)]
         assert np.bincount(told, minlength=3).tolist() == result.lengths.tolist()
 
 
@@ -525,13 +512,13 @@ def test_wrong_types_are_named(arguments, options, message):
         simulate(*arguments, **{"steps": 10, "rng": 0} | options)
 
 
-def test_a_trace_brings_its_own_draft_and_no_more_than_it_logged(trace):
+def test_a_trace_brings_its_own_draft_and_no_more_than_it_logged(small_trace):
     with pytest.raises(TypeError, match="a trace brings its own q"):
-        simulate(trace, Q, gamma=2, steps=10, rng=0)
+        simulate(small_trace, Q, gamma=2, steps=10, rng=0)
     with pytest.raises(ValueError, match="the trace logged 2 drafted tokens a step, 3 were asked for"):
-        simulate(trace, gamma=3, steps=10, rng=0)
+        simulate(small_trace, gamma=3, steps=10, rng=0)
     with pytest.raises(
         ValueError, match="a trace logs the rows along one path, so it cannot answer for a tree"
     ):
-        simulate(trace, rule="k_seq", gamma=branching(2), steps=10, rng=0)
-    assert simulate(trace, gamma=1, steps=10, rng=0).lengths.sum() == 10
+        simulate(small_trace, rule="k_seq", gamma=branching(2), steps=10, rng=0)
+    assert simulate(small_trace, gamma=1, steps=10, rng=0).lengths.sum() == 10

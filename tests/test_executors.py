@@ -24,7 +24,6 @@ from specsim.executors import LostWorkers, Workers, count_spans, workers_of
 from specsim.models import Mixture, NGramModel, TableModel, default_pair
 from specsim.parts import Part
 from specsim.streams import key_of
-from specsim.traces import open_trace, writer
 
 P, Q = synthetic_pair("zipf", 300, 0.8)
 STEPS = 3_000_017
@@ -80,18 +79,7 @@ def test_threads_and_processes_count_the_same(whole, pool):
     assert counts_of(simulate(P, Q, gamma=4, steps=STEPS, rng=4, threads=2, executor=pool)) != whole
 
 
-@pytest.fixture(scope="module")
-def trace(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("traces") / "small"
-    rng = np.random.default_rng(0)
-    with writer(folder, vocab_size=4, gamma=2) as sink:
-        for step in range(7):
-            p, q = rng.dirichlet(np.ones(4), 3), rng.dirichlet(np.ones(4), 3)
-            sink.append(context=step, tokens=rng.integers(4, size=2), accepted=1, p=p, q=q)
-    return open_trace(folder)
-
-
-def kinds(trace):
+def kinds(small_trace):
     rng = np.random.default_rng(1)
     target, draft = (TableModel(rng.dirichlet(np.ones(3), 3)) for _ in range(2))
     ngram = NGramModel.train([b"to be or not to be, that is the question: to be is to do" * 3], n=3)
@@ -103,13 +91,13 @@ def kinds(trace):
         "tables": ((target, Mixture(draft, target, 0.25)), {"rule": "block", "gamma": 3}),
         "n-grams": ((ngram, ngram), {"rule": "deterministic_children", "gamma": DynamicTree(2, 2, 3)}),
         "lookup": ((default_pair()[1], PromptLookup(text)), {"rule": "one_hot", "gamma": 3}),
-        "trace": ((trace,), {"gamma": 2}),
+        "trace": ((small_trace,), {"gamma": 2}),
     }
 
 
 @pytest.mark.parametrize("kind", ["lists", "float32", "tree", "tables", "n-grams", "lookup", "trace"])
-def test_whatever_is_simulated_can_be_sent(trace, pool, kind):
-    pair, options = kinds(trace)[kind]
+def test_whatever_is_simulated_can_be_sent(small_trace, pool, kind):
+    pair, options = kinds(small_trace)[kind]
     steps = 20_003 if kind in ("lists", "float32", "tree", "tables") else 601
     here = simulate(*pair, **options, steps=steps, rng=2, threads=1)
     there = simulate(*pair, **options, steps=steps, rng=2, executor=pool)

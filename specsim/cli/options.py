@@ -10,6 +10,8 @@ import cyclopts
 from cyclopts import Parameter
 
 __all__ = [
+    "RATIO",
+    "CHat",
     "Checkpoint",
     "Drawing",
     "Dtype",
@@ -18,6 +20,7 @@ __all__ = [
     "Gamma",
     "Json",
     "Level",
+    "Most",
     "Overlap",
     "Rule",
     "Seed",
@@ -106,3 +109,9 @@ Drawing = Annotated[
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 Folder = Annotated[Path | None, Parameter(help="Folder of the trace; default: the shipped one.")]
 Dtype = Annotated[str, Parameter(help="How rows are stored: float32, float16 or bfloat16.")]
+#: Of c, which some commands need and others may do without.
+RATIO = Parameter(name="--c", help="Time of a draft's pass over that of the target's.")
+CHat = Annotated[
+    float | None, Parameter(name="--c-hat", help="The same for arithmetic operations; default: c.")
+]
+Most = Annotated[int, Parameter(converter=whole, help="Largest γ to consider.")]

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.cli.app import app
-from specsim.cli.options import Json, whole
+from specsim.cli.options import RATIO, CHat, Json, Most
 from specsim.cli.terminal import show
 
 if TYPE_CHECKING:
@@ -35,13 +35,9 @@ def plan(
             "repeat it.",
         ),
     ] = None,
-    c: Annotated[
-        float | None, Parameter(name="--c", help="Time of a draft's pass over that of the target's.")
-    ] = None,
-    c_hat: Annotated[
-        float | None, Parameter(name="--c-hat", help="The same for arithmetic operations; default: c.")
-    ] = None,
-    most: Annotated[int, Parameter(converter=whole, help="Largest γ to consider.")] = 64,
+    c: Annotated[float | None, RATIO] = None,
+    c_hat: CHat = None,
+    most: Most = 64,
     as_json: Json = False,
 ) -> None:
     """The γ that gains most, what it gains, what that depends on; or which of several drafts to take."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from specsim.cli.app import trace_app
-from specsim.cli.options import Folder, Json, Rule, Seed, Threads, whole
+from specsim.cli.options import RATIO, CHat, Folder, Json, Most, Rule, Seed, Threads, whole
 from specsim.cli.pairs import draft_of, trace_of
 from specsim.cli.plan import print_trace_plan
 from specsim.cli.simulate import simulate_and_print
@@ -226,11 +226,9 @@ def trace_simulate(
 def trace_plan(
     path: Folder = None,
     *,
-    c: Annotated[float, Parameter(name="--c", help="Time of a draft's pass over that of the target's.")],
-    c_hat: Annotated[
-        float | None, Parameter(name="--c-hat", help="The same for arithmetic operations; default: c.")
-    ] = None,
-    most: Annotated[int, Parameter(converter=whole, help="Largest γ to consider.")] = 64,
+    c: Annotated[float, RATIO],
+    c_hat: CHat = None,
+    most: Most = 64,
     as_json: Json = False,
 ) -> None:
     """The γ that gains most, from a trace's rates by position: as 'specsim plan --trace'."""
@@ -241,7 +239,7 @@ def trace_plan(
 def trace_policies(
     path: Folder = None,
     *,
-    c: Annotated[float, Parameter(name="--c", help="Time of a draft's pass over that of the target's.")],
+    c: Annotated[float, RATIO],
     as_json: Json = False,
 ) -> None:
     """Policies that choose γ step by step, walked along the log: what each would have drafted, and gained.
