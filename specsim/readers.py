@@ -106,7 +106,8 @@ class ModelRows:
         q = np.empty((steps, num_q, self.vocab_size))
         tokens = np.empty((steps, tree.size), dtype=np.int64)
         for node in range(num_q):
-            q[:, node] = rows_ahead(self.draft, seen[:, node, : seen.shape[2] - ahead[node]], ahead[node])
+            histories = seen[:, node, : seen.shape[2] - ahead[node]]
+            rows_ahead(self.draft, histories, ahead[node], out=q[:, node])
             if children := tree.children(node):
                 columns = [child - 1 for child in children]
                 tokens[:, columns] = draw_siblings(tree.drawing, q[:, node], u[columns]).T

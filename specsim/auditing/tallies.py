@@ -212,12 +212,14 @@ def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible, first):  # 
                 mass = p[s, i, y]
                 ratio[y] = mass / (1.0 if bonus else q[s, i, y]) if mass > 0.0 else 0.0
             own, goal, by_ratio, by_p = p[s, i, x], ratio[x], 0.0, 0.0
-            for y in range(vocab_size):
+            for y in range(x):  # of tokens alike the lower one comes first
                 mass = p[s, i, y]
-                before = ratio[y] < goal or (ratio[y] == goal and y < x)
-                by_ratio += mass if before else 0.0
-                rarer = mass < own or (mass == own and y < x)
-                by_p += mass if rarer else 0.0
+                by_ratio += mass if ratio[y] <= goal else 0.0
+                by_p += mass if mass <= own else 0.0
+            for y in range(x + 1, vocab_size):
+                mass = p[s, i, y]
+                by_ratio += mass if ratio[y] < goal else 0.0
+                by_p += mass if mass < own else 0.0
             inside = v[i, s] * own
             if i == 0:
                 first[s] = by_ratio + inside

@@ -86,17 +86,34 @@ def draw_siblings(drawing: str, q: Floats, u: Floats) -> Ints:
 
 @kernel
 def _draw(q, u, tokens):  # type: ignore[no-untyped-def]
-    """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B]; sums are made once."""
-    sums = np.empty(q.shape[1])
-    for b in range(q.shape[0]):
-        total = 0.0
+    """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B].
+
+    Sums are made once, of four rows at a time: one sum has to wait for each of its additions.
+    """
+    last = q.shape[0] - 1
+    sums = np.empty((4, q.shape[1]))
+    for first in range(0, q.shape[0], 4):
+        a, b, c, d = first, min(first + 1, last), min(first + 2, last), min(first + 3, last)
+        s, t, v, w = 0.0, 0.0, 0.0, 0.0
         for x in range(q.shape[1]):
-            total += q[b, x]
-            sums[x] = total
-        if u[b] * total < total:  # else u·total was rounded up to the total
-            tokens[b] = np.searchsorted(sums, u[b] * total, side="right")
-        else:
-            tokens[b] = cumulative_draw(q[b], u[b])
+            s += q[a, x]
+            t += q[b, x]
+            v += q[c, x]
+            w += q[d, x]
+            sums[0, x] = s
+            sums[1, x] = t
+            sums[2, x] = v
+            sums[3, x] = w
+        for i in range(min(4, q.shape[0] - first)):
+            total = sums[i, -1]
+            goal = u[first + i] * total
+            if goal < total:
+                below = 0
+                for x in range(q.shape[1]):  # a search would be shorter, and slower: it cannot be foreseen
+                    below += sums[i, x] <= goal
+                tokens[first + i] = below
+            else:  # rounded up to the total
+                tokens[first + i] = cumulative_draw(q[first + i], u[first + i])
 
 
 @kernel

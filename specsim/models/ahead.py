@@ -18,22 +18,23 @@ from specsim.models.base import Floats, Model
 __all__ = ["row_ahead", "rows_ahead"]
 
 
-def rows_ahead(model: Model, histories: ArrayLike, ahead: int) -> Floats:
+def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | None = None) -> Floats:
     """The law of the token `ahead` ≥ 0 places after the next one, after each of `histories` [B, T]: float64 [B, V].
 
-    Raises ValueError for ahead > 0 and a model of order above 1, whose state is not its last token.
+    It is written to `out` if given. Raises ValueError for ahead > 0 and a model of order above 1, whose state is not
+    its last token.
 
     >>> from specsim.models import TableModel
     >>> rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=1)
     array([[0.5, 0.5]])
     """
-    rows = model.rows(histories)
+    rows = model.rows(histories, out=out)
     if ahead and model.order > 1:
         raise ValueError(f"independent heads need a draft of order 0 or 1, not {model.order}")
     if ahead and model.order == 1:
         step = model.rows(np.arange(model.vocab_size)[:, None])
         for _ in range(ahead):
-            rows = rows @ step
+            rows[:] = rows @ step
         rows /= rows.sum(axis=1, keepdims=True)
     return rows
 

@@ -36,8 +36,9 @@ class Model(Protocol):
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
         """The rows after each of `histories` (integers [B, T], T ≥ order), float64 [B, V].
 
-        They are written to `out` if given. Safe to call from several threads at once, as long as each has
-        its own `out`. Raises ValueError or TypeError for histories that are too short or not tokens.
+        They are written to `out` if given, whose rows need not lie one behind the other. Safe to call from several
+        threads at once, as long as each has its own `out`. Raises ValueError or TypeError for histories that are too
+        short or not tokens.
         """
 
     def row(self, context: Sequence[int]) -> Sequence[Any] | Floats:
