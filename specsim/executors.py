@@ -34,7 +34,17 @@ from specsim.jit import available_threads, sources_digest
 from specsim.sources import Batches
 from specsim.streams import Key
 
-__all__ = ["NAMES", "Job", "LostWorkers", "Task", "Workers", "check_executor", "count_spans", "workers_of"]
+__all__ = [
+    "NAMES",
+    "Job",
+    "LostWorkers",
+    "Task",
+    "Workers",
+    "check_executor",
+    "check_same_code",
+    "count_spans",
+    "workers_of",
+]
 
 #: What an executor can be called; beside these, the address of a Dask scheduler, such as tcp://host:8786.
 NAMES = ("threads", "processes", "dask")
@@ -118,12 +128,16 @@ def _process_workers(processes: int) -> Iterator[Workers]:
     try:
         yield workers
     except BaseException:
-        # nobody waits any more for what they are at
-        for process in list((getattr(workers.executor, "_processes", None) or {}).values()):
-            process.terminate()
-        workers.executor.shutdown(cancel_futures=True)
+        _end_processes(workers.executor)
         raise
     workers.executor.shutdown()
+
+
+def _end_processes(executor: Executor) -> None:
+    """End a pool whose processes nobody waits for any more."""
+    for process in list((getattr(executor, "_processes", None) or {}).values()):
+        process.terminate()
+    executor.shutdown(cancel_futures=True)
 
 
 def _begin_process() -> None:
@@ -178,16 +192,18 @@ class Workers:
         self.executor = executor
         self._renew = renew
 
-    def results(self, next_task: Callable[[], Task | None]) -> Iterator[tuple[Task, float, Any]]:
+    def results(
+        self, next_task: Callable[[], Task | None], room: int = FIRST_IN_FLIGHT
+    ) -> Iterator[tuple[Task, float, Any]]:
         """(task, seconds that it took its worker, what it returned) for every task, as they come.
 
-        `next_task()` is asked for more whenever there is room, and says None as long as it has none. An exception of a
-        task is raised here; LostWorkers where the executor breaks and cannot be renewed, or the same task was under
-        way three times when it broke. Whatever ends this cancels what is pending.
+        `next_task()` is asked for more whenever there is room, at first for so many, and says None as long as it has none.
+        An exception of a task is raised here; LostWorkers where the executor breaks and cannot be renewed, or the same task
+        was under way three times when it broke. Whatever ends this cancels what is pending, and ends processes of our own
+        that are in the middle of it.
         """
         pending: dict[Future[Any], tuple[Task, float]] = {}
         lost: deque[Task] = deque()
-        room = FIRST_IN_FLIGHT
         try:
             while True:
                 while len(pending) < room and (task := lost.popleft() if lost else next_task()) is not None:
@@ -220,8 +236,10 @@ class Workers:
                 if broken is not None:
                     self._broken(broken, max(task.broke for task in lost))
         finally:
-            for future in pending:
-                future.cancel()
+            running = [future for future in pending if not future.cancel()]
+            if running and self._renew is not None:  # nobody waits any more for what they are at
+                _end_processes(self.executor)
+                self.executor = self._renew()
 
     def _submit(self, task: Task) -> Future[Any]:
         try:
@@ -346,8 +364,7 @@ def _count_span(
     code: str, digest: str, packed: bytes | None, key: Key, first: int, steps: int
 ) -> Counted | None:
     """Count a span of the job `digest`; None where that is not known here, and has to be sent along, `packed`."""
-    if code != sources_digest():
-        raise ValueError("a worker has another version of specsim than this; install the same one everywhere")
+    check_same_code(code)
     with _making:
         if digest not in _jobs:
             if packed is None:
@@ -360,6 +377,12 @@ def _count_span(
     tally = job.tally(source)
     counts = run(source, tally, key, first, steps, threads=1)
     return Counted(first, steps, counts, tuple(getattr(tally, "examples", ())))
+
+
+def check_same_code(code: str) -> None:
+    """Raise ValueError in a worker unless its specsim has the sources_digest() `code`."""
+    if code != sources_digest():
+        raise ValueError("a worker has another version of specsim than this; install the same one everywhere")
 
 
 def _unpacked(packed: bytes) -> Job:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from specsim import rules
+from specsim.auditing import elsewhere
 from specsim.auditing.adapters import is_engine
 from specsim.auditing.contract import Verifier, declared
 from specsim.auditing.isolation import Child
@@ -23,11 +25,14 @@ __all__ = ["Place", "is_rule", "placed"]
 class Place:
     """A subject, and how a job is run on it: `run(job, *arguments, progress=…)` is job(subject, *arguments, …) there.
 
-    `subject` plans the cases; in a child process another one, with the function itself, runs them.
+    `subject` plans the cases; in a child process another one, with the function itself, runs them. `run_each(job, arguments)`
+    gives (i, job(subject, arguments[i]), or the BrokenVerifier that it ended with) as they come: side by side, on workers; it
+    is None where jobs are run here, one after the other.
     """
 
     subject: Subject
     run: Callable[..., Any]
+    run_each: Callable[[Callable[..., Any], Sequence[Any]], Iterator[tuple[int, Any]]] | None = None
 
 
 @contextmanager
@@ -36,11 +41,13 @@ def placed(
 ) -> Iterator[Place]:
     """The place of `verifier`, a rule or its name, package.module:function or a function, until the context ends.
 
-    A rule's steps are counted by `workers`, if any. Raises ValueError for a name that is neither, TypeError for anything else.
+    With `workers` they count a rule's steps, and run whole jobs on a verifier given by name. Raises ValueError for a name that
+    is neither, and for a function together with workers; TypeError for anything else.
     """
     if isinstance(verifier, str) and not is_rule(verifier):
         with closing(Child(verifier, timeout)) as child:
-            yield Place(function_subject(_elsewhere, verifier, child.declared, timeout), child.run)
+            run_each = None if workers is None else partial(elsewhere.run_each, workers, verifier, timeout)
+            yield Place(function_subject(_elsewhere, verifier, child.declared, timeout), child.run, run_each)
         return
     subject = _subject(verifier, threads, timeout, workers)
 
@@ -62,6 +69,10 @@ def _subject(
 ) -> Subject:
     if isinstance(verifier, str | Rule):
         return RuleSubject(rules.get(verifier), threads, workers)
+    if callable(verifier) and workers is not None:
+        raise ValueError(
+            "executor: a function cannot be sent; name the verifier by what workers can import, package.module:function"
+        )
     if not callable(verifier):
         raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
     name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"

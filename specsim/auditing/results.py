@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from specsim.auditing.tallies import Impossible
 from specsim.distributions import Ints
 from specsim.drafts import Tree
 from specsim.lengths import mean_tokens
@@ -136,8 +137,8 @@ class CaseResult:
     """One case of the battery: what was run, what was found, what was measured.
 
     `tree` is what was drafted (None for a decoder, which drafts itself), `positions` how many tokens a step can emit,
-    `counts` the integer counts behind everything, `planned` the steps that the level gives the case, `seconds` how long
-    it took.
+    `counts` the integer counts behind everything, `examples` the first impossible tokens, `planned` the steps that the level
+    gives the case, `seconds` how long it took.
     """
 
     case: str
@@ -156,6 +157,7 @@ class CaseResult:
     counts: dict[str, Ints] = field(repr=False)
     measures: Measures | None
     declared_tv: float
+    examples: tuple[Impossible, ...] = field(default=(), repr=False)
     seconds: float = field(default=0.0, compare=False)
 
     @property

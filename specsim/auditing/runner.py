@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
@@ -12,20 +13,20 @@ from specsim.auditing.cases import LEVELS
 from specsim.auditing.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing.diagnosis import diagnose_chain, diagnose_decoder
 from specsim.auditing.isolation import AGAIN
-from specsim.auditing.places import Place, is_rule, placed
+from specsim.auditing.places import Place, placed
 from specsim.auditing.promises import PROMISES, check_promises, promises_result
 from specsim.auditing.proof import prove_on_generated_models
 from specsim.auditing.results import BUDGET, Audit, CaseResult, Diagnosis, Finding
 from specsim.auditing.subjects import DecoderSubject, RuleSubject, Subject, VerifierSubject
-from specsim.auditing.trials import case_key, offset, run_trial
+from specsim.auditing.trials import Trial, case_key, offset, run_trial
 from specsim.engine import Progress
-from specsim.executors import check_executor, workers_of
+from specsim.executors import workers_of
 from specsim.jit import available_threads
 from specsim.provenance import Provenance
 from specsim.rules import Rule
 from specsim.streams import Key, RandomSource, root_of
 
-__all__ = ["audit", "check_limits"]
+__all__ = ["CaseJob", "audit", "case_results", "check_limits", "check_promises_at"]
 
 
 def audit(
@@ -54,9 +55,11 @@ def audit(
     also proved, by enumeration in fractions. The probability that an exact verifier is called biased is at most
     `BUDGET`, whenever it stops. The same `rng` seed gives the same counts.
 
-    The steps of a built-in rule can be counted elsewhere, by `executor`, which is as in `specsim.simulate`.
+    The steps of a built-in rule can be counted elsewhere, by `executor`, which is as in `specsim.simulate`, and so can the
+    cases of a verifier given by name, each by one worker, in a process of its own; `seconds` are then those of all workers
+    together.
 
-    With `fail_fast` the first case that fails, or a promise broken before them, ends the audit.
+    With `fail_fast` the first case that fails, or a promise broken before them, is the last one of the result.
 
     When somebody's verifier of chains or decoder fails, `diagnose` compares it with the catalogue of known mistakes
     (`specsim.auditing.mutants`), for which more steps are drawn.
@@ -64,7 +67,7 @@ def audit(
     A verifier given by name runs in a process of its own; one call may take `timeout` seconds. Ctrl-C ends the audit
     with the verdict so far, marked as such.
 
-    Raises ValueError for an unknown rule, level or module. What goes wrong inside the verifier is not raised:
+    Raises ValueError for an unknown rule, level or module, and for a function together with an executor. What goes wrong inside the verifier is not raised:
     it is the verdict `broken`.
 
     >>> result = audit("standard", level="smoke", rng=0)
@@ -73,21 +76,12 @@ def audit(
     """
     check_limits(level, seconds, timeout)
     threads = available_threads(threads)
-    if executor not in (None, "threads") and not _is_rule(verifier):
-        check_executor(executor)
-        raise ValueError(
-            "executor: somebody's verifier is called in one process; only built-in rules can be sent"
-        )
     with (
         workers_of(executor, threads) as workers,
         placed(verifier, threads, timeout, workers) as place,
     ):
         found = _audit(place, level, root_of(rng), seconds, fail_fast, progress)
         return replace(found, diagnosis=_diagnosis(place, found)) if diagnose else found
-
-
-def _is_rule(verifier: str | Rule | Verifier) -> bool:
-    return isinstance(verifier, Rule) or (isinstance(verifier, str) and is_rule(verifier))
 
 
 def check_limits(level: str, seconds: float | None, timeout: float) -> None:
@@ -100,15 +94,15 @@ def check_limits(level: str, seconds: float | None, timeout: float) -> None:
 
 
 @dataclass(frozen=True)
-class _Job:
-    """A case to run, as a child process is told."""
+class CaseJob:
+    """A case to run, as a child process is told: its number, and how; `patience` is a share of the time-out."""
 
     index: int
     level: str
     key: Key
     alarm: float
-    seconds: float | None
-    patience: float
+    seconds: float | None = None
+    patience: float = 1.0
 
 
 def _audit(
@@ -122,29 +116,33 @@ def _audit(
     started, subject = time.perf_counter(), place.subject
     trials = [subject.trial(i, level) for i in range(len(subject.cases))]
     tests = sum(trial.tests for trial in trials)
-    total = sum(trial.steps for trial in trials)
-    results: list[CaseResult] = []
+    promises: list[CaseResult] = []
+    found: dict[int, CaseResult] = {}
     interrupted = False
     share = None if seconds is None else seconds / len(trials)
+    jobs = (
+        CaseJob(
+            i,
+            level,
+            case_key(root, trial.case),
+            BUDGET / tests,
+            share,
+            _patience([*promises, *found.values()]),
+        )
+        for i, trial in enumerate(trials)
+    )
     try:
         if isinstance(subject, VerifierSubject):
-            results.append(_promises(place, case_key(root, PROMISES)))
-        for i, trial in enumerate(trials):
-            if fail_fast and any(result.findings for result in results):
-                break
-            patience = AGAIN if any(_hung(result) for result in results) else 1.0
-            job = _Job(i, level, case_key(root, trial.case), BUDGET / tests, share, patience)
-            before = sum(earlier.steps for earlier in trials[:i])
-            try:
-                result = place.run(_run_case, job, progress=offset(progress, before, total))
-            except BrokenVerifier as error:  # it took its process along
-                result = run_trial(trial, job.key, job.alarm, failure=error)
-            results.append(result)
-            interrupted = result.interrupted
-            if interrupted:
-                break
+            promises.append(check_promises_at(place, case_key(root, PROMISES)))
+        if not (fail_fast and any(result.findings for result in promises)):
+            for i, result in case_results(place, dict(enumerate(trials)), jobs, progress):
+                found[i], interrupted = result, result.interrupted
+                if interrupted or (fail_fast and _first_failing(found) is not None):
+                    break
     except KeyboardInterrupt:
         interrupted = True
+    last = _first_failing(found) if fail_fast else None
+    results = [*promises, *(found[i] for i in sorted(found) if last is None or i <= last)]
     return Audit(
         verifier=subject.name,
         level=level,
@@ -157,9 +155,55 @@ def _audit(
     )
 
 
-def _hung(result: CaseResult) -> bool:
-    """Whether calls of this case hung: then the others are not waited for as long."""
-    return any("hung: " in finding.text for finding in result.findings)
+def case_results(
+    place: Place, trials: Mapping[int, Trial], jobs: Iterable[CaseJob], progress: Progress | None
+) -> Iterator[tuple[int, CaseResult]]:
+    """The number and the result of each of `jobs`, for the cases `trials`: one by one, or on workers, as they come."""
+    total, done = sum(trial.steps for trial in trials.values()), 0
+    if place.run_each is None:
+        outcomes = _one_by_one(place, trials, jobs, progress, total)
+    else:
+        given = list(jobs)
+        outcomes = ((given[i], outcome) for i, outcome in place.run_each(_run_case, given))
+    for job, outcome in outcomes:
+        trial = trials[job.index]
+        if isinstance(outcome, BrokenVerifier):  # it took its process along
+            outcome = run_trial(trial, job.key, job.alarm, failure=outcome)
+        done += trial.steps
+        if progress is not None:
+            progress(done, total)
+        yield job.index, outcome
+
+
+def _one_by_one(
+    place: Place,
+    trials: Mapping[int, Trial],
+    jobs: Iterable[CaseJob],
+    progress: Progress | None,
+    total: int,
+) -> Iterator[tuple[CaseJob, CaseResult | BrokenVerifier]]:
+    before = 0
+    for job in jobs:
+        try:
+            yield job, place.run(_run_case, job, progress=offset(progress, before, total))
+        except BrokenVerifier as error:
+            yield job, error
+        before += trials[job.index].steps
+
+
+def _first_failing(found: Mapping[int, CaseResult]) -> int | None:
+    """The first case that fails, if all before it are known."""
+    for i in range(len(found)):
+        if i not in found:
+            return None
+        if found[i].findings:
+            return i
+    return None
+
+
+def _patience(results: Iterable[CaseResult]) -> float:
+    """Once calls have hung, the others are not waited for as long."""
+    return AGAIN if any("hung: " in finding.text for one in results for finding in one.findings) else 1.0
 
 
 def _diagnosis(place: Place, found: Audit) -> Diagnosis | None:
@@ -180,7 +224,7 @@ def _diagnosis(place: Place, found: Audit) -> Diagnosis | None:
 # --- jobs, which a child process may be given ------------------------------------------------------------
 
 
-def _run_case(subject: Subject, job: _Job, progress: Progress | None = None) -> CaseResult:
+def _run_case(subject: Subject, job: CaseJob, progress: Progress | None = None) -> CaseResult:
     if not isinstance(subject, RuleSubject):
         subject = replace(subject, timeout=subject.timeout * job.patience)
     trial = subject.trial(job.index, job.level)
@@ -191,7 +235,8 @@ def _check(subject: VerifierSubject, key: Key, progress: Progress | None = None)
     return check_promises(subject.function, subject.declared, key, subject.timeout)
 
 
-def _promises(place: Place, key: Key) -> CaseResult:
+def check_promises_at(place: Place, key: Key) -> CaseResult:
+    """The result of what a verifier promises, checked where it runs."""
     try:
         found: CaseResult = place.run(_check, key)
     except BrokenVerifier as error:

@@ -20,6 +20,8 @@ from specsim.streams import Key, key_of
 
 __all__ = ["Trial", "case_key", "judge_trial", "looks", "offset", "run_trial"]
 
+#: Impossible tokens kept of a case: as many as a finding names.
+EXAMPLES = 3
 #: Where the first pieces of a case end whose time is limited: compiled after one, its pace known after the other.
 PACE_STEPS = (8, 16)
 
@@ -149,6 +151,7 @@ def judge_trial(trial: Trial, counts: Counts, steps: int, level: float, seconds:
         counts=counts,
         measures=trial.measure(counts) if steps else None,
         declared_tv=trial.declared_tv,
+        examples=tuple(sorted(trial.examples)[:EXAMPLES]),
         seconds=seconds,
     )
 
