@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from specsim import audit, executors, rules, simulate
+from specsim.auditing import elsewhere
 from specsim.counting import count_chunks
 from specsim.distributions import synthetic_pair
 from specsim.drafts import DynamicTree, PromptLookup, branching
@@ -203,13 +204,70 @@ def test_examples_come_back_with_the_counts(pool):
     assert sorted(one for counted in found for one in counted.examples) == tally.examples
 
 
-def test_somebodys_verifier_is_not_sent(pool):
-    def verifier(draft_tokens, p, q, rng):
-        raise AssertionError
+WRONG = "verifiers:wrong_and_dies_of_wide_rows"
 
-    for one in (verifier, "package.module:function"):
-        with pytest.raises(ValueError, match="only built-in rules can be sent"):
-            audit(one, level="smoke", rng=0, executor=pool)
+
+@pytest.fixture(scope="module")
+def found_here():
+    return audit(WRONG, level="smoke", rng=0, diagnose=False)
+
+
+def check_same_cases(found, expected):
+    assert [case.case for case in found] == [case.case for case in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert (one.steps, one.findings, one.broken) == (other.steps, other.findings, other.broken)
+        assert one.counts.keys() == other.counts.keys()
+        assert all((one.counts[name] == other.counts[name]).all() for name in one.counts)
+
+
+def test_cases_of_somebodys_verifier_run_elsewhere_and_cost_no_worker(pool, found_here):
+    """What kills it kills a child of the worker; and other verifiers come after it."""
+    assert {case.broken for case in found_here.cases} == {True, False}
+    assert any(case.verdict == "biased" for case in found_here.cases)
+    told = []
+    there = audit(
+        WRONG, level="smoke", rng=0, diagnose=False, executor=pool, progress=lambda *parts: told.append(parts)
+    )
+    check_same_cases(there.cases, found_here.cases)
+    assert told == sorted(told)
+    assert told[-1][0] == told[-1][1]
+    assert len(told) == len(there.cases) - 1  # the promises are checked here, and have no steps
+    right = audit("verifiers:right", level="smoke", rng=0, executor=pool)
+    assert right.verdict == "consistent"
+
+
+def test_the_first_case_that_fails_is_the_last_one_wherever_it_runs(pool):
+    name = "verifiers:one_hot_residual"
+    here, there = (
+        audit(name, "smoke", 0, fail_fast=True, diagnose=False, executor=executor)
+        for executor in (None, pool)
+    )
+    check_same_cases(there.cases, here.cases)
+    assert [bool(case.findings) for case in here.cases] == [False] * (len(here.cases) - 1) + [True]
+    assert len(here.cases) > 2
+
+
+def test_an_interrupted_audit_has_the_cases_that_were_done_and_waits_for_no_other():
+    told = []
+
+    def interrupt(done, total):
+        told.append(done)
+        if len(told) == 6:  # the other worker is at a case that takes its time
+            raise KeyboardInterrupt
+
+    started = time.monotonic()
+    name = "verifiers:sleeps_over_32_tokens"
+    found = audit(name, "smoke", 0, timeout=200.0, executor="processes", threads=2, progress=interrupt)
+    assert found.interrupted
+    assert len(found.cases) == 1 + 6
+    assert time.monotonic() - started < 90
+
+
+def test_a_verifier_that_workers_cannot_load_is_named(pool):
+    with pytest.raises(ValueError, match="a function cannot be sent; name the verifier"):
+        audit(lambda draft_tokens, p, q, rng: None, level="smoke", rng=0, executor=pool)
+    with pytest.raises(ValueError, match=r"a worker cannot load the verifier: .* has no function nobody"):
+        list(elsewhere.run_each(Workers("test", pool), "verifiers:nobody", 1.0, print, [1]))
 
 
 # --- what dies -------------------------------------------------------------------------------------------
@@ -497,6 +555,11 @@ def cluster(tmp_path):
         yield cluster
     finally:
         cluster.stop()
+
+
+def test_a_cluster_runs_cases_of_somebodys_verifier(cluster, found_here):
+    there = audit(WRONG, level="smoke", rng=0, diagnose=False, executor=cluster.address)
+    check_same_cases(there.cases, found_here.cases)
 
 
 def test_a_cluster_counts_the_same_and_runs_again_what_a_worker_had(cluster, tmp_path, whole):

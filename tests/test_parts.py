@@ -1,5 +1,6 @@
 """Checkpoints and shards: counts that survive, add up and tell when they do not belong together."""
 
+import hashlib
 import itertools
 import json
 import os
@@ -8,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -439,6 +442,38 @@ def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path):
     assert audited(specsim.merge([path])) == audited(specsim.audit("standard", level="smoke", rng=0))
 
 
+def test_shards_of_an_audit_of_somebodys_verifier_are_judged_as_the_whole(tmp_path):
+    """The cases that it dies of too, and what it promises."""
+    name = "verifiers:wrong_and_dies_of_wide_rows"
+    whole = specsim.audit(name, level="smoke", rng=0, diagnose=False)
+    paths = [tmp_path / f"{i}.part" for i in range(2)]
+    for i in (1, 0):
+        audit_shard(name, paths[i], (i, 2), "smoke", 0)
+    merged = specsim.merge(paths)
+    assert audited(merged) == audited(whole)
+    with pytest.raises(ValueError, match=r"are missing: .*promises"):
+        specsim.merge([paths[1]])
+    code = hashlib.sha256((Path(__file__).parent / "verifiers.py").read_bytes()).hexdigest()
+    part = Part.read(paths[0])
+    assert part.run["verifier's code"] == code
+    replace(part, run=part.run | {"verifier's code": "of yesterday"}).write(paths[0])
+    with pytest.raises(
+        ValueError, match=r"of another run: verifier's code is .* there, and 'of yesterday' in"
+    ):
+        specsim.merge(paths)
+
+
+def test_failures_survive_the_file_cut_where_they_are_long():
+    short = {"findings": [{"kind": "contract", "text": "raised ValueError: ∑ ≠ 1"}], "broken": True}
+    assert shards_of_audits._unpacked(shards_of_audits._packed(short)) == short
+    assert shards_of_audits._unpacked(shards_of_audits._packed(None)) is None
+    long = {"findings": [{"kind": "contract", "text": "∑" * 5000}, short["findings"][0]], "broken": True}
+    kept = shards_of_audits._unpacked(shards_of_audits._packed(long))
+    assert kept["findings"][1] == short["findings"][0]
+    assert kept["findings"][0]["text"].startswith("∑" * 500)
+    assert kept["findings"][0]["text"].endswith(" …")
+
+
 def test_examples_of_an_audit_survive_the_file():
     trial = RuleSubject(rules.get("standard"), 1).trial(0, "smoke")
     trial.examples.extend(Impossible(step, 1, 2) for step in (50, 7, 30, 9))
@@ -446,7 +481,7 @@ def test_examples_of_an_audit_survive_the_file():
     counts["impossible"][1] = 4
     counts["lengths"][0] = 8
     found = judge_trial(trial, counts, 8, 1e-9, 1.0)
-    kept = shards_of_audits._case_counts(0, trial, found)
+    kept = shards_of_audits._case_counts(0, found)
     again = RuleSubject(rules.get("standard"), 1).trial(0, "smoke")
     assert shards_of_audits._judged(0, again, kept, 1e-9).findings == found.findings
     assert "step 7, position 2: token 2; step 9" in found.findings[0].text

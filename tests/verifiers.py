@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import numpy as np
 
 
@@ -136,3 +139,16 @@ def exits(draft_tokens, p, q, rng):
 
 def ragged(draft_tokens, p, q, rng):
     return [row[row >= 0].tolist() for row in verify(draft_tokens, p, q, rng)]
+
+
+def wrong_and_dies_of_wide_rows(draft_tokens, p, q, rng):
+    """Biased where it lives."""
+    if p.shape[2] > 64:
+        os._exit(3)
+    return resamples_from_target(draft_tokens, p, q, rng)
+
+
+def sleeps_over_32_tokens(draft_tokens, p, q, rng):
+    if p.shape[2] == 32:
+        time.sleep(100)
+    return right(draft_tokens, p, q, rng)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import sys
@@ -9,7 +10,7 @@ import sys
 from specsim.auditing import adapters
 from specsim.auditing.contract import Verifier
 
-__all__ = ["load"]
+__all__ = ["digest_of", "load"]
 
 
 def load(reference: str) -> Verifier:
@@ -36,3 +37,13 @@ def load(reference: str) -> Verifier:
     if not callable(function):
         raise ValueError(f"verifier {reference!r}: {module_name} has no function {function_name}")
     return function
+
+
+def digest_of(reference: str) -> str | None:
+    """Of the file that holds the function `reference`, which was loaded before: SHA-256, None where there is no file."""
+    module = sys.modules.get(reference.partition(":")[0])
+    file = getattr(module, "__file__", None)
+    if file is None or adapters.is_engine(reference):
+        return None
+    with open(file, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

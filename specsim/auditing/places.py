@@ -11,7 +11,7 @@ from typing import Any
 from specsim import rules
 from specsim.auditing import elsewhere
 from specsim.auditing.adapters import is_engine
-from specsim.auditing.contract import Verifier, declared
+from specsim.auditing.contract import Declared, Verifier, declared
 from specsim.auditing.isolation import Child
 from specsim.auditing.subjects import RuleSubject, Subject, function_subject
 from specsim.engine import Progress
@@ -47,7 +47,7 @@ def placed(
     if isinstance(verifier, str) and not is_rule(verifier):
         with closing(Child(verifier, timeout)) as child:
             run_each = None if workers is None else partial(elsewhere.run_each, workers, verifier, timeout)
-            yield Place(function_subject(_elsewhere, verifier, child.declared, timeout), child.run, run_each)
+            yield Place(planned_subject(verifier, child.declared), child.run, run_each)
         return
     subject = _subject(verifier, threads, timeout, workers)
 
@@ -55,6 +55,15 @@ def placed(
         return job(subject, *arguments, progress=progress)
 
     yield Place(subject, run)
+
+
+def planned_subject(name: str, promise: Declared | None, threads: int = 1) -> Subject:
+    """What a name means, for planning and judging alone: a rule, or a function that declares `promise` and is not loaded."""
+    return (
+        RuleSubject(rules.get(name), threads)
+        if promise is None
+        else function_subject(_elsewhere, name, promise)
+    )
 
 
 def is_rule(name: str) -> bool:

@@ -169,10 +169,10 @@ def case_results(
         trial = trials[job.index]
         if isinstance(outcome, BrokenVerifier):  # it took its process along
             outcome = run_trial(trial, job.key, job.alarm, failure=outcome)
+        yield job.index, outcome
         done += trial.steps
         if progress is not None:
             progress(done, total)
-        yield job.index, outcome
 
 
 def _one_by_one(

@@ -1,24 +1,33 @@
-"""Audits of built-in rules in parts: cases that are counted here and there, and judged together.
+"""Audits in parts: cases that are counted here and there, and judged together.
 
 A part (`specsim.parts`) of an audit counts cases where that of a simulation counts steps, and has the counts of all cases
-side by side, zero for those that are not its own. Examples of impossible tokens are kept as numbers too.
+side by side, zero for those that are not its own. What else a result needs is kept as numbers too: examples of impossible
+tokens, and in words why somebody's verifier could not be counted to the end. What it promises is checked as a last case.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from concurrent.futures import Executor
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from specsim import rules
+from specsim.auditing.calls import TIMEOUT
+from specsim.auditing.contract import Declared
+from specsim.auditing.loading import digest_of
+from specsim.auditing.places import Place, placed, planned_subject
+from specsim.auditing.promises import PROMISES, promises_result
 from specsim.auditing.proof import prove_on_generated_models
-from specsim.auditing.results import BUDGET, Audit, CaseResult
-from specsim.auditing.runner import check_limits
-from specsim.auditing.subjects import RuleSubject
+from specsim.auditing.results import BUDGET, Audit, CaseResult, Finding
+from specsim.auditing.runner import CaseJob, case_results, check_limits, check_promises_at
+from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing.tallies import Impossible
-from specsim.auditing.trials import Trial, case_key, judge_trial, offset, run_trial
+from specsim.auditing.trials import EXAMPLES, Trial, case_key, judge_trial, offset
+from specsim.distributions import Ints
 from specsim.engine import Counts, Progress, no_counts
 from specsim.executors import workers_of
 from specsim.jit import available_threads, sources_digest
@@ -29,82 +38,92 @@ from specsim.streams import RandomSource, root_of
 
 __all__ = ["audit_shard", "merged_audit"]
 
-#: Impossible tokens kept of a case: as many as a finding names.
-EXAMPLES = 3
+#: Bytes kept of what a case failed of before it could be judged.
+FAILURE_BYTES = 4096
 
 
 def audit_shard(
-    rule: str | Rule,
+    verifier: str | Rule,
     path: str | os.PathLike[str],
     shard: tuple[int, int],
     level: str = "quick",
     rng: RandomSource = None,
     *,
+    seconds: float | None = None,
+    timeout: float = TIMEOUT,
     threads: int | None = None,
     executor: Executor | str | None = None,
     progress: Progress | None = None,
 ) -> list[str]:
-    """Count the cases i, i + n, … of an audit of the built-in `rule`, shard (i, n), into the file `path`; their names.
+    """Count the cases i, i + n, … of an audit of `verifier`, shard (i, n), into the file `path`; their names.
 
-    `merged_audit` judges all shards together, as `specsim.audit` would have. If the file is there already, what it lacks is
-    run. Raises ValueError for a rule that is not in the registry, an unknown level, a shard that does not exist, no `rng`,
-    which all shards must share, and a file that is damaged or of another audit.
+    `verifier` is a rule of the registry or the name of a function, `seconds` the time for this shard, all else as in
+    `specsim.audit`. `merged_audit` judges all shards together, as that would have, but for the diagnosis. If the file is
+    there already, what it lacks is run. Raises ValueError for a rule that is not in the registry, a function that is not
+    given by name, an unknown level, a shard that does not exist, no `rng`, which all shards must share, and a file that is
+    damaged or of another audit.
     """
-    check_limits(level, None, 1.0)
+    check_limits(level, seconds, timeout)
     if rng is None:
         raise ValueError("rng (--seed): missing; all shards of an audit need the same seed")
+    if not isinstance(verifier, str | Rule):
+        raise ValueError("verifier: all shards must find it, so give its name, package.module:function")
     root, (i, n) = root_of(rng), check_shard(shard)
-    with workers_of(executor, threads) as workers:
-        subject = RuleSubject(rules.get(rule), available_threads(threads), workers)
-        trials = [subject.trial(index, level) for index in range(len(subject.cases))]
-        mine = trials[i::n]
+    threads = available_threads(threads)
+    with (
+        workers_of(executor, threads) as workers,
+        placed(verifier, threads, timeout, workers) as place,
+    ):
+        trials = _trials(place.subject, level)
+        names = _names(place.subject, trials)
+        mine = {index: trials[index] for index in range(i, len(trials), n)}
         if n > len(trials):
             raise ValueError(f"shard: {len(trials)} cases cannot be cut into {n} parts")
-        run = {
-            "audit of": rules.registered(rule),
-            "level": level,
-            "cases": len(trials),
-            "seed": root,
-            "specsim": Provenance.record(root, 1, 0.0).specsim,
-            "code": sources_digest(),
-        }
-        part = Part(run, {"seconds": 0.0, "threads": subject.threads}, _no_counts(trials)).or_from(
-            path, (0, len(trials))
-        )
-        if any(not missing(part.intervals, k, k + 1) and k % n != i for k in range(len(trials))):
+        # the promises come with the first shard
+        of_this = {*mine, *(range(len(trials), len(names)) if i == 0 else ())}
+        part = _begun(place, trials, level, root, path)
+        todo = {k for first, end in missing(part.intervals, 0, len(names)) for k in range(first, end)}
+        if len(todo | of_this) < len(names):
             raise ValueError(
                 f"{path}: has cases that are not of this shard; give every shard a file of its own"
             )
-        alarm, done = BUDGET / sum(trial.tests for trial in trials), 0
-        total = sum(trial.steps for trial in mine)
+        alarm = BUDGET / sum(trial.tests for trial in trials)
+        share = None if seconds is None else seconds / len(mine)
+        left = {k: trial for k, trial in mine.items() if k in todo}
+        jobs = [CaseJob(k, level, case_key(root, trial.case), alarm, share) for k, trial in left.items()]
+        total, to_come = (sum(trial.steps for trial in some.values()) for some in (mine, left))
+        told = offset(progress, total - to_come, total)
         with Checkpoint(part, path) as kept:
-            for index, trial in list(enumerate(trials))[i::n]:
-                if missing(part.intervals, index, index + 1):
-                    key = case_key(root, trial.case)
-                    found = run_trial(trial, key, alarm, progress=offset(progress, done, total))
-                    if found.interrupted:
-                        raise KeyboardInterrupt
-                    kept.add(index, 1, _no_counts(trials) | _case_counts(index, trial, found))
-                done += trial.steps
-    return [trial.case for trial in mine]
+            for k in (of_this - {*mine}) & todo:
+                promises = check_promises_at(place, case_key(root, PROMISES))
+                kept.add(k, 1, _no_counts(trials) | _case_counts(k, promises))
+            for k, found in case_results(place, left, jobs, told):
+                if found.interrupted:
+                    raise KeyboardInterrupt
+                kept.add(k, 1, _no_counts(trials) | _case_counts(k, found))
+    return [trial.case for trial in mine.values()]
 
 
 def merged_audit(part: Part) -> Audit:
     """The audit whose parts were added up to `part`. Raises ValueError for cases that are missing, naming them."""
     run = part.run
-    subject = RuleSubject(rules.get(run["audit of"]), part.about["threads"])
-    trials = [subject.trial(index, run["level"]) for index in range(run["cases"])]
-    lost = [
-        trials[k].case for first, end in missing(part.intervals, 0, len(trials)) for k in range(first, end)
-    ]
+    promise = None if run["declared"] is None else Declared(**run["declared"])
+    subject = planned_subject(run["audit of"], promise, part.about["threads"])
+    trials = _trials(subject, run["level"])
+    names = _names(subject, trials)
+    lost = [names[k] for first, end in missing(part.intervals, 0, len(names)) for k in range(first, end)]
     if lost:
-        raise ValueError(f"of {len(trials)} cases {len(lost)} are missing: {', '.join(lost)}")
+        raise ValueError(f"of {len(names)} cases {len(lost)} are missing: {', '.join(lost)}")
     tests = sum(trial.tests for trial in trials)
+    cases = [_judged(k, trial, part.counts, BUDGET / tests) for k, trial in enumerate(trials)]
+    if isinstance(subject, VerifierSubject):
+        failure = _unpacked(part.counts[f"{len(trials)}: failure"]) or {"findings": [], "broken": False}
+        cases.insert(0, promises_result(_findings(failure), failure["broken"]))
     return Audit(
         verifier=subject.name,
         level=run["level"],
-        cases=tuple(_judged(k, trial, part.counts, BUDGET / tests) for k, trial in enumerate(trials)),
-        proof=prove_on_generated_models(subject.rule),
+        cases=tuple(cases),
+        proof=prove_on_generated_models(subject.rule) if isinstance(subject, RuleSubject) else None,
         budget=BUDGET,
         tests=tests,
         interrupted=False,
@@ -112,24 +131,71 @@ def merged_audit(part: Part) -> Audit:
     )
 
 
+def _begun(place: Place, trials: list[Trial], level: str, root: int, path: str | os.PathLike[str]) -> Part:
+    """What the file `path` has of this audit, nothing yet if it is not there."""
+    subject = place.subject
+    name, promise, code = subject.name, None, None
+    if isinstance(subject, RuleSubject):
+        name = rules.registered(subject.rule)
+    else:
+        promise, code = asdict(subject.declared), place.run(_digest, subject.name)
+    run = {
+        "audit of": name,
+        "declared": promise,
+        "verifier's code": code,
+        "level": level,
+        "cases": len(trials),
+        "seed": root,
+        "specsim": Provenance.record(root, 1, 0.0).specsim,
+        "code": sources_digest(),
+    }
+    part = Part(run, {"seconds": 0.0, "threads": subject.threads}, _no_counts(trials))
+    return part.or_from(path, (0, len(_names(subject, trials))))
+
+
+def _digest(subject: Subject, name: str, progress: Progress | None = None) -> str | None:
+    return digest_of(name)
+
+
+def _trials(subject: Subject, level: str) -> list[Trial]:
+    return [subject.trial(index, level) for index in range(len(subject.cases))]
+
+
+def _names(subject: Subject, trials: list[Trial]) -> list[str]:
+    """What is counted, by number: the cases, and the promises of somebody's verifier."""
+    return [*(trial.case for trial in trials), *([PROMISES] if isinstance(subject, VerifierSubject) else [])]
+
+
+# --- results as counts -----------------------------------------------------------------------------------
+
+
 def _no_counts(trials: list[Trial]) -> Counts:
-    """Zeros for all that is kept of every case."""
+    """Zeros for all that is kept of every case, and of the promises."""
     zeros: Counts = {}
     for index, trial in enumerate(trials):
         zeros |= {f"{index} {name}": array for name, array in no_counts(trial.tally).items()}
         zeros[f"{index}: steps, ms, examples"] = np.zeros(3, dtype=np.int64)
         zeros[f"{index}: examples"] = np.zeros((EXAMPLES, 3), dtype=np.int64)
+        zeros[f"{index}: failure"] = _packed(None)
+    zeros[f"{len(trials)}: failure"] = _packed(None)
     return zeros
 
 
-def _case_counts(index: int, trial: Trial, found: CaseResult) -> Counts:
-    examples: list[Any] = sorted(trial.examples)[:EXAMPLES]
-    kept = np.zeros((EXAMPLES, 3), dtype=np.int64)
-    for row, one in zip(kept, examples, strict=False):
+def _case_counts(index: int, found: CaseResult) -> Counts:
+    told = {"findings": [asdict(one) for one in found.findings], "broken": found.broken}
+    # what was found in tables is found again where they are judged
+    failure = _packed(told if found.findings and not found.tables else None)
+    if found.case == PROMISES:
+        return {f"{index}: failure": failure}
+    examples = np.zeros((EXAMPLES, 3), dtype=np.int64)
+    for row, one in zip(examples, found.examples, strict=False):
         row[:] = one.step, one.position, one.token
     return {f"{index} {name}": array for name, array in found.counts.items()} | {
-        f"{index}: steps, ms, examples": np.array([found.steps, int(1000 * found.seconds), len(examples)]),
-        f"{index}: examples": kept,
+        f"{index}: steps, ms, examples": np.array(
+            [found.steps, int(1000 * found.seconds), len(found.examples)]
+        ),
+        f"{index}: examples": examples,
+        f"{index}: failure": failure,
     }
 
 
@@ -137,4 +203,32 @@ def _judged(index: int, trial: Trial, counts: Counts, alarm: float) -> CaseResul
     steps, milliseconds, known = counts[f"{index}: steps, ms, examples"].tolist()
     trial.examples.extend(Impossible(*row) for row in counts[f"{index}: examples"][:known].tolist())
     own = {name: counts[f"{index} {name}"] for name in no_counts(trial.tally)}
-    return judge_trial(trial, own, steps, alarm, milliseconds / 1000)
+    failure = _unpacked(counts[f"{index}: failure"])
+    if failure is None:
+        return judge_trial(trial, own, steps, alarm, milliseconds / 1000)
+    return replace(
+        judge_trial(trial, own, 0, alarm, milliseconds / 1000),
+        steps=steps,
+        findings=tuple(_findings(failure)),
+        broken=failure["broken"],
+        measures=trial.measure(own) if steps else None,
+    )
+
+
+def _findings(failure: dict[str, Any]) -> list[Finding]:
+    return [Finding(**one) for one in failure["findings"]]
+
+
+def _packed(failure: dict[str, Any] | None) -> Ints:
+    """A failure as JSON in integers, zeros for none; the longest text is cut until it fits."""
+    told = b"" if failure is None else json.dumps(failure, ensure_ascii=False).encode()
+    while failure is not None and len(told) > FAILURE_BYTES:
+        longest = max(failure["findings"], key=lambda one: len(one["text"]))
+        longest["text"] = longest["text"][: len(longest["text"]) * 3 // 4] + " …"
+        told = json.dumps(failure, ensure_ascii=False).encode()
+    return np.frombuffer(told.ljust(FAILURE_BYTES, b"\0"), dtype="<i8").astype(np.int64)
+
+
+def _unpacked(numbers: Ints) -> dict[str, Any] | None:
+    told = numbers.astype("<i8").tobytes().rstrip(b"\0")
+    return json.loads(told) if told else None

@@ -46,11 +46,15 @@ def audit(
 ) -> int:
     """Is a verifier exact? Verdict, evidence, and what would have been found. Exit code 0 if consistent, else 1."""
     if shard is not None:
-        if out is None or against is not None or seconds is not None or fail_fast:
+        if out is None or against is not None or fail_fast:
             raise ValueError(
-                "--shard counts a part of an audit into the file --out, without --against, --time and --fail-fast"
+                "--shard counts a part of an audit into the file --out, without --against and --fail-fast"
             )
-        return _audit_shard(verifier, out, shard, level, seed, threads, executor)
+        return _audit_shard(verifier, out, shard, level, seed, seconds, timeout, threads, executor)
+    if against is not None and (seconds is not None or fail_fast or executor not in (None, "threads")):
+        raise ValueError(
+            "--against takes no --time, --fail-fast and --executor: both verifiers run to the end, here"
+        )
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
     if against is not None:
@@ -161,14 +165,31 @@ def report(result: specsim.Audit, out: Path | None, as_json: bool = False) -> in
 
 
 def _audit_shard(
-    rule: str, out: Path, shard: str, level: str, seed: int | None, threads: int | None, executor: str | None
+    verifier: str,
+    out: Path,
+    shard: str,
+    level: str,
+    seed: int | None,
+    seconds: float | None,
+    timeout: float,
+    threads: int | None,
+    executor: str | None,
 ) -> int:
     from specsim.auditing.shards import audit_shard
 
     part = shard_of(shard)
     with progress_bar("audit") as progress:
         cases = audit_shard(
-            rule, out, part, level, seed, threads=threads, executor=executor, progress=progress
+            verifier,
+            out,
+            part,
+            level,
+            seed,
+            seconds=seconds,
+            timeout=timeout,
+            threads=threads,
+            executor=executor,
+            progress=progress,
         )
     print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
     return 0
