@@ -8,7 +8,7 @@ under the null is at most δ (Ville's inequality).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +20,10 @@ __all__ = [
     "MIN_EXPECTED",
     "POWER",
     "ChiSquare",
-    "autocorrelation",
     "binomial_p_value",
     "certified_tv",
     "chi_square",
     "detectable_tv",
-    "grouped_autocorrelation",
     "log_e_value",
     "log_e_values",
     "log_two_sample_e",
@@ -258,37 +256,6 @@ def tv_interval(counts: ArrayLike, pmf: ArrayLike, delta: float) -> tuple[float,
     observed, law = _check_table(counts, pmf)
     estimate, radius = _empirical_tv(observed, law), _radius(len(law), int(observed.sum()), delta)
     return estimate, max(0.0, estimate - radius), min(1.0, estimate + radius)
-
-
-def autocorrelation(series: ArrayLike, lags: Iterable[int]) -> list[float]:
-    """Σ x_t x_{t+k} / Σ x_t² of a `series` [N] less its mean, for each lag k; 0 for a constant one."""
-    x: Floats = np.asarray(series, dtype=np.float64)
-    x = x - x.mean()
-    total = float(x @ x) or 1.0
-    return [float(x[:-lag] @ x[lag:]) / total for lag in lags]
-
-
-def grouped_autocorrelation(
-    series: ArrayLike, groups: ArrayLike, lags: Iterable[int]
-) -> list[tuple[float, int]]:
-    """The same of several series in one: `groups` [N] says which, one after the other; NaN is a value that is not known.
-
-    For each lag the mean of x_t x_{t+k} over the pairs within a group, relative to that of x_t², and how many pairs there
-    are; 0 where there is none.
-
-    >>> grouped_autocorrelation([1, 0, 1, 0, float("nan")], [0, 0, 0, 0, 1], [2])
-    [(1.0, 2)]
-    """
-    x, belongs = np.asarray(series, dtype=np.float64), np.asarray(groups)
-    known = np.isfinite(x)
-    x = np.where(known, x - (x[known].mean() if known.any() else 0.0), 0.0)
-    scale = float(x @ x) / max(1, int(known.sum())) or 1.0
-    found = []
-    for lag in lags:
-        pairs = int((known[:-lag] & known[lag:] & (belongs[:-lag] == belongs[lag:])).sum())
-        total = float(x[:-lag] @ np.where(belongs[:-lag] == belongs[lag:], x[lag:], 0.0))
-        found.append((total / max(1, pairs) / scale, pairs))
-    return found
 
 
 def _empirical_tv(observed: Ints, law: Floats) -> float:

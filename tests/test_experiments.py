@@ -15,7 +15,8 @@ from specsim.experiments import iid_gap, lossy_speed, precision, synthetic_accep
 from specsim.experiments.tables import table
 from specsim.lookahead import draft_log
 from specsim.models import TableModel
-from specsim.stats import autocorrelation, chi_square
+from specsim.series import autocorrelation
+from specsim.stats import chi_square
 from specsim.theory import acceptance_rate, expected_tokens, markov_steps
 
 NAMES = ("acceptance_by_temperature", "iid_gap", "precision", "synthetic_acceptance", "lossy_speed")

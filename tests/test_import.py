@@ -14,7 +14,7 @@ PACKAGE = Path(specsim.__file__).parent
 #: From the ground up. A module imports only from floors below its own; a package counts as one module.
 FLOORS = [
     {"jit", "files", "registry", "showing"},
-    {"streams", "distributions", "stats", "plotting", "provenance"},
+    {"streams", "distributions", "series", "stats", "plotting", "provenance"},
     {"models", "theory", "traces", "lengths"},
     {"drafts", "costs", "metrics"},
     {"rules", "readers", "planning", "lookahead"},

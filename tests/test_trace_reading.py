@@ -11,7 +11,7 @@ from scipy import stats as distributions
 
 from specsim.models import default_pair
 from specsim.recording import STEPS_PER_TEXT, record
-from specsim.stats import grouped_autocorrelation
+from specsim.series import grouped_autocorrelation
 from specsim.traces import default_trace, open_trace, summarise, truncate, writer
 from specsim.traces.checking import _log_ratios, audit_log
 from specsim.traces.reading import read_alpha

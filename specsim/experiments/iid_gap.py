@@ -42,7 +42,7 @@ from specsim.engine import Progress
 from specsim.experiments import Row
 from specsim.lookahead import ACCEPTED, Constant, DraftLog, draft_log, walk
 from specsim.models import Mixture, default_pair
-from specsim.stats import autocorrelation
+from specsim.series import autocorrelation
 from specsim.theory import expected_tokens, optimal_gamma
 
 TITLE = "Tokens per step along a text, and what independence makes of them"

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from specsim.distributions import Floats, Ints
+from specsim.series import grouped_autocorrelation
 from specsim.showing import html_bars, html_list
-from specsim.stats import grouped_autocorrelation
 from specsim.streams import RandomSource, root_of
 from specsim.traces.chances import acceptance_chances
 from specsim.traces.format import AnyColumns, Columns, Layout, rounding
