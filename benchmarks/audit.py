@@ -15,7 +15,7 @@ from specsim import rules
 from specsim.auditing.cases import battery
 from specsim.auditing.contract import Declared
 from specsim.auditing.subjects import VerifierSubject, rule_function
-from specsim.engine import run
+from specsim.counting import run
 
 WANTED, ROUNDS, STEPS, KEY = 3.0, 9, 2**15, (1, 2)
 

@@ -19,7 +19,7 @@ from specsim.readers import pieces
 from specsim.sources import Batch, Batches
 from specsim.streams import Key
 
-__all__ = ["Counted", "Counts", "Interval", "Progress", "Tally", "count_chunks", "no_counts", "run"]
+__all__ = ["Counted", "Counts", "Interval", "Progress", "Tally", "add_up", "count_chunks", "no_counts", "run"]
 
 Counts = dict[str, NDArray[np.int64]]
 T = TypeVar("T")
@@ -62,10 +62,18 @@ def run(
 
     An exception in a chunk, or Ctrl-C, cancels the chunks not yet begun and is raised here.
     """
+    parts = count_chunks(source, tally, key, [(first, first + steps)], threads=threads)
+    return add_up(parts, tally, steps, progress)
+
+
+def add_up(parts: Iterable[Counted], tally: Tally, steps: int, progress: Progress | None = None) -> Counts:
+    """The sum of `parts`, `steps` steps in all; examples that `tally` kept where they were counted are given to it here."""
     total, done = no_counts(tally), 0
-    for part in count_chunks(source, tally, key, [(first, first + steps)], threads=threads):
+    for part in parts:
         for name, array in part.counts.items():
             total[name] += array
+        if part.examples:
+            tally.examples.extend(part.examples)  # type: ignore[attr-defined]  # such a tally has them
         done += part.steps
         if progress is not None:
             progress(done, steps)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
-from specsim.counting import Counted, Counts, Interval, Progress, Tally, count_chunks, no_counts, run
+from specsim.counting import Counted, Interval, Progress, count_chunks, no_counts
 from specsim.distributions import Ints, check_rows, check_tokens
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
 from specsim.executors import LostWorkers, Workers, count_spans, workers_of
@@ -36,17 +36,7 @@ from specsim.sources import Batch, FixedPairSource, RowSource, rule_verifier
 from specsim.streams import Key, RandomSource, key_of, root_of
 from specsim.traces import Trace
 
-__all__ = [
-    "Counts",
-    "Progress",
-    "Simulation",
-    "Tally",
-    "make_source",
-    "merged_simulation",
-    "no_counts",
-    "run",
-    "simulate",
-]
+__all__ = ["Simulation", "make_source", "merged_simulation", "simulate"]
 
 
 @dataclass(frozen=True)

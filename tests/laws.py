@@ -4,8 +4,8 @@ import numpy as np
 from conftest import PAIR_FLAVOURS, rational_pair
 
 from specsim import rules
+from specsim.counting import no_counts, run
 from specsim.drafts import Tree
-from specsim.engine import no_counts, run
 from specsim.exact import MAX_DRAFTS
 from specsim.stats import log_e_value
 

@@ -24,8 +24,9 @@ from specsim.auditing.report import audit_figure, audit_to_html, audit_to_json, 
 from specsim.auditing.results import ProofSummary, Verdict
 from specsim.auditing.rows import rows_of
 from specsim.auditing.tallies import EXAMPLES, AuditTally
+from specsim.counting import no_counts
 from specsim.drafts import Tree, chain, chains
-from specsim.engine import model_rows, no_counts
+from specsim.engine import model_rows
 from specsim.models import TableModel
 from specsim.plotting import save_figure
 from specsim.readers import start_of

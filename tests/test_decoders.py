@@ -13,9 +13,9 @@ from specsim.auditing.contract import BrokenVerifier
 from specsim.auditing.decoder_cases import DecoderCase, decoder_battery
 from specsim.auditing.decoders import DecoderSource, DecoderTally, Processing, plan_decoder_tables
 from specsim.auditing.judge import find, judge_table, rejects_early
+from specsim.counting import run
 from specsim.decoding import sides
 from specsim.distributions import inverse_cdf
-from specsim.engine import run
 from specsim.models import Session, TableModel
 from specsim.stats import log_e_value
 

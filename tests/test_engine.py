@@ -11,9 +11,10 @@ from conftest import FALSE_ALARM
 from scipy import stats
 
 from specsim import sources
+from specsim.counting import run
 from specsim.distributions import dyadic, synthetic_pair
 from specsim.drafts import DynamicTree, PromptLookup, Tree, branching, chain, chains
-from specsim.engine import Simulation, StepTally, make_source, run, simulate
+from specsim.engine import Simulation, StepTally, make_source, simulate
 from specsim.exact import prove
 from specsim.models import TableModel, default_pair
 from specsim.provenance import Provenance

@@ -29,8 +29,8 @@ from specsim.auditing.results import BUDGET
 from specsim.auditing.runner import check_limits
 from specsim.auditing.subjects import Subject, rule_function
 from specsim.auditing.trials import Trial, case_key, offset
+from specsim.counting import Counts, Progress, run
 from specsim.distributions import Ints
-from specsim.engine import Counts, Progress, run
 from specsim.lengths import mean_tokens
 from specsim.provenance import Provenance
 from specsim.sources import Batch

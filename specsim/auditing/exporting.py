@@ -33,8 +33,8 @@ from specsim.auditing.subjects import make_trial
 from specsim.auditing.tallies import AuditTally
 from specsim.auditing.tokens import as_tokens, read_tokens
 from specsim.auditing.trials import Trial, case_key, run_trial
+from specsim.counting import Progress
 from specsim.distributions import Ints
-from specsim.engine import Progress
 from specsim.files import replacing
 from specsim.provenance import Provenance
 from specsim.readers import Rows

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, declared
-from specsim.engine import Progress
+from specsim.counting import Progress
 
 __all__ = ["AGAIN", "Child"]
 

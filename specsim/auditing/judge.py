@@ -9,8 +9,8 @@ import numpy as np
 from specsim.auditing.plan import LOOKS, Table
 from specsim.auditing.results import Finding, TableResult
 from specsim.auditing.tallies import NEIGHBOURS, QUARTERS, TAIL_EDGES, Impossible
+from specsim.counting import Counts
 from specsim.distributions import Ints
-from specsim.engine import Counts
 from specsim.stats import (
     MIN_EXPECTED,
     ChiSquare,

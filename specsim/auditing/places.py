@@ -14,7 +14,7 @@ from specsim.auditing.adapters import is_engine
 from specsim.auditing.contract import Declared, Verifier, declared
 from specsim.auditing.isolation import Child
 from specsim.auditing.subjects import RuleSubject, Subject, function_subject
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.executors import Workers
 from specsim.rules import Rule
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from specsim.auditing.cases import Case
 from specsim.auditing.claims import Claim
 from specsim.auditing.tallies import NEIGHBOURS, PIT_BINS, QUARTERS, TAIL_EDGES, table_positions
+from specsim.counting import Counts
 from specsim.distributions import Floats, Ints
-from specsim.engine import Counts
 from specsim.models import Model
 from specsim.stats import merge_cells
 

@@ -16,7 +16,7 @@ from specsim.auditing.places import placed
 from specsim.auditing.runner import check_limits
 from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing.trials import case_key, looks
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.sources import Batch, Batches
 from specsim.streams import Key
 

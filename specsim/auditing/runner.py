@@ -19,7 +19,7 @@ from specsim.auditing.proof import prove_on_generated_models
 from specsim.auditing.results import BUDGET, Audit, CaseResult, Diagnosis, Finding
 from specsim.auditing.subjects import DecoderSubject, RuleSubject, Subject, VerifierSubject
 from specsim.auditing.trials import Trial, case_key, offset, run_trial
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.executors import workers_of
 from specsim.jit import available_threads
 from specsim.provenance import Provenance

@@ -27,8 +27,8 @@ from specsim.auditing.runner import CaseJob, case_results, check_limits, check_p
 from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing.tallies import Impossible
 from specsim.auditing.trials import EXAMPLES, Trial, case_key, judge_trial, offset
+from specsim.counting import Counts, Progress, no_counts
 from specsim.distributions import Ints
-from specsim.engine import Counts, Progress, no_counts
 from specsim.executors import workers_of
 from specsim.jit import available_threads, sources_digest
 from specsim.parts import Checkpoint, Part, check_shard, missing

@@ -20,9 +20,10 @@ from specsim.auditing.plan import plan_tables
 from specsim.auditing.results import BUDGET, Alphas, Efficiency, Measures
 from specsim.auditing.tallies import TAIL_EDGES, AuditTally
 from specsim.auditing.trials import Trial
+from specsim.counting import Counts
 from specsim.distributions import Floats, Ints
 from specsim.drafts import Tree, chain
-from specsim.engine import Counts, model_rows
+from specsim.engine import model_rows
 from specsim.executors import Workers
 from specsim.lengths import alpha_drafted, alpha_verified, mean_tokens
 from specsim.rules import Rule

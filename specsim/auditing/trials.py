@@ -12,8 +12,8 @@ from specsim.auditing.judge import find, judge_table, rejects_early
 from specsim.auditing.plan import LOOKS, Table
 from specsim.auditing.results import CaseResult, Finding, Measures
 from specsim.auditing.tallies import Impossible
+from specsim.counting import Counts, Progress, Tally, add_up, no_counts, run
 from specsim.drafts import Tree
-from specsim.engine import Counts, Progress, Tally, no_counts, run
 from specsim.executors import Job, Workers, count_spans
 from specsim.sources import Batches
 from specsim.streams import Key, key_of
@@ -64,14 +64,8 @@ class Trial:
         """The counts of steps [first, first + steps)."""
         if self.workers is None or self.job is None:
             return run(self.source, self.tally, key, first, steps, threads=self.threads, progress=progress)
-        counts, done = no_counts(self.tally), 0
-        for part in count_spans(self.workers, self.job, key, [(first, first + steps)], self.source.chunk):
-            counts = {name: counts[name] + part.counts[name] for name in counts}
-            self.examples.extend(part.examples)
-            done += part.steps
-            if progress is not None:
-                progress(done, steps)
-        return counts
+        spans = count_spans(self.workers, self.job, key, [(first, first + steps)], self.source.chunk)
+        return add_up(spans, self.tally, steps, progress)
 
 
 def case_key(root: int, case: str) -> Key:

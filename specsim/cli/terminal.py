@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specsim.engine import Progress
+    from specsim.counting import Progress
 
 __all__ = ["number", "progress_bar", "show"]
 

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import rules
+from specsim.counting import Progress
 from specsim.distributions import Floats, check_rows
 from specsim.drafts import Tree, chain, chains
-from specsim.engine import Progress, simulate
+from specsim.engine import simulate
 from specsim.jit import available_threads
 from specsim.models import Model, shared_contexts
 from specsim.provenance import Provenance

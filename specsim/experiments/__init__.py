@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.registry import check_known, modules_beside
 
 __all__ = ["Row", "cell_rows", "get", "names", "number_of_cells", "rows"]

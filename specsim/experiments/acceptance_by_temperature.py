@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from specsim.counting import Progress
 from specsim.distributions import Floats, synthetic_pair, temperature, top_k, top_p
-from specsim.engine import Progress
 from specsim.experiments import Row
 from specsim.models import default_pair, shared_contexts
 from specsim.theory import acceptance_rate

@@ -12,7 +12,7 @@ HumanEval at 6 or 7. The points that were read off are no more exact than the ey
 
 from __future__ import annotations
 
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.experiments import Row
 from specsim.theory import expected_tokens
 from specsim.theory.printed import CHINCHILLA_ROWS, DRAFT_MS, FIGURES

@@ -7,7 +7,7 @@ those of `specsim.theory.published`, which also says what the verdicts mean.
 
 from __future__ import annotations
 
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.experiments import Row
 from specsim.theory.printed import CHEN
 from specsim.theory.published import published

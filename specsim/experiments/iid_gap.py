@@ -37,8 +37,8 @@ from typing import Any
 import numpy as np
 
 from specsim.costs import ConstantRatio
+from specsim.counting import Progress
 from specsim.distributions import Floats
-from specsim.engine import Progress
 from specsim.experiments import Row
 from specsim.lookahead import ACCEPTED, Constant, DraftLog, draft_log, walk
 from specsim.models import Mixture, default_pair

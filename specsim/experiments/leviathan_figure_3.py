@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.experiments import Row
 from specsim.theory import optimal_gamma
 

@@ -8,7 +8,7 @@ to the printed ones: three of the four printed speeds are above it for every γ.
 
 from __future__ import annotations
 
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.experiments import Row
 from specsim.theory import walltime_improvement
 from specsim.theory.printed import FIGURES, LENIENCE, LENIENCE_TEXT, LENIENCES

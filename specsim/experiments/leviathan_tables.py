@@ -8,7 +8,7 @@ also says what the verdicts mean.
 
 from __future__ import annotations
 
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.experiments import Row
 from specsim.theory.printed import LEVIATHAN
 from specsim.theory.published import published

@@ -8,7 +8,7 @@ oracle, which knows what will be accepted.
 
 from __future__ import annotations
 
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.experiments import Row
 from specsim.lookahead import draft_log, every_policy, simulate_policies
 from specsim.models import Mixture, default_pair

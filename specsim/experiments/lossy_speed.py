@@ -10,7 +10,7 @@ its audit tests. Improvement in wall time is tokens per step/(γc + 1) at c = `C
 from __future__ import annotations
 
 from specsim.comparing import compare
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.experiments import Row
 from specsim.models import default_pair
 

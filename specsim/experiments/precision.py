@@ -27,8 +27,8 @@ from itertools import product
 
 import numpy as np
 
+from specsim.counting import Progress
 from specsim.distributions import Floats, round_to, synthetic_pair, temperature
-from specsim.engine import Progress
 from specsim.experiments import Row
 
 TITLE = "Total variation from rounding rows to float32, float16 and bfloat16"

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
+from specsim.counting import Progress
 from specsim.distributions import Floats
-from specsim.engine import Progress
 from specsim.experiments import Row
 from specsim.theory import accepted_law
 from specsim.theory.published import implied_alpha

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from specsim import experiments
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.executors import Task, Workers
 from specsim.experiments import Row
 from specsim.files import replacing

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim import experiments, figures
-from specsim.engine import Progress
+from specsim.counting import Progress
 from specsim.executors import workers_of
 from specsim.experiments.tables import make_tables, rows_digest, table
 from specsim.files import replacing

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim import rules
+from specsim.counting import Progress
 from specsim.distributions import Floats, temperature, top_k, top_p
 from specsim.drafts import chain, draw_siblings
-from specsim.engine import Progress
 from specsim.readers import Rows, repeated
 from specsim.recording.log import new_log
 from specsim.recording.tokenizers import check_tokenizers

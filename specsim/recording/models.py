@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from specsim import rules
+from specsim.counting import Progress
 from specsim.drafts import chain
-from specsim.engine import Progress, check_steps, model_rows
+from specsim.engine import check_steps, model_rows
 from specsim.jit import interpreted
 from specsim.models import Model
 from specsim.readers import ModelRows, start_of

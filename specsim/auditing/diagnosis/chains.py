@@ -38,8 +38,8 @@ from specsim.auditing.results import CaseResult, Diagnosis
 from specsim.auditing.subjects import VerifierSubject, make_trial
 from specsim.auditing.tallies import AuditTally
 from specsim.auditing.trials import Trial, case_key
+from specsim.counting import Progress, run
 from specsim.distributions import Ints
-from specsim.engine import Progress, run
 from specsim.rules import get
 from specsim.sources import RowSource
 from specsim.streams import Key

@@ -23,8 +23,8 @@ from specsim.auditing.places import Place
 from specsim.auditing.results import CaseResult, Diagnosis
 from specsim.auditing.subjects import DecoderSubject
 from specsim.auditing.trials import case_key
+from specsim.counting import Progress, run
 from specsim.distributions import Ints
-from specsim.engine import Progress, run
 from specsim.models import Model, TableModel
 from specsim.streams import Key
 

@@ -16,8 +16,8 @@ from specsim.auditing.cases import Case
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.diagnosis.outcomes import OutcomeTally, path_of
 from specsim.auditing.mutants import Mutant
+from specsim.counting import run
 from specsim.distributions import Floats, Ints
-from specsim.engine import run
 from specsim.models import Model
 
 __all__ = ["Prediction", "leaves_the_path", "predict"]

@@ -16,8 +16,8 @@ from specsim.auditing.criteria import Criterion
 from specsim.auditing.killmatrix.table import Cell, Column, KillMatrix, Row
 from specsim.auditing.results import Verdict
 from specsim.auditing.runner import audit
+from specsim.counting import Progress
 from specsim.drafts import chain
-from specsim.engine import Progress
 from specsim.exact import conditional_laws, step_law, target_law
 from specsim.models import TableModel
 from specsim.provenance import Provenance
