@@ -25,6 +25,7 @@ __all__ = [
     "alias_draws",
     "alias_lookup",
     "alias_table",
+    "capped_ratio",
     "check_probabilities",
     "check_rows",
     "check_tokens",
@@ -274,6 +275,16 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
     missing = (2.0**bits - floors.sum(axis=-1)).astype(np.int64)
     rank = np.argsort(np.argsort(-(scaled - floors), axis=-1, kind="stable"), axis=-1, kind="stable")
     return (floors + (rank < missing[..., None])) / 2.0**bits
+
+
+def capped_ratio(p: Floats, q: Floats | float) -> Floats:
+    """min(1, p/q), and 1 where q = 0.
+
+    >>> capped_ratio(np.array([0.2, 0.5, 0.0]), np.array([0.4, 0.1, 0.0]))
+    array([0.5, 1. , 1. ])
+    """
+    capped: Floats = np.divide(p, q, out=np.ones_like(p), where=q > p)
+    return capped
 
 
 # --- drawing ---------------------------------------------------------------------------------------------

@@ -410,7 +410,8 @@ def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceR
         raise ValueError(f"{trace.path}: the trace holds no step")
     if trace.top is not None:
         raise ValueError(
-            f"{trace.path}: rows are cut to their {trace.top} most probable tokens; a rule needs whole rows of p and q"
+            f"{trace.path}: rows are cut to their {trace.top} most probable tokens; a rule needs whole rows of p and q "
+            "(specsim.expected bounds what some rules would emit)"
         )
     if not tree.is_chain:
         raise ValueError("gamma: a trace logs the rows along one path, so it cannot answer for a tree")

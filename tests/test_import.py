@@ -18,7 +18,7 @@ FLOORS = [
     {"models", "theory", "traces", "lengths"},
     {"drafts", "costs", "metrics"},
     {"rules", "readers", "planning", "lookahead"},
-    {"exact", "sources"},
+    {"exact", "expected", "sources"},
     {"counting"},
     {"executors", "parts"},
     {"engine", "verification"},

@@ -9,6 +9,7 @@ import pytest
 from conftest import FALSE_ALARM
 from scipy import stats as distributions
 
+from specsim.expected import expect_tokens
 from specsim.models import default_pair
 from specsim.recording import STEPS_PER_TEXT, record
 from specsim.series import grouped_autocorrelation
@@ -359,14 +360,31 @@ def test_commands_without_a_folder_read_the_shipped_trace(run):
     assert (code, "times as fast as the target alone" in out) == (0, True)
     code, out, _ = run("trace", "simulate")
     assert (code, "tokens per step" in out) == (0, True)
-    low, high = json.loads(run("trace", "simulate", "--gamma", "1", "--json")[1])["tokens_per_step"]
-    assert [low, high] == pytest.approx(1 + summarise(default_trace()).beta_by_position[0])
     for options, what in (
-        (("--rule", "block"), "need whole rows"),
+        (("--rule", "gumbel"), "gumbel needs whole rows of p and q"),
+        (("--rule", "k_seq"), "k_seq chooses between several drafts"),
         (("--gamma", "5"), "the log allows 4 drafted tokens"),
     ):
         code, _, err = run("trace", "simulate", *options)
         assert (code, what in err) == (2, True)
+
+
+def test_truncated_rows_bound_what_a_rule_emits(run, tmp_path):
+    shipped = default_trace()
+    code, out, _ = run("trace", "simulate", "--rule", "block", "--gamma", "3", "--seed", "1")
+    assert code == 0
+    for gamma, (low, high) in enumerate(expect_tokens(shipped, "block").expected_tokens[:3], 1):
+        assert f"{low:.5f} – {high:.5f}, rule block, γ = {gamma}; 95%: " in out
+    assert "γ = 4" not in out
+    assert "24 documents drawn again (seed 1)" in out
+    options = ("trace", "simulate", "--rule", "judge", "--gamma", "2", "--seed", "1", "--json")
+    found = json.loads(run(*options)[1])
+    assert found["tokens_per_step"] == expect_tokens(shipped, "judge").expected_tokens[1].tolist()
+    assert (found["rule"], found["gamma"]) == ("judge:overrule=0.2", 2)
+    assert found["intervals"] == expect_tokens(shipped, "judge", rng=1).intervals.tolist()
+    one = log(tmp_path / "t", steps=5, top=4, documents=1)
+    code, out, _ = run("trace", "simulate", one.path)
+    assert (code, "one document: no interval" in out) == (0, True)
 
 
 def test_simulating_a_trace_is_one_thing(run, tmp_path):
@@ -428,6 +446,8 @@ def test_commands_on_a_text_in_which_nothing_was_drafted(run, tmp_path):
         1 + low,
         1 + high,
     ]
+    code, _, err = run("trace", "simulate", tmp_path / "t", "--rule", "block")
+    assert (code, "only the standard rule can be bounded" in err) == (2, True)
     assert run("trace", "plan", tmp_path / "t", "--c", "0.1")[0] == 0
     code, _, err = run("trace", "audit", tmp_path / "t")
     assert (code, "nothing was drafted" in err) == (2, True)

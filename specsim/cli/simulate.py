@@ -77,7 +77,7 @@ def simulate_and_print(
     from specsim.traces import Trace
 
     if isinstance(target, Trace) and (target.top is not None or target.gamma == 0):
-        print_bounds(target, rule, shape, as_json)
+        print_bounds(target, rule, shape, seed, as_json)
         return
     try:
         with progress_bar("simulate") as progress:
@@ -123,32 +123,65 @@ def show_run(run: specsim.Simulation, as_json: bool) -> None:
     print("accepted         " + "  ".join(f"{k}: {n / run.steps:.4f}" for k, n in enumerate(run.lengths)))
 
 
-def print_bounds(trace: Any, rule: str, shape: Any, as_json: bool) -> None:
-    """What rows that are not whole say of the standard rule: bounds; of another rule nothing."""
-    from specsim.rules import get
-    from specsim.traces import summarise
-    from specsim.traces.summary import TraceBounds
+def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, as_json: bool) -> None:
+    """What rows that are not whole say of a rule along the log: bounds, for each number of drafted tokens up to `shape`."""
+    from specsim.expected import expect_tokens
+    from specsim.traces.reading import CONFIDENCE
 
-    kept = "no drafts" if trace.top is None else f"the {trace.top} most probable tokens of each row"
-    if str(get(rule)) != "standard" or not shape.is_chain:
+    if not shape.is_chain:
         raise ValueError(
-            f"{trace.path}: the log has {kept}; of that only a chain under the standard rule can be bounded, other rules "
-            "need whole rows"
+            f"{trace.path}: a trace logs the rows along one path, so it cannot answer for a tree"
         )
     most = max(1, trace.gamma)
     if shape.size > most:
         raise ValueError(f"gamma: the log allows {most} drafted tokens a step, {shape.size} were asked for")
-    found = summarise(trace)
-    assert isinstance(found, TraceBounds)
-    low, high = found.expected_tokens[shape.size - 1] if trace.gamma else found.one_token
+    if trace.gamma == 0:
+        _print_one_token(trace, rule, as_json)
+        return
+    with progress_bar("simulate", " rows") as progress:
+        found = expect_tokens(trace, rule, rng=seed, progress=progress)
+    low, high = found.expected_tokens[shape.size - 1].tolist()
     if as_json:
-        print(json.dumps({"rule": "standard", "gamma": shape.size, "tokens_per_step": [low, high]}))
+        asked = {"gamma": shape.size, "tokens_per_step": [low, high]}
+        print(json.dumps(found.to_dict() | asked, allow_nan=False))
         return
     print(
-        f"{trace.path}: {kept}, so that what follows are bounds, along the log's own path, and no simulation"
+        f"{trace.path}: the {trace.top} most probable tokens of each row, so that what follows are bounds, along the log's "
+        "own path, and no simulation"
+    )
+    for gamma, (low, high) in enumerate(found.expected_tokens[: shape.size].tolist(), 1):
+        sure = ""
+        if found.intervals is not None:
+            sure = f"; {CONFIDENCE:.0%}: {found.intervals[gamma - 1, 0]:.5f} – {found.intervals[gamma - 1, 1]:.5f}"
+        print(f"tokens per step  {low:.5f} – {high:.5f}, rule {found.rule}, γ = {gamma}{sure}")
+    print(
+        "one document: no interval; it takes two or more, since tokens of one are alike"
+        if found.intervals is None
+        else f"{CONFIDENCE:.0%} intervals: {found.documents:,} documents drawn again (seed {found.root})"
+    )
+
+
+def _print_one_token(trace: Any, rule: str, as_json: bool) -> None:
+    """Where nothing was drafted β is all that is known, and so the standard rule with one drafted token."""
+    from specsim.rules import get
+    from specsim.traces import TraceBounds, summarise
+
+    if str(get(rule)) != "standard":
+        raise ValueError(
+            f"{trace.path}: nothing was drafted; of such a log only the standard rule can be bounded, {rule} takes the "
+            "drafted tokens"
+        )
+    found = summarise(trace)
+    assert isinstance(found, TraceBounds)
+    low, high = found.one_token
+    if as_json:
+        print(json.dumps({"rule": "standard", "gamma": 1, "tokens_per_step": [low, high]}))
+        return
+    print(
+        f"{trace.path}: no drafts, so that what follows are bounds, along the log's own path, and no simulation"
     )
     print(f"α context        {found.alpha_context[0]:.5f} – {found.alpha_context[1]:.5f}")
-    print(f"tokens per step  {low:.5f} – {high:.5f}, standard rule, γ = {shape.size}")
+    print(f"tokens per step  {low:.5f} – {high:.5f}, rule standard, γ = 1")
 
 
 @app.command

@@ -216,7 +216,10 @@ def trace_simulate(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Another rule, or fewer drafted tokens, on the logged rows as they are (frozen: drafts are drawn again, rows stay)."""
+    """Another rule, or fewer drafted tokens, on the logged rows as they are (frozen: drafts are drawn again, rows stay).
+
+    Of truncated rows: bounds on what a rule emits along the log's own drafts, if their own probabilities tell it.
+    """
     trace = trace_of(path)
     shape = draft_of(rule, max(1, trace.gamma) if gamma is None else gamma, None, None)
     simulate_and_print(trace, None, rule, shape, steps, seed, threads, as_json)

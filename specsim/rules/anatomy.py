@@ -120,6 +120,9 @@ class Rule:
     `rows(parents[B, n], draft_tokens[B, n], p[B, n+1, V], q[B, m, V], uniforms[k, B], values[r], tokens[depth+1, B],
     accepted[B])` is the row kernel, which fills its last two arguments; k = `uniforms(tree, V)`.
     `fixed_pair` is the same rule for one pair of pmfs.
+    `reach(p, q, **values)`: P(at least i are accepted | x_1 … x_i), i = 1 … γ, for a chain sampled from q, where p and q
+    [..., γ] of the drafted tokens themselves tell it; it rises with every p and falls with every q (weakly), so that bounds
+    on these bound it. None for rules that need whole rows, and for controls.
 
     The claim holds for drafts drawn in the ways `drawings`: on a chain, or on any tree if `on_trees`, the rule is
     lossless; or, if it has a `declared` law, every token follows that, on a chain. `declared(p, q, position, **values)`: the
@@ -134,6 +137,7 @@ class Rule:
     rows: Kernel
     uniforms: Callable[[Draft, int], int]
     fixed_pair: FixedPair
+    reach: Callable[..., Floats] | None = None
     parameters: tuple[Parameter, ...] = ()
     declared: Callable[..., Sequence[Any]] | None = None
     declares: str = ""

@@ -25,6 +25,7 @@ __all__ = [
     "law",
     "normalised",
     "positive_part",
+    "reach",
     "require_chain",
     "rows",
     "uniforms",
@@ -91,6 +92,24 @@ def normalised(weights: Row) -> list[Any]:
     """`weights`, of positive mass, divided by their sum."""
     mass = sum(weights)
     return [weight / mass for weight in weights]
+
+
+# --- reach -----------------------------------------------------------------------------------------------
+
+
+def reach(chance: Callable[..., Any]) -> Callable[..., Floats]:
+    """The `reach` of a rule that accepts x with probability chance(p(x), q(x), **values), whatever came before: products."""
+
+    def of_a_chain(p: Floats, q: Floats, **values: float) -> Floats:
+        passed: Floats = np.cumprod(chance(p, q, **values), axis=-1)
+        return passed
+
+    return of_a_chain
+
+
+def target_chance(p: Floats, q: Floats) -> Floats:
+    """Of rules that accept x with probability p(x)."""
+    return p
 
 
 # --- rows ------------------------------------------------------------------------------------------------

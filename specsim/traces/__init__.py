@@ -7,7 +7,7 @@ whole, or truncated to the most probable tokens; then β is an interval, and so 
 
 `reading.read_alpha` says where α comes from and how sure it is, `checking.audit_log` whether a log's flags and tokens
 follow from its own rows, `importing.import_trace` makes a trace of somebody else's log; they are imported by their full
-names, since they take longer to load than a trace does to open.
+names, since they take longer to load than a trace does to open. `specsim.expected` tells how many tokens a rule would emit.
 
 A log lacks the target's law after any token but the logged one. It answers what the acceptance was along its
 own path; it is no audit of the decoder that wrote it.

@@ -1,6 +1,6 @@
-"""With what probability the standard rule accepts a logged drafted token x: min(1, p(x)/q(x)).
+"""p(x) and q(x) of the logged drafted tokens x, and with what probability the standard rule accepts them: min(1, p/q).
 
-Given the rows and x that is a known number, up to rounding, and for truncated rows an interval: a token that a row does
+Given the rows and x these are known numbers, up to rounding, and for truncated rows intervals: a token that a row does
 not list has at most the smallest probability listed there, and at most the tail.
 """
 
@@ -12,37 +12,37 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.distributions import Floats
+from specsim.distributions import Floats, capped_ratio
 from specsim.traces.format import DTYPES, AnyColumns, Columns, Layout, rounding
 from specsim.traces.rows import decode
 
 __all__ = ["acceptance_chances", "drafted_probabilities"]
 
 
-def drafted_probabilities(columns: AnyColumns, layout: Layout) -> tuple[Floats, Floats]:
-    """Bounds [2, S, γ] on p(x) and q(x) of the drafted tokens x of S whole steps, as stored."""
-    return tuple(  # type: ignore[return-value]
-        ends.reshape(2, -1, layout.rows_per_step)[..., : layout.gamma]
-        for ends in _token_ends(columns, layout)
-    )
-
-
-def acceptance_chances(
-    columns: AnyColumns, layout: Layout, lenience: float = 1.0, slack: float = 0.0
-) -> Floats:
-    """Bounds [2, S, γ] on min(1, p(x)/(l·q(x))) of the drafted tokens x of S whole steps, l the `lenience`.
+def drafted_probabilities(columns: AnyColumns, layout: Layout, slack: float = 0.0) -> tuple[Floats, Floats]:
+    """Bounds [2, S, γ] on p(x) and q(x) of the drafted tokens x of S whole steps; the upper ones are positive.
 
     Wide enough for the rounding of the stored dtype, which moves p and q by at most u times themselves, or half the
     smallest subnormal number; and for p and q as they were used to be off by `slack` times themselves.
     """
     info = ml_dtypes.finfo(DTYPES[layout.dtype])
     u, tiny = float(info.eps) / 2 + slack, float(info.smallest_subnormal)
-    p, q = drafted_probabilities(columns, layout)
-    low = np.maximum(p[0] * (1 - u) - tiny, 0.0) / (lenience * (q[1] * (1 + u) + tiny))
-    least_q = lenience * np.maximum(q[0] * (1 - u) - tiny, 0.0)
-    with np.errstate(divide="ignore"):
-        high = np.divide(p[1] * (1 + u) + tiny, least_q, out=np.ones_like(low), where=least_q > 0)
-    return np.stack([low, high]).clip(max=1.0)
+    p, q = (
+        ends.reshape(2, -1, layout.rows_per_step)[..., : layout.gamma]
+        for ends in _token_ends(columns, layout)
+    )
+    low_p, low_q = (np.maximum(ends[0] * (1 - u) - tiny, 0.0) for ends in (p, q))
+    return np.stack([low_p, p[1] * (1 + u) + tiny]), np.stack([low_q, q[1] * (1 + u) + tiny])
+
+
+def acceptance_chances(
+    columns: AnyColumns, layout: Layout, lenience: float = 1.0, slack: float = 0.0
+) -> Floats:
+    """Bounds [2, S, γ] on min(1, p(x)/(l·q(x))) of the drafted tokens x of S whole steps, l the `lenience`; `slack` as
+    above.
+    """
+    p, q = drafted_probabilities(columns, layout, slack)
+    return capped_ratio(p, lenience * q[::-1])
 
 
 def _token_ends(columns: AnyColumns, layout: Layout) -> tuple[Floats, Floats]:

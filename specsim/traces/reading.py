@@ -24,7 +24,7 @@ from specsim.traces.reader import Progress, Trace
 from specsim.traces.rows import decode
 from specsim.traces.summary import Interval
 
-__all__ = ["CONFIDENCE", "Group", "Reading", "read_alpha"]
+__all__ = ["CONFIDENCE", "Group", "Reading", "document_draws", "outer_quantiles", "read_alpha"]
 
 #: Two-sided confidence of the intervals.
 CONFIDENCE = 0.95
@@ -211,22 +211,33 @@ def _by_entropy(found: _Contexts, bins: int, slack: float) -> tuple[Group, ...]:
     return _groups(found, belongs, edges[:-1], edges[1:], slack)
 
 
+def document_draws(documents: int, root: int) -> Ints:
+    """[`RESAMPLES`, D] how often each of D `documents` comes when as many are drawn again, with replacement."""
+    return np.random.default_rng(root).multinomial(documents, np.full(documents, 1 / documents), RESAMPLES)
+
+
+def outer_quantiles(draws: Ints, low: Any, high: Any, below: Any) -> Interval:
+    """The interval of the ratio above / below, from sums [D] over documents and `document_draws`; `above` is between `low`
+    and `high`, and the outer quantiles are taken.
+    """
+    base, tail = draws @ below, (1 - CONFIDENCE) / 2
+    return (
+        float(np.quantile((draws @ low) / base, tail)),
+        float(np.quantile((draws @ high) / base, 1 - tail)),
+    )
+
+
 def _intervals(
     found: _Contexts, document: Ints, layout: Layout, root: int, slack: float
 ) -> dict[str, Interval]:
     """Ratios of sums over documents that are drawn again, as many as there are, with replacement."""
     size = int(document.max()) + 1
-    draws = np.random.default_rng(root).multinomial(size, np.full(size, 1 / size), RESAMPLES)
+    draws = document_draws(size, root)
 
     def ratio(above: Any, below: Any) -> Interval:
         """The outer quantiles of above / below; `above` may have two ends."""
-        sums = [np.bincount(document, values, size) for values in (*np.atleast_2d(above), below)]
-        *ends, base = (draws @ values for values in sums)
-        tail = (1 - CONFIDENCE) / 2
-        return (
-            float(np.quantile(ends[0] / base, tail)),
-            float(np.quantile(ends[-1] / base, 1 - tail)),
-        )
+        *ends, base = (np.bincount(document, values, size) for values in (*np.atleast_2d(above), below))
+        return outer_quantiles(draws, ends[0], ends[-1], base)
 
     tested, accepted = np.isfinite(found.passed), found.passed == 1
     low, high = ratio(found.beta, np.ones(document.size))

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.distributions import Floats, alias_draws, alias_table, cumulative_draw
+from specsim.distributions import Floats, alias_draws, alias_table, capped_ratio, cumulative_draw
 from specsim.drafts import Tree
 from specsim.jit import kernel
 from specsim.rules import token_by_token
@@ -60,6 +60,17 @@ def keep(b: Any, p: Sequence[Any], q: Sequence[Any]) -> Any:
 def remainder(b: Any, p: Sequence[Any], q: Sequence[Any]) -> list[Any]:
     """(b·p - q)₊, normalised; p where that is nothing."""
     return token_by_token.positive_part([b * y for y in p], q, otherwise=p)
+
+
+# --- reach -----------------------------------------------------------------------------------------------
+
+
+def reach(p: Floats, q: Floats) -> Floats:
+    """b_1 … b_γ, each rising with every p and falling with every q, as each step from b to the next does."""
+    b = np.ones_like(p)
+    for i in range(p.shape[-1]):
+        b[..., i] = capped_ratio((b[..., i - 1] if i else 1) * p[..., i], q[..., i])
+    return b
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -159,4 +170,5 @@ RULE = Rule(
     rows=verify_rows,
     uniforms=token_by_token.uniforms,
     fixed_pair=FixedPair(tables, verify_fixed_pair, token_by_token.uniforms),
+    reach=reach,
 )

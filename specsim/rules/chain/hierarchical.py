@@ -29,7 +29,7 @@ from specsim.distributions import cumulative_draw
 from specsim.jit import kernel
 from specsim.rules import token_by_token
 from specsim.rules.anatomy import FixedPair, Rule
-from specsim.rules.chain.block import tables, verify_fixed_pair
+from specsim.rules.chain.block import reach, tables, verify_fixed_pair
 
 # --- law -------------------------------------------------------------------------------------------------
 
@@ -118,4 +118,5 @@ RULE = Rule(
     rows=verify_rows,
     uniforms=token_by_token.uniforms,
     fixed_pair=FixedPair(tables, verify_fixed_pair, token_by_token.uniforms),
+    reach=reach,
 )

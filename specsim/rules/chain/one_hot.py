@@ -76,5 +76,6 @@ RULE = Rule(
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair_by_token(shares, draw),
+    reach=token_by_token.reach(token_by_token.target_chance),
     reads_draft=False,
 )

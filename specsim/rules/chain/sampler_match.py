@@ -94,5 +94,6 @@ RULE = Rule(
     rows=verify_rows,
     uniforms=token_by_token.uniforms,
     fixed_pair=FixedPair(tables, verify_fixed_pair, token_by_token.uniforms),
+    reach=token_by_token.reach(token_by_token.target_chance),
     reads_draft=False,
 )

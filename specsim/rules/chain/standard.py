@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.distributions import Floats
+from specsim.distributions import Floats, capped_ratio
 from specsim.jit import kernel
 from specsim.rules import token_by_token
 from specsim.rules.anatomy import Rule
@@ -80,4 +80,5 @@ RULE = Rule(
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),
+    reach=token_by_token.reach(capped_ratio),
 )

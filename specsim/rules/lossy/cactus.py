@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.distributions import Floats
+from specsim.distributions import Floats, capped_ratio
 from specsim.jit import kernel
 from specsim.rules import token_by_token
 from specsim.rules.anatomy import Parameter, Rule
@@ -71,6 +71,18 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, delta: An
             share = (q[n] - h[n]) / sum(excess)
             law = [mass + share * weight for mass, weight in zip(law, excess, strict=True)]
     return law
+
+
+# --- reach -----------------------------------------------------------------------------------------------
+
+
+def chance(p: Floats, q: Floats, delta: float) -> Floats:
+    """The probability of accepting a token, given its own p and q.
+
+    h rises with p: below the cap, p < 1/(1 + 2δ), it is concave, and where it meets the cap its slope is (1 + 2δ)/2.
+    """
+    root = np.sqrt(np.asarray(2 * delta * p * (1 - p), dtype=np.float64))
+    return capped_ratio(np.minimum(p + root, 1), q)
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -129,5 +141,6 @@ RULE = Rule(
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair_by_token(shares, draw),
+    reach=token_by_token.reach(chance),
     parameters=(Parameter("delta", 0.1, 0.0, 10.0, "δ; 0 is the standard rule"),),
 )

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.distributions import Floats
+from specsim.distributions import Floats, capped_ratio
 from specsim.jit import kernel
 from specsim.rules import token_by_token
 from specsim.rules.anatomy import Parameter, Rule
@@ -40,6 +40,14 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int, weight: Any) -> list[A
 def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, weight: Any) -> list[Any]:
     """What a token follows: π at drafted positions, p for the bonus."""
     return list(p) if q is None else [weight * a + (1 - weight) * b for a, b in zip(p, q, strict=True)]
+
+
+# --- reach -----------------------------------------------------------------------------------------------
+
+
+def chance(p: Floats, q: Floats, weight: float) -> Floats:
+    """The probability of accepting a token, given its own p and q: π/q = w·p/q + 1 - w, and π ≥ q where p ≥ q."""
+    return weight * capped_ratio(p, q) + (1 - weight)
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -72,6 +80,7 @@ RULE = Rule(
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),
+    reach=token_by_token.reach(chance),
     parameters=(
         Parameter(
             "weight", 0.5, 0.0, 1.0, "w, the target's share; 1 is the standard rule, 0 the draft alone"

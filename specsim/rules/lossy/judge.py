@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.distributions import Floats
+from specsim.distributions import Floats, capped_ratio
 from specsim.jit import kernel
 from specsim.rules import token_by_token
 from specsim.rules.anatomy import Parameter, Rule
@@ -43,6 +43,14 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int, overrule: Any) -> list
 def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, overrule: Any) -> list[Any]:
     """What a token follows: π at drafted positions, p for the bonus."""
     return list(p) if q is None else [(1 - overrule) * a + overrule * b for a, b in zip(p, q, strict=True)]
+
+
+# --- reach -----------------------------------------------------------------------------------------------
+
+
+def chance(p: Floats, q: Floats, overrule: float) -> Floats:
+    """The probability of accepting a token, given its own p and q: it rises with a, as a·(1 - j) + j does."""
+    return (1 - overrule) * capped_ratio(p, q) + overrule
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -75,6 +83,7 @@ RULE = Rule(
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),
+    reach=token_by_token.reach(chance),
     parameters=(
         Parameter(
             "overrule", 0.2, 0.0, 1.0, "j, the chance that a rejection is overruled; 0 is the standard rule"

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.distributions import Floats
+from specsim.distributions import Floats, capped_ratio
 from specsim.jit import kernel
 from specsim.rules import token_by_token
 from specsim.rules.anatomy import Parameter, Rule
@@ -49,6 +49,14 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, lenience:
     lenient = sum(min(a / lenience, b) for a, b in zip(p, q, strict=True))
     share = (1 - lenient) / (1 - alpha) if alpha < 1 else 0
     return [min(a / lenience, b) + share * max(a - b, 0) for a, b in zip(p, q, strict=True)]
+
+
+# --- reach -----------------------------------------------------------------------------------------------
+
+
+def chance(p: Floats, q: Floats, lenience: float) -> Floats:
+    """The probability of accepting a token, given its own p and q."""
+    return capped_ratio(p, lenience * q)
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -87,5 +95,6 @@ RULE = Rule(
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),
+    reach=token_by_token.reach(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
 )

@@ -26,6 +26,7 @@ from specsim.distributions import Floats
 from specsim.jit import kernel
 from specsim.rules import token_by_token
 from specsim.rules.anatomy import Parameter, Rule
+from specsim.rules.lossy.lenience import chance
 from specsim.rules.token_by_token import positive_part
 
 # --- law -------------------------------------------------------------------------------------------------
@@ -86,5 +87,6 @@ RULE = Rule(
     rows=token_by_token.rows(accept, recover),
     uniforms=token_by_token.uniforms,
     fixed_pair=token_by_token.fixed_pair(shares),
+    reach=token_by_token.reach(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
 )

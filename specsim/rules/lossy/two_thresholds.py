@@ -29,8 +29,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from specsim.distributions import Floats, capped_ratio
 from specsim.jit import kernel
-from specsim.rules import top_down
+from specsim.rules import token_by_token, top_down
 from specsim.rules.anatomy import Parameter, Rule
 from specsim.rules.fixed_pairs import alias_draw, draw_without
 from specsim.rules.token_by_token import normalised
@@ -70,6 +73,14 @@ def declared(
         b - lost + a * (spread - (lost / (1 - a) if lost else 0))
         for a, b, lost in zip(p, q, refused, strict=True)
     ]
+
+
+# --- reach -----------------------------------------------------------------------------------------------
+
+
+def chance(p: Floats, q: Floats, threshold_single: float, threshold_acc: float) -> Floats:
+    """The probability a(x) of accepting the only child of a node, given its own p, with which it rises."""
+    return np.where(p >= threshold_single, 1, capped_ratio(p, threshold_acc))
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -121,6 +132,7 @@ RULE = Rule(
     rows=top_down.rows(choose),
     uniforms=top_down.uniforms,
     fixed_pair=top_down.fixed_pair(pick),
+    reach=token_by_token.reach(chance),
     parameters=(
         Parameter(
             "threshold_single", 0.5, 0.0, 1.0, "tokens as probable as this always pass", above_low=True

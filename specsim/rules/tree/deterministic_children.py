@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from specsim.jit import kernel
-from specsim.rules import top_down
+from specsim.rules import token_by_token, top_down
 from specsim.rules.anatomy import Rule
 from specsim.rules.fixed_pairs import draw_without
 from specsim.rules.token_by_token import normalised
@@ -85,6 +85,7 @@ RULE = Rule(
     rows=top_down.rows(choose),
     uniforms=top_down.uniforms,
     fixed_pair=top_down.fixed_pair(pick),
+    reach=token_by_token.reach(token_by_token.target_chance),
     on_trees=True,
     reads_draft=False,
 )

@@ -21,7 +21,7 @@ from typing import Any
 
 from specsim.distributions import cumulative_draw
 from specsim.jit import kernel
-from specsim.rules import top_down
+from specsim.rules import token_by_token, top_down
 from specsim.rules.anatomy import Rule
 from specsim.rules.fixed_pairs import alias_draw, index_of
 
@@ -68,6 +68,7 @@ RULE = Rule(
     rows=top_down.rows(choose),
     uniforms=top_down.uniforms,
     fixed_pair=top_down.fixed_pair(pick),
+    reach=token_by_token.reach(token_by_token.target_chance),
     on_trees=True,
     reads_draft=False,
 )

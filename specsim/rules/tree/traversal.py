@@ -37,6 +37,7 @@ from specsim.drafts import Tree
 from specsim.jit import Kernel, kernel
 from specsim.rules import top_down
 from specsim.rules.anatomy import FixedPair, Rule
+from specsim.rules.chain.block import reach
 from specsim.rules.fixed_pairs import CODES, draw_child, draw_residual, make_pair, mass_without, residual_mass
 from specsim.rules.token_by_token import normalised
 
@@ -235,5 +236,6 @@ RULE = Rule(
     rows=rows(True, new_weight),
     uniforms=top_down.uniforms,
     fixed_pair=fixed_pair(True, new_weight),
+    reach=reach,
     on_trees=True,
 )

@@ -20,6 +20,7 @@ from typing import Any
 
 from specsim.rules import top_down
 from specsim.rules.anatomy import Rule
+from specsim.rules.chain.block import reach
 from specsim.rules.tree.traversal import fixed_pair, new_weight, rows, traversed
 
 # --- law -------------------------------------------------------------------------------------------------
@@ -42,6 +43,7 @@ RULE = Rule(
     rows=rows(False, new_weight),
     uniforms=top_down.uniforms,
     fixed_pair=fixed_pair(False, new_weight),
+    reach=reach,
     on_trees=True,
     distinct=True,
 )
