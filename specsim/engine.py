@@ -25,11 +25,11 @@ from specsim.counting import Counted, Interval, Progress, count_chunks, no_count
 from specsim.distributions import Ints, check_rows, check_tokens
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
 from specsim.executors import LostWorkers, Workers, count_spans, workers_of
-from specsim.jit import available_threads, kernel, sources_digest
+from specsim.jit import available_threads, kernel
 from specsim.lengths import accepted_tokens, alpha_drafted, alpha_verified, mean_tokens
 from specsim.models import Model, check_pair, shared_contexts
 from specsim.parts import Checkpoint, Part, missing, shard_interval
-from specsim.provenance import Provenance
+from specsim.provenance import Provenance, this_code
 from specsim.readers import DynamicRows, LookupRows, ModelRows, TraceRows
 from specsim.showing import html_bars, html_list
 from specsim.sources import Batch, FixedPairSource, RowSource, rule_verifier
@@ -291,11 +291,7 @@ def _which_run(
     }
     if on_disk:
         rules.registered(rule)
-        told |= {
-            "p and q": _digest(source),
-            "specsim": Provenance.record(root, 1, 0.0).specsim,
-            "code": sources_digest(),
-        }
+        told |= {"p and q": _digest(source), **this_code()}
     return told
 
 

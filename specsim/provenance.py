@@ -8,7 +8,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-__all__ = ["Provenance"]
+from specsim.jit import sources_digest
+
+__all__ = ["Provenance", "this_code"]
 
 LIBRARIES = ("numpy", "scipy", "numba")
 
@@ -39,6 +41,11 @@ class Provenance:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def this_code() -> dict[str, str]:
+    """What parts of one run must share: the version, and the digest of the sources."""
+    return {"specsim": _version("specsim-decoding"), "code": sources_digest()}
 
 
 @cache

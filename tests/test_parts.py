@@ -174,7 +174,7 @@ def test_parts_of_other_runs_are_refused_and_what_differs_named(shards, tmp_path
 
 
 def test_parts_of_other_code_are_refused(shards, monkeypatch):
-    monkeypatch.setattr("specsim.engine.sources_digest", lambda: "another")
+    monkeypatch.setattr("specsim.provenance.sources_digest", lambda: "another")
     with pytest.raises(ValueError, match=r"0\.part: of another run: code is '.*' there, and 'another' here"):
         simulate(P, Q, **RUN, shard=(0, 5), checkpoint=shards[0])
 

@@ -30,9 +30,9 @@ from specsim.auditing.trials import EXAMPLES, Trial, case_key, judge_trial, offs
 from specsim.counting import Counts, Progress, no_counts
 from specsim.distributions import Ints
 from specsim.executors import workers_of
-from specsim.jit import available_threads, sources_digest
+from specsim.jit import available_threads
 from specsim.parts import Checkpoint, Part, check_shard, missing
-from specsim.provenance import Provenance
+from specsim.provenance import Provenance, this_code
 from specsim.rules import Rule
 from specsim.streams import RandomSource, root_of
 
@@ -146,8 +146,7 @@ def _begun(place: Place, trials: list[Trial], level: str, root: int, path: str |
         "level": level,
         "cases": len(trials),
         "seed": root,
-        "specsim": Provenance.record(root, 1, 0.0).specsim,
-        "code": sources_digest(),
+        **this_code(),
     }
     part = Part(run, {"seconds": 0.0, "threads": subject.threads}, _no_counts(trials))
     return part.or_from(path, (0, len(_names(subject, trials))))
