@@ -1,7 +1,8 @@
 """One pass over rows: β, the row's checksum, and whether its numbers are probabilities.
 
 The loop over a row is one loop, without a branch, of 32-bit lanes, so that the compiler turns it into vector
-code and the whole pass runs at about the speed of reading memory.
+code. Float32 rows pass at about the speed of reading memory; 16-bit rows hold twice as many numbers to the byte, and
+what their time goes into is arithmetic.
 
 The checksum of a row of p, in words x_i of 32 bits (or 16), and of q, in words y_i, is the sum mod 2^32 of
 f(x_i)·(2i + 1) + f(y_i)·(2i + 1 + `Q_OFFSET`), f(x) = x ⊕ (x >> 15), taken in blocks that Horner's rule combines
@@ -55,7 +56,8 @@ def measure(columns: AnyColumns, step_ids: NDArray[np.int64], layout: Layout) ->
     columns = type(columns)(*read_only)
     rows = columns.step.size
     found = Measured(np.empty((2, rows)), np.empty(rows, np.uint64), np.empty(rows, np.uint8))
-    with np.errstate(over="ignore"):  # where the kernels run as plain Python, modular arithmetic warns
+    # where the kernels run as plain Python, modular arithmetic warns, and so do sums of what is not finite
+    with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(columns, Columns):
             _MEASURE_DENSE[layout.dtype](
                 _bits(columns.p),
@@ -137,21 +139,52 @@ def _as_bfloat16(word):  # type: ignore[no-untyped-def]
     return np.uint32(np.uint32(word) << np.uint32(16)).view(np.float32)
 
 
-@kernel
+@summary_kernel
 def _as_float16(word):  # type: ignore[no-untyped-def]
-    """float16's exponent is biased by 15, float32's by 127; of a subnormal number the implied 1 is taken off again."""
+    """float16's exponent is biased by 15, float32's by 127.
+
+    A subnormal number, below 2^-14, has no implied 1, but counts in the steps of the next exponent: from x, with the 1
+    and the smaller steps, to 2x - 2^-14, which is below x just where x is below 2^-14. In whatever order it is
+    computed, the lesser of the two is exact; no word gives infinity or NaN.
+    """
     moved = np.uint32(np.uint32(word) << np.uint32(13))
     normal = np.uint32(moved + np.uint32(112 << 23)).view(np.float32)
-    subnormal = np.uint32(moved + np.uint32(113 << 23)).view(np.float32) - np.float32(2.0**-14)
-    return subnormal if moved < np.uint32(1 << 23) else normal
+    return min(normal, normal + normal - np.float32(2.0**-14))
 
 
-def _measuring(value: Kernel) -> Kernel:
-    """The pass over rows of words that value(word) makes numbers of."""
+@kernel
+def _folded(word):  # type: ignore[no-untyped-def]
+    """The checksum's f."""
+    return np.uint32(word ^ np.uint32(word >> np.uint32(15)))
+
+
+@kernel
+def _unfolded(word):  # type: ignore[no-untyped-def]
+    """f of a word of 16 bits without the sign, which no probability has."""
+    return word
+
+
+def _overlapping(value: Kernel) -> Kernel:
+    def overlap_of_words(p_words, q_words):  # type: ignore[no-untyped-def]
+        overlap = 0.0
+        for i in range(p_words.size):
+            overlap += np.float64(min(value(p_words[i]), value(q_words[i])))
+        return overlap
+
+    return summary_kernel(overlap_of_words)
+
+
+def _measuring(value: Kernel, fold: Kernel, single: bool = False) -> Kernel:
+    """The pass over rows of words that value(word) makes numbers of, where fold(word) is f of every probability.
+
+    β is summed in float64; if `single`, within a block, in float32. Of multiples of 2^-24, as float16 has them, every
+    sum up to 1 is a float32 number, so what comes out below 1 is exact. A block of more is summed again.
+    """
+    number: Any = np.float32 if single else np.float64
+    overlap_of_words = _overlapping(value)
 
     def measure_dense(p_bits, q_bits, outside, tolerance, beta, checksum, fault):  # type: ignore[no-untyped-def]
         """Fill beta, the checksum of p and q alone, and the fault of their values, for each row."""
-        shift = np.uint32(15)
         for row in range(p_bits.shape[0]):
             overlap = 0.0
             p_total = 0.0
@@ -162,9 +195,11 @@ def _measuring(value: Kernel) -> Kernel:
                 # slices from 0 on: else the compiler would not make one tight vector loop
                 p_words = p_bits[row, low : low + BLOCK]
                 q_words = q_bits[row, low : low + BLOCK]
+                least = number(0)
                 p_sum = np.float32(0)
                 q_sum = np.float32(0)
                 part = np.uint32(0)
+                q_part = np.uint32(0)
                 bits = np.uint32(0)
                 weight = np.uint32(1)
                 for i in range(p_words.size):
@@ -172,28 +207,50 @@ def _measuring(value: Kernel) -> Kernel:
                     y = np.uint32(q_words[i])
                     mass = value(x)
                     drafted = value(y)
-                    overlap += np.float64(min(mass, drafted))
+                    least += number(min(mass, drafted))
                     p_sum += mass
                     q_sum += drafted
                     bits = np.uint32(bits | np.uint32(x | y))
-                    x = np.uint32(np.uint32(x ^ np.uint32(x >> shift)) * weight)
-                    y = np.uint32(np.uint32(y ^ np.uint32(y >> shift)) * np.uint32(weight + Q_OFFSET))
-                    part = np.uint32(part + np.uint32(x + y))
+                    x = fold(x)
+                    y = fold(y)
+                    part = np.uint32(part + np.uint32(np.uint32(x + y) * weight))
+                    q_part = np.uint32(q_part + y)
                     weight = np.uint32(weight + np.uint32(2))
+                if single and least >= 1:
+                    overlap += overlap_of_words(p_words, q_words)
+                else:
+                    overlap += np.float64(least)
                 p_total += np.float64(p_sum)
                 q_total += np.float64(q_sum)
-                total = total * HORNER + np.uint64(part)
+                total = total * HORNER + np.uint64(np.uint32(part + np.uint32(q_part * Q_OFFSET)))
                 union = np.uint32(union | bits)
             beta[row] = overlap
             checksum[row] = total
             if np.uint32(union & outside) != 0:
                 fault[row] = BAD_VALUE
+                checksum[row] = _checksum(p_bits[row], q_bits[row])  # `fold` may have been wrong
             elif abs(p_total - 1.0) > tolerance or abs(q_total - 1.0) > tolerance:
                 fault[row] = BAD_SUM
             else:
                 fault[row] = SOUND
 
     return summary_kernel(measure_dense)
+
+
+@kernel
+def _checksum(p_words, q_words):  # type: ignore[no-untyped-def]
+    """The checksum of a row of p and q, whatever its words are."""
+    total = HORNER
+    for low in range(0, p_words.size, BLOCK):
+        part = np.uint32(0)
+        weight = np.uint32(1)
+        for i in range(low, min(low + BLOCK, p_words.size)):
+            x = np.uint32(_folded(np.uint32(p_words[i])) * weight)
+            y = np.uint32(_folded(np.uint32(q_words[i])) * np.uint32(weight + Q_OFFSET))
+            part = np.uint32(part + np.uint32(x + y))
+            weight = np.uint32(weight + np.uint32(2))
+        total = total * HORNER + np.uint64(part)
+    return total
 
 
 def _decoding(value: Kernel) -> Kernel:
@@ -206,22 +263,20 @@ def _decoding(value: Kernel) -> Kernel:
 
 _DECODE = {"float16": _decoding(_as_float16), "bfloat16": _decoding(_as_bfloat16)}
 _MEASURE_DENSE = {
-    "float32": _measuring(_as_float32),
-    "float16": _measuring(_as_float16),
-    "bfloat16": _measuring(_as_bfloat16),
+    "float32": _measuring(_as_float32, _folded),
+    "float16": _measuring(_as_float16, _unfolded, single=True),
+    "bfloat16": _measuring(_as_bfloat16, _unfolded),
 }
 
 
 @kernel
 def _add_words(words, checksum):  # type: ignore[no-untyped-def]
     """Combine each row's checksum with that of its words [R, n]."""
-    shift = np.uint32(15)
     for row in range(words.shape[0]):
         part = np.uint32(0)
         weight = np.uint32(1)
         for i in range(words.shape[1]):
-            x = np.uint32(words[row, i])
-            part = np.uint32(part + np.uint32(np.uint32(x ^ np.uint32(x >> shift)) * weight))
+            part = np.uint32(part + np.uint32(_folded(np.uint32(words[row, i])) * weight))
             weight = np.uint32(weight + np.uint32(2))
         checksum[row] = (checksum[row] + np.uint64(1)) * HORNER + np.uint64(part)
 
