@@ -84,6 +84,10 @@ class Job(Protocol):
 
 def check_executor(executor: Executor | str | None) -> None:
     """Raise ValueError for a name that is none of `NAMES` or an address, TypeError for no executor."""
+    if isinstance(executor, type):
+        raise TypeError(f"executor: {executor.__name__} is a class; give one of its objects")
+    if hasattr(executor, "get_executor"):
+        raise TypeError("executor: a Dask client; give client.get_executor(), or the scheduler's address")
     if executor is None or callable(getattr(executor, "submit", None)):
         return
     if not isinstance(executor, str):
@@ -169,6 +173,8 @@ def _dask_executor(name: str, processes: int) -> Iterator[Executor]:
             client = stack.enter_context(Client(name, timeout=CONNECT))
         except OSError as error:
             raise LostWorkers(f"executor: no Dask scheduler answers at {name} ({error})") from error
+        except ValueError as error:
+            raise ValueError(f"executor: {name} is no address of a Dask scheduler ({error})") from error
         yield client.get_executor(pure=False)
 
 
@@ -243,11 +249,16 @@ class Workers:
 
     def _submit(self, task: Task) -> Future[Any]:
         try:
-            return self.executor.submit(_timed, task.function, *task.arguments)
+            found = self.executor.submit(_timed, task.function, *task.arguments)
         except BrokenExecutor:
             raise
         except Exception as error:
             raise LostWorkers(f"{self.name}: takes no more work ({_said(error)})") from error
+        if not isinstance(found, Future):
+            raise TypeError(
+                f"{self.name}: submit() gave {type(found).__name__}, no concurrent.futures.Future"
+            )
+        return found
 
     def _finished(self, pending: dict[Future[Any], Any]) -> set[Future[Any]]:
         """The first futures to be done; where one of them broke, all of them, since they share its end."""

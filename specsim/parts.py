@@ -116,6 +116,7 @@ class Part:
 
     def check_same_run(self, run: dict[str, Any], path: str | os.PathLike[str], other: str) -> None:
         """Raise ValueError, naming what differs, unless this part, of the file `path`, is one of `run`, that of `other`."""
+        run = json.loads(json.dumps(run))  # as it would come from a file: of a tuple a list
         for name in dict.fromkeys([*run, *self.run]):
             there, known = self.run.get(name), run.get(name)
             if there != known:

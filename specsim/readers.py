@@ -18,7 +18,7 @@ from specsim.distributions import Floats, Ints
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, draw_siblings
 from specsim.models import Model, rows_ahead
 from specsim.streams import Key, Purpose, uniform, uniforms
-from specsim.traces import Trace, summarise
+from specsim.traces import Trace, TraceSummary, summarise
 
 __all__ = [
     "Described",
@@ -137,8 +137,12 @@ class TraceRows:
         return self.trace.vocab_size
 
     def alpha_context(self) -> float:
-        found = summarise(self.trace).alpha_context  # without flags an interval, as wide as rounding
-        return found if isinstance(found, float) else sum(found) / 2
+        """Over the target's own text; where flags, or q at the bonus position, were not logged, where steps begin."""
+        found = summarise(self.trace)
+        if isinstance(found, TraceSummary):
+            return found.alpha_context
+        low, high = found.beta_by_position[0]  # apart by rounding alone
+        return float(low + high) / 2
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
         gamma = self.tree.size

@@ -10,6 +10,7 @@ import time
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -484,6 +485,9 @@ def test_what_cannot_be_sent_is_refused_with_a_remedy(pool):
     [
         ("proceses", ValueError, "'proceses' is none of threads, processes, dask, and no address"),
         (3, TypeError, "expected a name or something with submit"),
+        (ProcessPoolExecutor, TypeError, "ProcessPoolExecutor is a class; give one of its objects"),
+        (SimpleNamespace(submit=print, get_executor=print), TypeError, r"give client.get_executor\(\)"),
+        (SimpleNamespace(submit=lambda *given: 3), TypeError, r"submit\(\) gave int, no concurrent"),
     ],
 )
 def test_wrong_executors_are_named(executor, error, message):

@@ -449,6 +449,10 @@ def test_shards_of_an_audit_of_somebodys_verifier_are_judged_as_the_whole(tmp_pa
     paths = [tmp_path / f"{i}.part" for i in range(2)]
     for i in (1, 0):
         audit_shard(name, paths[i], (i, 2), "smoke", 0)
+    before = paths[0].read_bytes()
+    audit_shard(name, paths[0], (0, 2), "smoke", 0)  # nothing is left to do
+    assert Part.read(paths[0]).counts.keys() == Part.read(paths[1]).counts.keys()
+    assert paths[0].read_bytes()[-1000:] == before[-1000:]
     merged = specsim.merge(paths)
     assert audited(merged) == audited(whole)
     with pytest.raises(ValueError, match=r"are missing: .*promises"):
@@ -485,6 +489,11 @@ def test_examples_of_an_audit_survive_the_file():
     again = RuleSubject(rules.get("standard"), 1).trial(0, "smoke")
     assert shards_of_audits._judged(0, again, kept, 1e-9).findings == found.findings
     assert "step 7, position 2: token 2; step 9" in found.findings[0].text
+
+
+def test_a_checkpoint_in_no_folder_is_told_before_the_work(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no such folder: .*/nowhere'$"):
+        simulate(P, Q, steps=10, rng=0, checkpoint=tmp_path / "nowhere" / "run.part")
 
 
 @pytest.mark.parametrize(

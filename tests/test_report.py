@@ -249,6 +249,7 @@ def test_what_an_error_says_is_escaped(audits, pages):
     finding = audits["unprintable"].cases[1].findings[0]
     assert "\\x00 \\x1b[31m <b>&\\ud800 $x$" in finding.text
     assert Finding("contract", "a\nb – é").text == "a\nb – é"
+    assert len(Finding("contract", "x" * 100_000).text) < 2000
     assert "&lt;b&gt;" in pages["unprintable"]
 
 

@@ -369,6 +369,15 @@ def test_commands_without_a_folder_read_the_shipped_trace(run):
         assert (code, what in err) == (2, True)
 
 
+def test_documents_of_truncated_rows_are_between_bounds(run):
+    _, out, _ = run("trace", "alpha")
+    ends = re.search(r"documents: mean β from ([.\d]+) – ([.\d]+) to ([.\d]+) – ([.\d]+), median", out)
+    least, above_least, below_most, most = map(float, ends.groups())
+    betas = np.array([group.beta for group in read_alpha(default_trace()).documents])
+    assert [least, above_least] == pytest.approx(betas.min(axis=0), abs=1e-4)
+    assert [below_most, most] == pytest.approx(betas.max(axis=0), abs=1e-4)
+
+
 def test_truncated_rows_bound_what_a_rule_emits(run, tmp_path):
     shipped = default_trace()
     code, out, _ = run("trace", "simulate", "--rule", "block", "--gamma", "3", "--seed", "1")

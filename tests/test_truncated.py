@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from specsim import simulate
 from specsim.jit import interpreted
 from specsim.traces import Listed, TraceBounds, beta_bounds, open_trace, summarise, truncate, writer
 from specsim.traces.chances import acceptance_chances
@@ -221,6 +222,10 @@ def test_dense_rows_without_flags_or_without_the_bonus(tmp_path):
     assert short.alpha_context[0] < whole.alpha_context < short.alpha_context[1]
     assert short.beta_by_position[-1].tolist() == [0.0, 1.0]
     assert short.beta_by_position[0] == pytest.approx([whole.beta_by_position[0]] * 2, abs=1e-6)
+    # frozen, they begin at position 0: no midpoint of what is not known stands for α
+    run = simulate(trace, gamma=2, steps=10, rng=0)
+    assert run.alpha_context == pytest.approx(first, abs=1e-6)
+    assert abs(run.alpha_context - sum(short.alpha_context) / 2) > 1e-3
     assert short.alpha_verified == whole.alpha_verified
     cut_short = summarise(write(tmp_path / "cut", make_steps(bonus=False), top=TOP, bonus=False))
     assert cut_short.beta_by_position[-1] == pytest.approx([0.0, 1.0], abs=1e-9)

@@ -49,18 +49,24 @@ class Verdict(StrEnum):
     BROKEN = "broken"
 
 
+#: Characters of a finding.
+LONGEST = 1500
+
+
 @dataclass(frozen=True)
 class Finding:
     """One reason for a verdict. `kind`: deviation, support, dependence, path, or contract; `text` says it in words.
 
-    What a verifier's own error says may hold anything; in `text` it is escaped, so that every form of a report can hold it.
+    What a verifier's own error says may hold anything, and go on for ever; in `text` it is escaped and cut, so that every
+    form of a report can hold it.
     """
 
     kind: str
     text: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", _printable(self.text))
+        text = _printable(self.text)
+        object.__setattr__(self, "text", text if len(text) <= LONGEST else f"{text[:LONGEST]} …")
 
 
 def _printable(text: str) -> str:

@@ -132,12 +132,17 @@ def _print_reading(reading: Any) -> None:
         table.add_row(
             f"{group.least:.2f} – {group.most:.2f}", f"{group.contexts:,}", _interval(group.beta), rate
         )
-    middles = sorted(sum(group.beta) / 2 for group in reading.documents)
     show(table)
-    if len(middles) > 1:
-        print(
-            f"documents: mean β from {middles[0]:.4f} to {middles[-1]:.4f}, median {middles[len(middles) // 2]:.4f}"
+    if len(reading.documents) > 1:
+        # each end in order: so the k-th of the true means is between the k-th of either
+        ranked = list(
+            zip(
+                *(sorted(ends) for ends in zip(*(d.beta for d in reading.documents), strict=True)),
+                strict=True,
+            )
         )
+        least, median, most = (_interval(ranked[k]) for k in (0, len(ranked) // 2, -1))
+        print(f"documents: mean β from {least} to {most}, median {median}")
     for name, values in reading.autocorrelation.items():
         shown = [f"{lag}: {values[lag - 1][0]:.3f}" for lag in LAGS_SHOWN if values[lag - 1][1]]
         if shown:

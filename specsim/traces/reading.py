@@ -74,11 +74,10 @@ class Reading:
     def _repr_html_(self) -> str:
         rows = {name: f"{low:.5f} – {high:.5f}" for name, (low, high) in self.intervals.items()}
         rows["documents"] = f"{len(self.documents):,}"
-        bars = {
-            f"{group.least:.2f} – {group.most:.2f}": (group.beta[0] + group.beta[1]) / 2
-            for group in self.by_entropy
-        }
-        return html_list(rows) + html_bars(f"β by entropy of {self.entropy_of}, nats", bars)
+        bars = {f"{group.least:.2f} – {group.most:.2f}": group.beta[0] for group in self.by_entropy}
+        known = all(f"{low:.3f}" == f"{high:.3f}" for low, high in (group.beta for group in self.by_entropy))
+        title = f"β by entropy of {self.entropy_of}, nats" + ("" if known else ": at least")
+        return html_list(rows) + html_bars(title, bars)
 
 
 def read_alpha(

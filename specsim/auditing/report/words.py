@@ -230,7 +230,7 @@ def _evidence(case: CaseResult) -> dict[str, str]:
         "γ": str(case.gamma) if case.tree is not None else NONE,
         "steps": short(case.steps) if case.planned else NONE,
         "min p": f"{case.smallest_p:.1g}" if compared else NONE,
-        "max e": f"10^{case.largest_log10_e:.1f}" if case.tables else NONE,
+        "max e": f"10^{round(case.largest_log10_e, 1) + 0.0:.1f}" if case.tables else NONE,
         "detectable TV": f"{first.detectable_tv:.4f}–{last.detectable_tv:.4f}" if first and last else NONE,
         "certified": f"≤{first.certified_tv:.4f}" if first and first.certified_tv is not None else NONE,
         "verdict": str(case.verdict),
