@@ -113,9 +113,15 @@ def check_probabilities(rows: ArrayLike, name: str = "p") -> Floats:
 def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens") -> Ints:
     """Return `tokens` as int64, each in [0, vocab_size).
 
-    Raises TypeError if they are not integers, ValueError naming the first position that is out of range.
+    Raises TypeError if they are not integers, ValueError for lists of unequal length or naming the first position that is
+    out of range.
     """
-    array = np.asarray(tokens)
+    try:
+        array = np.asarray(tokens)
+    except ValueError as error:
+        raise ValueError(
+            f"{name}: lists differ in length; expected a rectangular array of token ids"
+        ) from error
     if array.size == 0:
         return array.astype(np.int64)
     if not np.issubdtype(array.dtype, np.integer):

@@ -1,5 +1,6 @@
 """Importers: what was logged elsewhere comes out as it went in, and what is wrong is named, with its place."""
 
+import gzip
 import hashlib
 import itertools
 import json
@@ -56,7 +57,8 @@ def save(tmp_path, kind, columns):
         import pyarrow as pa
         from pyarrow import parquet
 
-        parquet.write_table(pa.table({name: values.tolist() for name, values in columns.items()}), path)
+        lists = {name: x if x.ndim == 1 else x.tolist() for name, x in columns.items()}  # 1-d keeps its type
+        parquet.write_table(pa.table(lists), path)
     else:
         (np.savez_compressed if kind == "compressed" else np.savez)(path, **columns)
     return path
@@ -204,8 +206,6 @@ def test_files_that_are_not_what_they_should_be(tmp_path):
     with pytest.raises(ValueError, match="did you mean 'npz'"):
         import_trace(tmp_path / "log.npz", tmp_path / "out", format="npy")
     path = save(tmp_path, "npz", arrays())
-    with pytest.raises(ValueError, match="V = 12, not the 99 that were given"):
-        import_trace(path, tmp_path / "out", vocab_size=99)
     fortran = {name: np.asfortranarray(values) for name, values in arrays().items()}
     assert import_trace(save(tmp_path, "npz", fortran), tmp_path / "fortran").num_steps == N
     with pytest.raises(ValueError, match="compressed, and in Fortran order"):
@@ -214,6 +214,70 @@ def test_files_that_are_not_what_they_should_be(tmp_path):
     path.write_bytes(data[: len(data) // 2] + bytes(64) + data[len(data) // 2 + 64 :])
     with pytest.raises(ValueError, match=r"log\.npz, .\.npy: damaged"):
         import_trace(path, tmp_path / "out2")
+
+
+@pytest.mark.parametrize("given", [V - 3, V + 87])
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_vocabulary_than_that_of_whole_rows(tmp_path, kind, given):
+    path = save(tmp_path, kind, arrays())
+    with pytest.raises(ValueError, match=rf"{path.name}, p: V = 12, not the {given} that were given"):
+        import_trace(path, tmp_path / "out", vocab_size=given)
+    assert not (tmp_path / "out").exists()
+    assert import_trace(path, tmp_path / "out", vocab_size=V).vocab_size == V
+
+
+def cut(name, change):
+    """Truncated rows, of which a column is another."""
+    columns = arrays(truncated=True)
+    return columns | {name: change(columns[name])}
+
+
+def first_id(value):
+    def changed(ids):
+        ids = ids.astype(np.int64)
+        ids[0, 0, 0] = value
+        return ids
+
+    return changed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("columns", "what"),
+    [
+        (cut("p_tokens", first_id(2**33)), "p_tokens: token id 8589934592 is too large; a trace holds ids below 2147483647"),
+        (cut("q_tokens", first_id(2**31 - 1)), "q_tokens: token id 2147483647 is too large"),
+        (cut("p_tokens", lambda ids: ids.astype(float)), "p_tokens: (float64|double), expected integers, token ids"),
+        (cut("draft_tokens", lambda ids: ids.astype(np.float32)), "draft_tokens: (float32|double), expected integers"),
+    ],
+)  # fmt: skip
+def test_token_ids_that_no_trace_can_hold(tmp_path, kind, columns, what):
+    path = save(tmp_path, kind, columns)
+    with pytest.raises(ValueError, match=rf"{path.name}, {what}"):
+        import_trace(path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+@pytest.mark.parametrize(
+    ("columns", "error", "what"),
+    [
+        (arrays() | {"context": np.full(N, 2**63, np.uint64)}, ValueError, "context: 9223372036854775808 does not fit"),
+        (arrays() | {"accepted": arrays()["accepted"] > 0}, TypeError, "accepted: expected an integer, got the bool"),
+        (arrays() | {"accepted": arrays()["accepted"] + 0.0}, TypeError, "accepted: expected an integer, got .*float"),
+        (arrays() | {"context": np.zeros(N)}, TypeError, "context: expected an integer, got .*float"),
+    ],
+)  # fmt: skip
+def test_columns_of_another_type(tmp_path, kind, columns, error, what):
+    with pytest.raises(error, match=rf"log\.{kind}, (step|row) 0: {what}"):
+        import_trace(save(tmp_path, kind, columns), tmp_path / "out")
+
+
+def test_a_table_whose_ids_are_no_lists(tmp_path):
+    columns = arrays(truncated=True)
+    columns["p_tokens"] = columns["p_tokens"][:, 0, 0]
+    with pytest.raises(ValueError, match=r"log\.parquet, row 0: p_tokens is not a list"):
+        import_trace(save(tmp_path, "parquet", columns), tmp_path / "out")
 
 
 def test_every_format_is_listed_and_has_what_it_needs():
@@ -408,6 +472,94 @@ def test_files_of_log_probabilities_that_do_not_fit(tmp_path):
     with pytest.raises(ValueError, match=r"e\.jsonl, line 1: not log-probabilities"):
         import_trace(empty, tmp_path / "out", draft=empty)
     assert not (tmp_path / "out").exists()
+
+
+def chat_logprob(value):
+    return edited(chat_form(ROWS, 1), lambda c: c["logprobs"]["content"][3].update(logprob=value))
+
+
+def chat_name(name):
+    return edited(
+        chat_form(ROWS, 1), lambda c: c["logprobs"]["content"][3]["top_logprobs"][1].update(token=name)
+    )
+
+
+def chat_id(value):
+    record = with_ids(chat_form(ROWS, 1))
+    record["choices"][0]["logprobs"]["content"][3]["top_logprobs"][1]["id"] = value
+    return record
+
+
+@pytest.mark.parametrize(
+    ("draft", "what"),
+    [
+        (chat_logprob(-(10**400)), r"line 2, position 3: the log-probability of token \d+ is -10+\.\.\.0+$"),
+        (chat_logprob(True), "line 2, position 3: the log-probability of token .* is True"),
+        (chat_name("token_id:99999999999"), "line 2, position 3: token id 99999999999 is too large; a trace"),
+        (chat_name("token_id:3000000000"), "line 2, position 3: token id 3000000000 is too large"),
+        (chat_name("token_id:" + "9" * 5000), "line 2, position 3: 9{18}… is too large"),
+        (chat_id(2**31 - 1), "line 2, position 3: token id 2147483647 is too large"),
+        (completion_form(ROWS, 1) | {"document": True}, "line 2: document is True, not an integer"),
+    ],
+)
+def test_numbers_in_log_probabilities_that_are_none(tmp_path, draft, what):
+    one = write_lines(tmp_path / "t.jsonl", *[prompt_form(ROWS, 0)] * 2)
+    other = write_lines(tmp_path / "d.jsonl", completion_form(ROWS, 1), draft)
+    with pytest.raises(ValueError, match=rf"d\.jsonl, {what}"):
+        import_trace(one, tmp_path / "out", draft=other)
+    assert not (tmp_path / "out").exists()
+
+
+LINE = json.dumps(completion_form(ROWS, 1)).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (gzip.compress(LINE), "line 1: not text in UTF-8 .*; unpack it, it is gzipped"),
+        (LINE.decode().encode("utf-16"), "line 1: not text in UTF-8 .*; convert it to UTF-8"),
+        (LINE.decode().encode("utf-16-le"), "line 1: not log-probabilities"),
+        (LINE + '{"text": "é"}\n'.encode("latin-1") + LINE, "line 2: not text in UTF-8 .*; convert it to UTF-8"),
+        (LINE * 3 + b"[" * 200_000 + b"\n", r"line 4: not log-probabilities .*RecursionError"),
+        (LINE + b'{"logprob": ' + b"1" * 5000 + b"}", "line 2: not log-probabilities .*4300 digits"),
+    ],
+    ids=["gzip", "utf-16", "utf-16 without a mark", "latin-1", "too deep", "too long"],
+)  # fmt: skip
+def test_files_of_lines_that_cannot_be_read(tmp_path, data, what):
+    one = write_lines(tmp_path / "t.jsonl", *[prompt_form(ROWS, 0)] * 4)
+    (tmp_path / "d.jsonl").write_bytes(data)
+    with pytest.raises(ValueError, match=rf"d\.jsonl, {what}"):
+        import_trace(one, tmp_path / "out", draft=tmp_path / "d.jsonl")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", ["lines", "texts"])
+def test_documents_are_those_that_either_file_says(tmp_path, form):
+    def contexts(mine, theirs):
+        """Of two texts, given what each file says of them."""
+        files = []
+        for side, said in enumerate((mine, theirs)):
+            what = [element(row, side) if form == "lines" else chat_form([row], side) for row in ROWS[:2]]
+            lines = (
+                record if document is None else record | {"document": document}
+                for record, document in zip(what, said, strict=True)
+            )
+            files.append(write_lines(tmp_path / f"{side}.jsonl", *lines))
+        out = tmp_path / f"{len(list(tmp_path.iterdir()))}-out"
+        return import_trace(files[0], out, draft=files[1]).shards[0].columns.context.tolist()
+
+    assert (
+        contexts((3, 4), (3, 4)) == contexts((3, 4), (None, None)) == contexts((None, None), (3, 4)) == [3, 4]
+    )
+    assert contexts((None, None), (None, None)) == ([0, 0] if form == "lines" else [0, 1])
+    with pytest.raises(
+        ValueError, match=r"0\.jsonl, line 2: document 4, and 5 in .*1\.jsonl, line 2; give both"
+    ):
+        contexts((3, 4), (3, 5))
+    with pytest.raises(
+        ValueError, match=r"0\.jsonl, line 1, position 0: context: 9223372036854775808 does not fit"
+    ):
+        contexts((2**63, 4), (2**63, 4))
 
 
 # --- the example of the docs -----------------------------------------------------------------------------

@@ -260,6 +260,22 @@ def test_a_position_never_reached_has_no_alpha(tmp_path: Path) -> None:
     assert as_dict["standard_errors"]["alpha_context"] is None
 
 
+def test_a_mean_of_beta_is_at_most_one(tmp_path: Path) -> None:
+    """Three times the float32 next to 1/3 is above 1."""
+    thirds = np.full((2, 3), 1 / 3, np.float32)
+    summary = summarise(open_trace(write(tmp_path / "t", [(0, [0], 1, thirds, thirds)])))
+    assert isinstance(summary, TraceSummary)
+    assert (summary.beta_sums > 1.0).all()  # as stored
+    assert (summary.alpha_context, summary.expected_verified) == (1.0, 1.0)
+    assert summary.beta_by_position.tolist() == [1.0, 1.0]
+
+
+def test_a_position_never_reached_stays_nan(tmp_path: Path) -> None:
+    half = np.full((3, 2), 0.5)
+    summary = summarise(open_trace(write(tmp_path / "t", [(0, [0, 0], 0, half, half)])))
+    np.testing.assert_array_equal(summary.beta_by_position, [1.0, np.nan, np.nan])
+
+
 def test_progress_ends_at_the_end(folder: Path) -> None:
     seen: list[tuple[int, int]] = []
     summarise(open_trace(folder), progress=lambda done, total: seen.append((done, total)))
@@ -494,6 +510,8 @@ def test_a_folder_that_is_no_trace(tmp_path: Path) -> None:
         ({"shards": [7]}, "shards is"),
         ({"shards": [{}]}, "file is None"),
         ({"shards": [{"file": "../x", "rows": 4, "bytes": 4, "sha256": ""}]}, "file is '../x'"),
+        ({"shards": [{"file": "..", "rows": 4, "bytes": 4, "sha256": ""}]}, r"file is '\.\.'"),
+        ({"shards": [{"file": "", "rows": 4, "bytes": 4, "sha256": ""}]}, "file is ''"),
         ({"shards": [{"file": "x", "rows": 5, "bytes": 4, "sha256": ""}]}, "rows is 5, not a multiple"),
         ({"complete": 1}, "complete is 1"),
         ({"provenance": None}, "provenance is None"),
@@ -540,8 +558,17 @@ GOOD = {"context": 0, "tokens": [1, 2], "accepted": 1, "p": np.full((3, 4), 0.25
         ({"tokens": [1.0, 2.0]}, TypeError, "integer token ids"),
         ({"accepted": 3}, ValueError, r"accepted: 3 is outside \[0, 2\]"),
         ({"accepted": -1}, ValueError, r"accepted: -1 is outside \[0, 2\]"),
-        ({"accepted": 0.5}, TypeError, "integer"),
-        ({"context": 0.5}, TypeError, "integer"),
+        ({"accepted": 0.5}, TypeError, r"accepted: expected an integer, got 0\.5 \(float\)"),
+        ({"accepted": np.float64(1)}, TypeError, "accepted: expected an integer, got .*float64"),
+        ({"accepted": True}, TypeError, "accepted: expected an integer, got the bool True"),
+        ({"accepted": np.True_}, TypeError, "accepted: expected an integer, got the bool True"),
+        ({"context": 0.5}, TypeError, r"context: expected an integer, got 0\.5 \(float\)"),
+        ({"context": True}, TypeError, "context: expected an integer, got the bool True"),
+        ({"context": None}, TypeError, "context: expected an integer, got None"),
+        ({"context": 2**63}, ValueError, "context: 9223372036854775808 does not fit in 64 bits"),
+        ({"context": -(2**63) - 1}, ValueError, "context: -9223372036854775809 does not fit"),
+        ({"p": [[0.5, 0.5, 0, 0], [1.0]]}, ValueError, r"p: rows differ in length; expected shape \(3, 4\)"),
+        ({"tokens": [[1], [1, 2]]}, ValueError, "tokens: lists differ in length"),
         (
             {"q": np.array([[0.5, 0, 0.5, 0]] * 3)},
             ValueError,
@@ -567,6 +594,7 @@ def test_a_bad_step_is_refused_and_not_written(
     ("change", "error", "what"),
     [
         ({"vocab_size": 0}, ValueError, "vocab_size: 0 is less than 1"),
+        ({"vocab_size": 2**31, "top": 2}, ValueError, "vocab_size: 2147483648 is more than 2147483647"),
         ({"gamma": 0}, ValueError, "gamma: 0 is less than 1"),
         ({"gamma": 1.5}, TypeError, "integer"),
         ({"dtype": "float64"}, ValueError, "'float64' is not one of float32, float16, bfloat16"),
@@ -581,6 +609,47 @@ def test_bad_arguments_leave_no_folder(
     with pytest.raises(error, match=what), writer(tmp_path / "t", **arguments):
         pass
     assert not (tmp_path / "t").exists()
+
+
+PAIRS = [([0, 1], [0.5, 0.25])] * 3
+
+
+@pytest.mark.parametrize("bonus", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        (np.full((3, 4), 0.25), r"expected a pair \(token ids, probabilities\) for each row"),
+        ([[0.5, 0.25, 0.25], [1.0]], r"expected a pair \(token ids, probabilities\) for each row"),
+        (None, r"expected a pair \(token ids, probabilities\) for each row"),
+        ([([0, 1], [[0.5], [0.25, 0.25]])] * 3, "row 0: rows differ in length; expected a probability for each token"),
+        ([([[0], [1, 2]], [0.5, 0.25])] * 3, "row 0: lists differ in length"),
+        (PAIRS[:1], "1 rows, expected 3"),
+    ],
+)  # fmt: skip
+def test_rows_of_another_kind_in_a_truncated_trace(
+    tmp_path: Path, rows: object, what: str, bonus: bool
+) -> None:
+    with writer(tmp_path / "t", vocab_size=4, gamma=2, top=2, bonus=bonus) as trace:
+        good = {"context": 0, "tokens": [1, 1], "accepted": 1, "p": PAIRS, "q": PAIRS if bonus else PAIRS[:2]}
+        trace.append(**good)
+        for name in "pq" if bonus else "p":
+            with pytest.raises(ValueError, match=f"^{name}[,:] {what}"):
+                trace.append(**good | {name: rows})
+        trace.append(**good)
+    assert open_trace(tmp_path / "t").num_steps == 2
+
+
+def test_the_largest_vocabulary_and_numbers_of_documents(tmp_path: Path) -> None:
+    """What just fits comes out as it went in."""
+    most = 2**31 - 2
+    with writer(tmp_path / "t", vocab_size=most + 1, gamma=1, top=2) as trace:
+        for context in (2**63 - 1, -(2**63), np.int64(7)):
+            pair = ([3, most], [0.5, 0.25])
+            trace.append(context=context, tokens=[most], accepted=np.int8(1), p=[pair] * 2, q=[pair] * 2)
+    read = open_trace(tmp_path / "t").shards[0].columns
+    assert read.context[::2].tolist() == [2**63 - 1, -(2**63), 7]
+    assert read.token[::2].tolist() == [most] * 3
+    assert read.p_tokens.tolist() == [[3, most]] * 6
 
 
 def test_what_is_there_is_not_overwritten(folder: Path, tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ CODES = {
     "bfloat16": "BF16",
 }
 
+#: The largest vocabulary: token ids are stored as int32.
+MOST_TOKENS = 2**31 - 1
+
 #: `token` and `accepted` at the bonus position; `accepted` also after a rejection; what fills up a truncated row's tokens.
 NONE = -1
 

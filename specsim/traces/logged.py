@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.distributions import TOLERANCE
+from specsim.traces.format import MOST_TOKENS
 
-__all__ = ["Column", "Logged", "Source", "Step", "as_computed", "from_columns"]
+__all__ = ["Column", "Logged", "Source", "Step", "as_computed", "check_id", "from_columns"]
 
 #: Bytes read of a column at a time.
 CHUNK_BYTES = 8 * 2**20
@@ -92,13 +93,15 @@ def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
                 f"{source.path}, {name}: shape {columns[name].shape}, expected {expected} beside draft_tokens {shape}"
                 + ("; one vocabulary for p and q" if name == "q" else "")
             )
+    ids = ("draft_tokens", "p_tokens", "q_tokens") if truncated else ("draft_tokens",)
+    for name in ids:
+        if columns[name].dtype.kind not in "iu":
+            raise ValueError(f"{source.path}, {name}: {columns[name].dtype}, expected integers, token ids")
     vocab_size = width
     if truncated:
         vocab_size = source.vocab_size or 1 + max(
-            _largest(columns[n]) for n in ("draft_tokens", "p_tokens", "q_tokens")
+            check_id(_largest(columns[name]), f"{source.path}, {name}") for name in ids
         )
-    elif source.vocab_size not in (None, width):
-        raise ValueError(f"{source.path}, p: V = {width}, not the {source.vocab_size} that were given")
     return Logged(
         vocab_size=vocab_size,
         gamma=gamma,
@@ -110,6 +113,13 @@ def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
         facts={},
         columns=columns,
     )
+
+
+def check_id(token: int, place: str) -> int:
+    """`token`, unless it is larger than a trace can hold: ValueError then, naming the `place`."""
+    if token >= MOST_TOKENS:
+        raise ValueError(f"{place}: token id {token} is too large; a trace holds ids below {MOST_TOKENS}")
+    return token
 
 
 def _steps(columns: Mapping[str, Column], path: Path) -> Iterator[Step]:

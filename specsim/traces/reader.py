@@ -373,7 +373,12 @@ def _trace(folder: Path, manifest: _Fields) -> Trace:
 def _shard(folder: Path, entry: _Fields, layout: Layout, first_step: int) -> Shard:
     stride = layout.rows_per_step
     # a plain name: a manifest must not lead out of its folder
-    name = entry.get("file", str, "a file name in the trace's folder", lambda name: Path(name).name == name)
+    name = entry.get(
+        "file",
+        str,
+        "a file name in the trace's folder",
+        lambda name: name not in ("", "..") and Path(name).name == name,
+    )
     return Shard(
         path=folder / name,
         layout=layout,

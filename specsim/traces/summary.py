@@ -116,7 +116,8 @@ class Accepted:
 class TraceSummary(Accepted):
     """What `summarise` counted, and what follows from it. β is Σ min(p, q) at a row.
 
-    Standard errors treat steps as independent, and positions within a step as not.
+    Standard errors treat steps as independent, and positions within a step as not. Stored rows sum to 1 up to rounding, and
+    so may β be a little above it: sums are kept as they are, means are cut at 1.
     """
 
     beta_sums: NDArray[np.float64]  #: [γ+1] Σ β by position, over the steps that reached it
@@ -128,17 +129,17 @@ class TraceSummary(Accepted):
     @property
     def beta_by_position(self) -> NDArray[np.float64]:
         """[γ+1] mean β of the steps that reached each position, the bonus last; NaN where none did."""
-        return _ratios(self.beta_sums, self.reached_by_position)
+        return np.minimum(_ratios(self.beta_sums, self.reached_by_position), 1.0)
 
     @property
     def alpha_context(self) -> float:
         """Mean β over the contexts of the target's own text: positions 0 … τ, the bonus included."""
-        return float(self.beta_sums.sum() / self.reached_by_position.sum())
+        return min(1.0, float(self.beta_sums.sum() / self.reached_by_position.sum()))
 
     @property
     def expected_verified(self) -> float:
         """Mean β over the tested positions: what `alpha_verified` should be under token-wise verification."""
-        return float(self.beta_sums[:-1].sum() / self.tested)
+        return min(1.0, float(self.beta_sums[:-1].sum() / self.tested))
 
     @property
     def standard_errors(self) -> dict[str, float]:

@@ -20,6 +20,7 @@ from specsim.traces.format import (
     DTYPES,
     FORMAT,
     MANIFEST,
+    MOST_TOKENS,
     NONE,
     TRUNCATED,
     VERSION,
@@ -49,7 +50,7 @@ def writer(
 ) -> Iterator[TraceWriter]:
     """Write a trace into the new or empty folder `path`, one step at a time.
 
-    `vocab_size` V ≥ 1; `gamma` ≥ 1 drafted tokens per step, the same in every step; `dtype` of the stored
+    `vocab_size` V, 1 … 2³¹ - 1; `gamma` ≥ 1 drafted tokens per step, the same in every step; `dtype` of the stored
     rows is "float32", "float16" or "bfloat16"; `top` = k for rows of which at most the k most probable tokens are known;
     `flags` False if it is not known which drafted tokens were accepted, `bonus` False if q is not known at the bonus
     position; `gamma` = 0, without flags, for a text in which nothing was drafted; a shard holds as many whole steps as fit in `rows_per_shard`
@@ -86,7 +87,8 @@ def writer(
 
 
 #: Rows of a truncated trace: token ids and probabilities of each.
-Rows = Sequence[tuple[ArrayLike, ArrayLike]]
+Pair = tuple[ArrayLike, ArrayLike]
+Rows = Sequence[Pair]
 
 
 class TraceWriter:
@@ -119,18 +121,20 @@ class TraceWriter:
 
         Raises ValueError, naming row, token and value, for a wrong shape, a negative or NaN entry, a row that
         does not sum to 1 within its rounding (if truncated: to no more than 1), a token out of range or listed twice, or
-        one that q could not have drafted; TypeError for anything but integers and real rows. Nothing is written then.
+        one that q could not have drafted, an integer that does not fit; TypeError for anything but integers (a bool is
+        none) and real rows. Nothing is written then.
         """
         if self.closed:
             raise ValueError(f"{self.path}: the trace is closed, a step can no longer be added")
         layout = self.layout
         drafted = self._check_tokens(tokens)
         marks = self._check_accepted(accepted)
+        document = _check_context(context)
 
         start = self._pending * layout.rows_per_step
         rows = self._buffer.take(slice(start, start + layout.rows_per_step))
         rows.step[:] = self.steps
-        rows.context[:] = operator.index(context)
+        rows.context[:] = document
         rows.position[:] = np.arange(layout.gamma + 1)
         rows.token[:] = NONE
         rows.token[: drafted.size] = drafted
@@ -138,8 +142,10 @@ class TraceWriter:
         if isinstance(rows, Columns):
             self._fill_dense(rows, drafted[: layout.gamma], p, q)
         else:
-            q_rows: Any = q if layout.bonus else [*q, ((), ())]  # type: ignore[misc]
-            self._fill_truncated(rows.p_tokens, rows.p, p, "p")
+            p_rows, q_rows = _pairs(p, "p"), _pairs(q, "q")
+            if not layout.bonus:
+                q_rows.append(((), ()))
+            self._fill_truncated(rows.p_tokens, rows.p, p_rows, "p")
             self._fill_truncated(rows.q_tokens, rows.q, q_rows, "q")
             for row, token in enumerate(drafted[: layout.gamma]):
                 _check_listed_support(row, token, *q_rows[row])
@@ -228,15 +234,15 @@ class TraceWriter:
             raise ValueError(
                 f"accepted: {accepted} in a trace with{'' if self.layout.flags else 'out'} flags"
             )
-        passed = operator.index(accepted)
+        passed = _integer(accepted, "accepted")
         if not 0 <= passed <= gamma:
             raise ValueError(f"accepted: {passed} is outside [0, {gamma}], the number of drafted tokens")
         return _marks(passed, gamma)
 
     def _check_rows(self, rows: ArrayLike, name: str, number: int) -> NDArray[Any]:
         """The `number` rows [number, V] in the stored dtype."""
-        given = np.asarray(rows)
         wanted = (number, self.layout.vocab_size)
+        given = _array(rows, name, f"shape {wanted}")
         if given.shape != wanted:
             count = "gamma + 1" if number > self.layout.gamma else "gamma"
             raise ValueError(
@@ -247,7 +253,9 @@ class TraceWriter:
         # abs: a zero may come with a sign, which the stored one does not have
         return np.abs(given if given.dtype == stored else checked.astype(stored))
 
-    def _fill_truncated(self, tokens: NDArray[np.int32], values: NDArray[Any], rows: Any, name: str) -> None:
+    def _fill_truncated(
+        self, tokens: NDArray[np.int32], values: NDArray[Any], rows: list[Pair], name: str
+    ) -> None:
         """Fill tokens and values [γ + 1, k] from pairs (token ids, probabilities)."""
         tokens[:], values[:] = NONE, 0
         if len(rows) != len(tokens):
@@ -255,7 +263,7 @@ class TraceWriter:
         for row, (listed, probabilities) in enumerate(rows):
             place = f"{name}, row {row}"
             ids = check_tokens(listed, self.layout.vocab_size, place)
-            given = np.asarray(probabilities)
+            given = _array(probabilities, place, "a probability for each token")
             if ids.ndim != 1 or given.shape != ids.shape or ids.size > tokens.shape[1]:
                 raise ValueError(
                     f"{place}: tokens {ids.shape} and probabilities {given.shape}; expected one of each, at most "
@@ -283,6 +291,40 @@ class TraceWriter:
             row = int(np.argmax(found.fault != SOUND))
             raise ValueError(f"step {self.steps}, row {row}: {FAULTS[int(found.fault[row])]}")
         rows.checksum[:] = found.checksum
+
+
+def _integer(value: Any, name: str) -> int:
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: expected an integer, got the bool {value}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {value!r} ({type(value).__name__})") from None
+
+
+def _check_context(context: Any) -> int:
+    number = _integer(context, "context")
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"context: {number} does not fit in 64 bits; number the documents otherwise")
+    return number
+
+
+def _array(values: Any, name: str, expected: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:  # NumPy's own words do not tell which array it is
+        raise ValueError(f"{name}: rows differ in length; expected {expected}") from None
+
+
+def _pairs(rows: Any, name: str) -> list[Pair]:
+    """The rows of a truncated trace, one by one."""
+    try:
+        return [(tokens, probabilities) for tokens, probabilities in rows]
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name}: expected a pair (token ids, probabilities) for each row, as the trace is truncated (top); "
+            "rows over the whole vocabulary go into a trace without top"
+        ) from None
 
 
 def _marks(accepted: int, gamma: int) -> list[int]:
@@ -326,6 +368,10 @@ def _layout(vocab_size: int, gamma: int, dtype: str, top: int | None, flags: boo
         raise TypeError("vocab_size, gamma and top: expected integers, got a bool")
     if operator.index(vocab_size) < 1:
         raise ValueError(f"vocab_size: {vocab_size} is less than 1")
+    if operator.index(vocab_size) > MOST_TOKENS:
+        raise ValueError(
+            f"vocab_size: {vocab_size} is more than {MOST_TOKENS}; token ids are stored as int32"
+        )
     if operator.index(gamma) < 1 and not (gamma == 0 and not flags):
         raise ValueError(
             f"gamma: {gamma} is less than 1 (0, without flags, is a text in which nothing was drafted)"

@@ -41,8 +41,9 @@ def import_trace(
 
     `format` is one of `formats()`, told by the file's ending if it is not given; their modules say what they expect.
     `draft` is the draft's file where it has one of its own; `vocab_size` V, where a log of truncated rows does not tell
-    (else the largest id met, plus one); `dtype` how rows are stored. It reads as it goes; `progress(steps, of_steps)`
-    is called now and then. Files are named in the trace's provenance, with their sizes and SHA-256.
+    (else the largest id met, plus one; whole rows must agree with it); `dtype` how rows are stored. It reads as it goes;
+    `progress(steps, of_steps)` is called now and then. Files are named in the trace's provenance, with their sizes and
+    SHA-256.
 
     Raises ValueError for a log that is not as expected, naming file and place: what stands before it is in the trace,
     which stays readable. FileExistsError if `out` holds anything, OSError where it cannot be written.
@@ -54,6 +55,8 @@ def import_trace(
     name = format or _told_by_ending(asked.path)
     check_known("format", name, formats())
     logged: Logged = import_module(f"{__name__}.{name}").read(asked)
+    if logged.top is None and vocab_size not in (None, logged.vocab_size):
+        raise ValueError(f"{source}, p: V = {logged.vocab_size}, not the {vocab_size} that were given")
     if vocab_size is not None and vocab_size < logged.vocab_size:
         raise ValueError(f"{source}: the log has a vocabulary of {logged.vocab_size}, not {vocab_size}")
     provenance = {"format": name, "files": list(_files(asked)), **logged.facts}

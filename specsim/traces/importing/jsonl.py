@@ -26,11 +26,12 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import reprlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from specsim.traces.logged import Logged, Source, Step
+from specsim.traces.logged import Logged, Source, Step, check_id
 
 __all__ = ["SUFFIXES", "read"]
 
@@ -38,6 +39,9 @@ SUFFIXES = (".jsonl", ".ndjson")
 
 ID = "token_id:"
 REMEDY = "log with return_tokens_as_token_ids"
+UNKNOWN = "not log-probabilities as OpenAI or vLLM write them"
+MOST_DIGITS = 18
+GZIP = b"\x1f\x8b"
 
 #: A token as it is logged: its id, or None; its string, or None.
 Token = tuple[int | None, str | None]
@@ -58,6 +62,7 @@ class Text(NamedTuple):
     document: int | None
     scored: bool
     positions: list[Position]
+    alone: bool = False  #: a line that is a single position: without a document it belongs to document 0
 
 
 class Paired(NamedTuple):
@@ -109,7 +114,7 @@ def _extent(target: Path, draft: Path) -> Extent:
         for row in (pair.p, pair.q):
             most = max(most, len(row.logprobs))
             for number, string in row.logprobs:
-                largest = max(largest, -1 if number is None else number)
+                largest = max(largest, -1 if number is None else check_id(number, row.place))
                 ids = ids and number is not None
                 if string is not None:
                     strings.setdefault(string, len(strings))
@@ -161,9 +166,21 @@ def _paired(target: Path, draft: Path) -> Iterator[Paired]:
             p, q = p[len(p) - length :], q[len(q) - length :]
         if len(p) != len(q):
             raise ValueError(f"{one.place}: {len(p)} positions, and {len(q)} in {other.place}")
-        document = number if one.document is None else one.document
+        document = _document(one, other, number)
         for mine, theirs in zip(p, q, strict=True):
             yield _checked(document, mine, theirs, (one.scored, other.scored))
+
+
+def _document(one: Text, other: Text, number: int) -> int:
+    """What either file says, which must be the same; else the `number` of the text."""
+    said = [text.document for text in (one, other) if text.document is not None]
+    if len(set(said)) > 1:
+        raise ValueError(
+            f"{one.place}: document {said[0]}, and {said[1]} in {other.place}; give both the same"
+        )
+    if said:
+        return said[0]
+    return 0 if one.alone else number
 
 
 def _checked(document: int, p: Position, q: Position, scored: tuple[bool, bool]) -> Paired:
@@ -204,23 +221,30 @@ def _texts_of_both(target: Path, draft: Path) -> Iterator[tuple[Text, Text, int]
 
 
 def _texts(path: Path) -> Iterator[Text]:
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:  # decoded line by line, so that what is not UTF-8 has a line
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             place = f"{path}, line {number}"
             try:
-                record = json.loads(line)
-                yield from _texts_of(record, place)
-            except (KeyError, TypeError, AttributeError, IndexError, json.JSONDecodeError) as error:
-                raise ValueError(
-                    f"{place}: not log-probabilities as OpenAI or vLLM write them ({error!r})"
-                ) from None
+                yield from _texts_of(_record(line, place), place)
+            except (KeyError, TypeError, AttributeError, IndexError) as error:
+                raise ValueError(f"{place}: {UNKNOWN} ({error!r})") from None
+
+
+def _record(line: bytes, place: str) -> Any:
+    try:
+        return json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        remedy = "unpack it, it is gzipped" if line.startswith(GZIP) else "convert it to UTF-8"
+        raise ValueError(f"{place}: not text in UTF-8 ({error}); {remedy}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{place}: {UNKNOWN} ({error!r})") from None
 
 
 def _texts_of(record: dict[str, Any], place: str) -> Iterator[Text]:
     document = record.get("document")
-    if document is not None and not isinstance(document, int):
+    if document is not None and type(document) is not int:
         raise ValueError(f"{place}: document is {document!r}, not an integer")
     for choice in record.get("choices", [record]):
         prompt = choice.get("prompt_logprobs") or record.get("prompt_logprobs")
@@ -233,7 +257,7 @@ def _texts_of(record: dict[str, Any], place: str) -> Iterator[Text]:
         elif isinstance(logprobs, dict):
             yield Text(place, document, False, list(_of_completion(logprobs, place)))
         elif "token" in record:
-            yield Text(place, document or 0, False, _of_content([record], place))
+            yield Text(place, document, False, _of_content([record], place), alone=True)
         else:
             raise ValueError(
                 f"{place}: neither prompt_logprobs, nor logprobs with tokens or content, nor a token; ask the server for them"
@@ -274,7 +298,7 @@ def _entry(entry: dict[str, Any], place: str) -> Token:
     """The token of an element, which may have its `id` beside its string."""
     number, string = _token(entry["token"], place)
     own = entry.get("id")
-    return (own, string) if number is None and isinstance(own, int) else (number, string)
+    return (own, string) if number is None and type(own) is int else (number, string)
 
 
 def _of_completion(logprobs: dict[str, Any], place: str) -> Iterator[Position]:
@@ -301,8 +325,12 @@ def _listing(place: str, own: Token, logprob: Any, listed: list[tuple[Token, Any
 
 def _position(place: str, token: Token, logprobs: dict[Token, Any]) -> Position:
     for listed, logprob in logprobs.items():
-        if isinstance(logprob, bool) or not isinstance(logprob, int | float) or math.isnan(logprob):
-            raise ValueError(f"{place}: the log-probability of {_words(listed)} is {logprob!r}")
+        try:
+            sound = type(logprob) in (int, float) and not math.isnan(logprob)
+        except OverflowError:  # an integer that no float can hold
+            sound = False
+        if not sound:
+            raise ValueError(f"{place}: the log-probability of {_words(listed)} is {reprlib.repr(logprob)}")
         if logprob > 0.01:
             raise ValueError(
                 f"{place}: the log-probability of {_words(listed)} is {logprob}, a probability above 1"
@@ -317,4 +345,6 @@ def _token(text: str, place: str) -> Token:
 def _id(text: str, place: str) -> int:
     if not text.isdecimal():
         raise ValueError(f"{place}: {text!r} is not the id of a token")
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{place}: {text[:MOST_DIGITS]}… is too large for the id of a token")
     return int(text)

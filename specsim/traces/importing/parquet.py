@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.traces.logged import Logged, Source, Step, as_computed
+from specsim.traces.logged import Logged, Source, Step, as_computed, check_id
 
 __all__ = ["SUFFIXES", "read"]
 
@@ -52,7 +52,9 @@ def read(source: Source) -> Logged:
     first = next(table.iter_batches(1, columns=names)).to_pylist()[0]
     steps = "draft_tokens" in names
     wrong = [
-        name for name in ("draft_tokens", "p", "q") if name in first and not isinstance(first[name], list)
+        name
+        for name in names
+        if name not in ("token", "accepted", "context") and not isinstance(first[name], list)
     ]
     if wrong or (steps and not (first["draft_tokens"] and all(isinstance(row, list) for row in first["p"]))):
         raise ValueError(
@@ -60,7 +62,9 @@ def read(source: Source) -> Logged:
         )
     gamma = len(first["draft_tokens"]) if steps else 0
     if truncated:
-        top, vocab_size = _extent(table, [n for n in names if n.endswith(("tokens", "token"))])
+        top, vocab_size = _extent(
+            table, [n for n in names if n.endswith(("tokens", "token"))], str(source.path)
+        )
     else:
         top, vocab_size = None, len(first["p"][0] if steps else first["p"])
     return Logged(
@@ -106,9 +110,10 @@ def _dense(rows: Any, place: str, name: str) -> Any:
         raise ValueError(f"{place}, {name}: rows differ in length") from None
 
 
-def _extent(table: Any, names: list[str]) -> tuple[int, int]:
+def _extent(table: Any, names: list[str], path: str) -> tuple[int, int]:
     """The most tokens that a row lists, and the largest id in the table plus one."""
     import pyarrow.compute as pc
+    from pyarrow import types
 
     top, largest = 1, 0
     for batch in table.iter_batches(ROWS, columns=names):
@@ -116,7 +121,9 @@ def _extent(table: Any, names: list[str]) -> tuple[int, int]:
             column, lengths = batch.column(name), None
             while column.type.num_fields:
                 lengths, column = pc.list_value_length(column), column.flatten()
+            if not (types.is_integer(column.type) or types.is_null(column.type)):
+                raise ValueError(f"{path}, {name}: {column.type}, expected integers, token ids")
             if name in ("p_tokens", "q_tokens"):
                 top = max(top, pc.max(lengths).as_py() or 0)
-            largest = max(largest, pc.max(column).as_py() or 0)
+            largest = max(largest, check_id(pc.max(column).as_py() or 0, f"{path}, {name}"))
     return top, largest + 1
