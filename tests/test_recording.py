@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 
 import numpy as np
 import pytest
 
 from specsim import default_pair, replay, simulate
+from specsim.cli.record import _read_prompts as read_prompts
 from specsim.drafts import branching
 from specsim.models import TableModel
 from specsim.recording import STEPS_PER_TEXT, record, record_hf
@@ -127,3 +129,14 @@ def test_without_torch_that_is_said(monkeypatch, tmp_path):
     ):
         record_hf(tmp_path / "trace", "big", "small", ["import"])
     assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.parametrize("name", ["prompts.txt", "prompts.jsonl"])
+@pytest.mark.parametrize("encoding", ["gzip", "utf-16", "latin-1"])
+def test_prompts_that_are_not_utf_8_are_named(name, encoding, tmp_path):
+    text, path = '{"prompt": "déjà vu"}\n', tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if encoding == "gzip" else text.encode(encoding))
+    with pytest.raises(ValueError, match=rf"{name}: UTF-8 text is expected \("):
+        read_prompts(path)
+    path.write_bytes(text.encode())
+    assert read_prompts(path) == ["déjà vu" if name.endswith(".jsonl") else text.strip()]

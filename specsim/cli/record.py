@@ -68,8 +68,14 @@ def hf(
 
 
 def _read_prompts(path: Path) -> list[str]:
-    """A prompt from each line that is not blank. Raises ValueError, naming the line, for a record without one."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    """A prompt from each line that is not blank.
+
+    Raises ValueError, naming the file, for what is not UTF-8 text, and the line, for a record without a prompt.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: UTF-8 text is expected ({error})") from None
     if path.suffix != ".jsonl":
         return [line for line in lines if line.strip()]
     found = []

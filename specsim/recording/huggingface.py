@@ -68,13 +68,7 @@ class CachedModel:
 
         Raises ValueError, naming the model and the position, for logits that are no numbers.
         """
-        import torch
-
-        fed = torch.tensor([tokens[self.read :]], device=self.model.device)
-        with torch.inference_mode():
-            found = self.model(input_ids=fed, past_key_values=self.cache, use_cache=True)
-        self.cache, self.read = found.past_key_values, len(tokens)
-        logits = found.logits[0, -count:, : self.vocab_size].double().cpu().numpy()
+        logits = self._feed(tokens)[0, -count:, : self.vocab_size].double().cpu().numpy()
         bad = np.isnan(logits) | (logits == np.inf)
         if bad.any() or (logits.max(axis=1) == -np.inf).any():
             place = int((bad.any(axis=1) | (logits.max(axis=1) == -np.inf)).argmax())
@@ -92,6 +86,32 @@ class CachedModel:
 
     def restart(self) -> None:
         self.cache, self.read = None, 0
+
+    def check_cache(self) -> None:
+        """Raises ValueError, naming the model, unless it keeps a cache that can be cut back; two tokens are tried."""
+        try:
+            self._feed([0, 0])
+            # a cut leaves states that sum up all that was read as they are; transformers tells which models have them
+            kept = getattr(self.model, "_is_stateful", False) or not getattr(self.cache, "is_croppable", True)
+            self.forget(1)
+            cut = not kept and self.cache.get_seq_length() == 1
+        except (AttributeError, LookupError, TypeError, ValueError):  # another cache, or none
+            cut = False
+        if not cut:
+            raise ValueError(f"{self.name}: {type(self.model).__name__} keeps no cache that can be cut back")
+        self.restart()
+
+    def _feed(self, tokens: Sequence[int]) -> Any:
+        """The logits after each of those of `tokens` that were not yet read, as the model returns them."""
+        import torch
+
+        if self.cache is None:
+            self.cache = _new_cache(self.model)
+        fed = torch.tensor([tokens[self.read :]], device=self.model.device)
+        with torch.inference_mode():
+            found = self.model(input_ids=fed, past_key_values=self.cache, use_cache=True)
+        self.cache, self.read = found.past_key_values, len(tokens)
+        return found.logits
 
 
 class Step(NamedTuple):
@@ -131,8 +151,8 @@ def record_hf(
     rows are stored, `top` how many tokens of each, all by default. `progress(texts, of texts)` is called after each.
 
     Raises ValueError without torch and transformers, for tokenizers that differ, a prompt that is empty or
-    longer than a context, logits that are NaN, and bad arguments; FileExistsError if `path` holds anything. What was
-    written before stays readable.
+    longer than a context, a model without a cache that can be cut back, logits that are NaN, and bad arguments;
+    FileExistsError if `path` holds anything. What was written before stays readable.
     """
     sampling = Sampling(temperature, top_k, top_p)
     sampling.rows(np.zeros((1, 2)))  # raises for bad arguments before models are loaded
@@ -143,12 +163,16 @@ def record_hf(
     (big, tokenizer), (small, other) = load(target, device), load(draft, device)
     check_tokenizers(tokenizer, other, prompts)
     room = min(_context(big), _context(small))
+    if gamma >= room:
+        raise ValueError(f"gamma: a draft of {gamma} tokens is too long for the models' context of {room}")
     texts = _encoded(prompts, tokenizer, room - gamma)
     vocab_size = min(_width(big), _width(small))
     pair = (
         CachedModel(big, "target", sampling, vocab_size),
         CachedModel(small, "draft", sampling, vocab_size),
     )
+    for model in pair:
+        model.check_cache()
     facts = {
         "target": str(target),
         "draft": str(draft),
@@ -232,19 +256,43 @@ def _step(
 def load(name: str | Path, device: str = "cpu") -> tuple[Any, Any]:
     """The model and the tokenizer that `from_pretrained` finds under `name`.
 
-    Raises ValueError without torch and transformers, and where nothing can be loaded.
+    Raises ValueError without torch and transformers, without `device`, and where nothing can be loaded.
     """
     try:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
         raise ValueError(f"{name}: needs torch and transformers ({error}): {INSTALL}") from None
+    _check_device(device)
     try:
         model = AutoModelForCausalLM.from_pretrained(str(name), dtype="auto").to(torch.device(device)).eval()
         return model, AutoTokenizer.from_pretrained(str(name))
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"{name}: no causal language model with its tokenizer ({reason})") from None
+
+
+def _check_device(device: str) -> None:
+    """Raises ValueError where torch cannot compute on `device`."""
+    import torch
+
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (AssertionError, ImportError, RuntimeError) as error:  # a backend that was not built in
+        reason = str(error).strip().splitlines()[0].split(". ")[0]
+        raise ValueError(f"device: {device!r} is not there ({reason})") from None
+
+
+def _new_cache(model: Any) -> Any:
+    """An empty cache that can be cut back, whatever was read: what left a sliding window, too."""
+    from transformers import DynamicCache, __version__
+
+    if tuple(int(part) for part in __version__.split(".")[:2]) < (5, 18):
+        # layers of windows cannot go back over several passes there; full ones can, and masks cut them to windows
+        return DynamicCache()
+    cache = DynamicCache(config=model.config)
+    cache.activate_past_recording()
+    return cache
 
 
 def _encoded(prompts: Sequence[str], tokenizer: Any, room: int) -> list[list[int]]:
