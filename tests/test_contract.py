@@ -627,7 +627,7 @@ def test_whatever_is_raised_is_broken_with_the_smallest_batch(error):
     result = on_case(verify, "asymmetric")
     assert result.broken
     assert f"raised {type(error).__name__}" in text(result)
-    assert "a call of 8 rows shows it" in text(result)  # two calls of four
+    assert "a call of 4 rows shows it" in text(result)
     assert "in a call of 3 rows" in text(promises(verify))
 
 

@@ -14,10 +14,11 @@ import verifiers
 from specsim import generate
 from specsim.auditing import audit, declares, mutants
 from specsim.auditing.contract import Declared
-from specsim.auditing.diagnosis import diagnose_chain, diagnose_decoder
+from specsim.auditing.diagnosis import chains, diagnose_chain, diagnose_decoder
 from specsim.auditing.diagnosis.kinship import signature
 from specsim.auditing.diagnosis.outcomes import diagnostic_cases
 from specsim.auditing.diagnosis.predictions import predict
+from specsim.auditing.diagnosis.ranking import Scored
 from specsim.auditing.places import placed
 from specsim.auditing.replaying import replay_step
 from specsim.auditing.runner import PROMISES
@@ -115,7 +116,54 @@ def test_the_step_that_is_named_shows_the_mistake():
     step, seed = rest.split(" --seed ")
     text = replay_step(verifiers.resamples_from_target, case.strip("'"), int(step), int(seed), "smoke")
     assert "0 accepted" in text
-    assert text.startswith(f"Step {step} of case {case}, seed {seed}")
+    assert text.startswith(f"Step {step} of case {case}, level smoke, seed {seed}")
+
+
+def small_residual(draft_tokens, p, q, rng):
+    """A little is added to the residual everywhere: as biased as the catalogue's mistakes, and as independent."""
+    steps, gamma = draft_tokens.shape
+    row, place = np.arange(steps), np.arange(gamma)
+    at = (row[:, None], place, draft_tokens)
+    accepted = np.cumprod(rng.random((steps, gamma)) * q[at] < p[at], axis=1).sum(axis=1)
+    weights = np.maximum(p[row, accepted] - np.pad(q, ((0, 0), (0, 1), (0, 0)))[row, accepted], 0.0) + 1e-3
+    cdf = weights.cumsum(axis=1)
+    output = np.full((steps, gamma + 1), -1)
+    output[:, :gamma] = np.where(place < accepted[:, None], draft_tokens, -1)
+    output[row, accepted] = (cdf <= rng.random((steps, 1)) * cdf[:, -1:]).sum(axis=1)
+    return output
+
+
+def test_independent_steps_are_no_reused_randomness():
+    """Mistakes that show between steps alone explain no law that is off step by step, however roughly theirs is known."""
+    known = [one for one in mutants.catalogue() if one.name != "residual_epsilon"]
+    found = diagnosed(small_residual, ("zeros", "own rows"), known)
+    assert first(found) == "unknown"
+    assert first(diagnosed(small_residual, ("zeros", "own rows"))) in ("residual_epsilon", "unknown")
+
+
+def late_bias(draft_tokens, p, q, rng):
+    output = verifiers.right(draft_tokens, p, q, rng)
+    if p.shape[2] == 8:
+        row, last = np.arange(len(p)), (output >= 0).sum(axis=1) - 1
+        often = rng.random(len(p)) < 0.1
+        output[row[often], last[often]] = rng.integers(8, size=often.sum())
+    return output
+
+
+def test_tables_of_any_number_of_steps_can_be_compared():
+    """At deeper levels more of them are worth testing than a known mistake is drawn for."""
+    names = ("asymmetric", "own rows")
+    failed = failures(late_bias, names, "quick")
+    with placed(late_bias, 1, 60) as place:
+        ranking = [Scored(mutants.get(name), 0.0, 1.0) for name in ("lenience", "resamples_target")]
+        told = chains._told_apart_by_tables(
+            [*ranking, Scored(chains.EXACT, 0.0, 1.0)], place.subject, failed, "quick"
+        )
+    assert len(told) == 3
+    assert all(np.isfinite(one.log_likelihood) for one in told)
+    steps = {result.case: len(result.tables) for result in failed}
+    planned = chains._trial_of(mutants.get("lenience"), place.subject, failed[0], "quick")
+    assert len(planned.tables) == steps[failed[0].case]
 
 
 @pytest.mark.parametrize("name", ["resamples_target", "lenience"])

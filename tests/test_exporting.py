@@ -248,7 +248,10 @@ def test_smaller_integers_will_do(folder, answered):
 
 
 def test_no_tokens_at_all_are_broken(folder, tmp_path):
-    result = score(folder, tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="nowhere: there is no such folder"):
+        score(folder, tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    result = score(folder, tmp_path / "empty")
     assert result.verdict is Verdict.BROKEN
     assert all(case.broken for case in result.cases)
 

@@ -66,8 +66,7 @@ class Calls:
         if self.declared.tree:
             parts = [self._walk(rows, p, q, s, rng, first) for s in range(steps)]
         else:
-            size = max(1, min(-(-steps // 2), self.declared.batch or steps))
-            parts = self._parts(rows.draft_tokens, p, q, size, rng, extras)
+            parts = self._parts(rows.draft_tokens, p, q, self.rows_of_a_call(steps), rng, extras)
         for name, array in before.items():  # read-only holds for NumPy alone, not for what shares its memory
             if not np.array_equal(array, handed[name]):
                 raise BrokenVerifier(f"altered its input {name}")
@@ -75,6 +74,10 @@ class Calls:
         if self.declared.tree:
             return np.ascontiguousarray(tokens.T, dtype=np.int32), (tokens >= 0).sum(axis=1) - 1
         return read_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], first)
+
+    def rows_of_a_call(self, steps: int) -> int:
+        """How many rows each call gets of a batch of `steps`, but for the last: half of them, or what is declared."""
+        return max(1, min(-(-steps // 2), self.declared.batch or steps))
 
     def once(self, rows: Rows, extras: dict[str, Any]) -> Ints:
         """The checked tokens [B, γ+1] of one call, or of one for each `batch` rows; a generator with a fixed seed."""

@@ -9,9 +9,10 @@ source of randomness. `declares` says what else a verifier takes, and it is then
     seeds      keyword seeds=list[int | None]: a row with a seed gives the same tokens in whatever batch it stands
     uniforms   keyword uniforms=float64[B, γ+1]: γ accept tests and the last token, all its randomness
     one_hot    q may be None: the drafted tokens were certain under the draft
-    tree       (parents int64[n], tokens int64[n], p[n+1, V], q[n, V], rng) -> (path, token): one step over a draft
-               tree; parents[j] is the node that token j hangs on, 0 the root and j + 1 token j; path lists the
-               accepted nodes from below the root on
+    tree       (parents int64[n], tokens int64[n], p[n+1, V], q[m, V], rng) -> (path, token): one step over a draft
+               tree; parents[j] is the node that token j hangs on, 0 the root and j + 1 token j; row k of p and of q is
+               about the token after node k, so token j was drawn from q[parents[j]] and is judged by p[parents[j]]; q
+               has rows up to the last node with children; path lists the accepted nodes from below the root on
     decoder    (target, draft, prompt, max_new_tokens, eos, rng) -> the new tokens: a whole loop, drafting included
 
 The first four are for verifiers of chains alone.

@@ -100,9 +100,12 @@ def score(
     """Judge the tokens in folder `tokens`, one file for each case that `export` wrote to `folder`.
 
     A file that is missing, unreadable or breaks the contract makes its case `broken`; the others are judged all the
-    same. Raises ValueError where `folder` is no export, or one of another version whose drafts are not made any more.
+    same. Raises ValueError where `tokens` is no folder, or `folder` is no export, or one of another version whose drafts
+    are not made any more.
     """
     started, document = time.perf_counter(), _manifest(Path(folder))
+    if not Path(tokens).is_dir():
+        raise ValueError(f"{tokens}: there is no such folder; give the one with the engine's tokens")
     declared = Declared(dtypes=(document["dtype"],), lengths=document["lengths"])
     cases = {case.name: case for case in battery(declared)}
     trials, failures = [], []

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from specsim.auditing.calls import TIMEOUT, verified
-from specsim.auditing.contract import Verifier
+from specsim.auditing.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.auditing.diagnosis.chains import segments
 from specsim.auditing.diagnosis.outcomes import diagnostic_cases
 from specsim.auditing.places import placed
@@ -41,7 +41,10 @@ def replay_step(
     with placed(verifier, 1, timeout) as place:
         if isinstance(place.subject, RuleSubject):
             raise ValueError(f"{verifier}: the steps of a built-in rule are shown by specsim replay")
-        text: str = place.run(_replay, case, step, seed, level)
+        try:
+            text: str = place.run(_replay, case, step, seed, level)
+        except BrokenVerifier as error:  # it took its process along
+            text = "\n".join([_heading(case, step, level, seed), _broken(error)])
     return text
 
 
@@ -56,9 +59,20 @@ def _replay(
         raise ValueError(
             f"step: {step} is outside [0, {ends[-1]:,}), the steps of case {name!r} at this level"
         )
-    batch = _batch(source, case_key(seed, name), ends, step)
-    lines = _steps(batch, step - batch.first) if batch.rows is not None else _sequence(batch, step)
-    return "\n".join([f"Step {step} of case {name!r}, seed {seed}", *lines])
+    try:
+        batch = _batch(source, case_key(seed, name), ends, step)
+    except (BrokenVerifier, NotADraftPath) as error:
+        return "\n".join([_heading(name, step, level, seed), _broken(error)])
+    lines = _steps(batch, step - batch.first, source) if batch.rows is not None else _sequence(batch, step)
+    return "\n".join([_heading(name, step, level, seed), *lines])
+
+
+def _heading(name: str, step: int, level: str, seed: int) -> str:
+    return f"Step {step} of case {name!r}, level {level}, seed {seed}"
+
+
+def _broken(error: Exception) -> str:
+    return f"  the batch with this step broke the contract: {error}"
 
 
 def _source(subject: Subject, name: str, level: str) -> tuple[Batches, list[int]]:
@@ -84,12 +98,17 @@ def _batch(source: Batches, key: Key, ends: list[int], step: int) -> Batch:
     raise AssertionError("the step lies in one of the batches")
 
 
-def _steps(batch: Batch, s: int) -> Iterator[str]:
+def _steps(batch: Batch, s: int, source: Any) -> Iterator[str]:
     """A step of a verifier: what was drafted, and what came out."""
     rows: Any = batch.rows
+    withheld = source.verify.case.certain
+    drafts = len(rows.draft_tokens[s]) if getattr(rows, "lengths", None) is None else int(rows.lengths[s])
     emitted = [int(x) for x in batch.tokens[:, s] if x >= 0]
     parents, drafted = rows.parents[s].tolist(), rows.draft_tokens[s].tolist()
-    for j, (parent, x) in enumerate(zip(parents, drafted, strict=True)):
+    for j, (parent, x) in enumerate(zip(parents[:drafts], drafted, strict=False)):
+        if withheld:
+            yield f"  node {j + 1}: drafted token {x}: p = {float(rows.p[s, parent, x]):.6g}, q was withheld"
+            continue
         p, q = float(rows.p[s, parent, x]), float(rows.q[s, parent, x])
         ratio = f", p/q = {p / q:.6g}" if q > 0 else ""
         yield f"  node {j + 1}, after node {parent}: drafted token {x}: p = {p:.6g}, q = {q:.6g}{ratio}"
@@ -97,7 +116,11 @@ def _steps(batch: Batch, s: int) -> Iterator[str]:
     at = len(emitted) - 1
     if parents == list(range(len(parents))):
         yield f"  the last token has p = {float(rows.p[s, at, emitted[-1]]):.6g}" + (
-            f", q = {float(rows.q[s, at, emitted[-1]]):.6g}" if at < rows.q.shape[1] else " (the bonus)"
+            " (the bonus)"
+            if at == drafts
+            else ", q was withheld"
+            if withheld
+            else f", q = {float(rows.q[s, at, emitted[-1]]):.6g}"
         )
 
 

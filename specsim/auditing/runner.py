@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -218,6 +219,8 @@ def _diagnosis(place: Place, found: Audit) -> Diagnosis | None:
             return diagnose_chain(place, failed, found.level, root)
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         pass
+    except Exception as error:  # it is ours, and must not cost the verdict
+        warnings.warn(f"the diagnosis failed ({error!r}); the verdict stands", RuntimeWarning, stacklevel=3)
     return None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import norm
 
 from specsim import rules
-from specsim.auditing.calls import TIMEOUT, verified
+from specsim.auditing.calls import TIMEOUT, Calls, verified
 from specsim.auditing.cases import LEVELS, Case, battery
 from specsim.auditing.claims import Claim
 from specsim.auditing.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
@@ -222,13 +222,20 @@ def make_trial(
 
 
 def _smallest(source: RowSource, key: Key) -> int | None:
-    """The fewest rows, a power of two, that break the verifier from the first step on; None if 4,096 do not."""
-    for rows in (2**k for k in range(13)):
+    """The fewest rows of a call, of some powers of two, that break the verifier from the first step on.
+
+    None for a verifier of trees, which is called step by step, and where 4,096 do not.
+    """
+    assert isinstance(source.verify, Calls)
+    declared = source.verify.declared
+    if declared.tree:
+        return None
+    for steps in (2**k for k in range(13)):
         try:
-            for _ in source.batches(key, 0, rows):
+            for _ in source.batches(key, 0, steps):
                 pass
         except (BrokenVerifier, NotADraftPath):
-            return rows
+            return source.verify.rows_of_a_call(steps)
     return None
 
 

@@ -29,7 +29,8 @@ from specsim.distributions import Floats, Ints
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="D reused randomness")
+FAMILY = "D reused randomness"
+mutant = partial(Mutant, family=FAMILY)
 
 
 # --- within a step ---------------------------------------------------------------------------------------
