@@ -422,7 +422,10 @@ def test_cases_are_exported_and_tokens_scored(run, tmp_path):
     assert "engine: biased" in out
     assert "have probability 0 under the target" in out
     assert json.loads((tmp_path / "report" / "audit.json").read_text())["verdict"] == "biased"
-    code, out, _ = run("audit", "score", tmp_path / "cases", tmp_path / "nowhere")
+    code, _, err = run("audit", "score", tmp_path / "cases", tmp_path / "nowhere")
+    assert (code, "there is no such folder" in err) == (2, True)
+    (tmp_path / "empty").mkdir()
+    code, out, _ = run("audit", "score", tmp_path / "cases", tmp_path / "empty")
     assert code == 1
     assert "tokens: broken" in out
     assert "cannot be read" in out
