@@ -40,7 +40,6 @@ __all__ = [
     "LostWorkers",
     "Task",
     "Workers",
-    "check_executor",
     "check_same_code",
     "count_spans",
     "workers_of",
@@ -82,7 +81,7 @@ class Job(Protocol):
 # --- executors -------------------------------------------------------------------------------------------
 
 
-def check_executor(executor: Executor | str | None) -> None:
+def _check_executor(executor: Executor | str | None) -> None:
     """Raise ValueError for a name that is none of `NAMES` or an address, TypeError for no executor."""
     if isinstance(executor, type):
         raise TypeError(f"executor: {executor.__name__} is a class; give one of its objects")
@@ -107,10 +106,10 @@ def workers_of(executor: Executor | str | None, threads: int | None = None) -> I
     """The workers that `executor` means, until the context ends; None for the threads of this process.
 
     `threads` is the number of processes that "processes" and "dask" start, by default one for each core. An executor that
-    is handed over stays open. Raises as `check_executor`; ValueError where Dask is not installed, LostWorkers where no
-    scheduler answers.
+    is handed over stays open. Raises ValueError for a name that is none of `NAMES` or an address, and where Dask is not
+    installed; TypeError for no executor; LostWorkers where no scheduler answers.
     """
-    check_executor(executor)
+    _check_executor(executor)
     if executor is None or executor == "threads":
         yield None
     elif executor == "processes":

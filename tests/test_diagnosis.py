@@ -119,6 +119,25 @@ def test_the_step_that_is_named_shows_the_mistake():
     assert text.startswith(f"Step {step} of case {case}, level smoke, seed {seed}")
 
 
+def test_a_step_that_breaks_is_told():
+    def breaks(draft_tokens, p, q, rng):
+        raise ZeroDivisionError("so")
+
+    text = replay_step(breaks, "two-point", 1, SEED, "smoke")
+    assert text.startswith("Step 1 of case 'two-point', level smoke, seed 3")
+    assert "broke the contract: raised ZeroDivisionError: so" in text
+
+
+def test_a_diagnosis_that_fails_does_not_cost_the_verdict(monkeypatch):
+    def fails(*_):
+        raise IndexError("ours")
+
+    monkeypatch.setattr("specsim.auditing.runner.diagnose_chain", fails)
+    with pytest.warns(RuntimeWarning, match=r"diagnosis failed \(IndexError\('ours'\)\); the verdict stands"):
+        found = audit(verifiers.resamples_from_target, "smoke", SEED, fail_fast=True)
+    assert (found.verdict, found.diagnosis) == ("biased", None)
+
+
 def small_residual(draft_tokens, p, q, rng):
     """A little is added to the residual everywhere: as biased as the catalogue's mistakes, and as independent."""
     steps, gamma = draft_tokens.shape

@@ -23,12 +23,14 @@ from specsim.stats import (
     tv_interval,
 )
 
-__all__ = ["SINGLE_CELLS", "dependent", "find", "judge_table", "rejects_early"]
+__all__ = ["NAMED", "SINGLE_CELLS", "dependent", "find", "judge_table", "rejects_early"]
 
 #: Cells for which a certified bound still means something, and that a reader can still look at one by one.
 MAX_CERTIFIED_CELLS = 64
 #: Exact binomial tests at each position: one for each tail edge below 1.
 SINGLE_CELLS = len(TAIL_EDGES) - 1
+#: Impossible tokens that a finding names, and that are kept.
+NAMED = 3
 #: p-value of independence below which pairs of steps are called dependent, where their first tokens are off by themselves.
 DEPENDENT = 1e-6
 #: Degrees of freedom from which a sum of chi-squares has the lower tail of its limit.
@@ -88,7 +90,8 @@ def _support(counts: Counts, impossible: Sequence[Impossible]) -> list[Finding]:
     if not total:
         return []
     seen = "; ".join(
-        f"step {one.step}, position {one.position + 1}: token {one.token}" for one in sorted(impossible)[:3]
+        f"step {one.step}, position {one.position + 1}: token {one.token}"
+        for one in sorted(impossible)[:NAMED]
     )
     return [Finding("support", f"{total:,} emitted tokens have probability 0 under the target ({seen})")]
 

@@ -43,9 +43,9 @@ def replay_step(
             raise ValueError(f"{verifier}: the steps of a built-in rule are shown by specsim replay")
         try:
             text: str = place.run(_replay, case, step, seed, level)
-        except BrokenVerifier as error:  # it took its process along
-            text = "\n".join([_heading(case, step, level, seed), _broken(error)])
-    return text
+        except (BrokenVerifier, NotADraftPath) as error:
+            text = f"  the batch with this step broke the contract: {error}"
+    return f"Step {step} of case {case!r}, level {level}, seed {seed}\n{text}"
 
 
 # --- a job, which a child process may be given -----------------------------------------------------------
@@ -59,20 +59,10 @@ def _replay(
         raise ValueError(
             f"step: {step} is outside [0, {ends[-1]:,}), the steps of case {name!r} at this level"
         )
-    try:
-        batch = _batch(source, case_key(seed, name), ends, step)
-    except (BrokenVerifier, NotADraftPath) as error:
-        return "\n".join([_heading(name, step, level, seed), _broken(error)])
-    lines = _steps(batch, step - batch.first, source) if batch.rows is not None else _sequence(batch, step)
-    return "\n".join([_heading(name, step, level, seed), *lines])
-
-
-def _heading(name: str, step: int, level: str, seed: int) -> str:
-    return f"Step {step} of case {name!r}, level {level}, seed {seed}"
-
-
-def _broken(error: Exception) -> str:
-    return f"  the batch with this step broke the contract: {error}"
+    batch = _batch(source, case_key(seed, name), ends, step)
+    return "\n".join(
+        _steps(batch, step - batch.first, source) if batch.rows is not None else _sequence(batch, step)
+    )
 
 
 def _source(subject: Subject, name: str, level: str) -> tuple[Batches, list[int]]:

@@ -18,6 +18,7 @@ import numpy as np
 from specsim import rules
 from specsim.auditing.calls import TIMEOUT
 from specsim.auditing.contract import Declared
+from specsim.auditing.judge import NAMED
 from specsim.auditing.loading import digest_of
 from specsim.auditing.places import Place, placed, planned_subject
 from specsim.auditing.promises import PROMISES, promises_result
@@ -26,7 +27,7 @@ from specsim.auditing.results import BUDGET, Audit, CaseResult, Finding
 from specsim.auditing.runner import CaseJob, case_results, check_limits, check_promises_at
 from specsim.auditing.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing.tallies import Impossible
-from specsim.auditing.trials import EXAMPLES, Trial, case_key, judge_trial, offset
+from specsim.auditing.trials import Trial, case_key, judge_trial, offset
 from specsim.counting import Counts, Progress, no_counts
 from specsim.distributions import Ints
 from specsim.executors import workers_of
@@ -174,7 +175,7 @@ def _no_counts(trials: list[Trial]) -> Counts:
     for index, trial in enumerate(trials):
         zeros |= {f"{index} {name}": array for name, array in no_counts(trial.tally).items()}
         zeros[f"{index}: steps, ms, examples"] = np.zeros(3, dtype=np.int64)
-        zeros[f"{index}: examples"] = np.zeros((EXAMPLES, 3), dtype=np.int64)
+        zeros[f"{index}: examples"] = np.zeros((NAMED, 3), dtype=np.int64)
         zeros[f"{index}: failure"] = _packed(None)
     zeros[f"{len(trials)}: failure"] = _packed(None)
     return zeros
@@ -186,7 +187,7 @@ def _case_counts(index: int, found: CaseResult) -> Counts:
     failure = _packed(told if found.findings and not found.tables else None)
     if found.case == PROMISES:
         return {f"{index}: failure": failure}
-    examples = np.zeros((EXAMPLES, 3), dtype=np.int64)
+    examples = np.zeros((NAMED, 3), dtype=np.int64)
     for row, one in zip(examples, found.examples, strict=False):
         row[:] = one.step, one.position, one.token
     return {f"{index} {name}": array for name, array in found.counts.items()} | {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 from specsim.auditing.contract import BrokenVerifier, NotADraftPath
-from specsim.auditing.judge import find, judge_table, rejects_early
+from specsim.auditing.judge import NAMED, find, judge_table, rejects_early
 from specsim.auditing.plan import LOOKS, Table
 from specsim.auditing.results import CaseResult, Finding, Measures
 from specsim.auditing.tallies import Impossible
@@ -20,8 +20,6 @@ from specsim.streams import Key, key_of
 
 __all__ = ["Trial", "case_key", "judge_trial", "looks", "offset", "run_trial"]
 
-#: Impossible tokens kept of a case: as many as a finding names.
-EXAMPLES = 3
 #: Where the first pieces of a case end whose time is limited: compiled after one, its pace known after the other.
 PACE_STEPS = (8, 16)
 
@@ -145,7 +143,7 @@ def judge_trial(trial: Trial, counts: Counts, steps: int, level: float, seconds:
         counts=counts,
         measures=trial.measure(counts) if steps else None,
         declared_tv=trial.declared_tv,
-        examples=tuple(sorted(trial.examples)[:EXAMPLES]),
+        examples=tuple(sorted(trial.examples)[:NAMED]),
         seconds=seconds,
     )
 
