@@ -26,17 +26,17 @@ test: $(STAMP)
 	$(BIN)/pytest -q $(SIDE_BY_SIDE)
 
 test-engines: $(ENGINES)
-	$(BIN)/pytest -q tests/engines tests/test_adapters.py
+	$(BIN)/pytest -q tests/engines tests/auditing/test_adapters.py
 
 docs: $(STAMP)
 	$(BIN)/python docs/regenerate.py
 	$(BIN)/python docs/claims.py
 
 figures: $(STAMP)
-	$(BIN)/specsim figures --out results/figures
+	$(BIN)/python -m figures
 
 figures-fast: $(STAMP)
-	$(BIN)/specsim figures --fast --out results/figures-fast
+	$(BIN)/python -m figures --fast
 
 paper: latexmk figures
 	$(BIN)/python paper/fill.py

@@ -12,10 +12,10 @@ import time
 from dataclasses import replace
 
 from specsim import rules
-from specsim.auditing.cases import battery
-from specsim.auditing.contract import Declared
-from specsim.auditing.subjects import VerifierSubject, rule_function
-from specsim.counting import run
+from specsim.auditing._cases.battery import battery
+from specsim.auditing._checks.subjects import VerifierSubject, rule_function
+from specsim.auditing._verifier.contract import Declared
+from specsim.simulation._counting import run
 
 WANTED, ROUNDS, STEPS, KEY = 3.0, 9, 2**15, (1, 2)
 

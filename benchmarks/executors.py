@@ -15,9 +15,9 @@ import numpy as np
 from run import ratios, show
 
 import specsim
-from specsim.counting import run
-from specsim.distributions import synthetic_pair
-from specsim.engine import StepTally, make_source
+from specsim.core.distributions import synthetic_pair
+from specsim.simulation._counting import run
+from specsim.simulation._engine import StepTally, make_source
 
 PAIR, GAMMA, STEPS = synthetic_pair("zipf", 1000, 0.8), 5, 10**9
 CHUNKS = 4000

@@ -13,8 +13,8 @@ import numpy as np
 
 import specsim
 from specsim import rules
-from specsim.comparing.table import draft_for
-from specsim.distributions import synthetic_pair
+from specsim.core.distributions import synthetic_pair
+from specsim.simulation._comparison import draft_for
 
 GAMMA, DRAFTS, ROUNDS, STEPS = 5, 2, 3, 2**19
 

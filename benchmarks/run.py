@@ -19,9 +19,9 @@ from numpy_baseline import BATCH
 from numpy_baseline import simulate as simulate_with_numpy
 
 import specsim
-from specsim.distributions import synthetic_pair
-from specsim.sources import FIXED_PAIR_BATCH
-from specsim.streams import Purpose, fill_uniforms
+from specsim.core._streams import Purpose, fill_uniforms
+from specsim.core.distributions import synthetic_pair
+from specsim.simulation._sources import FIXED_PAIR_BATCH
 from specsim.traces import open_trace, summarise, writer
 
 GAMMA = 5

@@ -5,13 +5,13 @@ Usage: python docs/claims.py, or make docs.
 
 from pathlib import Path
 
-from specsim.experiments.claims import as_markdown, run
+from experiments.claims import as_markdown, run
 
 PAGE = Path(__file__).with_name("claims.md")
 
 INTRODUCTION = """# What is said of speculative decoding, and what is found
 
-Every claim of five documents that a program can check, checked by `specsim.experiments.claims`: by enumeration in
+Every claim of five documents that a program can check, checked by `experiments.claims`: by enumeration in
 fractions where it is about a law, by the closed forms where it is about speed, on the n-gram pair where it takes models.
 The documents are a problem page, the documentation of a package, notes, an article and a long guide. p is the target and q
 the draft, except in what the article prints, where the letters are swapped; TV is the total variation between the law of

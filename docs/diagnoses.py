@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from specsim.auditing import audit, declares, mutants
-from specsim.auditing.contract import Declared
-from specsim.auditing.diagnosis import diagnose_chain, diagnose_decoder
-from specsim.auditing.diagnosis.outcomes import diagnostic_cases
-from specsim.auditing.diagnosis.predictions import predict
-from specsim.auditing.places import placed
-from specsim.auditing.promises import PROMISES
+from specsim.auditing._checks.contract_checks import PROMISES
+from specsim.auditing._diagnosis import diagnose_chain, diagnose_decoder
+from specsim.auditing._diagnosis.outcomes import diagnostic_cases
+from specsim.auditing._diagnosis.predictions import predict
+from specsim.auditing._execution.execution import placed
+from specsim.auditing._verifier.contract import Declared
 
 ROOT = Path(__file__).parents[1]
 #: Values that are drawn for a parameter, beside the catalogue's.

@@ -9,10 +9,11 @@ import json
 from pathlib import Path
 
 import specsim
+from experiments.kill_matrix import KillMatrix, audit_criterion, kill_matrix, shipped
+from experiments.kill_matrix.criteria import criteria
+from figures._kill_matrix import matrix_figure
 from specsim import rules
-from specsim.auditing.criteria import criteria
-from specsim.auditing.killmatrix import KillMatrix, audit_criterion, kill_matrix, shipped
-from specsim.plotting import save_figure
+from specsim.core._plotting import save_figure
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- kill matrix: begin -->\n", "<!-- kill matrix: end -->\n"
@@ -39,7 +40,7 @@ def write(matrix: KillMatrix, root: Path) -> None:
     found = matrix.to_dict()
     found["provenance"]["seconds"] = 0.0  # so that nothing but the counts can change the file
     (root / "specsim/data/kill_matrix.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    save_figure(matrix.figure(), root / "docs/kill-matrix.svg")
+    save_figure(matrix_figure(matrix), root / "docs/kill-matrix.svg")
     readme = root / "README.md"
     readme.write_text(with_table(readme.read_text(encoding="utf-8"), matrix), encoding="utf-8")
 

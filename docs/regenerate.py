@@ -9,14 +9,14 @@ import json
 import shutil
 from pathlib import Path
 
+from experiments.published.recomputed import published
 from specsim import default_pair
-from specsim.comparing import acceptance_by_drafts, as_markdown, compare, shipped
-from specsim.comparing.figures import drafts_figure, pareto_figure
-from specsim.distributions import synthetic_pair
-from specsim.plotting import save_figure
+from specsim.core._plotting import save_figure
+from specsim.core.distributions import synthetic_pair
 from specsim.recording import record
-from specsim.theory.published import published
-from specsim.traces.shipped import SHIPPED
+from specsim.simulation import acceptance_by_drafts, as_markdown, compare, shipped
+from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
+from specsim.traces._example import SHIPPED
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- rules: begin -->\n", "<!-- rules: end -->\n"
@@ -38,7 +38,7 @@ def printed_numbers() -> str:
         "# Printed numbers, and what can be recomputed of them",
         "",
         "Numbers of papers on verification, as printed, beside what follows from other printed numbers or from an example",
-        "that needs no model (`specsim.theory.published`). *reproduced*: the recomputed value rounds to the printed one;",
+        "that needs no model (`experiments.published.recomputed`). *reproduced*: the recomputed value rounds to the printed one;",
         "*within rounding*: it does for some inputs that round to the printed inputs, or the numbers satisfy, up to",
         "rounding, what any such numbers must; *not reproducible*: for none; *inputs unavailable*: it takes the models.",
         "",

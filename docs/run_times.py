@@ -12,7 +12,7 @@ from time import process_time
 from typing import Any
 
 from specsim import default_pair, simulate
-from specsim.distributions import synthetic_pair
+from specsim.core.distributions import synthetic_pair
 
 PAGE = Path(__file__).parent / "running-on-a-cluster.md"
 CORES = (1, 16, 128, 1024)

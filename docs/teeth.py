@@ -18,19 +18,19 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from experiments.audit_power.calibration import calibrate, exact_cases
+from experiments.audit_power.power import deviation, known_decoder, known_steps, rejections, tables_of
 from specsim import rules
 from specsim.auditing import BUDGET, mutants
-from specsim.auditing.calibration import calibrate, exact_cases
-from specsim.auditing.calls import TIMEOUT
-from specsim.auditing.cases import LEVELS
-from specsim.auditing.claims import Claim
-from specsim.auditing.contract import Declared
-from specsim.auditing.decoder_cases import DecoderCase
-from specsim.auditing.mutants import pieces
-from specsim.auditing.promises import PROMISES, check_promises
-from specsim.auditing.subjects import RuleSubject, function_subject
-from specsim.auditing.teeth import deviation, known_decoder, known_steps, rejections, tables_of
-from specsim.auditing.trials import case_key
+from specsim.auditing._cases.battery import LEVELS
+from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._checks.claimed_law import Claim
+from specsim.auditing._checks.contract_checks import PROMISES, check_promises
+from specsim.auditing._checks.subjects import RuleSubject, function_subject
+from specsim.auditing._checks.trial import case_key
+from specsim.auditing._verifier.calls import TIMEOUT
+from specsim.auditing._verifier.contract import Declared
+from specsim.auditing.mutants import _reference as pieces
 
 ROOT = Path(__file__).parents[1]
 #: Levels that are run, and how many of the seeds at most.

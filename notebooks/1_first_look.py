@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import specsim
-from specsim.figures.palette import COLORS
-from specsim.plotting import figure_style
+from figures._palette import COLORS
+from specsim.core._plotting import figure_style
 
 p = [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)]
 q = [Fraction(1, 6), Fraction(1, 3), Fraction(1, 2)]

@@ -16,10 +16,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import specsim
-from specsim.figures.palette import COLORS
-from specsim.jit import kernel
-from specsim.plotting import figure_style
-from specsim.rules import Parameter, Rule, token_by_token
+from figures._palette import COLORS
+from specsim.core._kernels import kernel
+from specsim.core._plotting import figure_style
+from specsim.rules import Parameter, Rule
+from specsim.rules._common import tokenwise
 
 # %% [markdown]
 # ## The law
@@ -38,10 +39,10 @@ def acceptance(p, q, x, share):
 def recovered(p, q, x, share):
     """p - h·min(p, q), normalised."""
     left = [a - share * min(a, b) for a, b in zip(p, q, strict=True)]
-    return token_by_token.normalised(left) if any(left) else list(p)
+    return tokenwise.normalised(left) if any(left) else list(p)
 
 
-law = token_by_token.law("half_hearted", acceptance, recovered)
+law = tokenwise.law("half_hearted", acceptance, recovered)
 
 # %% [markdown]
 # The law of a whole step follows from these: for each node of the draft, the probability of stopping there, and the pmf of
@@ -94,9 +95,9 @@ half_hearted = Rule(
     citation="this notebook",
     drawings=("sampled",),  # it is lossless for drafts drawn so
     law=law,
-    rows=token_by_token.rows(accept, recover),
-    uniforms=token_by_token.uniforms,
-    fixed_pair=token_by_token.fixed_pair(shares),
+    rows=tokenwise.rows(accept, recover),
+    uniforms=tokenwise.uniforms,
+    fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(Parameter("share", 0.5, 0.0, 1.0, "h; 1 is the standard rule"),),
 )
 
@@ -149,7 +150,7 @@ assert all(
 
 # %%
 def standard_residual(p, q, x, share):
-    return token_by_token.positive_part(p, q)
+    return tokenwise.positive_part(p, q)
 
 
 @kernel
@@ -166,9 +167,9 @@ def wrong_shares(p, q, share):
 wrong = replace(
     half_hearted,
     name="half_wrong",
-    law=token_by_token.law("half_wrong", acceptance, standard_residual),
-    rows=token_by_token.rows(accept, recover_standard),
-    fixed_pair=token_by_token.fixed_pair(wrong_shares),
+    law=tokenwise.law("half_wrong", acceptance, standard_residual),
+    rows=tokenwise.rows(accept, recover_standard),
+    fixed_pair=tokenwise.fixed_pair(wrong_shares),
 )
 proof = specsim.prove(target, draft, rule=wrong, gamma=2)
 assert not proof.exact

@@ -13,10 +13,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import specsim
+from figures._palette import COLORS
 from specsim.auditing import LEVELS
-from specsim.auditing.replaying import replay_step
-from specsim.figures.palette import COLORS
-from specsim.plotting import figure_style
+from specsim.auditing._replay import replay_step
+from specsim.core._plotting import figure_style
 
 # %% [markdown]
 # Here is one as an engine would write it, without a loop over rows. It has the classic mistake: after a rejection the token

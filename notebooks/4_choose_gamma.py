@@ -13,7 +13,10 @@ from ipywidgets import FloatLogSlider, FloatSlider, Image, IntSlider, Layout, VB
 from matplotlib.figure import Figure
 
 import specsim
-from specsim.costs import (
+from figures._palette import COLORS
+from specsim.core._plotting import figure_style
+from specsim.planning._plan import Candidate
+from specsim.planning.costs import (
     ConstantRatio,
     Hardware,
     Network,
@@ -22,9 +25,6 @@ from specsim.costs import (
     critical_context,
     improvement,
 )
-from specsim.figures.palette import COLORS
-from specsim.planning import Candidate
-from specsim.plotting import figure_style
 
 # %% [markdown]
 # ## From two numbers

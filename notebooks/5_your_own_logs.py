@@ -14,9 +14,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import specsim
-from specsim.figures.palette import COLORS
-from specsim.lookahead import SVIP, ConfidenceThreshold, Constant, Goodput, Heuristic, Oracle, log_from_trace
-from specsim.plotting import figure_style
+from figures._palette import COLORS
+from specsim.core._plotting import figure_style
+from specsim.planning.policies import (
+    SVIP,
+    ConfidenceThreshold,
+    Constant,
+    Goodput,
+    Heuristic,
+    Oracle,
+    log_from_trace,
+)
 from specsim.recording import record
 from specsim.traces import summarise
 

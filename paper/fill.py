@@ -14,7 +14,7 @@ from macros import macros
 from sources import Sources
 from tabulars import tabulars
 
-from specsim.files import replacing
+from specsim.core._files import replacing
 
 HERE = Path(__file__).parent
 

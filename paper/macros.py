@@ -16,23 +16,28 @@ from latex import code, decimal, listed, percent, short, text, whole, word
 from scipy import stats as distributions
 from sources import Sources, hold, the
 
-from specsim import default_pair, rules
-from specsim.auditing import decoder_cases, judge, mutants, plan, proof, tallies
-from specsim.auditing.cases import LEVELS
-from specsim.auditing.contract import Declared
-from specsim.auditing.killmatrix import AUDIT
-from specsim.auditing.mutants import pieces
-from specsim.auditing.results import BUDGET
-from specsim.auditing.subjects import RuleSubject, Subject, function_subject
-from specsim.exact import MAX_DRAFTS
-from specsim.experiments import (
+from experiments import (
     acceptance_by_temperature,
     iid_gap,
     leviathan_lenience,
 )
-from specsim.stats import DEVIATIONS, POWER, detectable_tv
-from specsim.streams import PER_SLOT, Purpose, uniform
-from specsim.theory.printed import CHEN, LEVIATHAN
+from experiments.kill_matrix import AUDIT
+from experiments.published.values import CHEN, LEVIATHAN
+from specsim import default_pair, rules
+from specsim.auditing import mutants
+from specsim.auditing._cases import decoder_battery as decoder_cases
+from specsim.auditing._cases.battery import LEVELS
+from specsim.auditing._checks import counts as tallies
+from specsim.auditing._checks import findings as judge
+from specsim.auditing._checks import proof
+from specsim.auditing._checks import tables as plan
+from specsim.auditing._checks.subjects import RuleSubject, Subject, function_subject
+from specsim.auditing._results import BUDGET
+from specsim.auditing._verifier.contract import Declared
+from specsim.auditing.mutants import _reference as pieces
+from specsim.core._streams import PER_SLOT, Purpose, uniform
+from specsim.core.stats import DEVIATIONS, POWER, detectable_tv
+from specsim.theory._enumeration import MAX_DRAFTS
 
 Macros = dict[str, str]
 

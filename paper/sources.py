@@ -10,10 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from specsim.auditing import killmatrix
-from specsim.auditing.killmatrix import KillMatrix
-from specsim.experiments.tables import read_table
-from specsim.theory.published import Row, published
+from experiments import kill_matrix as killmatrix
+from experiments._tables import read_table
+from experiments.kill_matrix import KillMatrix
+from experiments.published.recomputed import Row, published
 
 Rows = list[dict[str, Any]]
 

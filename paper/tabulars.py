@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from latex import code, decimal, line, short, tabular, text, whole
 from sources import Rows, Sources, the
 
-from specsim.auditing.killmatrix import Row
-from specsim.auditing.killmatrix.table import show_cell, show_tv
-from specsim.experiments.claims import VERDICTS
+from experiments.claims import VERDICTS
+from experiments.kill_matrix import Row
+from experiments.kill_matrix.table import show_cell, show_tv
 
 #: Groups of rules, as the table names them.
 GROUPS = {

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from specsim.auditing import Audit, Verdict, audit
-from specsim.auditing.against import Comparison, audit_against
-from specsim.auditing.contract import Verifier
-from specsim.auditing.report import words
-from specsim.streams import RandomSource
+from specsim.auditing._report import text as words
+from specsim.auditing._two_sample import Comparison, audit_against
+from specsim.auditing._verifier.contract import Verifier
+from specsim.core._streams import RandomSource
 
 __all__ = ["assert_exact", "assert_same"]
 
@@ -52,7 +52,7 @@ def assert_same(
 ) -> Comparison:
     """Compare two verifiers, and return the comparison if no difference between their laws was found.
 
-    Neither need be exact. `options` are further ones of `specsim.auditing.against.audit_against`. Raises AssertionError
+    Neither need be exact. `options` are further ones of `specsim.auditing._two_sample.audit_against`. Raises AssertionError
     saying where they differ.
     """
     __tracebackhide__ = True

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 import specsim
-from specsim.distributions import alias_lookup, alias_table, inverse_cdf
+from specsim.core.distributions import alias_lookup, alias_table, inverse_cdf
 from specsim.models import TableModel
 from specsim.traces import open_trace, writer
 
@@ -119,7 +119,7 @@ def standard_steps_of_a_pair(p, q):
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
     """All figures, fast: (the folder, what make_figures returned, the progress that it told)."""
-    from specsim.figures.making import make_figures
+    from figures._making import make_figures
 
     folder, told = tmp_path_factory.mktemp("figures"), []
     return folder, make_figures(out=folder, fast=True, progress=lambda *parts: told.append(parts)), told

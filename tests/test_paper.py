@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typed_numbers import typed_numbers
 
-from specsim import figures
+import figures
 
 PAPER = Path(__file__).parents[1] / "paper"
 SOURCE = (PAPER / "paper.tex").read_text(encoding="utf-8")

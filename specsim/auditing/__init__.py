@@ -1,19 +1,5 @@
 """The audit: is a verifier exact, and if not, where does it deviate?"""
 
-from specsim.auditing.cases import LEVELS
-from specsim.auditing.contract import Declared, declares
-from specsim.auditing.results import BUDGET, Audit, CaseResult, Finding, TableResult, Verdict
-from specsim.auditing.runner import audit
+import lazy_loader as _lazy
 
-__all__ = [
-    "BUDGET",
-    "LEVELS",
-    "Audit",
-    "CaseResult",
-    "Declared",
-    "Finding",
-    "TableResult",
-    "Verdict",
-    "audit",
-    "declares",
-]
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

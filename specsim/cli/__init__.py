@@ -11,17 +11,22 @@ from importlib import import_module
 
 import cyclopts
 
-from specsim.cli.app import app
-from specsim.registry import modules_beside
+from specsim.cli._app import app
+from specsim.core._registry import modules_beside
 
-__all__ = ["main"]
+__all__ = ["main", "run_app"]
 
 for _name in modules_beside(__file__):  # each file puts its commands into the tree
     import_module(f"{__name__}.{_name}")
 
 
 def main() -> None:
-    """Run the command line, and turn what users get wrong into one line and exit code 2."""
+    """Run specsim's command line."""
+    run_app(app)
+
+
+def run_app(app: cyclopts.App) -> None:
+    """Run a command line, and turn what users get wrong into one line and exit code 2."""
     try:
         code = app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:

@@ -4,7 +4,6 @@
 step to step; `generation.py` the text that comes out and the numbers beside it.
 """
 
-from specsim.decoding.generation import Generation, Step
-from specsim.decoding.loop import DRAFTINGS, generate, sample
+import lazy_loader as _lazy
 
-__all__ = ["DRAFTINGS", "Generation", "Step", "generate", "sample"]
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -11,10 +11,6 @@ other, and asks each time whether anything is left.
 interval), `definitions`, `statements` (the identities), `feasible` (the linear program), `checking`.
 """
 
-from __future__ import annotations
+import lazy_loader as _lazy
 
-from specsim.metrics.checking import Check, Implied, MetricsCheck, check_metrics
-from specsim.metrics.definitions import DEFINITIONS, Definition
-from specsim.metrics.printed import Range
-
-__all__ = ["DEFINITIONS", "Check", "Definition", "Implied", "MetricsCheck", "Range", "check_metrics"]
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -18,27 +18,6 @@ library; `build_pair` makes such a pair from any folder of text.
 (100, 256)
 """
 
-from specsim.models.ahead import row_ahead, rows_ahead
-from specsim.models.base import Model, check_pair, shared_contexts
-from specsim.models.mixture import Mixture
-from specsim.models.ngram import NGramModel, bits_per_byte
-from specsim.models.pairs import build_default_pair, build_pair, default_pair, load_pair
-from specsim.models.session import Session
-from specsim.models.table import TableModel
+import lazy_loader as _lazy
 
-__all__ = [
-    "Mixture",
-    "Model",
-    "NGramModel",
-    "Session",
-    "TableModel",
-    "bits_per_byte",
-    "build_default_pair",
-    "build_pair",
-    "check_pair",
-    "default_pair",
-    "load_pair",
-    "row_ahead",
-    "rows_ahead",
-    "shared_contexts",
-]
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

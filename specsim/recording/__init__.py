@@ -3,9 +3,6 @@
 Each step goes on where the last one ended, so the contexts met are those of the target's own text.
 """
 
-from __future__ import annotations
+import lazy_loader as _lazy
 
-from specsim.recording.huggingface import record_hf
-from specsim.recording.models import STEPS_PER_TEXT, record
-
-__all__ = ["STEPS_PER_TEXT", "record", "record_hf"]
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -16,8 +16,8 @@ import pkgutil
 from functools import cache
 from pathlib import Path
 
-from specsim.registry import nearest
-from specsim.rules.anatomy import FixedPair, Parameter, Rule, parsed_values
+from specsim.core._registry import nearest
+from specsim.rules._common.base import FixedPair, Parameter, Rule, parsed_values
 
 __all__ = ["GROUPS", "FixedPair", "Parameter", "Rule", "get", "group_of", "names", "registered"]
 
@@ -42,7 +42,7 @@ def names(*groups: str) -> list[str]:
 @cache
 def _files(group: str) -> tuple[str, ...]:
     """The names in one folder, read off it once."""
-    return tuple(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / group)]))
+    return tuple(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / f"_{group}")]))
 
 
 def group_of(name: str) -> str:
@@ -67,7 +67,7 @@ def get(name: str | Rule) -> Rule:
     if name not in names():
         near = nearest(name, names())
         raise ValueError(f"unknown rule {name!r}; did you mean {near!r}? Rules: {', '.join(names())}")
-    rule: Rule = importlib.import_module(f"{__name__}.{group_of(name)}.{name}").RULE
+    rule: Rule = importlib.import_module(f"{__name__}._{group_of(name)}.{name}").RULE
     return rule.having(**parsed_values(name, given)) if colon else rule
 
 

@@ -7,35 +7,12 @@ whole, or truncated to the most probable tokens; then β is an interval, and so 
 
 `reading.read_alpha` says where α comes from and how sure it is, `checking.audit_log` whether a log's flags and tokens
 follow from its own rows, `importing.import_trace` makes a trace of somebody else's log; they are imported by their full
-names, since they take longer to load than a trace does to open. `specsim.expected` tells how many tokens a rule would emit.
+names, since they take longer to load than a trace does to open. `specsim.traces._expected` tells how many tokens a rule would emit.
 
 A log lacks the target's law after any token but the logged one. It answers what the acceptance was along its
 own path; it is no audit of the decoder that wrote it.
 """
 
-from __future__ import annotations
+import lazy_loader as _lazy
 
-from specsim.traces.format import Columns, TruncatedColumns
-from specsim.traces.reader import Shard, ShardStatus, Trace, open_trace
-from specsim.traces.shipped import default_trace
-from specsim.traces.summary import TraceBounds, TraceSummary, summarise
-from specsim.traces.truncated import Listed, beta_bounds, truncate
-from specsim.traces.writer import TraceWriter, writer
-
-__all__ = [
-    "Columns",
-    "Listed",
-    "Shard",
-    "ShardStatus",
-    "Trace",
-    "TraceBounds",
-    "TraceSummary",
-    "TraceWriter",
-    "TruncatedColumns",
-    "beta_bounds",
-    "default_trace",
-    "open_trace",
-    "summarise",
-    "truncate",
-    "writer",
-]
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

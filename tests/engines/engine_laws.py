@@ -3,11 +3,11 @@
 import numpy as np
 from scipy.stats import chi2
 
-from specsim.distributions import dyadic, normalise
+from specsim.core.distributions import dyadic, normalise
+from specsim.core.stats import MIN_EXPECTED
 from specsim.drafts import chain
-from specsim.engine import model_rows
 from specsim.models import TableModel
-from specsim.stats import MIN_EXPECTED
+from specsim.simulation._engine import model_rows
 
 VOCABULARY = 4
 

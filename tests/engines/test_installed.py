@@ -11,8 +11,9 @@ from conftest import FALSE_ALARM
 from engines.engine_laws import chain_p_value, decoder_p_value, markov_pair, rows_of, tree_p_value
 
 from specsim.auditing import adapters
-from specsim.auditing.adapters import hf, lucidrains
-from specsim.distributions import temperature, top_k, top_p
+from specsim.auditing.adapters import _hf as hf
+from specsim.auditing.adapters import _lucidrains as lucidrains
+from specsim.core.distributions import temperature, top_k, top_p
 from specsim.drafts import Tree
 
 torch = pytest.importorskip("torch")

@@ -7,7 +7,7 @@ import pytest
 
 from specsim import rules
 from specsim.recording import record_hf
-from specsim.recording.huggingface import CachedModel, Sampling, trajectory
+from specsim.recording._huggingface import CachedModel, Sampling, trajectory
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -10,8 +10,8 @@ import pytest
 import specsim
 from specsim import rules
 from specsim.recording import record_hf
-from specsim.recording.huggingface import CachedModel, Sampling, load, trajectory
-from specsim.recording.tokenizers import check_tokenizers
+from specsim.recording._huggingface import CachedModel, Sampling, load, trajectory
+from specsim.recording._tokenizers import check_tokenizers
 from specsim.traces import summarise
 
 torch = pytest.importorskip("torch")

@@ -11,16 +11,14 @@ torch = pytest.importorskip("torch")
 
 from engines import standins  # noqa: E402
 
-from specsim.auditing.adapters import (  # noqa: E402
-    eagle,
-    flashinfer,
-    naive_speculate,
-    sglang,
-    tensorrt_llm,
-    vllm,
-    vllm_ascend,
-)
-from specsim.auditing.contract import declared  # noqa: E402
+from specsim.auditing._verifier.contract import declared  # noqa: E402
+from specsim.auditing.adapters import _eagle as eagle  # noqa: E402
+from specsim.auditing.adapters import _flashinfer as flashinfer  # noqa: E402
+from specsim.auditing.adapters import _naive_speculate as naive_speculate  # noqa: E402
+from specsim.auditing.adapters import _sglang as sglang  # noqa: E402
+from specsim.auditing.adapters import _tensorrt_llm as tensorrt_llm  # noqa: E402
+from specsim.auditing.adapters import _vllm as vllm  # noqa: E402
+from specsim.auditing.adapters import _vllm_ascend as vllm_ascend  # noqa: E402
 from specsim.drafts import Tree, chain  # noqa: E402
 
 STEPS = 2500

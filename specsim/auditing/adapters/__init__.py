@@ -1,4 +1,4 @@
-"""Adapters: real engines' verifiers, behind the contract of `specsim.auditing.contract`.
+"""Adapters: real engines' verifiers, behind the contract of `specsim.auditing._verifier.contract`.
 
 One file per engine. Each says which signature it adapts, and has `adapt`, which makes a verifier or a decoder of *any*
 function of that signature, somebody's fork included, and a function of no arguments (or of sampling parameters) that
@@ -13,9 +13,9 @@ from __future__ import annotations
 import importlib
 import inspect
 
-from specsim.auditing.adapters.engines import EngineMissing
-from specsim.auditing.contract import Verifier
-from specsim.registry import nearest
+from specsim.auditing._verifier.contract import Verifier
+from specsim.auditing.adapters._engines import EngineMissing
+from specsim.core._registry import nearest
 
 __all__ = ["ENGINES", "EngineMissing", "get", "is_engine", "names"]
 
@@ -58,7 +58,7 @@ def get(name: str) -> Verifier:
         near = nearest(name, ENGINES)
         raise ValueError(f"unknown engine {name!r}; did you mean {near!r}? Engines: {', '.join(ENGINES)}")
     module, _, function = ENGINES[name][0].partition(":")
-    make = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    make = getattr(importlib.import_module(f"{__name__}._{module}"), function)
     known = inspect.signature(make).parameters
     values = {}
     for part in given:

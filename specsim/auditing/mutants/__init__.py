@@ -10,36 +10,36 @@ innocents: they are exact and accept less than they could, and must not be accus
 from __future__ import annotations
 
 from specsim.auditing.mutants import (
-    acceptance,
-    candidates,
-    cutting,
-    degenerate,
-    indexing,
-    innocent,
-    precision,
-    processing,
-    proposal,
-    randomness,
-    residual,
+    _acceptance,
+    _candidates,
+    _degenerate,
+    _exact_controls,
+    _indexing,
+    _precision,
+    _processing,
+    _proposal,
+    _randomness,
+    _residual,
+    _truncation,
 )
-from specsim.auditing.mutants.anatomy import Mutant
-from specsim.auditing.mutants.decoding import sequence_law
-from specsim.registry import nearest
-from specsim.rules.anatomy import parsed_values
+from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants._decoding import sequence_law
+from specsim.core._registry import nearest
+from specsim.rules._common.base import parsed_values
 
 __all__ = ["Mutant", "catalogue", "get", "innocents", "names", "sequence_law"]
 
 _FAMILIES = (
-    proposal,
-    residual,
-    degenerate,
-    randomness,
-    precision,
-    acceptance,
-    indexing,
-    processing,
-    candidates,
-    cutting,
+    _proposal,
+    _residual,
+    _degenerate,
+    _randomness,
+    _precision,
+    _acceptance,
+    _indexing,
+    _processing,
+    _candidates,
+    _truncation,
 )
 
 
@@ -50,7 +50,7 @@ def catalogue() -> tuple[Mutant, ...]:
 
 def innocents() -> tuple[Mutant, ...]:
     """Verifiers and decoders that are exact and wasteful, and are often accused."""
-    return innocent.INNOCENTS
+    return _exact_controls.INNOCENTS
 
 
 def names(kind: str | None = None) -> list[str]:

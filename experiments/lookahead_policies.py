@@ -1,0 +1,54 @@
+"""Policies that choose γ, on one log: the n-gram pair, and its draft moved towards the target as by distillation.
+
+Every policy meets the same drafts and the same tests (`specsim.planning.policies`), with the parameters of its source and none
+tuned to these pairs; the learned ones are fitted to the first quarter of the log, and all are compared on the rest. A step
+of g drafts takes g·c + 1 passes of the target. Beside each stands the best constant γ, chosen in hindsight, and the
+oracle, which knows what will be accepted.
+"""
+
+from __future__ import annotations
+
+from experiments import Row
+from specsim.models import Mixture, default_pair
+from specsim.planning.policies import draft_log, every_policy, simulate_policies
+from specsim.simulation._counting import Progress
+
+TITLE = "Policies that choose γ, on the same drafts"
+
+#: How far the draft is moved towards the target, and what a draft's pass costs.
+WEIGHTS, COSTS = (0.0, 0.6), (0.05, 0.2)
+LENGTH, FAST_LENGTH = 100_000, 8_000
+TRAINED = 0.25
+
+
+def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
+    """A row for each pair, cost and policy: its speed, and its time per token less that of the best constant."""
+    target, draft = default_pair()
+    rows: list[Row] = []
+    done = 0
+    for weight in WEIGHTS:
+        log = draft_log(target, Mixture(draft, target, weight), FAST_LENGTH if fast else LENGTH, rng=rng)
+        train, test = log.split(TRAINED)
+        for c in COSTS:
+            for one in simulate_policies(test, every_policy(train, test), draft_cost=c):
+                rows.append(
+                    {
+                        "pair": "n-gram pair" if weight == 0 else f"draft moved by {weight:g}",
+                        "alpha_context": test.alpha_context,
+                        "c": c,
+                        "policy": one.policy,
+                        "steps": one.steps,
+                        "tokens": one.tokens,
+                        "drafted": one.drafted,
+                        "tokens_per_step": one.tokens_per_step,
+                        "speedup": one.speedup,
+                        "time_per_token": one.time_per_token,
+                        "best_constant": one.best_constant,
+                        "difference": one.difference,
+                        "difference_error": one.error,
+                    }
+                )
+            done += 1
+            if progress is not None:
+                progress(done, len(WEIGHTS) * len(COSTS))
+    return rows

@@ -1,0 +1,430 @@
+"""Printed numbers beside what can be recomputed of them without the models they were measured on.
+
+The numbers, as they are printed, are typed in `experiments.published.values` alone. A figure that depends on other printed
+figures is computed from these, and again over their rounding intervals; one that is an example is computed exactly.
+Speeds and accepted lengths of particular models cannot be had without them, and say so.
+
+Verdicts: "reproduced", the recomputed value rounds to the printed one; "within rounding", it does for some inputs
+that round to the printed inputs, or what the figures must satisfy holds up to rounding; "not reproducible", it does
+for none; "inputs unavailable".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from experiments.published.values import (
+    ALPHAS,
+    ALPHAS_TEXT,
+    BIGRAM_SPEED,
+    BY_GAMMA,
+    CHINCHILLA,
+    CHINCHILLA_ROWS,
+    CHINCHILLA_TEXT,
+    COVER,
+    DRAFT_MS,
+    EXAMPLE,
+    FASTEST_K,
+    FIGURES,
+    GPT2,
+    LENIENCE,
+    LENIENCE_TEXT,
+    LENIENCES,
+    LM1B,
+    OPERATIONS,
+    OPERATIONS_ROWS,
+    PLAIN,
+    SPEEDS,
+    SPEEDS_ROWS,
+    TASKS,
+    YIN_FIGURE,
+    Figure,
+)
+from specsim.theory._acceptance import expected_tokens
+from specsim.theory._block import accepted_tokens, block_range
+from specsim.theory._many_drafts import k_seq_acceptance, recursive_rejection_acceptance
+from specsim.theory._speed import operations_factor, optimal_gamma, walltime_improvement
+
+__all__ = ["Row", "implied_alpha", "lenience_misfit", "published"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure, what was recomputed of it (None where nothing could be), recomputed - published, and the verdict."""
+
+    paper: str
+    where: str
+    quantity: str
+    published: str
+    recomputed: float | None
+    difference: float | None
+    verdict: str
+    note: str = ""
+
+    @property
+    def units(self) -> float | None:
+        """The difference in units of the last digit printed; None where there is none, or no such unit."""
+        words = self.published.split()
+        if self.difference is None or len(words) > 1 or "/" in words[0]:
+            return None
+        return self.difference / (2.0 * _rounded(words[0])[1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain Python values."""
+        return {**asdict(self), "units": self.units}
+
+
+# --- what is computed ------------------------------------------------------------------------------------
+
+
+def implied_alpha(tokens: float, gamma: int) -> float:
+    """The α at which independent acceptances give `tokens` a step of γ drafted: `expected_tokens`, inverted.
+
+    `tokens` from 1 to γ + 1, γ ≥ 1; raises ValueError otherwise.
+
+    >>> round(implied_alpha(3.6893, 5), 4)
+    0.8
+    """
+    from scipy.optimize import brentq
+
+    if gamma < 1 or not 1 <= tokens <= gamma + 1:
+        raise ValueError(f"implied_alpha: {tokens} tokens a step of {gamma} drafted; expected 1 to γ + 1")
+    return float(brentq(lambda alpha: expected_tokens(alpha, gamma) - tokens, 0.0, 1.0, xtol=1e-14))
+
+
+def lenience_misfit(alphas: Sequence[float], leniences: Sequence[float]) -> float:
+    """How far `alphas` are from any that Σ min(p/l, q) could have at these `leniences`, in the largest change needed.
+
+    On average over contexts α(l) = E Σ min(p/l, q) is concave and non-decreasing in 1/l, 0 at 1/l = 0 and at most 1;
+    so α(1) ≤ α(l) ≤ min(1, α(1)/l). 0 where the values are of that kind. It assumes the same contexts for every l.
+    `leniences` in (0, 1], all different; raises ValueError otherwise.
+
+    >>> lenience_misfit([0.5, 0.75], [1, 0.5])
+    0.0
+    >>> round(lenience_misfit([0.25, 0.75], [1, 0.5]), 12)  # α(l) is at most α(1)/l
+    0.083333333333
+    """
+    from scipy.optimize import linprog
+
+    if not (np.size(leniences) and all(0 < lenience <= 1 for lenience in leniences)):
+        raise ValueError(f"lenience_misfit: {list(leniences)} are not in (0, 1]")
+    if len(alphas) != len(leniences) or len(set(leniences)) < len(leniences):
+        raise ValueError("lenience_misfit: one alpha for each of distinct leniences is meant")
+    order = np.argsort(leniences)[::-1]
+    place = np.append(0.0, 1.0 / np.asarray(leniences, dtype=float)[order])
+    printed = np.asarray(alphas, dtype=float)[order]
+    # unknowns: α at each place but the first, where it is 0, and the largest change
+    count = len(printed)
+    slopes = np.diff(np.eye(count + 1), axis=0)[:, 1:] / np.diff(place)[:, None]
+    rising, bending, change = -slopes, np.diff(slopes, axis=0), np.ones((count, 1))
+    found = linprog(
+        np.append(np.zeros(count), 1.0),
+        A_ub=np.block(
+            [
+                [rising, np.zeros((count, 1))],
+                [bending, np.zeros((count - 1, 1))],
+                [np.eye(count), -change],
+                [-np.eye(count), -change],
+            ]
+        ),
+        b_ub=np.concatenate([np.zeros(2 * count - 1), printed, -printed]),
+        bounds=[(0, 1)] * count + [(0, None)],
+    )
+    return float(round(found.fun, 12)) + 0.0
+
+
+def published() -> list[Row]:
+    """A row for each of `FIGURES`, in their order; it takes about a second.
+
+    >>> [row.verdict for row in published() if row.paper == "2411.00841"]
+    ['inputs unavailable', 'reproduced']
+    """
+    computed = {
+        (where, quantity): row
+        for rows in (
+            _operations(),
+            _speeds(),
+            _lenience(),
+            _chinchilla(),
+            _ratios(),
+            _examples(),
+            _block_averages(),
+            _block_lengths(),
+            _k_seq_lengths(),
+        )
+        for (where, quantity), row in rows.items()
+    }
+    return [computed.get((figure.where, figure.quantity), _row(figure)) for figure in FIGURES]
+
+
+Rows = dict[tuple[str, str], Row]
+
+
+def _operations() -> Rows:
+    rows = {}
+    for alpha, gamma, *_ in OPERATIONS_ROWS:
+        g = int(gamma)
+        for name, value in (
+            ("operations", float(operations_factor(float(alpha), g, 0.0))),
+            ("speed-up", _speed(float(alpha), g, 0.0)),
+        ):
+            figure = _figure(OPERATIONS, f"{name}, α = {alpha}, γ = {gamma}")
+            rows[OPERATIONS, figure.quantity] = _compare(figure, float, (value, 0.0))
+    return rows
+
+
+def _speeds() -> Rows:
+    """Speeds that Theorem 3.8 expects, and how the measured ones stand to them."""
+    rows = {}
+    for pair, t, gamma, alpha, c, printed, measured in SPEEDS_ROWS:
+        inputs = f"{pair}, t = {t}, γ = {gamma}, α = {alpha}, c = {c}"
+        expected, found = (_figure(SPEEDS, f"{name} speed-up, {inputs}") for name in ("expected", "measured"))
+
+        def value(a: float, ratio: float, *, gamma: int = int(gamma)) -> float:
+            return _speed(a, gamma, ratio)
+
+        rows[SPEEDS, expected.quantity] = _compare(expected, value, _rounded(alpha), _rounded(c))
+        note = f"{float(measured) / float(printed):.2f} of the expected"
+        rows[SPEEDS, found.quantity] = _row(found, note=note)
+    bigram = _input(_figure(ALPHAS, "α, T5-XXL, EnDe, bigram, t = 0"))
+    figure = _figure(ALPHAS_TEXT, BIGRAM_SPEED)
+    rows[ALPHAS_TEXT, BIGRAM_SPEED] = _compare(figure, lambda a: _speed(a, 3, 0.0), bigram)
+    return rows
+
+
+def _chinchilla() -> Rows:
+    """Chen et al.: speed-ups as ratios of times, and the K that independent acceptances would choose."""
+    rows = {}
+    for task, samples, unit, alone, alone_ms, score, ms, _ in CHINCHILLA_ROWS:
+        gain = _figure(CHINCHILLA, f"speed-up, {task}")
+        times = _rounded(alone_ms), _rounded(ms)
+        rows[CHINCHILLA, gain.quantity] = _compare(
+            gain, lambda a, b: a / b, *times, note="the ratio of the times"
+        )
+        if unit == "%":
+            before, after = float(alone) / 100, float(score) / 100
+            error = np.sqrt((before * (1 - before) + after * (1 - after)) / samples)
+            figure = _figure(CHINCHILLA, f"{unit}, speculative, {task}")
+            note = f"{(after - before) / error:.1f} standard errors above the target alone, were samples independent"
+            rows[CHINCHILLA, figure.quantity] = _row(figure, note=note)
+
+    def fastest(time: float, alone: float, drafting: float) -> float:
+        alpha = implied_alpha((alone + 4 * drafting) / time, 4)
+        return float(optimal_gamma(alpha, drafting / alone))
+
+    task, _, _, _, alone_ms, _, ms, _ = CHINCHILLA_ROWS[0]
+    draft = _input(_figure(CHINCHILLA_TEXT, DRAFT_MS))
+    figure = _figure(CHINCHILLA_TEXT, FASTEST_K)
+    note = f"independent acceptances with the speed of {task}, at {draft[0]} ms a drafted token"
+    rows[CHINCHILLA_TEXT, FASTEST_K] = _compare(
+        figure, fastest, _rounded(ms), _rounded(alone_ms), draft, note=note
+    )
+    return rows
+
+
+def _lenience() -> Rows:
+    leniences = [float(lenience) for lenience in LENIENCES]
+    rows = {}
+    for figure in (figure for figure in FIGURES if figure.where == LENIENCE):
+        misfit = lenience_misfit(_values(figure), leniences)
+        verdict = "within rounding" if misfit <= _half_unit(figure) else "not reproducible"
+        note = "recomputed: the change that makes it concave and non-decreasing in 1/l"
+        rows[figure.where, figure.quantity] = _row(figure, misfit, misfit, verdict, note)
+    at_zero = _figure(LENIENCE_TEXT, "α(l) at l = 1, .5, .3, .1, temperature 0")
+    falls = max(0.0, -np.diff(_values(at_zero)).min())
+    note = "recomputed: the largest fall of P(p(x) ≥ l·max p) as l falls; only a fall is impossible"
+    verdict = "within rounding" if falls <= 2 * _half_unit(at_zero) else "not reproducible"
+    rows[at_zero.where, at_zero.quantity] = _row(at_zero, falls, falls, verdict, note)
+
+    def best(alpha: float, cost: float) -> float:
+        return max(_speed(alpha, gamma, cost) for gamma in range(1, 101))
+
+    for source, suffix, speed in (
+        (_figure(LENIENCE, "α(l), T5-small"), ", T5-small", best),
+        (at_zero, ", γ = 8, temperature 0", lambda alpha, cost: _speed(alpha, 8, cost)),
+    ):
+        for lenience, alpha in zip(LENIENCES, _values(source), strict=True):
+            figure = _figure(LENIENCE_TEXT, f"speed-up at l = {lenience}, c = .015{suffix}")
+            note = "the best γ" if speed is best else ""
+            rows[figure.where, figure.quantity] = _compare(
+                figure, speed, (alpha, _half_unit(source)), (0.015, 0.0005), note=note
+            )
+    return rows
+
+
+def _ratios() -> Rows:
+    accelerated = _figure(YIN_FIGURE, "acceleration T / rejections")
+    rejections = _input(_figure(YIN_FIGURE, "rejections in T = 50 tokens"))
+    rows = {(YIN_FIGURE, accelerated.quantity): _compare(accelerated, lambda b: 50 / b, rejections)}
+    for where, quantity, above, below in (
+        (LM1B, "gain of 8 drafts of 8 over 1", "speed, 8 drafts of 8", "speed, 1 draft of 8"),
+        (GPT2, "gain of staged, greedy", "tokens a second, staged, greedy", PLAIN),
+        (GPT2, "gain of staged, top-k 50", "tokens a second, staged, top-k 50", PLAIN),
+    ):
+        inputs = [_input(_figure(where, name)) for name in (above, below)]
+        rows[where, quantity] = _compare(_figure(where, quantity), lambda a, b: a / b, *inputs)
+    return rows
+
+
+def _examples() -> Rows:
+    third = Fraction(1, 3)
+    lengths = accepted_tokens([third, 2 * third], [2 * third, third], gamma=2)
+    sure, even = [1, 0], [0.5, 0.5]
+    values = {
+        (EXAMPLE, "accepted tokens, token by token"): lengths.token,
+        (EXAMPLE, "accepted tokens, block verification"): lengths.block,
+        (EXAMPLE, "accepted tokens, min-joint bound"): lengths.bound,
+        (COVER, "SpecInfer rejects"): 1 - recursive_rejection_acceptance(sure, even, 2),
+        (COVER, "K-SEQ accepts"): k_seq_acceptance(sure, even, 2),
+    }
+    return {
+        (where, quantity): _compare(_figure(where, quantity), float, (float(value), 0.0))
+        for (where, quantity), value in values.items()
+    }
+
+
+def _block_averages() -> Rows:
+    """Averages over tasks, and gains between them."""
+    tasks = [figure for figure in FIGURES if figure.where == TASKS and " " in figure.printed]
+    token, block, token_speed, block_speed = np.transpose([_values(figure) for figure in tasks])
+    half = _half_unit(tasks[0])
+
+    def mean(*values: float) -> float:
+        return float(np.mean(values))
+
+    rows = {}
+    for quantity, column in (
+        ("average tokens a step, token by token", token),
+        ("average tokens a step, block verification", block),
+        ("average speed, token by token", token_speed),
+        ("average speed, block verification", block_speed),
+    ):
+        rows[TASKS, quantity] = _compare(_figure(TASKS, quantity), mean, (float(column.mean()), half))
+    for quantity, after, before in (
+        ("gain in tokens a step, %", block, token),
+        ("gain in speed, %", block_speed, token_speed),
+    ):
+        inputs = [(float(column.mean()), half) for column in (after, before)]
+        figure = _figure(TASKS, quantity)
+        rows[TASKS, quantity] = _compare(
+            figure, lambda a, b: 100 * (a / b - 1), *inputs, note="the ratio of the averages over tasks"
+        )
+    for figure in tasks:
+        now = _values(figure)[0]
+        alpha = implied_alpha(now, 8)
+        rows[TASKS, figure.quantity] = _row(figure, note=f"i.i.d. α {alpha:.3f}; {_range_note(alpha, 8)}")
+    return rows
+
+
+def _block_lengths() -> Rows:
+    """Token by token, each γ from the mean α of the two others; block verification, the range at its own α."""
+    gammas = (4, 6, 8)
+    quantity = "tokens a step, {}, γ = {}".format
+    token = {gamma: _figure(BY_GAMMA, quantity("token by token", gamma)) for gamma in gammas}
+    rows = {}
+    for gamma in gammas:
+        others = [other for other in gammas if other != gamma]
+
+        def predicted(*tokens: float, gamma: int = gamma, others: Sequence[int] = others) -> float:
+            alphas = [implied_alpha(value, other) for value, other in zip(tokens, others, strict=True)]
+            return float(expected_tokens(float(np.mean(alphas)), gamma))
+
+        alpha = implied_alpha(_values(token[gamma])[0], gamma)
+        rows[BY_GAMMA, token[gamma].quantity] = _compare(
+            token[gamma],
+            predicted,
+            *(_input(token[other]) for other in others),
+            note=f"from the other two; its own i.i.d. α {alpha:.4f}",
+        )
+        block = _figure(BY_GAMMA, quantity("block verification", gamma))
+        rows[BY_GAMMA, block.quantity] = _row(block, note=_range_note(alpha, gamma))
+    return rows
+
+
+def _k_seq_lengths() -> Rows:
+    """Eight drafted tokens predicted from four, in the baseline of SpecTr's table."""
+    figure = _figure(LM1B, "tokens a step, 1 draft of 8")
+    source = _figure(LM1B, "tokens a step, 1 draft of 4")
+    return {
+        (LM1B, figure.quantity): _compare(
+            figure,
+            lambda tokens: float(expected_tokens(implied_alpha(tokens, 4), 8)),
+            _input(source),
+            note="from 1 draft of 4; no α of independent acceptances gives both",
+        )
+    }
+
+
+# --- shared ----------------------------------------------------------------------------------------------
+
+
+def _speed(alpha: float, gamma: int, cost: float) -> float:
+    """Leviathan et al., Theorem 3.8, with `cost` the time of a draft token in target calls."""
+    return float(walltime_improvement(alpha, gamma, cost))
+
+
+def _range_note(alpha: float, gamma: int) -> str:
+    found = block_range(alpha, gamma)
+    return f"block verification of i.i.d. pairs gives {1 + found.low:.2f} to {1 + found.high:.2f}"
+
+
+def _figure(where: str, quantity: str) -> Figure:
+    return next(figure for figure in FIGURES if (figure.where, figure.quantity) == (where, quantity))
+
+
+def _values(figure: Figure) -> list[float]:
+    return [float(Fraction(word)) for word in figure.printed.split()]
+
+
+def _half_unit(figure: Figure) -> float:
+    """Half a unit of the last digit printed; 0 for a fraction."""
+    return _rounded(figure.printed.split()[0])[1]
+
+
+def _input(figure: Figure) -> tuple[float, float]:
+    return _rounded(figure.printed.split()[0])
+
+
+def _rounded(word: str) -> tuple[float, float]:
+    """What is printed, and half a unit of its last digit; 0 for a fraction."""
+    return float(Fraction(word)), 0.0 if "/" in word else 0.5 * 10.0 ** -len(word.partition(".")[2])
+
+
+def _compare(
+    figure: Figure, function: Callable[..., float], *inputs: tuple[float, float], note: str = ""
+) -> Row:
+    """`function` of inputs (value, half a unit), at the values and at the corners of their rounding intervals.
+
+    It must be monotone in each input, so that the corners have the extremes.
+    """
+    published, half = _input(figure)
+    value = function(*(centre for centre, _ in inputs))
+    corners = [
+        function(*corner) for corner in product(*((centre - unit, centre + unit) for centre, unit in inputs))
+    ]
+    slack = half + 1e-12
+    if abs(value - published) <= slack:
+        verdict = "reproduced"
+    elif min(corners) - slack <= published <= max(corners) + slack:
+        verdict = "within rounding"
+    else:
+        verdict = "not reproducible"
+    return _row(figure, value, value - published, verdict, note)
+
+
+def _row(
+    figure: Figure,
+    recomputed: float | None = None,
+    difference: float | None = None,
+    verdict: str = "inputs unavailable",
+    note: str = "",
+) -> Row:
+    return Row(
+        figure.paper, figure.where, figure.quantity, figure.printed, recomputed, difference, verdict, note
+    )

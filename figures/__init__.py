@@ -1,0 +1,31 @@
+"""Figures, one file each: tables of experiments in, a picture out; nothing is computed here but where ink goes.
+
+A figure is a module of this folder with `TITLE`, `TABLES`, the names of the experiments whose tables it shows, and
+`draw(*tables)`, which takes these tables in that order and returns a matplotlib figure. `columns.py`, `palette.py` and
+`printed.py` are what several of them share; `making.py` makes tables and pictures. Listing the figures imports neither
+matplotlib nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from specsim.core._registry import check_known, modules_beside
+
+__all__ = ["get", "names"]
+
+
+def names() -> list[str]:
+    """The names of all figures, read off the files.
+
+    >>> "leviathan_figure_2" in names()
+    True
+    """
+    return [name for name in modules_beside(__file__) if not name.startswith("_")]
+
+
+def get(name: str) -> ModuleType:
+    """The module of the figure called `name`. Raises ValueError, with the nearest name, if there is none."""
+    check_known("figure", name, names())
+    return importlib.import_module(f"{__name__}.{name}")

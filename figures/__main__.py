@@ -1,0 +1,50 @@
+"""`python -m figures [NAME ...]`: tables first, then pictures as .svg, .png and .pdf."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from figures import get
+from figures import names as known
+from figures._making import make_figures
+from specsim.cli import run_app
+from specsim.cli._options import Executor, whole
+from specsim.cli._terminal import progress_bar
+
+app = App(
+    name="python -m figures", help="Draw the published curves and tables again, from the experiments' tables."
+)
+
+
+@app.default
+def figures(
+    *names: Annotated[str, Parameter(help="Figures to make; default: all.")],
+    fast: Annotated[bool, Parameter(negative="", help="Simulate less.")] = False,
+    out: Annotated[
+        Path | None,
+        Parameter(help="Folder; default: results/figures, with --fast results/figures-fast."),
+    ] = None,
+    seed: Annotated[int, Parameter(converter=whole, help="Seed of what is simulated.")] = 0,
+    executor: Executor = None,
+    listed: Annotated[
+        bool, Parameter(name="--list", negative="", help="Print the figures there are, and make none.")
+    ] = False,
+) -> None:
+    """Make the figures: tables first, then pictures as .svg, .png and .pdf."""
+    if listed:
+        width = max(map(len, known()))
+        for name in names or known():
+            print(f"{name:<{width}}  {get(name).TITLE}")
+        return
+    folder = out or Path("results/figures-fast" if fast else "results/figures")
+    with progress_bar("figures", " cells") as progress:
+        made = make_figures(names, folder, fast=fast, rng=seed, executor=executor, progress=progress)
+    for figure in made:
+        print(f"{folder / figure.name} (.svg, .png, .pdf): {'drawn' if figure.drawn else 'unchanged'}")
+
+
+if __name__ == "__main__":
+    run_app(app)

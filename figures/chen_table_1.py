@@ -1,0 +1,19 @@
+"""Table 1 of Chen et al., arXiv 2302.01318: printed numbers, and recomputed ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures._printed import draw_differences
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.figure import Figure
+
+TITLE = "Table 1 of Chen et al., recomputed"
+TABLES = ("chen_table_1",)
+
+
+def draw(table: pa.Table) -> Figure:
+    """A line for each number that follows from other printed ones."""
+    return draw_differences(table, TITLE)

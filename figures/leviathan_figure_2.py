@@ -1,0 +1,37 @@
+"""Tokens that a step emits, against α, for several γ: Leviathan et al., arXiv 2211.17192, Figure 2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures._columns import groups
+from figures._palette import COLORS
+from specsim.core._plotting import figure_style
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.figure import Figure
+
+TITLE = "Tokens per step against α (Leviathan et al., Figure 2)"
+TABLES = ("leviathan_figure_2",)
+
+
+def draw(table: pa.Table) -> Figure:
+    """A line for each γ, the target alone dotted; α in [.5, .9], up to 10 tokens, as printed."""
+    from matplotlib.figure import Figure
+
+    with figure_style():
+        figure = Figure(figsize=(6.0, 4.2))
+        axis = figure.subplots()
+        for (gamma, line), color in reversed(list(zip(groups(table, "gamma").items(), COLORS, strict=True))):
+            axis.plot(
+                line["alpha"], line["tokens"], color=color, label=f"γ = {'∞' if gamma is None else gamma}"
+            )
+        axis.axhline(1.0, color="black", linestyle=":", label="target alone")
+        axis.set_xlim(0.5, 0.9)
+        axis.set_ylim(0.0, 10.0)
+        axis.set_xlabel("acceptance probability α")
+        axis.set_ylabel("expected tokens per step")
+        axis.set_title(TITLE)
+        axis.legend(loc="upper left")
+        return figure

@@ -1,0 +1,43 @@
+"""Speed and operations against α, for several γ: Leviathan et al., arXiv 2211.17192, Figure 4."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures._columns import groups
+from figures._palette import COLORS, GREY
+from specsim.core._plotting import figure_style
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.figure import Figure
+
+TITLE = "Speed and operations against α, c = ĉ = 0 (Leviathan et al., Figure 4)"
+TABLES = ("leviathan_figure_4",)
+
+
+def draw(table: pa.Table) -> Figure:
+    """Speed solid, operations dotted, the target alone black; α in [.5, .9], up to 10, as printed."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    with figure_style():
+        figure = Figure(figsize=(6.0, 4.2))
+        axis = figure.subplots()
+        for (gamma, line), color in reversed(list(zip(groups(table, "gamma").items(), COLORS, strict=True))):
+            axis.plot(line["alpha"], line["speed"], color=color, label=f"γ = {gamma}")
+            axis.plot(line["alpha"], line["operations"], color=color, linestyle=":")
+        axis.axhline(1.0, color="black", linewidth=1.0)
+        axis.set_xlim(0.5, 0.9)
+        axis.set_ylim(0.0, 10.0)
+        axis.set_xlabel("acceptance probability α")
+        axis.set_ylabel("relative to the target alone")
+        axis.set_title(TITLE)
+        kinds = [
+            Line2D([], [], color=GREY, label="speed"),
+            Line2D([], [], color=GREY, linestyle=":", label="operations"),
+            Line2D([], [], color="black", linewidth=1.0, label="target alone"),
+        ]
+        axis.add_artist(axis.legend(loc="upper left"))
+        axis.legend(handles=kinds, loc="upper left", bbox_to_anchor=(0.16, 1.0))
+        return figure

@@ -1,0 +1,53 @@
+"""Time per token of each policy that chooses γ, less that of the best constant, on the same drafts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures._columns import groups, where
+from figures._palette import COLORS, GREY
+from specsim.core._plotting import figure_style, heading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.figure import Figure
+
+TITLE = "Policies that choose γ: time per token less that of the best constant"
+TABLES = ("lookahead_policies",)
+
+
+def draw(table: pa.Table) -> Figure:
+    """A panel for each pair and cost, a row for each policy with two standard errors; left is faster."""
+    from matplotlib.figure import Figure
+
+    pairs, costs = list(groups(table, "pair")), list(groups(table, "c"))
+    with figure_style():
+        figure = Figure(figsize=(8.2, 6.0))
+        axes = figure.subplots(len(pairs), len(costs), sharey=True, squeeze=False)
+        for row, pair in zip(axes, pairs, strict=True):
+            for axis, c in zip(row, costs, strict=True):
+                shown = where(table, pair=pair, c=c).to_pydict()
+                names, differences = shown["policy"], shown["difference"]
+                errors = [2.0 * error for error in shown["difference_error"]]
+                colors = [GREY if name == "oracle" else COLORS[0] for name in names]
+                axis.axvline(0.0, color="black", linewidth=1.0)
+                for y, (x, error, color, speed) in enumerate(
+                    zip(differences, errors, colors, shown["speedup"], strict=True)
+                ):
+                    axis.errorbar(x, y, xerr=error, fmt="o", color=color)
+                    axis.annotate(
+                        f"{speed:.2f}", (1.0, y), xycoords=("axes fraction", "data"), va="center", fontsize=8
+                    )
+                axis.set_yticks(range(len(names)), names)
+                axis.margins(x=0.12)
+                axis.locator_params(axis="x", nbins=5)
+                axis.set_title(
+                    f"{pair}, c = {c:g}: α = {shown['alpha_context'][0]:.2f}, best constant {shown['best_constant'][0]}",
+                    fontsize=8,
+                )
+        axes[0, 0].invert_yaxis()
+        figure.supxlabel(
+            "difference in passes of the target per token (points); speed-up (numbers)", fontsize=9
+        )
+        heading(figure, TITLE)
+        return figure

@@ -1,0 +1,302 @@
+"""The battery: pairs of a target and a draft, each made to expose one way of going wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing._verifier.contract import Declared
+from specsim.core.distributions import dyadic, normalise, synthetic_pair
+from specsim.drafts import Tree, branching, chain, chains
+from specsim.models import Model, TableModel, default_pair, shared_contexts
+from specsim.rules import Rule
+
+__all__ = ["LEVELS", "Case", "Level", "battery"]
+
+
+@dataclass(frozen=True)
+class Level:
+    """Steps of each case: of a built-in rule, of somebody's verifier (at most `verifier_bytes` of rows), of a decoder."""
+
+    rule: int
+    verifier: int
+    verifier_bytes: int
+    decoder: int
+
+
+LEVELS = {
+    "smoke": Level(2**17, 2**14, 2**30, 2**10),
+    "quick": Level(2**21, 2**19, 2**34, 2**14),
+    "standard": Level(2**25, 2**24, 2**38, 2**19),
+    "deep": Level(2**30, 2**29, 2**43, 2**24),
+}
+
+#: A declared law is computed row by row, in plain Python: steps with rows, and tokens of a pair, that allow that.
+DECLARED_STEPS, DECLARED_VOCABULARY = 2**10, 1000
+#: Bits of the fractions that a row is made of, so that it is exact in a dtype and sums to exactly 1.
+BITS = {"float64": 24, "float32": 24, "float16": 11, "bfloat16": 8}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A target and a draft, what is drafted in a step, and why. Steps start at a context of the models' pool.
+
+    `rotated`: each row of a step has the vocabulary relabelled by a shift of its own, so that no two rows of a call
+    are alike. `uneven`: steps have from 0 to γ drafted tokens. `certain`: q is withheld. `dtype` is what somebody's
+    verifier is given, `weight` how often over it is given the steps that its long rows allow.
+    """
+
+    name: str
+    purpose: str
+    target: Model
+    draft: Model
+    tree: Tree
+    rotated: bool = False
+    uneven: bool = False
+    certain: bool = False
+    dtype: str = "float64"
+    weight: int = 1
+
+    @property
+    def gamma(self) -> int:
+        """The most tokens that a step can accept."""
+        return self.tree.depth
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether p and q are the same at every position."""
+        return self.target.order == 0 and self.draft.order == 0
+
+    @property
+    def contexts(self) -> NDArray[np.int32]:
+        return shared_contexts(self.target, self.draft)
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes of p and q rows in one step, as float64."""
+        return 8 * self.target.vocab_size * (2 * self.tree.size + 1)
+
+    def rule_steps(self, level: str, rule: Rule) -> int:
+        """How many steps `level` gives this case for a built-in rule; a multiple of 8."""
+        steps = LEVELS[level].rule
+        if self.is_pair:
+            return steps
+        if rule.declared is not None and len(self.contexts) > 1:
+            return min(DECLARED_STEPS, steps // 2)
+        return steps // 2 * self.tree.depth // self.tree.size // 8 * 8
+
+    def verifier_steps(self, level: str) -> int:
+        """The same for somebody's verifier, which is handed whole rows: a case with longer ones gets fewer steps."""
+        allowed = self.weight * LEVELS[level].verifier_bytes // self.step_bytes
+        return max(8, min(LEVELS[level].verifier, allowed) // 8 * 8)
+
+
+# --- batteries -------------------------------------------------------------------------------------------
+
+
+def battery(subject: Rule | Declared) -> list[Case]:
+    """All cases for a built-in rule, or for somebody's verifier that declares what it takes.
+
+    A rule for several drafts gets pairs of chains, drawn in the first of the ways that it names.
+    """
+    return _for_rule(subject) if isinstance(subject, Rule) else _for_verifier(subject)
+
+
+def _for_rule(rule: Rule) -> list[Case]:
+    cases = [make(BITS["float64"]) for make in _PAIRS.values()] + [_markov(24), _ngrams()]
+    if rule.declared is not None:
+        cases = [case for case in cases if case.target.vocab_size <= DECLARED_VOCABULARY]
+    return [replace(case, tree=_shape(rule, case.tree)) for case in cases]
+
+
+def _shape(rule: Rule, tree: Tree) -> Tree:
+    return (
+        chains(2, tree.size, rule.drawings[0])
+        if rule.claimed_on_trees
+        else chain(tree.size, rule.drawings[0])
+    )
+
+
+def _for_verifier(declared: Declared) -> list[Case]:
+    first, *others = declared.dtypes
+    cases = _on_trees(declared, first) if declared.tree else _on_chains(declared, first)
+    for dtype in others:
+        cases += [_in_dtype(name, dtype, declared) for name in ("two-point", "asymmetric", "zeros")]
+    return [
+        replace(case, tree=_cut(case.tree, declared))
+        for case in cases
+        if declared.vocab_size is None or case.target.vocab_size <= declared.vocab_size
+    ]
+
+
+def _on_chains(declared: Declared, dtype: str) -> list[Case]:
+    bits = BITS[dtype]
+    cases = [make(bits) for name, make in _PAIRS.items() if name != "Zipf 32 000"]
+    cases += [_own_rows(bits), _last_token(bits), _opposite(bits), _markov(bits)]
+    if bits == 24:  # what a coarser row cannot tell
+        cases += [_rounded_rows(), _large(), _flat_tail(), _ngrams()]
+    if declared.lengths:
+        cases.append(_uneven(bits))
+    if declared.one_hot:
+        cases.append(_certain(bits))
+    return [replace(case, dtype=dtype) for case in cases]
+
+
+def _on_trees(declared: Declared, dtype: str) -> list[Case]:
+    """Two chains, and a tree that branches twice; rows of low precision leave trees of one token."""
+    bits = BITS[dtype]
+    cases = []
+    for name in ("two-point", "asymmetric", "zeros", "identical", "irregular"):
+        case = _PAIRS[name](bits)
+        for shape in (chains(2, 2, declared.drawing), branching(2, 2, drawing=declared.drawing)):
+            text = "two chains" if shape.children(1) == (3,) else "branches"
+            cases.append(replace(case, name=f"{name}, {text}", tree=shape, dtype=dtype))
+    return [*cases, replace(_markov(bits), tree=branching(2, 2, drawing=declared.drawing), dtype=dtype)]
+
+
+def _in_dtype(name: str, dtype: str, declared: Declared) -> Case:
+    case = _PAIRS[name](BITS[dtype])
+    tree = chains(2, 2, declared.drawing) if declared.tree else case.tree
+    return replace(case, name=f"{name}, {dtype}", purpose=f"rows of {dtype}", tree=tree, dtype=dtype)
+
+
+def _cut(tree: Tree, declared: Declared) -> Tree:
+    """`tree`, with no more drafted tokens than the verifier takes."""
+    if declared.gamma is None or tree.depth <= declared.gamma:
+        return tree
+    return chain(declared.gamma, tree.drawing)
+
+
+# --- cases -----------------------------------------------------------------------------------------------
+
+
+def _pair(
+    name: str, purpose: str, p: NDArray[np.float64], q: NDArray[np.float64], gamma: int, bits: int
+) -> Case:
+    """Rows of dyadic fractions: they sum to 1 exactly, in the dtype that is handed over too."""
+    return Case(name, purpose, TableModel(dyadic(p, bits)), TableModel(dyadic(q, bits)), chain(gamma))
+
+
+def _synthetic(
+    name: str, purpose: str, kind: str, vocab_size: int, overlap: float, gamma: int
+) -> Callable[[int], Case]:
+    return lambda bits: _pair(name, purpose, *synthetic_pair(kind, vocab_size, overlap), gamma, bits)
+
+
+def _zeros(bits: int) -> Case:
+    p = np.array([0.5, 0.25, 0.25, 0.0, 0.0, 0.0])
+    q = np.array([0.25, 0.0, 0.25, 0.375, 0.125, 0.0])
+    return _pair("zeros", "tokens impossible under p, under q, under both", p, q, 3, bits)
+
+
+#: Fixed pairs, by name, each a function of the bits of its fractions.
+_PAIRS: dict[str, Callable[[int], Case]] = {
+    "two-point": _synthetic("two-point", "every prefix of six positions is counted", "two-point", 2, 0.8, 5),
+    "asymmetric": _synthetic("asymmetric", "one token over-proposed", "asymmetric", 8, 0.6, 3),
+    "zeros": _zeros,
+    "disjoint": _synthetic("disjoint", "no draft passes, all tokens are drawn anew", "dirichlet", 96, 0.0, 2),
+    "identical": _synthetic("identical", "every draft must be accepted", "dirichlet", 4, 1.0, 3),
+    "one-hot draft": _synthetic("one-hot draft", "n-gram and argmax drafts", "one-hot", 8, 0.7, 3),
+    "near-equal": _synthetic("near-equal", "a residual of almost no mass", "near-equal", 32, 0.9999, 5),
+    "irregular": _synthetic("irregular", "many small entries", "dirichlet", 32, 0.5, 5),
+    "Zipf 1 000": _synthetic("Zipf 1 000", "a heavy tail", "zipf", 1000, 0.8, 5),
+    "Zipf 32 000": _synthetic("Zipf 32 000", "a vocabulary of real size", "zipf", 32_000, 0.8, 5),
+}
+
+
+def _own_rows(bits: int) -> Case:
+    case = _synthetic(
+        "own rows", "each row of a call has its own p and q: wrong rows show", "asymmetric", 8, 0.6, 3
+    )
+    return replace(case(bits), rotated=True)
+
+
+def _uneven(bits: int) -> Case:
+    case = _synthetic("uneven lengths", "from 0 to γ drafted tokens in one call", "asymmetric", 8, 0.6, 3)
+    return replace(case(bits), rotated=True, uneven=True)
+
+
+def _certain(bits: int) -> Case:
+    case = _synthetic("no q", "q is None: the drafts were certain", "asymmetric", 8, 0.6, 3)
+    return replace(case(bits), certain=True)
+
+
+def _last_token(bits: int) -> Case:
+    p = np.array([0.125, 0.0, 0.125, 0.125, 0.625, 0.0, 0.0])[[0, 1, 2, 3, 5, 6, 4]]
+    q = np.array([0.5, 0.0, 0.25, 0.125, 0.125, 0.0, 0.0])[[0, 1, 2, 3, 5, 6, 4]]
+    return _pair(
+        "last token",
+        "the last id of the vocabulary is the likeliest, ids before it are padding",
+        p,
+        q,
+        3,
+        bits,
+    )
+
+
+def _opposite(bits: int) -> Case:
+    """As in vLLM's narrow test: a draft that ranks the tokens the other way round shows what noise shares."""
+    p = normalise(np.exp(np.linspace(1.5, -1.5, 16)))
+    return _pair("opposite", "a draft that ranks tokens the other way round", p, p[::-1], 2, bits)
+
+
+def _rounded_rows() -> Case:
+    """Rows as a softmax leaves them; in the dtype that is handed over they sum to 1 only to its rounding.
+
+    In float32 that changes their law by 1e-7, which no number of steps here could show.
+    """
+    p, q = normalise(np.random.default_rng(5).gamma(0.5, size=(2, 24)))
+    return Case("rounded rows", "rows that sum to 1 only to rounding", TableModel(p), TableModel(q), chain(3))
+
+
+def _large() -> Case:
+    case = _PAIRS["Zipf 32 000"](24)
+    return replace(case, tree=chain(1))
+
+
+def _flat_tail() -> Case:
+    """A tail of 2^17 tokens with 2^-8 of the mass: each is rarer than the smallest float32 exponential variate, 2^-24.
+
+    At quick it is expected 42 times, and never to see it is as likely as 10^-18. At half the steps that would be 10^-9, as
+    much as one test of some audits is allowed.
+    """
+    size, tail = 2**17, 2.0**-8
+    p, q = np.full((2, size), tail / size)
+    p[:3] += (1.0 - tail) * np.array([0.5, 0.25, 0.25])
+    q[:3] += (1.0 - tail) * np.array([0.25, 0.5, 0.25])
+    return Case(
+        "flat tail 131 072",
+        "a tail of tokens each below 2^-24, likely only together",
+        TableModel(dyadic(p, 40)),
+        TableModel(dyadic(q, 40)),
+        chain(1),
+        weight=2,
+    )
+
+
+def _markov(bits: int) -> Case:
+    """A Markov chain whose rows differ in every context, some entries zero; steps start after token 0."""
+    rng = np.random.default_rng(2)
+    p, q = (
+        dyadic(
+            normalise(rng.gamma(0.7, size=(4, 4)) * (rng.uniform(size=(4, 4)) < 0.85) + np.eye(4) * 0.05),
+            bits,
+        )
+        for _ in range(2)
+    )
+    start = np.zeros((1, 1), dtype=np.int32)
+    return Case(
+        "Markov chain",
+        "rows that change with every token",
+        TableModel(p, start),
+        TableModel(q, start),
+        chain(3),
+    )
+
+
+def _ngrams() -> Case:
+    target, draft = default_pair()
+    return Case("n-gram pair", "bytes of real text, 5-gram target, 2-gram draft", target, draft, chain(5))

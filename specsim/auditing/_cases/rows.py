@@ -1,0 +1,113 @@
+"""The rows that somebody's verifier is handed, made fast: of one pair the same for ever, or relabelled row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing._cases.battery import Case
+from specsim.core._streams import Key, Purpose, uniforms
+from specsim.core.distributions import Floats, Ints
+from specsim.drafts import Tree
+from specsim.simulation._engine import model_rows
+from specsim.simulation._rows import RowReader, Rows, repeated
+from specsim.theory import acceptance_rate
+
+__all__ = ["CaseRows", "PairRows", "row_dtype", "rows_of"]
+
+
+@dataclass(frozen=True)
+class CaseRows(Rows):
+    """Rows of a case. `shifts` int64 [B, γ+1]: token x stands for (x - shift) mod V; `lengths` int64 [B]: of each draft."""
+
+    shifts: Ints | None = None
+    lengths: Ints | None = None
+
+
+def rows_of(case: Case) -> RowReader:
+    """The reader of `case`: a pair's rows are copied or not made at all, a model's are computed."""
+    if case.is_pair and case.tree.is_chain:
+        return PairRows(case)
+    return model_rows(case.target, case.draft, case.tree)
+
+
+def row_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of that name, bfloat16 included."""
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """Chains of one pair, in the dtype of the case. Without rotation all calls of one size share the same arrays."""
+
+    case: Case
+    made: dict[int, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
+    kind = "pair"
+
+    @property
+    def tree(self) -> Tree:
+        return self.case.tree
+
+    @property
+    def vocab_size(self) -> int:
+        return self.case.target.vocab_size
+
+    @cached_property
+    def pair(self) -> tuple[Floats, Floats]:
+        p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (self.case.target, self.case.draft))
+        return p, q
+
+    @cached_property
+    def handed(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """p and q [V] in the dtype of the case."""
+        dtype = row_dtype(self.case.dtype)
+        p, q = (row.astype(dtype) for row in self.pair)
+        return p, q
+
+    @cached_property
+    def turned(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """For p and q, [V, V]: row r is the pmf shifted by r."""
+        p, q = (np.stack([np.roll(row, r) for r in range(row.size)]) for row in self.handed)
+        return p, q
+
+    @cached_property
+    def draft_cdf(self) -> Floats:
+        return self.pair[1].cumsum()
+
+    def alpha_context(self) -> float:
+        """Where q is withheld, that of drafts that were certain: Σ q·p."""
+        p, q = self.pair
+        return float(p @ q) if self.case.certain else float(acceptance_rate(p, q))
+
+    def rows(self, key: Key, first: int, steps: int) -> CaseRows:
+        case, gamma, size = self.case, self.tree.size, self.vocab_size
+        u = uniforms(key, int(Purpose.DRAFT), first, steps, gamma) * self.draft_cdf[-1]
+        tokens = self.draft_cdf.searchsorted(u.T, side="right").astype(np.int64)
+        lengths = shifts = None
+        if case.rotated or case.uneven:
+            where = uniforms(key, int(Purpose.CONTEXT), first, steps, gamma + 2)
+            lengths = (where[-1] * (gamma + 1)).astype(np.int64) if case.uneven else None
+            shifts = np.ascontiguousarray((where[:-1] * size).astype(np.int64).T)
+            tokens = (tokens + shifts[:, :gamma]) % size
+            p, q = (
+                rows.take(shifts[:, :n], axis=0)
+                for rows, n in zip(self.turned, (gamma + 1, gamma), strict=True)
+            )
+        else:
+            p, q = self._same(steps)
+        return CaseRows(tokens, p, q, repeated(self.tree, steps), shifts, lengths)
+
+    def _same(self, steps: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        if steps not in self.made:
+            p, q = self.handed
+            self.made.clear()
+            self.made[steps] = (
+                np.tile(p, (steps, self.tree.size + 1, 1)),
+                np.tile(q, (steps, self.tree.size, 1)),
+            )
+        return self.made[steps]

@@ -1,0 +1,208 @@
+"""What needs no statistics: batches of any size, the same tokens from the same randomness, uniforms at their edges, and
+a draft so rare that no number of steps would bring it up.
+
+Each promise is tried on one small call. A promise broken is `broken`, as an exception is; an impossible token at an edge
+is `biased`, support.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing._cases.battery import Case, battery
+from specsim.auditing._cases.rows import rows_of
+from specsim.auditing._results import CaseResult, Finding
+from specsim.auditing._verifier.calls import Calls
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
+from specsim.core._streams import Key
+from specsim.core.distributions import Floats
+from specsim.drafts import chain
+from specsim.models import TableModel
+from specsim.simulation._rows import RowReader, Rows
+
+__all__ = ["PROMISES", "check_promises", "promises_result"]
+
+PROMISES = "promises"
+#: Rows of a call.
+SIZES = (1, 2, 3, 7, 64)
+ROWS = 64
+#: Where a uniform at its edge can do harm.
+EDGE_CASES = ("zeros", "disjoint", "last token")
+#: The largest uniforms below 1: of 53 bits, 24 bits, and the ones that float32 rounds up to 1.
+LAST_UNIFORMS = (1.0 - 2.0**-53, 1.0 - 2.0**-24, 1.0 - 2.0**-26)
+#: The mass that p and q do not share there: float16 still holds it, and so does the float32 just below a half.
+RARE = 2.0**-24
+
+
+def check_promises(function: Verifier, declared: Declared, key: Key, timeout: float) -> CaseResult:
+    """One `CaseResult` for all of them, without tables: what is checked here is true or false."""
+    findings: list[Finding] = []
+    broken = False
+    for check in (_sizes, _reproducible, _seeds, _uniforms, _edges, _rare_draft):
+        try:
+            findings += check(function, declared, key, timeout)
+        except BrokenVerifier as error:
+            broken = True
+            findings.append(Finding("contract", str(error)))
+        except NotADraftPath as error:
+            findings.append(Finding("path", str(error)))
+    return promises_result(findings, broken)
+
+
+def promises_result(findings: list[Finding], broken: bool) -> CaseResult:
+    """The result of a case without tables."""
+    return CaseResult(
+        case=PROMISES,
+        purpose="calls of any size, inputs left alone, the same tokens from the same randomness",
+        kernel="rows",
+        vocab_size=0,
+        tree=None,
+        iid=True,
+        positions=1,
+        steps=0,
+        planned=0,
+        findings=tuple(dict.fromkeys(findings)),
+        broken=broken,
+        interrupted=False,
+        tables=(),
+        counts={"lengths": np.zeros(1, dtype=np.int64)},
+        measures=None,
+        declared_tv=0.0,
+    )
+
+
+def _calls(function: Verifier, declared: Declared, timeout: float) -> tuple[Calls, RowReader]:
+    """On "own rows"; on the first case for trees, and where the vocabulary is too small for that one."""
+    cases = battery(declared)
+    case = next((case for case in cases if case.name == "own rows"), cases[0])
+    return Calls.of(function, declared, case, timeout), rows_of(case)
+
+
+def _sizes(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+    if declared.tree:
+        return []
+    calls, reader = _calls(function, declared, timeout)
+    for size in SIZES:
+        rows = reader.rows(key, 0, size)
+        try:
+            calls.once(rows, calls.extras(key, 0, rows))
+        except BrokenVerifier as error:
+            called = min(size, declared.batch or size)
+            raise BrokenVerifier(f"{error}; in a call of {called} row{'s' if called > 1 else ''}") from error
+    return []
+
+
+def _reproducible(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+    """The same generator, the same rows: the same tokens."""
+    if not declared.reproducible:
+        return []
+    calls, reader = _calls(function, declared, timeout)
+    rows = reader.rows(key, 0, ROWS)
+    first, second = (calls(rows, key, 0)[0] for _ in range(2))
+    if not np.array_equal(first, second):
+        step = int((first != second).any(axis=0).argmax())
+        raise BrokenVerifier(
+            f"step {step}: the same rng gave other tokens the second time; draw from rng alone, or declare reproducible=False"
+        )
+    return []
+
+
+def _seeds(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+    """A row with a seed gives the same tokens wherever it stands and whatever stands beside it."""
+    return _alone(function, declared, key, timeout, "seeds", "the same seed") if declared.seeds else []
+
+
+def _uniforms(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+    return (
+        _alone(function, declared, key, timeout, "uniforms", "the same uniforms") if declared.uniforms else []
+    )
+
+
+def _alone(
+    function: Verifier, declared: Declared, key: Key, timeout: float, name: str, what: str
+) -> list[Finding]:
+    calls, reader = _calls(function, declared, timeout)
+    rows = reader.rows(key, 0, ROWS)
+    given = calls.extras(key, 0, rows)
+    fixed = [s for s in range(ROWS) if name == "uniforms" or given["seeds"][s] is not None]
+    together = _tokens(calls, rows, given, np.arange(ROWS))
+    backwards = np.arange(ROWS)[::-1]
+    turned = _tokens(calls, rows, given, backwards)[backwards]
+    alone = np.concatenate([_tokens(calls, rows, given, np.array([s])) for s in fixed[:8]])
+    if not np.array_equal(together[fixed], turned[fixed]) or not np.array_equal(together[fixed[:8]], alone):
+        raise BrokenVerifier(f"{what} gave other tokens in another batch or another order")
+    return []
+
+
+def _tokens(
+    calls: Calls, rows: Rows, extras: dict[str, object], order: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The tokens [n, γ+1] of the rows `order`, in one call."""
+    chosen = {
+        name: [value[s] for s in order] if isinstance(value, list) else value[order]  # type: ignore[index]
+        for name, value in extras.items()
+    }
+    some = replace(
+        rows,
+        draft_tokens=rows.draft_tokens[order],
+        p=rows.p[order],
+        q=rows.q[order],
+        parents=rows.parents[order],
+    )
+    return calls.once(some, chosen)
+
+
+def _edges(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+    """Uniforms of 0, and the largest below 1: the token must exist, and be possible."""
+    if not declared.uniforms:
+        return []
+    for case in (case for case in battery(declared) if case.name in EDGE_CASES):
+        calls = Calls.of(function, declared, case, timeout)
+        rows = rows_of(case).rows(key, 0, ROWS)
+        p = np.asarray(case.target.row(()))
+        extras = calls.extras(key, 0, rows)
+        for u in (0.0, *LAST_UNIFORMS):
+            for columns in (slice(None), slice(0, -1), slice(-1, None)):
+                edge = extras["uniforms"].copy()
+                edge[:, columns] = u
+                try:
+                    tokens = calls.once(rows, extras | {"uniforms": edge})
+                except BrokenVerifier as error:
+                    raise BrokenVerifier(f"{error}; case {case.name}, a uniform of {u!r}") from error
+                if found := _impossible(tokens, p, f"case {case.name}, a uniform of {u!r}"):
+                    return found
+    return []
+
+
+def _rare_draft(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+    """A drafted token that the target never emits, and a residual of mass `RARE`: what replaces it must be possible."""
+    size = min(64, declared.vocab_size or 64)
+    if declared.tree or size < 6:
+        return []
+    p, q = np.zeros((2, size))
+    p[1:4] = 0.5 - RARE, 0.5, RARE
+    q[[1, 2, 4]] = 0.5 - RARE, 0.5, RARE
+    dtype = declared.dtypes[0]
+    case = Case("rare draft", "", TableModel(p), TableModel(q), chain(1), dtype=dtype)
+    calls = Calls.of(function, declared, case, timeout)
+    rows = rows_of(case).rows(key, 0, ROWS)
+    rows = replace(rows, draft_tokens=np.full_like(rows.draft_tokens, 4))
+    where = f"a drafted token of p = 0, q = {RARE:.1g}, p and q else alike but for one token"
+    try:
+        tokens = calls.once(rows, calls.extras(key, 0, rows))
+    except BrokenVerifier as error:
+        raise BrokenVerifier(f"{error}; {where}") from error
+    return _impossible(tokens, p, where)
+
+
+def _impossible(tokens: NDArray[np.int64], p: Floats, where: str) -> list[Finding]:
+    """A finding for the first of `tokens` [B, γ+1] of probability 0 under the row `p`."""
+    bad = np.argwhere((tokens >= 0) & (p[tokens] == 0.0))
+    if not len(bad):
+        return []
+    step, position = bad[0]
+    text = f"{where}: token {tokens[step, position]} at position {position + 1} has probability 0 under the target"
+    return [Finding("support", text)]

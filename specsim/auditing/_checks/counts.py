@@ -1,0 +1,245 @@
+"""What an audit counts.
+
+*Prefix tables*: how often each token followed each emitted prefix, for the first positions of a step, while
+V^position ≤ 512. *PIT bins*, at every position: the emitted token is mapped through the target's CDF to a
+number that is uniform under exactness, F(x-) + v·P(x), v a fresh uniform (the randomised probability integral
+transform). Tokens are ordered by p/q, along which verification errors move mass, and counted in 16 bins;
+ordered by p itself, the same gives bins for the *tail* of rare tokens. *Impossible* tokens, P(x) = 0, are kept
+one by one. *Neighbours*: the quarters of the PIT that the first tokens of two steps fall into, for steps side by side
+in one call and for steps at the same place of two calls; each pair of quarters is equally likely if steps are
+independent.
+
+Where a case relabels the vocabulary row by row, tokens are read in the labels of its pair before they are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing._cases.battery import Case
+from specsim.auditing._checks.claimed_law import Claim, rows_on_path
+from specsim.core._kernels import kernel
+from specsim.core._streams import Key, Purpose, uniforms
+from specsim.core.distributions import Floats, Ints
+from specsim.simulation._rows import Rows
+from specsim.simulation._sources import Batch, RowVerifier, Tokens
+
+__all__ = [
+    "MAX_PREFIX_CELLS",
+    "NEIGHBOURS",
+    "PIT_BINS",
+    "TAIL_EDGES",
+    "AuditTally",
+    "Impossible",
+    "table_positions",
+]
+
+MAX_PREFIX_CELLS = 512
+PIT_BINS = 16
+#: Upper edges of the tail bins, in mass of the rarest tokens.
+TAIL_EDGES = np.array([1e-5, 1e-3, 2.0**-8, 1.0])
+#: Which steps are compared with each other: neighbours of a call, and steps of successive calls.
+NEIGHBOURS = ("rows of a call", "successive calls")
+QUARTERS = 4
+#: Impossible tokens kept as examples from each batch, so that threads cannot change which come first.
+EXAMPLES = 8
+
+
+@dataclass(frozen=True, order=True)
+class Impossible:
+    """A token of probability 0 under the claimed law that was emitted nevertheless."""
+
+    step: int
+    position: int
+    token: int
+
+
+def table_positions(case: Case) -> int:
+    """For how many positions prefix tables are kept: none if steps start from more than one context."""
+    if len(case.contexts) > 1:
+        return 0
+    size, positions = case.target.vocab_size, 0
+    while positions <= case.gamma and size ** (positions + 1) <= MAX_PREFIX_CELLS:
+        positions += 1
+    return positions
+
+
+@dataclass(frozen=True)
+class AuditTally:
+    """Counts for one case, beside what is claimed. `reference`, if given, verifies the same rows for efficiency alone."""
+
+    case: Case
+    claim: Claim
+    reference: RowVerifier | None = None
+    examples: list[Impossible] = field(default_factory=list)
+
+    def zeros(self) -> dict[str, NDArray[Any]]:
+        positions, size = self.case.gamma + 1, self.case.target.vocab_size
+        return {
+            "lengths": np.zeros(positions, dtype=np.int64),
+            "reference": np.zeros(positions, dtype=np.int64),
+            "prefixes": np.zeros(
+                sum(size ** (i + 1) for i in range(table_positions(self.case))), dtype=np.int64
+            ),
+            "pit": np.zeros((positions, PIT_BINS), dtype=np.int64),
+            "tail": np.zeros((positions, len(TAIL_EDGES)), dtype=np.int64),
+            "impossible": np.zeros(positions, dtype=np.int64),
+            "neighbours": np.zeros((len(NEIGHBOURS), QUARTERS**2), dtype=np.int64),
+        }
+
+    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
+        steps = len(batch.accepted)
+        tokens = _in_labels_of_pair(batch.tokens, batch.rows, self.case.target.vocab_size)
+        counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.gamma + 1)
+        count_prefixes(tokens, self.case.target.vocab_size, table_positions(self.case), counts["prefixes"])
+        v = uniforms(key, int(Purpose.COUNT), batch.first, steps, self.case.gamma + 1)
+        bins = (counts["pit"], counts["tail"], TAIL_EDGES, counts["impossible"])
+        first = np.empty(steps)
+        before = counts["impossible"].sum()
+        rows = None
+        if self.case.is_pair:
+            count_pit_of_pair(tokens, v, *self.pair_cdfs, *bins, first)
+        elif batch.rows is not None:
+            p, q = rows_on_path(batch.rows, tokens)
+            rows = self.claim.rows(p, q)
+            count_pit_of_rows(tokens, v, rows, q, *bins, first)
+        if counts["impossible"].sum() > before:
+            self.examples.extend(self._impossible(batch, tokens, rows))
+        if self.claim.rule is None:
+            _count_neighbours(first, counts["neighbours"])
+        if self.reference is not None and batch.rows is not None:
+            _, accepted = self.reference(batch.rows, key, batch.first)
+            counts["reference"] += np.bincount(accepted, minlength=self.case.gamma + 1)
+
+    @cached_property
+    def pair_cdfs(self) -> tuple[Floats, Floats, Floats]:
+        """For a pair: the claimed law [depth+1, V], and for each token the mass before it by ratio to q and by itself."""
+        p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (self.case.target, self.case.draft))
+        laws = np.array([self.claim.row(p, q, position) for position in range(self.case.gamma + 1)])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(laws > 0, laws / q, 0.0)
+        by_ratio = [_mass_below(law, ratio) for law, ratio in zip(laws, ratios, strict=True)]
+        return laws, np.array(by_ratio), np.array([_mass_below(law, law) for law in laws])
+
+    def _impossible(self, batch: Batch, tokens: Tokens, rows: Floats | None) -> list[Impossible]:
+        places = np.argwhere(tokens >= 0)
+        found = []
+        for position, s in places[np.argsort(places[:, 1], kind="stable")]:
+            law = self.pair_cdfs[0][position] if rows is None else rows[s, position]
+            if law[tokens[position, s]] == 0.0:
+                found.append(Impossible(batch.first + int(s), int(position), int(batch.tokens[position, s])))
+                if len(found) == EXAMPLES:
+                    break
+        return found
+
+
+def _in_labels_of_pair(tokens: Tokens, rows: Rows | None, vocab_size: int) -> Tokens:
+    shifts = getattr(rows, "shifts", None)
+    if shifts is None:
+        return tokens
+    return np.where(tokens < 0, tokens, (tokens - shifts.T) % vocab_size).astype(np.int32)
+
+
+def _count_neighbours(first: Floats, table: NDArray[np.int64]) -> None:
+    """Add pairs of quarters to `table` [2, 16]; a batch is verified in two calls, one for each half."""
+    quarters = np.minimum((first * QUARTERS).astype(np.int64), QUARTERS - 1)
+    half, even = (len(quarters) + 1) // 2, len(quarters) // 2 * 2
+    pairs = ((quarters[0:even:2], quarters[1:even:2]), (quarters[: len(quarters) - half], quarters[half:]))
+    for row, (one, other) in zip(table, pairs, strict=True):
+        row += np.bincount(one * QUARTERS + other, minlength=QUARTERS**2)
+
+
+def _mass_below(p: Floats, score: Floats) -> Floats:
+    """For each token, the mass of the tokens before it in order of `score`, ties by token."""
+    order: Ints = np.argsort(score, kind="stable")
+    ranked = p[order]
+    below = np.empty_like(p)
+    below[order] = np.cumsum(ranked) - ranked
+    return below
+
+
+@kernel
+def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-untyped-def]
+    """Count tokens[γ+1, B] into table: at position i, V^i prefixes of V counts each, one position after another."""
+    for s in range(tokens.shape[1]):
+        start, prefix, size = 0, 0, vocab_size
+        for i in range(positions):
+            token = tokens[i, s]
+            if token < 0:
+                break
+            prefix = prefix * vocab_size + token
+            table[start + prefix] += 1
+            start += size
+            size *= vocab_size
+
+
+@kernel
+def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges, impossible, first):  # type: ignore[no-untyped-def]
+    """PIT and tail bins of tokens[γ+1, B], for a pmf p[i, V] at each position; the PIT of first tokens in first[B]."""
+    for i in range(tokens.shape[0]):
+        for s in range(tokens.shape[1]):
+            x = tokens[i, s]
+            if x < 0:
+                continue
+            inside = v[i, s] * p[i, x]
+            rank = below_by_ratio[i, x] + inside
+            if i == 0:
+                first[s] = rank
+            if p[i, x] == 0.0:
+                impossible[i] += 1
+                continue
+            pit[i, pit_bin(rank, pit.shape[1])] += 1
+            tail[i, tail_bin(below_by_p[i, x] + inside, edges)] += 1
+
+
+@kernel
+def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible, first):  # type: ignore[no-untyped-def]
+    """The same for rows p[B, γ+1, V], q[B, γ, V]; at the bonus, ordered by p alone."""
+    vocab_size = p.shape[2]
+    ratio = np.empty(vocab_size)
+    for s in range(tokens.shape[1]):
+        for i in range(tokens.shape[0]):
+            x = tokens[i, s]
+            if x < 0:
+                break
+            bonus = i == q.shape[1]
+            for y in range(vocab_size):
+                mass = p[s, i, y]
+                ratio[y] = mass / (1.0 if bonus else q[s, i, y]) if mass > 0.0 else 0.0
+            own, goal, by_ratio, by_p = p[s, i, x], ratio[x], 0.0, 0.0
+            for y in range(x):  # of tokens alike the lower one comes first
+                mass = p[s, i, y]
+                by_ratio += mass if ratio[y] <= goal else 0.0
+                by_p += mass if mass <= own else 0.0
+            for y in range(x + 1, vocab_size):
+                mass = p[s, i, y]
+                by_ratio += mass if ratio[y] < goal else 0.0
+                by_p += mass if mass < own else 0.0
+            inside = v[i, s] * own
+            if i == 0:
+                first[s] = by_ratio + inside
+            if own == 0.0:
+                impossible[i] += 1
+                continue
+            pit[i, pit_bin(by_ratio + inside, pit.shape[1])] += 1
+            tail[i, tail_bin(by_p + inside, edges)] += 1
+
+
+@kernel
+def pit_bin(rank, bins):  # type: ignore[no-untyped-def]
+    """The bin of a number in [0, 1], which rounding may lead up to 1."""
+    return min(np.int64(rank * bins), bins - 1)
+
+
+@kernel
+def tail_bin(rank, edges):  # type: ignore[no-untyped-def]
+    """The first of the bins with these upper edges that holds `rank`; most are in the last."""
+    b = edges.size - 1
+    while b > 0 and rank < edges[b - 1]:
+        b -= 1
+    return b

@@ -1,0 +1,218 @@
+"""Somebody's decoder, the whole loop, behind a contract that is checked at every call.
+
+    decode(target, draft, prompt, max_new_tokens, eos, rng) -> tokens
+
+`target` and `draft` are models (`specsim.models.Model`), `prompt` is a list of tokens, `eos` a token or None, `rng` a
+NumPy Generator. The result holds the new tokens only: `max_new_tokens` of them, or fewer if the last one is `eos`,
+which is kept. A decoder that raises or returns anything else is *broken*.
+
+What is counted is whole sequences, drafting, state and the end of the text included: how often each token followed
+each prefix. A lossless decoder draws every token from the target's row after prompt and prefix, or, if it claims to
+process that row first (temperature, top-k, top-p), from the processed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._checks.counts import EXAMPLES, MAX_PREFIX_CELLS, TAIL_EDGES, Impossible, count_prefixes
+from specsim.auditing._checks.tables import Table, table_of
+from specsim.auditing._verifier.calls import TIMEOUT, call_safely
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared
+from specsim.core._streams import Key
+from specsim.core.distributions import Floats, temperature, top_k, top_p
+from specsim.simulation._sources import Batch, Tokens
+
+__all__ = ["Decoder", "DecoderSource", "DecoderTally", "Processing", "plan_decoder_tables"]
+
+Decoder = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Processing:
+    """What a decoder does to the target's rows before it draws: temperature, then top-k, then top-p.
+
+    Raises ValueError or TypeError for values out of range, see `specsim.core.distributions`.
+
+    >>> Processing(top_k=2).rows(np.array([0.5, 0.3, 0.2]))
+    array([0.625, 0.375, 0.   ])
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.rows(np.ones(1))
+
+    @classmethod
+    def of(cls, declared: Declared) -> Processing:
+        """What a decoder declares."""
+        return cls(declared.temperature, declared.top_k or None, declared.top_p)
+
+    def rows(self, p: Floats) -> Floats:
+        """The processed rows, of the shape [..., V] of `p`."""
+        if self.temperature != 1.0:
+            p = temperature(p, self.temperature)
+        if self.top_k is not None:
+            p = top_k(p, self.top_k)
+        return top_p(p, self.top_p)
+
+
+# --- drawing ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DecoderSource:
+    """Sequences of `case` from the decoder `function`: a *step* of the engine is one call, with a generator of its own."""
+
+    case: DecoderCase
+    function: Decoder
+    timeout: float = TIMEOUT
+    chunk = 2**10
+
+    def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
+        tokens = np.full((self.case.max_new_tokens, steps), -1, dtype=np.int32)
+        for i in range(steps):
+            found = self._decoded(key, first + i)
+            tokens[: len(found), i] = found
+        yield Batch(first, tokens, (tokens >= 0).sum(axis=0) - 1)
+
+    def _decoded(self, key: Key, number: int) -> Tokens:
+        case, rng = self.case, np.random.default_rng([*key, number])
+        given = case.target, case.draft, list(case.prompt), case.max_new_tokens, case.eos, rng
+        try:
+            output = call_safely(self.function, *given, timeout=self.timeout)
+        except BrokenVerifier as error:
+            raise BrokenVerifier(f"sequence {number}: {error}") from error
+        return _checked(output, case, number)
+
+
+def _checked(output: Any, case: DecoderCase, number: int) -> Tokens:
+    place = f"sequence {number}"
+    try:
+        tokens = np.asarray(output)
+    except Exception as error:
+        raise BrokenVerifier(f"{place}: returned no row of tokens ({error})") from error
+    if tokens.ndim != 1:
+        raise BrokenVerifier(f"{place}: returned shape {tokens.shape}, expected a single row of tokens")
+    if tokens.size == 0:
+        raise BrokenVerifier(f"{place}: returned no token")
+    if tokens.dtype.kind not in "iu":
+        raise BrokenVerifier(f"{place}: returned {tokens.dtype}, expected integer tokens")
+    vocab_size = case.target.vocab_size
+    if (bad := (tokens < 0) | (tokens >= vocab_size)).any():
+        position = int(bad.argmax())
+        raise BrokenVerifier(
+            f"{place}, position {position + 1}: token {tokens[position]} is outside [0, {vocab_size})"
+        )
+    if tokens.size > case.max_new_tokens:
+        raise BrokenVerifier(
+            f"{place}: returned {tokens.size} tokens, more than max_new_tokens = {case.max_new_tokens} (the prompt is not "
+            "to be returned)"
+        )
+    ended = case.eos is not None and tokens[-1] == case.eos
+    if case.eos is not None and (tokens[:-1] == case.eos).any():
+        position = int((tokens == case.eos).argmax())
+        raise BrokenVerifier(
+            f"{place}, position {position + 2}: a token follows eos = {case.eos}, which ends the text"
+        )
+    if tokens.size < case.max_new_tokens and not ended:
+        raise BrokenVerifier(
+            f"{place}: stopped after {tokens.size} of {case.max_new_tokens} tokens"
+            + ("" if case.eos is None else f" without eos = {case.eos}")
+        )
+    return tokens.astype(np.int32)
+
+
+# --- counting --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DecoderTally:
+    """Counts for one case: lengths, every prefix with the token after it, and tokens that the claimed law excludes.
+
+    `lengths[n]` is the number of sequences of n + 1 tokens. The arrays have the names and layout of `AuditTally`, without
+    what vocabularies so small have no need of: `tail` has no row.
+    """
+
+    case: DecoderCase
+    processing: Processing = Processing()
+    examples: list[Impossible] = field(default_factory=list)
+
+    def zeros(self) -> dict[str, NDArray[Any]]:
+        size, length = self.case.target.vocab_size, self.case.max_new_tokens
+        cells = sum(size ** (i + 1) for i in range(counted_positions(self.case)))
+        return {
+            "lengths": np.zeros(length, dtype=np.int64),
+            "prefixes": np.zeros(cells, dtype=np.int64),
+            "tail": np.zeros((0, len(TAIL_EDGES)), dtype=np.int64),
+            "impossible": np.zeros(length, dtype=np.int64),
+        }
+
+    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
+        size, length = self.case.target.vocab_size, self.case.max_new_tokens
+        counts["lengths"] += np.bincount(batch.accepted, minlength=length)
+        count_prefixes(batch.tokens, size, counted_positions(self.case), counts["prefixes"])
+        impossible = self._impossible(batch.tokens)
+        counts["impossible"] += impossible.sum(axis=1)
+        places = np.argwhere(impossible.T)[:EXAMPLES]
+        self.examples.extend(
+            Impossible(batch.first + int(s), int(i), int(batch.tokens[i, s])) for s, i in places
+        )
+
+    def _impossible(self, tokens: Tokens) -> NDArray[np.bool_]:
+        """Which of the emitted tokens [L, B] have probability 0 after their prefix under the claimed law."""
+        target, (length, sequences) = self.case.target, tokens.shape
+        prompt = np.tile(np.array(self.case.prompt, dtype=np.int32), (sequences, 1))
+        text = np.hstack([prompt, np.maximum(tokens.T, 0)])
+        found = np.zeros(tokens.shape, dtype=bool)
+        for i in range(length):
+            law = self.processing.rows(target.rows(text[:, : prompt.shape[1] + i]))
+            mass = law[np.arange(sequences), text[:, prompt.shape[1] + i]]
+            found[i] = (tokens[i] >= 0) & (mass == 0.0)
+        return found
+
+
+def counted_positions(case: DecoderCase) -> int:
+    """For how many positions every prefix is counted: all of them where V^max_new_tokens ≤ 512."""
+    size, positions = case.target.vocab_size, 0
+    while positions < case.max_new_tokens and size ** (positions + 1) <= MAX_PREFIX_CELLS:
+        positions += 1
+    return positions
+
+
+# --- planning --------------------------------------------------------------------------------------------
+
+
+def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -> list[Table]:
+    """Every table worth testing in `steps` sequences: at least two cells of expected count ≥ 10 each.
+
+    There is one for each prefix that the claimed law reaches without the end of the text; how often, is known exactly.
+    """
+    return [table for table in _prefix_tables(case, processing, steps) if len(table.law) > 1]
+
+
+def _prefix_tables(case: DecoderCase, processing: Processing, steps: int) -> Iterator[Table]:
+    size, start = case.target.vocab_size, 0
+    reached: dict[tuple[int, ...], float] = {(): float(steps)}
+    for position in range(counted_positions(case)):
+        following: dict[tuple[int, ...], float] = {}
+        for prefix, visits in reached.items():
+            code = int(np.ravel_multi_index(prefix, (size,) * position)) if prefix else 0
+            row = np.asarray(case.target.row((*case.prompt, *prefix)), dtype=np.float64)
+            law = processing.rows(row)
+            yield table_of("prefix", position, prefix, "prefixes", start + code * size, law, visits)
+            following |= {
+                (*prefix, x): visits * mass
+                for x, mass in enumerate(law.tolist())
+                if mass > 0.0 and x != case.eos
+            }
+        start += size ** (position + 1)
+        reached = following

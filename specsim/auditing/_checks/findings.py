@@ -1,0 +1,224 @@
+"""From counts to findings: which tables are rejected, and what that means in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from specsim.auditing._checks.counts import NEIGHBOURS, QUARTERS, TAIL_EDGES, Impossible
+from specsim.auditing._checks.tables import LOOKS, Table
+from specsim.auditing._results import Finding, TableResult
+from specsim.core.distributions import Ints
+from specsim.core.stats import (
+    MIN_EXPECTED,
+    ChiSquare,
+    binomial_p_value,
+    certified_tv,
+    chi_square,
+    detectable_tv,
+    log_e_value,
+    too_good,
+    tv_interval,
+)
+from specsim.simulation._counting import Counts
+
+__all__ = ["NAMED", "SINGLE_CELLS", "dependent", "find", "judge_table", "rejects_early"]
+
+#: Cells for which a certified bound still means something, and that a reader can still look at one by one.
+MAX_CERTIFIED_CELLS = 64
+#: Exact binomial tests at each position: one for each tail edge below 1.
+SINGLE_CELLS = len(TAIL_EDGES) - 1
+#: Impossible tokens that a finding names, and that are kept.
+NAMED = 3
+#: p-value of independence below which pairs of steps are called dependent, where their first tokens are off by themselves.
+DEPENDENT = 1e-6
+#: Degrees of freedom from which a sum of chi-squares has the lower tail of its limit.
+MIN_TOO_GOOD_DF = 30
+
+
+def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
+    """Test one table at false-alarm probability `level`; the certified bound holds at whichever look it is."""
+    observed = table.counts(counts)
+    n = int(observed.sum())
+    log_e = log_e_value(observed, table.law)
+    few = len(table.law) <= MAX_CERTIFIED_CELLS
+    small = table.kind == "prefix" and few
+    return TableResult(
+        kind=table.kind,
+        position=table.position,
+        prefix=table.prefix,
+        n=n,
+        cells=len(table.law),
+        chi_square=_shown_chi_square(observed, table),
+        log10_e=log_e / np.log(10.0),
+        detectable_tv=detectable_tv(len(table.law), n, level),
+        certified_tv=certified_tv(observed, table.law, level / len(LOOKS)) if small else None,
+        rejected=log_e >= -np.log(level),
+        labels=tuple(table.label(cell) for cell in range(len(table.law))) if few else (),
+        observed=tuple(observed.tolist()) if few else (),
+        expected=tuple((n * table.law).tolist()) if few else (),
+    )
+
+
+def rejects_early(tables: Sequence[Table], counts: Counts, level: float) -> bool:
+    """Whether some e-value already rejects, or an impossible token came out: more draws cannot change that."""
+    if counts["impossible"].any():
+        return True
+    return any(log_e_value(table.counts(counts), table.law) >= -np.log(level) for table in tables)
+
+
+def find(
+    tables: Sequence[Table],
+    results: Sequence[TableResult],
+    counts: Counts,
+    impossible: Sequence[Impossible],
+    level: float,
+) -> list[Finding]:
+    """All findings of a case, the plainest first."""
+    return [
+        *_support(counts, impossible),
+        *_deviations(tables, results, counts, level),
+        *_single_cells(counts, level),
+        *_shared_noise(results, counts),
+        *_dependence(results, level),
+    ]
+
+
+def _support(counts: Counts, impossible: Sequence[Impossible]) -> list[Finding]:
+    total = int(counts["impossible"].sum())
+    if not total:
+        return []
+    seen = "; ".join(
+        f"step {one.step}, position {one.position + 1}: token {one.token}"
+        for one in sorted(impossible)[:NAMED]
+    )
+    return [Finding("support", f"{total:,} emitted tokens have probability 0 under the target ({seen})")]
+
+
+def _deviations(
+    tables: Sequence[Table], results: Sequence[TableResult], counts: Counts, level: float
+) -> list[Finding]:
+    """One finding for each position: its most telling table, the full law before the bins."""
+    findings = []
+    for position in sorted({result.position for result in results if result.rejected}):
+        rejected = [
+            (table, result)
+            for table, result in zip(tables, results, strict=True)
+            if result.rejected and result.position == position and result.kind != "neighbours"
+        ]
+        if not rejected:
+            continue
+        full = [pair for pair in rejected if pair[0].kind == "prefix"]
+        table, result = max(full or rejected, key=lambda pair: pair[1].log10_e)
+        observed = table.counts(counts)
+        estimate, lower, upper = tv_interval(observed, table.law, level / len(LOOKS))
+        findings.append(
+            Finding(
+                "deviation",
+                f"position {position + 1}{_after(table)}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] "
+                f"{_on(table)}, e = 10^{result.log10_e:.0f}; {_extremes(table, observed)}",
+            )
+        )
+    return findings
+
+
+def _single_cells(counts: Counts, level: float) -> list[Finding]:
+    """The tail of rare tokens, as an exact binomial for each edge."""
+    findings = []
+    for position, row in enumerate(counts["tail"]):
+        n = int(row.sum())
+        for edge, hits in zip(TAIL_EDGES[:-1], np.cumsum(row)[:-1], strict=True):
+            if n and binomial_p_value(int(hits), n, float(edge)) < level:
+                findings.append(
+                    Finding(
+                        "deviation",
+                        f"position {position + 1}: the rarest tokens of mass {edge:g} came out {int(hits):,} times, "
+                        f"expected {n * edge:,.0f}",
+                    )
+                )
+    return findings
+
+
+def dependent(results: Sequence[TableResult], counts: Counts) -> list[TableResult]:
+    """The tables of pairs of steps that show that these depend on each other.
+
+    Where the law of a first token is off by itself, pairs of them are improbable too, though independent; then the pairs
+    must also be improbable beside their own margins.
+    """
+    off = bool(counts["impossible"][0]) or any(
+        result.rejected and result.position == 0 and result.kind != "neighbours" for result in results
+    )
+    pairs = [result for result in results if result.rejected and result.kind == "neighbours"]
+    return [result for result in pairs if not off or _independence(result) < DEPENDENT]
+
+
+def _independence(result: TableResult) -> float:
+    """A p-value, for labels alone: conservative, with more degrees of freedom than there are."""
+    observed = np.array(result.observed).reshape(QUARTERS, QUARTERS)
+    law = np.outer(observed.sum(axis=1), observed.sum(axis=0)).ravel() / float(observed.sum()) ** 2
+    return chi_square(observed.ravel()[law > 0], law[law > 0]).p_value
+
+
+def _shared_noise(results: Sequence[TableResult], counts: Counts) -> list[Finding]:
+    """Steps that know of each other: random numbers shared by the rows of a call, or by successive calls."""
+    findings = []
+    for result in dependent(results, counts):
+        gaps = np.array(result.observed) - np.array(result.expected)
+        pair = int(gaps.argmax())
+        findings.append(
+            Finding(
+                "dependence",
+                f"the first tokens of {NEIGHBOURS[result.prefix[0]]} depend on each other, e = 10^{result.log10_e:.0f}: "
+                f"{result.labels[pair]} of the law meet in {result.observed[pair] / result.n:.4f} of the pairs, "
+                f"expected {result.expected[pair] / result.n:.4f}",
+            )
+        )
+    return findings
+
+
+def _dependence(results: Sequence[TableResult], level: float) -> list[Finding]:
+    """Counts that agree better than independent draws can: the draws are not independent."""
+    prefix = [result.chi_square for result in results if result.kind == "prefix"]
+    chosen = (
+        prefix
+        if sum(one.df for one in prefix) >= MIN_TOO_GOOD_DF
+        else [result.chi_square for result in results if result.kind == "PIT"]
+    )
+    statistic, df = sum(one.statistic for one in chosen), sum(one.df for one in chosen)
+    if df < MIN_TOO_GOOD_DF or too_good(statistic, df) >= level:
+        return []
+    return [
+        Finding(
+            "dependence",
+            f"counts agree with the law too well (χ² = {statistic:.1f} on {df} degrees of freedom): draws are not "
+            "independent",
+        )
+    ]
+
+
+def _shown_chi_square(observed: Ints, table: Table) -> ChiSquare:
+    """None is shown, p = 1, where the visits fell short of the plan and cells are too thin for it."""
+    if observed.sum() * table.law.min() < MIN_EXPECTED / 2:
+        return ChiSquare(0.0, 0, 1.0)
+    return chi_square(observed, table.law)
+
+
+def _after(table: Table) -> str:
+    return f" after {list(table.prefix)}" if table.prefix else ""
+
+
+def _on(table: Table) -> str:
+    return {"prefix": "on the tokens", "PIT": "on the PIT bins", "tail": "on the bins of rare tokens"}[
+        table.kind
+    ]
+
+
+def _extremes(table: Table, observed: Ints) -> str:
+    """The most over- and under-emitted tokens, or bins."""
+    gap = observed / observed.sum() - table.law
+    parts = []
+    for cell, word in ((int(gap.argmax()), "too often"), (int(gap.argmin()), "too rarely")):
+        share = observed[cell] / observed.sum()
+        parts.append(f"{table.label(cell)} {word} ({share:.4f} for {table.law[cell]:.4f})")
+    return ", ".join(parts)

@@ -1,0 +1,128 @@
+"""The tables of a case, fixed before the first draw from P and q alone, so that their number sets the error budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing._cases.battery import Case
+from specsim.auditing._checks.claimed_law import Claim
+from specsim.auditing._checks.counts import NEIGHBOURS, PIT_BINS, QUARTERS, TAIL_EDGES, table_positions
+from specsim.core.distributions import Floats, Ints
+from specsim.core.stats import merge_cells
+from specsim.models import Model
+from specsim.simulation._counting import Counts
+
+__all__ = ["LOOKS", "Table", "plan_tables", "table_of"]
+
+#: Fractions of a case's steps after which it is looked at; it ends early only to reject.
+LOOKS = tuple(2.0**-k for k in range(7, -1, -1))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A test of counts over cells against their law.
+
+    `kind` is "prefix", "PIT", "tail" or "neighbours"; `position` counts from 0; `prefix` is the emitted prefix of a prefix
+    table. The counts stand in array `source` at `[start : start + V]`, of one row for all others;
+    `cells[x]` is the cell of outcome x, -1 if impossible; `law` is the law of the cells.
+    """
+
+    kind: str
+    position: int
+    prefix: tuple[int, ...]
+    source: str
+    start: int
+    cells: Ints
+    law: Floats
+
+    def counts(self, counts: Counts) -> Ints:
+        """The table's counts by cell, from the counts of an `AuditTally`."""
+        return self.merged(counts[self.source].reshape(-1))
+
+    def merged(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """[k] or [k, m] by cell, of the array of a tally [n], or of m of them side by side [n, m]."""
+        here, possible = flat[self.start : self.start + len(self.cells)], self.cells >= 0
+        cells = np.zeros((len(self.law), *flat.shape[1:]), dtype=flat.dtype)
+        np.add.at(cells, self.cells[possible], here[possible])
+        return cells
+
+    def label(self, cell: int) -> str:
+        """What a cell is called: a token, a bin, or so many of them together."""
+        members = np.flatnonzero(self.cells == cell)
+        if self.kind == "neighbours":
+            return f"quarters {cell // QUARTERS + 1} and {cell % QUARTERS + 1}"
+        what = "token" if self.kind == "prefix" else "bin"
+        return f"{what} {members[0]}" if len(members) == 1 else f"{len(members)} rare {what}s together"
+
+
+def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
+    """Every table of `case` worth testing in `steps` steps: at least two cells of expected count ≥ 10 each.
+
+    How often a prefix or a position is reached is guessed from the standard rule; a wrong guess costs power, no more.
+    """
+    tables = [*_prefix_tables(case, claim, steps), *_bin_tables(case, steps)]
+    if claim.rule is None:
+        tables += _neighbour_tables(steps)
+    return [table for table in tables if len(table.law) > 1]
+
+
+def _prefix_tables(case: Case, claim: Claim, steps: int) -> Iterator[Table]:
+    size = case.target.vocab_size
+    start = 0
+    reached: dict[tuple[int, ...], float] = {(): float(steps)}
+    for position in range(table_positions(case)):
+        following: dict[tuple[int, ...], float] = {}
+        for prefix, visits in reached.items():
+            code = int(np.ravel_multi_index(prefix, (size,) * position)) if prefix else 0
+            p, q = (_row(case, prefix, model) for model in (case.target, case.draft))
+            law = claim.row(p, q, position)
+            yield table_of("prefix", position, prefix, "prefixes", start + code * size, law, visits)
+            if position < case.gamma:
+                accepted = np.minimum(law, q)
+                following |= {(*prefix, x): visits * mass for x, mass in enumerate(accepted.tolist()) if mass}
+        start += size ** (position + 1)
+        reached = following
+
+
+def _bin_tables(case: Case, steps: int) -> Iterator[Table]:
+    """PIT and tail bins at every position that the reference rule reaches often enough."""
+    pit = np.full(PIT_BINS, 1.0 / PIT_BINS)
+    tail = np.diff(TAIL_EDGES, prepend=0.0)
+    overlap = _mean_overlap(case)
+    for position in range(case.gamma + 1):
+        visits = steps * overlap**position
+        yield table_of("PIT", position, (), "pit", position * PIT_BINS, pit, visits)
+        yield table_of("tail", position, (), "tail", position * len(tail), tail, visits)
+
+
+def _neighbour_tables(steps: int) -> Iterator[Table]:
+    """Rules draw every step from a counter of its own; somebody's verifier may not."""
+    cells = QUARTERS**2
+    for i in range(len(NEIGHBOURS)):
+        law = np.full(cells, 1.0 / cells)
+        yield table_of("neighbours", 0, (i,), "neighbours", i * cells, law, steps // 2)
+
+
+def table_of(
+    kind: str, position: int, prefix: tuple[int, ...], source: str, start: int, pmf: Floats, visits: float
+) -> Table:
+    """The table of one law, its cells merged for the visits that are expected."""
+    cells = merge_cells(pmf, visits)
+    law = np.bincount(cells[cells >= 0], weights=pmf[cells >= 0])
+    return Table(kind, position, prefix, source, start, cells, law / law.sum())
+
+
+def _row(case: Case, prefix: tuple[int, ...], model: Model) -> Floats:
+    context = tuple(int(token) for token in case.contexts[0])
+    return np.asarray(model.row((*context, *prefix)), dtype=np.float64)
+
+
+def _mean_overlap(case: Case) -> float:
+    """β averaged over a few contexts: enough to tell a position that is reached from one that is not."""
+    contexts = case.contexts[:256]
+    return float(np.minimum(case.target.rows(contexts), case.draft.rows(contexts)).sum(axis=1).mean())

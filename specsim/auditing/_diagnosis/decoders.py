@@ -1,0 +1,197 @@
+"""Which known mistake a decoder makes: whole sequences of the cases that failed, held to what each mistake predicts.
+
+Nobody says how many tokens a decoder drafts in a step, so every mistake is tried with several lengths of draft. Where a
+decoder processes the models' rows, a mistake is made on the processed ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, counted_positions
+from specsim.auditing._checks.subjects import DecoderSubject
+from specsim.auditing._checks.trial import case_key
+from specsim.auditing._diagnosis.conclusions import conclusion
+from specsim.auditing._diagnosis.ranking import (
+    FIT,
+    Scored,
+    alike,
+    fit_of,
+    likeliest,
+    looks,
+    misfit_of,
+    ranked,
+)
+from specsim.auditing._execution.execution import Place
+from specsim.auditing._results import CaseResult, Diagnosis
+from specsim.auditing._verifier.contract import BrokenVerifier
+from specsim.auditing.mutants import Mutant, catalogue, sequence_law
+from specsim.auditing.mutants._decoding import Decoder
+from specsim.core._streams import Key
+from specsim.core.distributions import Ints
+from specsim.models import Model, TableModel
+from specsim.simulation._counting import Progress, run
+
+__all__ = ["diagnose_decoder"]
+
+#: Drafted tokens that a decoder may use.
+LENGTHS = (1, 2, 3, 4, 8)
+#: Sequences of each case: at first, and at most; no more are drawn once so many seconds have passed.
+FIRST, MOST, SECONDS = 2**10, 2**14, 15.0
+#: How often length and parameter are fitted in turn.
+ROUNDS = 2
+#: Two of the cases that failed are enough.
+CASES = 2
+EXACT = Mutant(name="exact", family="exact", mechanism="", decode=Decoder())
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Sequences of one case, and the models as the decoder is said to process them."""
+
+    case: DecoderCase
+    target: Model
+    draft: Model
+    counts: dict[Tokens, int]
+
+
+def diagnose_decoder(
+    place: Place, failed: Sequence[CaseResult], root: int, known: Sequence[Mutant] | None = None
+) -> Diagnosis | None:
+    """What the decoder at `place`, whose cases `failed`, does wrong. `known` mistakes are by default the catalogue's."""
+    subject, started = place.subject, time.monotonic()
+    assert isinstance(subject, DecoderSubject)
+    whole = [case.name for case in subject.cases if counted_positions(case) == case.max_new_tokens]
+    # the longer the sequences, the longer it takes to enumerate them
+    worst = sorted(failed, key=lambda result: (result.positions, -result.largest_log10_e))
+    chosen = [result.case for result in worst if result.case in whole][:CASES]
+    if not chosen:
+        return None
+    indices = [[case.name for case in subject.cases].index(name) for name in chosen]
+    mutants = [one for one in known or catalogue() if one.decode is not None]
+    prefixes: list[Ints] = []
+    done = 0
+    for steps in looks(FIRST, MOST):
+        keys = [case_key(root, f"diagnosis, {subject.cases[i].name}") for i in indices]
+        try:
+            new = [
+                place.run(_sequences, i, key, done, steps - done)
+                for i, key in zip(indices, keys, strict=True)
+            ]
+        except BrokenVerifier:
+            return None
+        prefixes = [a + b for a, b in zip(prefixes, new, strict=True)] if prefixes else new
+        done = steps
+        seen = [_seen(subject, i, counts) for i, counts in zip(indices, prefixes, strict=True)]
+        ranking = _ranked([*mutants, EXACT], seen)
+        if len(alike(ranking)) == 1 or time.monotonic() - started > SECONDS:
+            break
+    evidence = _evidence(ranking[0], seen) if alike(ranking) else ""
+    return conclusion(ranking, EXACT, done * len(seen), evidence, "")
+
+
+def _seen(subject: DecoderSubject, index: int, prefixes: Ints) -> _Seen:
+    case, processing = subject.cases[index], Processing.of(subject.declared)
+    target, draft = (_processed(model, processing) for model in (case.target, case.draft))
+    size, start = case.target.vocab_size, 0
+    counts = {}
+    for length in range(1, case.max_new_tokens + 1):
+        for code in np.flatnonzero(prefixes[start : start + size**length]):
+            tokens = tuple(int(x) for x in np.unravel_index(code, (size,) * length))
+            if length == case.max_new_tokens or tokens[-1] == case.eos:
+                counts[tokens] = int(prefixes[start + code])
+        start += size**length
+    return _Seen(case, target, draft, counts)
+
+
+def _processed(model: Model, processing: Processing) -> Model:
+    size, order = model.vocab_size, model.order
+    contexts = np.indices((size,) * order).reshape(order, size**order).T.astype(np.int32)
+    return TableModel(processing.rows(model.rows(contexts)).reshape((size,) * (order + 1)), contexts[:1])
+
+
+# --- ranking ---------------------------------------------------------------------------------------------
+
+
+def _ranked(mutants: Sequence[Mutant], seen: Sequence[_Seen]) -> list[Scored]:
+    """The likeliest first, those that fit before the others. Only what fits the first case is held to all of them."""
+    first = [_scored(mutant, seen[:1]) for mutant in mutants]
+    return ranked(first, [_scored(one.mutant, seen) for one in first if one.fit >= FIT])
+
+
+def _scored(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
+    """`mutant` with the length of draft, and the parameter, that make the sequences likeliest."""
+    best = _of_best_length(mutant, seen)
+    for parameter in mutant.parameters[:1] * ROUNDS:  # each for the other's best
+        tried = best.mutant
+
+        def loss(value: float, tried: Mutant = tried, name: str = parameter.name) -> float:
+            return -_judged(tried.having(**{name: value}), seen).log_likelihood
+
+        best = _of_best_length(tried.having(**{parameter.name: likeliest(parameter, loss)}), seen)
+    return best
+
+
+def _of_best_length(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
+    longest = max(one.case.max_new_tokens for one in seen) - 1  # no more is ever drafted
+    lengths = sorted({min(gamma, longest) for gamma in LENGTHS})
+    return max(
+        (_judged(_of_length(mutant, gamma), seen) for gamma in lengths), key=lambda one: one.log_likelihood
+    )
+
+
+def _of_length(mutant: Mutant, gamma: int) -> Mutant:
+    assert isinstance(mutant.decode, Decoder)
+    return replace(mutant, decode=replace(mutant.decode, gamma=gamma))
+
+
+def _judged(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
+    total, statistic, df, never, steps = 0.0, 0.0, 0, False, 0
+    for one in seen:
+        law = sequence_law(
+            mutant, one.target, one.draft, one.case.prompt, one.case.max_new_tokens, one.case.eos
+        )
+        keys = sorted(law.keys() | one.counts.keys())
+        predicted = np.array([max(float(law.get(key, 0.0)), 0.0) for key in keys])
+        observed = np.array([one.counts.get(key, 0) for key in keys])
+        total += float(observed @ np.log(np.maximum(predicted, 1e-12)))
+        x2, cells = misfit_of(observed, predicted)
+        statistic, df, steps = statistic + x2, df + cells, steps + int(observed.sum())
+        never = never or bool((observed[predicted < 1e-12] > 0).any())
+    total -= 0.5 * np.log(max(steps, 1)) * len(mutant.parameters)
+    return Scored(mutant, total, 0.0 if never else fit_of(statistic, df))
+
+
+def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:
+    """The sequence that tells the mistake from a right decoder best."""
+    gains = []
+    for one in seen:
+        given = one.target, one.draft, one.case.prompt, one.case.max_new_tokens, one.case.eos
+        here, right = (sequence_law(mutant, *given) for mutant in (best.mutant, EXACT))
+        total = sum(one.counts.values())
+        for tokens, count in one.counts.items():
+            predicted, exact = float(here.get(tokens, 0.0)), float(right.get(tokens, 0.0))
+            gain = count * np.log(max(predicted, 1e-12) / max(exact, 1e-12))
+            gains.append((gain, one.case.name, tokens, count / total, predicted, exact))
+    _, name, tokens, share, predicted, exact = max(gains)
+    return (
+        f"What gave it away ({name}): {list(tokens)} came out in {share:.4f} of the sequences, {predicted:.4f} if it is "
+        f"that mistake, {exact:.4f} for an exact decoder."
+    )
+
+
+def _sequences(
+    subject: DecoderSubject, index: int, key: Key, first: int, count: int, progress: Progress | None = None
+) -> Ints:
+    """How often each prefix came, as `DecoderTally` counts it; a job that a child process may be given."""
+    case = subject.cases[index]
+    source = DecoderSource(case, subject.function, subject.timeout)
+    tally = DecoderTally(case, Processing.of(subject.declared))
+    return run(source, tally, key, first, count, threads=1, progress=progress)["prefixes"]

@@ -1,0 +1,52 @@
+"""Which steps of a verifier know of each other: the signature of random numbers that are shared.
+
+Many small calls of four rows, two by two. How often do two first tokens agree that should be independent: those of
+neighbours in a call, of rows further apart in it, and at the same place of two calls? Once on a pair where the token is
+all the verifier's own noise, once where whether the draft passes is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from specsim.auditing._cases.battery import battery
+from specsim.auditing._cases.rows import PairRows
+from specsim.auditing._verifier.calls import Calls
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
+
+__all__ = ["Signature", "signature"]
+
+CASES = ("disjoint", "one-hot draft")
+#: Of the eight rows of two calls: neighbours, further apart, the same place of the other call.
+PAIRS = ((0, 1), (0, 2), (0, 4))
+ROUNDS, ROWS, KEY = 400, 8, (0x5EED, 0x5A1E)
+#: Standard errors beyond which an excess is no chance.
+CLEAR = 7.0
+
+#: By case and pair.
+Signature = dict[tuple[str, tuple[int, int]], bool]
+
+
+def signature(function: Verifier, declared: Declared, timeout: float) -> Signature | None:
+    """For each case and pair, whether they agree more often than two independent draws.
+
+    None for a broken contract, and where the verifier's vocabulary is too small for all of these cases.
+    """
+    found: Signature = {}
+    for case in (case for case in battery(declared) if case.name in CASES):
+        calls, reader = Calls.of(function, declared, case, timeout), PairRows(case)
+        firsts = []
+        try:
+            for k in range(ROUNDS):
+                rows = reader.rows(KEY, ROWS * k, ROWS)
+                firsts.append(calls(rows, KEY, ROWS * k)[0][0])
+        except (BrokenVerifier, NotADraftPath):
+            return None
+        tokens = np.array(firsts)
+        law = np.bincount(tokens.ravel(), minlength=case.target.vocab_size) / tokens.size
+        chance = float((law**2).sum())
+        error = np.sqrt(max(chance * (1.0 - chance), 1e-12) / ROUNDS)
+        for i, j in PAIRS:
+            agree = (tokens[:, i] == tokens[:, j]).mean()
+            found[case.name, (i, j)] = bool(agree > chance + CLEAR * error)
+    return found or None

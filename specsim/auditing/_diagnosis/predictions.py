@@ -1,0 +1,93 @@
+"""What each known mistake predicts for the outcomes of a diagnostic case, given the drafted path.
+
+Exactly, from the mutant's law; or, where the law depends on other rows of a call or on the labels of tokens, by running
+the mutant itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from specsim.auditing._cases.battery import Case
+from specsim.auditing._diagnosis.outcomes import OutcomeTally, path_of
+from specsim.auditing._verifier.calls import verified
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
+from specsim.auditing.mutants import Mutant
+from specsim.core.distributions import Floats, Ints
+from specsim.models import Model
+from specsim.simulation._counting import run
+
+__all__ = ["Prediction", "leaves_the_path", "predict"]
+
+#: Steps of a mutant that is run because it has no law here, and the key that they are drawn with.
+SIMULATED_STEPS, SIMULATION_KEY = 2**16, (0x5EED, 0xD1A6)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The law [V^γ, γ+1, V] of outcomes given the path; `draws` [V^γ] are the steps it was estimated from, if it was."""
+
+    law: Floats
+    draws: Ints | None = None
+
+
+def predict(mutant: Mutant, case: Case) -> Prediction | None:
+    """What `mutant` predicts for `case`; None where it would break the contract."""
+    if mutant.law is not None and not case.rotated:
+        return Prediction(_exactly(mutant, case))
+    return _by_running(mutant, case)
+
+
+def leaves_the_path(mutant: Mutant, case: Case) -> bool:
+    """Whether `mutant` emits tokens that were not drafted, before the last."""
+    source = verified(mutant.function, Declared(), case)
+    try:
+        run(source, OutcomeTally(case), SIMULATION_KEY, 0, 2**10, threads=1)
+    except NotADraftPath:
+        return True
+    except BrokenVerifier:
+        pass
+    return False
+
+
+def _exactly(mutant: Mutant, case: Case) -> Floats:
+    assert mutant.law is not None
+    size, gamma = case.target.vocab_size, case.gamma
+    law = np.zeros((size**gamma, gamma + 1, size))
+    for code, path, p, q in _drafted(case):
+        stop, follow = mutant.law(case.tree.parents, path, p, q, **mutant.values)
+        law[code] = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
+    return np.clip(law, 0.0, None)
+
+
+@lru_cache(maxsize=16)
+def _drafted(case: Case) -> list[tuple[int, tuple[int, ...], list[list[float]], list[list[float]]]]:
+    """Every path that the draft can draw: its code, its tokens, and the rows of p and q along it."""
+    size, gamma = case.target.vocab_size, case.gamma
+    start, found = tuple(case.contexts[0].tolist()), []
+    for code in range(size**gamma):
+        path = path_of(code, size, gamma)
+        p, q = (
+            [_row(model, start + path[:i]) for i in range(count)]
+            for model, count in ((case.target, gamma + 1), (case.draft, gamma))
+        )
+        if all(row[x] > 0 for row, x in zip(q, path, strict=True)):
+            found.append((code, path, p, q))
+    return found
+
+
+def _row(model: Model, history: tuple[int, ...]) -> list[float]:
+    return [float(weight) for weight in model.row(history[len(history) - model.order :])]
+
+
+def _by_running(mutant: Mutant, case: Case) -> Prediction | None:
+    source = verified(mutant.function, Declared(), case)
+    try:
+        counts = run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1)["outcomes"]
+    except (BrokenVerifier, NotADraftPath):
+        return None
+    draws = counts.sum(axis=(1, 2))
+    return Prediction(counts / np.maximum(draws, 1)[:, None, None], draws)

@@ -1,0 +1,169 @@
+"""Likelihood and fit of a prediction, and the parameters that make it likeliest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import optimize
+from scipy.stats import chi2
+
+from specsim.auditing._cases.battery import Case
+from specsim.auditing._diagnosis.predictions import Prediction, predict
+from specsim.auditing.mutants import Mutant
+from specsim.core.distributions import Floats, Ints
+from specsim.rules._common.base import Parameter
+
+__all__ = [
+    "FIT",
+    "SEPARATE",
+    "Scored",
+    "alike",
+    "fit_of",
+    "fitted",
+    "likeliest",
+    "looks",
+    "misfit_of",
+    "ordered",
+    "ranked",
+    "scored",
+]
+
+#: Nats by which the likeliest leads when it is told apart, and the p-value of a fit that is still believed.
+SEPARATE, FIT = 5.0, 1e-4
+#: Expected count below which cells are judged together.
+MIN_EXPECTED = 8.0
+#: Values of a parameter that are tried, and then between the neighbours of the best.
+GRID, TRIALS = 48, 16
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A mutant with its parameters at their likeliest, its log-likelihood, and the p-value of its fit to the counts."""
+
+    mutant: Mutant
+    log_likelihood: float
+    fit: float
+
+
+def scored(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Scored | None:
+    """Both over all of `cases`; None for a mutant that breaks the contract there. The fitted parameter costs ½ log n."""
+    total, statistic, df, impossible = 0.0, 0.0, 0, False
+    for case, counts in zip(cases, outcomes, strict=True):
+        prediction = predict(mutant, case)
+        if prediction is None:
+            return None
+        total += _log_likelihood(prediction, counts)
+        x2, cells, never = _misfit(prediction, counts)
+        statistic, df, impossible = statistic + x2, df + cells, impossible or never
+    steps = sum(int(counts.sum()) for counts in outcomes)
+    total -= 0.5 * np.log(max(steps, 1)) * min(1, len(mutant.parameters))
+    return Scored(mutant, total, 0.0 if impossible else fit_of(statistic, df))
+
+
+def fitted(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Mutant:
+    """`mutant` with its first parameter at the value that makes the outcomes likeliest; the others as they are."""
+    if not mutant.parameters or mutant.law is None:
+        return mutant
+    parameter = mutant.parameters[0]
+    exact = [(case, counts) for case, counts in zip(cases, outcomes, strict=True) if not case.rotated]
+
+    def loss(value: float) -> float:
+        candidate = mutant.having(**{parameter.name: value})
+        return -sum(_log_likelihood(predict(candidate, case), counts) for case, counts in exact)
+
+    return mutant.having(**{parameter.name: likeliest(parameter, loss)})
+
+
+def fit_of(statistic: float, df: int) -> float:
+    """The p-value of a misfit; 1 where everything is certain, and nothing left to chance."""
+    return float(chi2.sf(statistic, df)) if df else 1.0
+
+
+def likeliest(parameter: Parameter, loss: Callable[[float], float]) -> float:
+    """The value with the least loss: on a fine grid, since the law of a threshold moves in steps, then between neighbours."""
+    low, high = parameter.low, min(parameter.high, max(4.0 * parameter.default, 4.0))
+    if parameter.whole:
+        values = np.unique(np.geomspace(max(low, 1.0), high, GRID).round())
+        return float(min(values, key=loss))
+    margin = 1e-6 * (high - low)
+    grid = np.linspace(low + margin, high - margin, GRID)
+    losses = [loss(value) for value in grid]
+    best = int(np.argmin(losses))
+    bounds = grid[max(best - 1, 0)], grid[min(best + 1, GRID - 1)]
+    found = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"maxiter": TRIALS})
+    return float(found.x if found.fun <= losses[best] else grid[best])
+
+
+def ordered(ranking: Iterable[Scored]) -> list[Scored]:
+    """Those that fit before the others, the likeliest first."""
+    return sorted(ranking, key=lambda one: (one.fit < FIT, -one.log_likelihood))
+
+
+def ranked(first: Sequence[Scored], fitting: Sequence[Scored]) -> list[Scored]:
+    """One ranking of what was judged on a `first` part, and, where it fitted that, on everything: `fitting`.
+
+    What did not fit stays as far behind the likeliest as it was on that part.
+    """
+    likeliest = max(one.log_likelihood for one in first)
+    top = max((one.log_likelihood for one in fitting), default=likeliest)
+    others = (
+        replace(one, log_likelihood=top + one.log_likelihood - likeliest) for one in first if one.fit < FIT
+    )
+    return ordered([*fitting, *others])
+
+
+def looks(first: int, most: int) -> list[int]:
+    """After how many steps a ranking is made: each time four times as many, until one mistake stands out."""
+    ends = [first]
+    while ends[-1] < most:
+        ends.append(4 * ends[-1])
+    return ends
+
+
+def alike(ranking: Sequence[Scored]) -> list[Scored]:
+    """Those that fit, and are not told apart from the likeliest, which comes first."""
+    best = ranking[0].log_likelihood
+    return [one for one in ranking if one.fit >= FIT and best - one.log_likelihood < SEPARATE]
+
+
+def _log_likelihood(prediction: Prediction | None, counts: Ints) -> float:
+    """Of counts given the drafted paths; a cell that was never seen in a simulation is taken as half seen."""
+    assert prediction is not None
+    law = prediction.law
+    if prediction.draws is not None:
+        draws = prediction.draws[:, None, None]
+        law = (law * draws + 0.5) / (draws + 0.5 * law[0].size)
+    seen = counts > 0
+    return float(counts[seen] @ np.log(np.maximum(law[seen], 1e-12)))
+
+
+def _misfit(prediction: Prediction, counts: Ints) -> tuple[float, int, bool]:
+    """(chi-square, degrees of freedom, whether something came out that cannot), cells merged within a path."""
+    statistic, df, never = 0.0, 0, False
+    for code, observed in enumerate(counts.reshape(len(counts), -1)):
+        n, law = int(observed.sum()), prediction.law[code].reshape(-1)
+        exact = prediction.draws is None
+        noise = 1.0 if exact else 1.0 + n / max(int(prediction.draws[code]), 1)  # type: ignore[index]
+        x2, cells = misfit_of(observed, law)
+        never = never or (exact and bool((observed[law < 1e-12] > 0).any()))
+        statistic, df = statistic + x2 / noise, df + cells
+    return statistic, df, never
+
+
+def misfit_of(observed: Ints, law: Floats) -> tuple[float, int]:
+    """(chi-square, degrees of freedom) of counts against their law, rare cells taken together."""
+    n = int(observed.sum())
+    if n < 2 * MIN_EXPECTED:
+        return 0.0, 0
+    expected = n * law
+    large = expected >= MIN_EXPECTED
+    cells = [(float(o), float(e)) for o, e in zip(observed[large], expected[large], strict=True)]
+    rest = float(observed[~large].sum()), float(expected[~large].sum())
+    if rest[1] >= MIN_EXPECTED or (rest[0] > 0 and not cells):
+        cells.append(rest)
+    elif cells:
+        o, e = cells.pop()
+        cells.append((o + rest[0], e + rest[1]))
+    return sum((o - e) ** 2 / e for o, e in cells) if len(cells) > 1 else 0.0, len(cells) - 1

@@ -1,0 +1,259 @@
+"""Engines that are not written in Python: cases out as safetensors, their tokens back in.
+
+`export` writes one file for each case, and `manifest.json`:
+
+    draft_tokens  int64 [N, γ]
+    p             [N, γ+1, V], or [γ+1, V] where all steps share it
+    q             [N, γ, V], or [γ, V]
+    lengths       int64 [N], only in the case of uneven lengths
+
+The engine verifies every step and writes, under the same file name in another folder, `tokens`: an integer tensor
+[N, γ+1] padded with -1. `score` judges them as an audit does. p and q are not read back: the seed makes them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim import __version__
+from specsim.auditing._cases.battery import LEVELS, Case, battery
+from specsim.auditing._cases.rows import CaseRows, rows_of
+from specsim.auditing._checks.claimed_law import Claim
+from specsim.auditing._checks.counts import AuditTally
+from specsim.auditing._checks.subjects import make_trial
+from specsim.auditing._checks.trial import Trial, case_key, run_trial
+from specsim.auditing._results import BUDGET, Audit
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared
+from specsim.auditing._verifier.output import as_tokens, read_tokens
+from specsim.core._files import replacing
+from specsim.core._provenance import Provenance
+from specsim.core._streams import Key, RandomSource, root_of
+from specsim.core.distributions import Ints
+from specsim.simulation._counting import Progress
+from specsim.simulation._rows import Rows
+from specsim.simulation._sources import RowSource, Tokens
+
+__all__ = ["export", "score"]
+
+MANIFEST, FORMAT = "manifest.json", "specsim audit cases 1"
+#: Bytes of rows in one file.
+FILE_BYTES = 2**26
+#: Drafts at the head of a case by which `score` knows that it makes the same ones.
+FIRST_DRAFTS = 64
+#: What the manifest says, of the whole and of each case, that `score` relies on.
+FIELDS = {"specsim": str, "level": str, "root": int, "dtype": str, "lengths": bool, "cases": list}
+CASE_FIELDS = {"file": str, "name": str, "steps": int, "drafts": str}
+
+
+def export(
+    folder: str | Path,
+    level: str = "smoke",
+    rng: RandomSource = None,
+    *,
+    dtype: str = "float32",
+    lengths: bool = False,
+) -> Path:
+    """Write the cases of `level` to `folder`, which must be new or empty; returns the manifest's path.
+
+    Rows are of `dtype`; with `lengths` there is a case whose steps differ in length. Raises ValueError for a folder
+    that holds something, an unknown level or dtype.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")
+    declared = Declared(dtypes=(dtype,), lengths=lengths)
+    if dtype == "bfloat16":
+        raise ValueError("dtype: bfloat16 cannot be written from NumPy; float32 holds its values exactly")
+    path, root = Path(folder), root_of(rng)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"folder: {path} is not an empty folder; give a new one")
+    path.mkdir(parents=True, exist_ok=True)
+    entries = [_write(path, i, case, level, root) for i, case in enumerate(battery(declared))]
+    document = {
+        "format": FORMAT,
+        "specsim": __version__,
+        "level": level,
+        "root": root,
+        "dtype": dtype,
+        "lengths": lengths,
+        "cases": entries,
+    }
+    with replacing(path / MANIFEST) as temporary:
+        temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    return path / MANIFEST
+
+
+def score(
+    folder: str | Path,
+    tokens: str | Path,
+    *,
+    name: str = "tokens",
+    progress: Progress | None = None,
+) -> Audit:
+    """Judge the tokens in folder `tokens`, one file for each case that `export` wrote to `folder`.
+
+    A file that is missing, unreadable or breaks the contract makes its case `broken`; the others are judged all the
+    same. Raises ValueError where `tokens` is no folder, or `folder` is no export, or one of another version whose drafts
+    are not made any more.
+    """
+    started, document = time.perf_counter(), _manifest(Path(folder))
+    if not Path(tokens).is_dir():
+        raise ValueError(f"{tokens}: there is no such folder; give the one with the engine's tokens")
+    declared = Declared(dtypes=(document["dtype"],), lengths=document["lengths"])
+    cases = {case.name: case for case in battery(declared)}
+    trials, failures = [], []
+    for entry in document["cases"]:
+        case = cases.get(entry["name"])
+        key = case_key(document["root"], entry["name"])
+        if (
+            case is None
+            or entry["steps"] != _steps(case, document["level"])
+            or entry["drafts"] != _digest(_drafts(case, key, 0, min(entry["steps"], FIRST_DRAFTS)))
+        ):
+            raise ValueError(
+                f"{Path(folder) / MANIFEST}: specsim {document['specsim']} made the case {entry['name']!r} "
+                f"otherwise than {__version__} does; export again"
+            )
+        failure, found = None, np.empty((0, case.gamma + 1), dtype=np.int64)
+        try:
+            found = _read(Path(tokens) / entry["file"], (entry["steps"], case.gamma + 1))
+        except BrokenVerifier as error:
+            failure = error
+        failures.append(failure)
+        trials.append(_trial(case, found, entry["steps"]))
+    tests = sum(trial.tests for trial in trials)
+    results = []
+    for i, (trial, failure) in enumerate(zip(trials, failures, strict=True)):
+        key = case_key(document["root"], trial.case)
+        results.append(run_trial(trial, key, BUDGET / tests, failure=failure))
+        if results[-1].interrupted:
+            break
+        if progress is not None:
+            progress(i + 1, len(trials))
+    return Audit(
+        verifier=name,
+        level=document["level"],
+        cases=tuple(results),
+        proof=None,
+        budget=BUDGET,
+        tests=tests,
+        interrupted=results[-1].interrupted,
+        provenance=Provenance.record(document["root"], 1, time.perf_counter() - started),
+    )
+
+
+# --- writing ---------------------------------------------------------------------------------------------
+
+
+def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[str, Any]:
+    from safetensors.numpy import save_file
+
+    steps, key = _steps(case, level), case_key(root, case.name)
+    rows = rows_of(case).rows(key, 0, steps if _own_rows(case) else 1)
+    drafts = _drafts(case, key, 0, steps)
+    arrays = {"draft_tokens": drafts}
+    for name, array in (("p", rows.p), ("q", rows.q)):
+        own = array if _own_rows(case) else array[0]
+        arrays[name] = own.astype(np.dtype(case.dtype), copy=False)
+    if case.uneven and isinstance(rows, CaseRows) and rows.lengths is not None:
+        arrays["lengths"] = rows.lengths
+    file = f"{index:02d}-{case.name.replace(' ', '-')}.safetensors"
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / file)
+    return {
+        "file": file,
+        "name": case.name,
+        "purpose": case.purpose,
+        "steps": steps,
+        "gamma": case.gamma,
+        "vocab_size": case.target.vocab_size,
+        "drafts": _digest(drafts[:FIRST_DRAFTS]),
+    }
+
+
+def _steps(case: Case, level: str) -> int:
+    steps = case.verifier_steps(level)
+    return min(steps, max(8, FILE_BYTES // case.step_bytes)) if _own_rows(case) else steps
+
+
+def _own_rows(case: Case) -> bool:
+    return case.rotated or not case.is_pair
+
+
+def _drafts(case: Case, key: Key, first: int, steps: int) -> Ints:
+    """The drafted tokens [steps, γ], made in pieces, since rows take room."""
+    reader = rows_of(case)
+    pieces = [
+        reader.rows(key, start, min(256, first + steps - start)).draft_tokens
+        for start in range(first, first + steps, 256)
+    ]
+    return np.concatenate(pieces)
+
+
+def _digest(drafts: Ints) -> str:
+    return hashlib.sha256(np.ascontiguousarray(drafts, dtype="<i8").tobytes()).hexdigest()[:16]
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}); give the folder that export wrote") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"{path}: is no manifest of audit cases ({FORMAT!r})")
+    _check_fields(path, document, FIELDS)
+    for entry in document["cases"]:
+        _check_fields(path, entry, CASE_FIELDS)
+    if document["level"] not in LEVELS or not document["cases"]:
+        raise ValueError(f"{path}: has been altered: a known level and at least one case are expected")
+    return document
+
+
+def _check_fields(path: Path, found: Any, expected: dict[str, type]) -> None:
+    for name, kind in expected.items():
+        if not isinstance(found, dict) or not isinstance(found.get(name), kind):
+            raise ValueError(
+                f"{path}: has been altered: {name!r} is missing or no {kind.__name__}; export again"
+            )
+
+
+def _read(path: Path, shape: tuple[int, int]) -> NDArray[Any]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        found = load_file(path)
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise BrokenVerifier(f"{path.name}: cannot be read ({error})") from error
+    if "tokens" not in found:
+        raise BrokenVerifier(
+            f"{path.name}: holds no tensor named tokens, but {', '.join(found) or 'nothing'}"
+        )
+    return as_tokens(found["tokens"], shape)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Tokens that are already there: a `specsim.simulation._sources.RowVerifier`."""
+
+    tokens: NDArray[Any]
+
+    def __call__(self, rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
+        tokens = self.tokens[first : first + len(rows.draft_tokens)].astype(np.int64)
+        lengths = rows.lengths if isinstance(rows, CaseRows) else None
+        return read_tokens(tokens, rows.draft_tokens, lengths, rows.p.shape[2], first)
+
+
+def _trial(case: Case, tokens: NDArray[Any], steps: int) -> Trial:
+    source = RowSource(rows_of(case), _Stored(tokens))
+    return make_trial(case, source, AuditTally(case, Claim(None, case.tree)), steps, 1)

@@ -1,0 +1,221 @@
+"""The pictures of an audit: acceptance and lengths, the cells that deviate most, and what more steps would find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from specsim.auditing._cases.battery import LEVELS
+from specsim.auditing._report.text import headline
+from specsim.auditing._results import Audit, CaseResult, TableResult
+from specsim.core.stats import detectable_tv
+from specsim.theory import accepted_law, expected_tokens
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "Tested",
+    "audit_figure",
+    "deviation_figure",
+    "level_steps",
+    "main_tables",
+    "power_figure",
+    "worst_tables",
+]
+
+INK, ACCENT, BAND = "#2a5c8a", "#d1793b", "#c9d3dc"
+#: Tables, and cells of a table, that a reader is shown: the most telling.
+MOST_TABLES, MOST_CELLS = 8, 12
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A table and the case that it belongs to."""
+
+    case: CaseResult
+    table: TableResult
+
+    @property
+    def name(self) -> str:
+        after = (
+            f" after {list(self.table.prefix)}" if self.table.kind == "prefix" and self.table.prefix else ""
+        )
+        what = {
+            "prefix": "",
+            "PIT": ", PIT bins",
+            "tail": ", bins of rare tokens",
+            "neighbours": ", pairs of steps",
+        }
+        return f"{self.case.case}, position {self.table.position + 1}{after}{what[self.table.kind]}"
+
+    def detectable(self, audit: Audit, steps: float) -> float:
+        """The deviation that this table would find if the case had so many steps."""
+        visits = self.table.n / self.case.steps
+        return detectable_tv(self.table.cells, steps * visits, audit.budget / audit.tests)
+
+
+# --- which tables to show --------------------------------------------------------------------------------
+
+
+def worst_tables(audit: Audit) -> list[Tested]:
+    """The most telling table of each case that has a rejected one, worst first; without any finding the one nearest to it."""
+    worst = [max(tables, key=_telling) for case in audit.cases if (tables := _drawn(case))]
+    worst.sort(key=_telling, reverse=True)
+    if any(case.findings for case in audit.cases):
+        return [tested for tested in worst if tested.table.rejected][:MOST_TABLES]
+    return worst[:1]
+
+
+def _drawn(case: CaseResult) -> list[Tested]:
+    return [Tested(case, table) for table in case.tables if table.observed and table.n]
+
+
+def _telling(tested: Tested) -> float:
+    return tested.table.log10_e
+
+
+def main_tables(audit: Audit) -> list[Tested]:
+    """Three tables for the power: the sharpest and the bluntest of first tokens, and the bluntest of last positions."""
+    ran = [case for case in audit.cases if case.steps]
+    first = [Tested(case, case.first_token) for case in ran if case.first_token and case.first_token.n]
+    last = [Tested(case, case.last_position) for case in ran if case.last_position and case.last_position.n]
+    if not first:
+        return []
+    chosen = [min(first, key=_blunt), max(first, key=_blunt), max(last, key=_blunt)]
+    return list({tested.name: tested for tested in chosen}.values())
+
+
+def _blunt(tested: Tested) -> float:
+    return tested.table.detectable_tv
+
+
+def level_steps(audit: Audit) -> dict[str, int]:
+    """The steps that each level gives a case whose rows are short."""
+    drafted = [case for case in audit.cases if case.tree is not None]
+    kind = "rule" if audit.proof is not None else "verifier" if drafted else "decoder"
+    return {level: getattr(steps, kind) for level, steps in LEVELS.items()}
+
+
+# --- pictures --------------------------------------------------------------------------------------------
+
+
+def deviation_figure(tested: Tested) -> Figure:
+    """Observed over expected counts, in the cells that deviate most; expected is 1, ± 2 standard errors."""
+    from matplotlib.figure import Figure
+
+    observed, expected = np.array(tested.table.observed), np.array(tested.table.expected)
+    error = np.sqrt(expected * (1.0 - expected / tested.table.n))
+    worst = np.sort(np.argsort(-np.abs(observed - expected) / error)[:MOST_CELLS])
+    places = range(len(worst))
+    figure = Figure(figsize=(5.0, 0.75 + 0.23 * len(worst)))
+    axis = figure.subplots()
+    band = (error / expected)[worst]
+    axis.barh(places, 4.0 * band, left=1.0 - 2.0 * band, height=0.6, color=BAND)
+    axis.axvline(1.0, color=INK, linewidth=0.8)
+    axis.plot((observed / expected)[worst], places, "o", color=ACCENT)
+    axis.set_yticks(places, [tested.table.labels[cell] for cell in worst])
+    axis.set_xlim(left=max(0.0, axis.get_xlim()[0]))
+    axis.invert_yaxis()
+    axis.grid(visible=False, axis="y")
+    right = axis.secondary_yaxis("right")
+    right.set_yticks(places, [f"{observed[cell]:,} for {expected[cell]:,.0f}" for cell in worst])
+    right.tick_params(length=0)
+    right.spines["right"].set_visible(False)
+    axis.set_xlabel("observed ÷ expected, and ± 2 standard errors of chance")
+    return figure
+
+
+def power_figure(audit: Audit) -> Figure:
+    """Detectable TV against the number of steps, the points that were reached, and the levels' steps."""
+    from matplotlib.figure import Figure
+
+    levels, shown = level_steps(audit), main_tables(audit)
+    fewest = min([*levels.values(), *(tested.case.steps for tested in shown)])
+    steps = np.geomspace(fewest / 2, max(levels.values()), 24)
+    figure = Figure(figsize=(6.4, 3.0))
+    axis = figure.subplots()
+    for tested, color in zip(shown, (INK, ACCENT, "#4f8f5b"), strict=False):
+        axis.plot(steps, [tested.detectable(audit, n) for n in steps], color=color, label=tested.name)
+        axis.plot(tested.case.steps, tested.table.detectable_tv, "o", color=color)
+    for level, n in levels.items():
+        axis.axvline(n, color=BAND, linewidth=0.8, zorder=0)
+        axis.text(n, 1.02, level, transform=axis.get_xaxis_transform(), ha="center", fontsize=8)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("steps of the case; the points are what was reached")
+    axis.set_ylabel("detectable TV")
+    axis.legend(loc="lower left")
+    return figure
+
+
+def audit_figure(audit: Audit) -> Figure:
+    """α against Σ min(p, q), and the law of emitted lengths against theory: one pair, and the n-gram pair."""
+    from matplotlib.figure import Figure
+
+    from specsim.core._plotting import figure_style
+
+    pairs = [case for case in audit.cases if case.iid and case.alphas is not None]
+    models = [case for case in audit.cases if not case.iid and case.alphas is not None]
+    with figure_style():
+        figure = Figure(figsize=(10.5, 3.6))
+        axes = figure.subplots(1, 3)
+        for axis, cases in zip(axes, (pairs, pairs, models), strict=True):
+            if not cases:
+                axis.set_axis_off()
+            elif axis is axes[0]:
+                _draw_alphas(axis, pairs)
+            else:
+                _draw_lengths(axis, cases[-1])
+        figure.suptitle(headline(audit), x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
+        return figure
+
+
+def _draw_alphas(axis: Axes, cases: list[CaseResult]) -> None:
+    """Measured minus theoretical α, with intervals: on the diagonal itself nothing could be seen."""
+    labels = []
+    for y, case in enumerate(cases):
+        assert case.alphas is not None
+        alpha = case.alphas.context
+        tested = int(case.lengths @ np.minimum(np.arange(case.gamma + 1) + 1, case.gamma))
+        error = 2.0 * np.sqrt(alpha * (1.0 - alpha) / tested)
+        axis.errorbar(
+            1e4 * (case.alphas.verified - alpha), y, xerr=1e4 * error, fmt="o", color=INK, capsize=2
+        )
+        labels.append(f"{case.case}, {alpha:.4g}")
+    axis.axvline(0.0, color="0.3", linewidth=0.8)
+    axis.set_yticks(range(len(cases)), labels)
+    axis.invert_yaxis()
+    axis.set_xlabel("(α measured - Σ min(p, q)) · 10⁴, ± 2 standard errors")
+    axis.set_title("Acceptance, by case and Σ min(p, q)")
+
+
+def _draw_lengths(axis: Axes, case: CaseResult) -> None:
+    """The law of the number of emitted tokens: bars measured, markers the capped geometric law of each α."""
+    assert case.alphas is not None
+    emitted = np.arange(1, case.gamma + 2)
+    measured = case.lengths / case.lengths.sum()
+    axis.bar(emitted, measured, color="0.85", label=f"measured, mean {case.tokens_per_step:.3f}")
+    chosen = (
+        {"theory": case.alphas.context}
+        if case.iid
+        else {
+            "i.i.d., α context": case.alphas.context,
+            "i.i.d., α verified": case.alphas.verified,
+            "i.i.d., α drafted": case.alphas.drafted,
+        }
+    )
+    highest = float(measured.max())
+    for marker, (name, alpha) in zip("oDv", chosen.items(), strict=False):
+        law = accepted_law(alpha, case.gamma)
+        highest = max(highest, float(law.max()))
+        axis.plot(emitted, law, marker, label=f"{name}, mean {expected_tokens(alpha, case.gamma):.3f}")
+    axis.set_xticks(emitted)
+    axis.set_ylim(0.0, 1.45 * highest)  # room for the legend
+    axis.set_xlabel("tokens emitted in a step")
+    axis.set_ylabel("probability")
+    axis.set_title(f"{case.case}: emitted length")
+    axis.legend(loc="upper right")

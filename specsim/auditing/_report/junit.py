@@ -1,0 +1,75 @@
+"""An audit as JUnit XML, which continuous integration reads."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from specsim.auditing._report import text as words
+from specsim.auditing._results import Audit, CaseResult, Verdict
+
+__all__ = ["audit_to_junit"]
+
+
+def audit_to_junit(audit: Audit) -> str:
+    """One test case for each case, and one for the proof: a failure is a bias, an error a broken verifier.
+
+    Times are seconds, of a case and of the whole.
+    """
+    cases = [_case(audit, case) for case in audit.cases] + _proof(audit)
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"specsim audit {audit.verifier}",
+        tests=str(len(cases)),
+        failures=str(_having(cases, "failure")),
+        errors=str(_having(cases, "error")),
+        skipped=str(_having(cases, "skipped")),
+        time=f"{audit.provenance.seconds:.3f}",
+    )
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in (
+        ("verdict", "none" if audit.nothing_run else audit.verdict),
+        ("level", audit.level),
+        ("seed", audit.provenance.root),
+        ("interrupted", str(audit.interrupted).lower()),
+        ("wasteful", str(audit.wasteful).lower()),
+        ("false alarm", f"{audit.budget:g}"),
+        ("specsim", audit.provenance.specsim),
+    ):
+        ElementTree.SubElement(properties, "property", name=name, value=str(value))
+    suite.extend(cases)
+    output = ElementTree.SubElement(suite, "system-out")
+    said = [words.headline(audit), *words.diagnosis(audit), words.test_line(audit), words.replay(audit)]
+    output.text = "\n".join(said)
+    ElementTree.indent(suite)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
+
+
+def _case(audit: Audit, case: CaseResult) -> ElementTree.Element:
+    element = ElementTree.Element(
+        "testcase", classname=audit.verifier, name=case.case, time=f"{case.seconds:.3f}"
+    )
+    if case.findings:
+        kind = "error" if case.verdict is Verdict.BROKEN else "failure"
+        said = "\n".join(f"{finding.kind}: {finding.text}" for finding in case.findings)
+        _outcome(element, kind, case.findings[0].text, f"{said}\nagain: {words.replay(audit)}")
+    elif case.interrupted:
+        _outcome(element, "skipped", f"interrupted after {case.steps:,} of {case.planned:,} steps", None)
+    return element
+
+
+def _proof(audit: Audit) -> list[ElementTree.Element]:
+    if audit.proof is None:
+        return []
+    element = ElementTree.Element("testcase", classname=audit.verifier, name="proof")
+    if not audit.proof.as_claimed:
+        line = words.proof_line(audit)
+        _outcome(element, "failure", str(line), line)
+    return [element]
+
+
+def _outcome(element: ElementTree.Element, kind: str, message: str, text: str | None) -> None:
+    ElementTree.SubElement(element, kind, message=message).text = text
+
+
+def _having(cases: list[ElementTree.Element], kind: str) -> int:
+    return sum(case.find(kind) is not None for case in cases)

@@ -1,0 +1,390 @@
+"""What an audit found: verdicts, findings, tables, and the whole as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from specsim.auditing._checks.counts import Impossible
+from specsim.core._accepted_lengths import mean_tokens
+from specsim.core._provenance import Provenance
+from specsim.core.distributions import Ints
+from specsim.core.stats import ChiSquare
+from specsim.drafts import Tree
+from specsim.theory import expected_tokens
+
+__all__ = [
+    "BUDGET",
+    "Alphas",
+    "Audit",
+    "Candidate",
+    "CaseResult",
+    "Diagnosis",
+    "Efficiency",
+    "Finding",
+    "Measures",
+    "ProofSummary",
+    "TableResult",
+    "Verdict",
+]
+
+#: Probability that an audit of an exact verifier raises any alarm at all.
+BUDGET = 1e-6
+#: Two laws that differ by less are one but for rounding.
+LEAST_TV = 1e-9
+
+
+class Verdict(StrEnum):
+    """What an audit says.
+
+    `consistent`: no deviation from the target's law found. `lossy`: none from the law that the rule declares, which is
+    not the target's. `biased`: not the law it claims. `broken`: not a verifier at all.
+    """
+
+    CONSISTENT = "consistent"
+    LOSSY = "lossy"
+    BIASED = "biased"
+    BROKEN = "broken"
+
+
+#: Characters of a finding.
+LONGEST = 1500
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason for a verdict. `kind`: deviation, support, dependence, path, or contract; `text` says it in words.
+
+    What a verifier's own error says may hold anything, and go on for ever; in `text` it is escaped and cut, so that every
+    form of a report can hold it.
+    """
+
+    kind: str
+    text: str
+
+    def __post_init__(self) -> None:
+        text = _printable(self.text)
+        object.__setattr__(self, "text", text if len(text) <= LONGEST else f"{text[:LONGEST]} …")
+
+
+def _printable(text: str) -> str:
+    def escaped(character: str) -> str:
+        kept = character.isprintable() or character == "\n"
+        return character if kept else character.encode("unicode_escape").decode("ascii")
+
+    return "".join(map(escaped, text))
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """A tested table: draws `n` over `cells` cells, what it showed, and what it would have shown.
+
+    `log10_e` decides; `chi_square` is for reading. `detectable_tv` is the deviation that this table would have
+    rejected with probability .999; `certified_tv` an upper bound on the deviation, for full tables of at most
+    64 cells. Tables of at most 64 cells say what was `observed` and `expected` in each of them, by `labels`.
+    """
+
+    kind: str
+    position: int
+    prefix: tuple[int, ...]
+    n: int
+    cells: int
+    chi_square: ChiSquare
+    log10_e: float
+    detectable_tv: float
+    certified_tv: float | None
+    rejected: bool
+    labels: tuple[str, ...] = ()
+    observed: tuple[int, ...] = ()
+    expected: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Alphas:
+    """The three meanings of α, measured, and the tokens per step that the i.i.d. formula makes of each."""
+
+    context: float
+    verified: float
+    drafted: float
+    gamma: int
+
+    def formula(self) -> dict[str, float]:
+        """(1 - α^{γ+1})/(1 - α) from each α."""
+        named = {"context": self.context, "verified": self.verified, "drafted": self.drafted}
+        return {name: float(expected_tokens(alpha, self.gamma)) for name, alpha in named.items()}
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Tokens per step, relative to the standard rule on the same drafts, with an interval."""
+
+    ratio: float
+    lower: float
+    upper: float
+
+    @property
+    def wasteful(self) -> bool:
+        """Surely below 1: exact perhaps, but it accepts less than it could."""
+        return self.upper < 1.0
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is measured beside the tests, where it means something."""
+
+    alphas: Alphas | None = None
+    efficiency: Efficiency | None = None
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One case of the battery: what was run, what was found, what was measured.
+
+    `tree` is what was drafted (None for a decoder, which drafts itself), `positions` how many tokens a step can emit,
+    `counts` the integer counts behind everything, `examples` the first impossible tokens, `planned` the steps that the level
+    gives the case, `seconds` how long it took.
+    """
+
+    case: str
+    purpose: str
+    kernel: str
+    vocab_size: int
+    tree: Tree | None
+    iid: bool
+    positions: int
+    steps: int
+    planned: int
+    findings: tuple[Finding, ...]
+    broken: bool
+    interrupted: bool
+    tables: tuple[TableResult, ...] = field(repr=False)
+    counts: dict[str, Ints] = field(repr=False)
+    measures: Measures | None
+    declared_tv: float
+    examples: tuple[Impossible, ...] = field(default=(), repr=False)
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def gamma(self) -> int:
+        """The most tokens that a step can accept."""
+        return self.positions - 1
+
+    @property
+    def lengths(self) -> Ints:
+        """How many steps accepted k tokens, k from 0 to γ."""
+        return self.counts["lengths"]
+
+    @property
+    def alphas(self) -> Alphas | None:
+        return self.measures.alphas if self.measures else None
+
+    @property
+    def efficiency(self) -> Efficiency | None:
+        return self.measures.efficiency if self.measures else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, tables included."""
+        alphas, efficiency = self.alphas, self.efficiency
+        return {
+            "case": self.case,
+            "purpose": self.purpose,
+            "kernel": self.kernel,
+            "vocab_size": self.vocab_size,
+            "gamma": self.gamma,
+            "parents": self.tree and list(self.tree.parents),
+            "drawing": self.tree and self.tree.drawing,
+            "declared_tv": self.declared_tv,
+            "steps": self.steps,
+            "planned": self.planned,
+            "interrupted": self.interrupted,
+            "verdict": str(self.verdict),
+            "findings": [asdict(finding) for finding in self.findings],
+            "lengths": self.lengths.tolist(),
+            "tokens_per_step": self.tokens_per_step,
+            "alpha_context": alphas and alphas.context,
+            "alpha_verified": alphas and alphas.verified,
+            "alpha_drafted": alphas and alphas.drafted,
+            "iid_tokens_per_step": alphas and alphas.formula(),
+            "efficiency": efficiency and {**asdict(efficiency), "wasteful": efficiency.wasteful},
+            "tables": [asdict(table) for table in self.tables],
+        }
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.broken:
+            return Verdict.BROKEN
+        if self.findings:
+            return Verdict.BIASED
+        return Verdict.LOSSY if self.declared_tv > LEAST_TV else Verdict.CONSISTENT
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean number of emitted tokens; NaN never: 0 if nothing could be run."""
+        return mean_tokens(self.lengths)[0] if self.lengths.any() else 0.0
+
+    @property
+    def smallest_p(self) -> float:
+        """The smallest chi-square p-value of the tables (1 if there are none)."""
+        return min((table.chi_square.p_value for table in self.tables), default=1.0)
+
+    @property
+    def largest_log10_e(self) -> float:
+        return max((table.log10_e for table in self.tables), default=0.0)
+
+    @property
+    def first_token(self) -> TableResult | None:
+        """The table of the first position: its full law if there is one, else its PIT bins."""
+        here = [table for table in self.tables if table.position == 0]
+        return next((t for t in here if t.kind == "prefix"), next((t for t in here if t.kind == "PIT"), None))
+
+    @property
+    def last_position(self) -> TableResult | None:
+        """The PIT bins of the last position that is tested; without bins, its first table."""
+        pit = [table for table in self.tables if table.kind == "PIT"] or list(self.tables)
+        return max(pit, key=lambda table: table.position, default=None)
+
+
+@dataclass(frozen=True)
+class ProofSummary:
+    """How many generated models the rule was proved on, and the largest deviation from its claim (0 if as claimed).
+
+    `lossless` says which claim: the target's law, or a declared one.
+    """
+
+    models: int
+    largest_tv: float
+    lossless: bool
+
+    @property
+    def as_claimed(self) -> bool:
+        return self.largest_tv == 0.0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A known mistake, with its parameters at their likeliest. `behind` is how many nats less likely than the first one.
+
+    `fits` says whether the outcomes are what it predicts, by a chi-square at level 1e-4.
+    """
+
+    name: str
+    family: str
+    mechanism: str
+    threads: tuple[str, ...]
+    behind: float
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The nearest known mistakes, the likeliest first; those that could not be told apart stand in `named`.
+
+    `named` is empty for an unknown bug. `evidence` is the outcome that gave it away, `place` one step where it happened.
+    """
+
+    named: tuple[Candidate, ...]
+    nearest: tuple[Candidate, ...]
+    steps: int
+    evidence: str
+    place: str
+
+    @property
+    def known(self) -> bool:
+        return bool(self.named)
+
+    def lines(self) -> list[str]:
+        """The diagnosis in words."""
+        if self.known:
+            first, *others = self.named
+            text = [f"It looks like {first.name} ({first.family}): {first.mechanism}"]
+            if first.threads:
+                text.append(f"Reported in {', '.join(first.threads)}.")
+            if others:
+                text.append(f"Not told apart from {', '.join(one.name for one in others)}.")
+        else:
+            text = ["It is none of the known mistakes."]
+            if self.nearest:
+                one = self.nearest[0]
+                text.append(f"The nearest is {one.name}, which does not fit: {one.mechanism}")
+        return [*text, *(line for line in (self.evidence, self.place) if line)]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result of `specsim.audit`. `budget` is the false-alarm probability of the whole, split over `tests`.
+
+    `interrupted` says that it was cut short by Ctrl-C: cases are missing, or have fewer steps than planned.
+    """
+
+    verifier: str
+    level: str
+    cases: tuple[CaseResult, ...]
+    proof: ProofSummary | None
+    budget: float
+    tests: int
+    interrupted: bool
+    provenance: Provenance
+    diagnosis: Diagnosis | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of the cases; a rule that the proof refutes is biased whatever the draws say."""
+        found = {case.verdict for case in self.cases}
+        if Verdict.BROKEN in found:
+            return Verdict.BROKEN
+        refuted = self.proof is not None and not self.proof.as_claimed
+        if refuted or Verdict.BIASED in found:
+            return Verdict.BIASED
+        return Verdict.LOSSY if Verdict.LOSSY in found else Verdict.CONSISTENT
+
+    @property
+    def declared_tv(self) -> float:
+        """The largest total variation, over the cases, between the claimed law of a first token and the target's."""
+        return max((case.declared_tv for case in self.cases), default=0.0)
+
+    @property
+    def exit_code(self) -> int:
+        """0 consistent, or lossy as declared; 1 biased or broken; 3 interrupted before anything was found."""
+        if self.interrupted and self.verdict in (Verdict.CONSISTENT, Verdict.LOSSY):
+            return 3
+        return 0 if self.verdict in (Verdict.CONSISTENT, Verdict.LOSSY) else 1
+
+    @property
+    def nothing_run(self) -> bool:
+        """Whether it was interrupted before the first step: then nothing can be said."""
+        return self.exit_code == 3 and not self.steps
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether some case surely emits fewer tokens per step than the standard rule."""
+        return any(case.efficiency is not None and case.efficiency.wasteful for case in self.cases)
+
+    @cached_property
+    def steps(self) -> int:
+        return sum(case.steps for case in self.cases)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON; no verdict if it was interrupted before the first step."""
+        return {
+            "verifier": self.verifier,
+            "level": self.level,
+            "verdict": None if self.nothing_run else str(self.verdict),
+            "exit_code": self.exit_code,
+            "interrupted": self.interrupted,
+            "declared_tv": self.declared_tv,
+            "wasteful": self.wasteful,
+            "budget": self.budget,
+            "tests": self.tests,
+            "steps": self.steps,
+            "proof": self.proof and {**asdict(self.proof), "as_claimed": self.proof.as_claimed},
+            "diagnosis": self.diagnosis and asdict(self.diagnosis),
+            "cases": [case.to_dict() for case in self.cases],
+            "provenance": self.provenance.to_dict(),
+        }
+
+    def _repr_html_(self) -> str:
+        from specsim.auditing._report import audit_to_html
+
+        return audit_to_html(self)

@@ -1,0 +1,199 @@
+"""Calls of somebody's verifier: rows in, checked tokens out.
+
+Each batch is verified in two calls or more, by one generator, so that random numbers that neighbouring rows share, or
+successive calls, show in the counts. Whatever goes wrong inside is `BrokenVerifier`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing._cases.battery import Case
+from specsim.auditing._cases.rows import CaseRows, row_dtype, rows_of
+from specsim.auditing._verifier.arrays import converter
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared, Verifier
+from specsim.auditing._verifier.output import as_path, as_tokens, read_tokens
+from specsim.core._streams import Key, Purpose, uniforms
+from specsim.core.distributions import Ints
+from specsim.simulation._rows import Rows
+from specsim.simulation._sources import RowSource, Tokens
+
+__all__ = ["TIMEOUT", "Calls", "call_safely", "verified"]
+
+#: Seconds after which a call is given up as hanging.
+TIMEOUT = 60.0
+#: In the first steps of a case inputs are compared with copies of them; later ones are handed over as they are.
+COMPARED_STEPS = 512
+#: Bytes of rows verified at a time, in two calls: more than built-in rules get, since a call from Python has its price.
+BATCH_BYTES = 2**23
+#: What NumPy says of a write to a read-only array. A "buffer source" that is read-only is Cython's, and was not written to.
+_WRITTEN = re.compile(r"(?<!buffer source )array is read-only|destination is read-only")
+
+
+@dataclass(frozen=True)
+class Calls:
+    """`function`, called as it declares, on the rows of `case`: a `specsim.simulation._sources.RowVerifier`."""
+
+    function: Verifier
+    declared: Declared
+    case: Case
+    convert: Callable[[Any], Any]
+    timeout: float
+
+    @classmethod
+    def of(cls, function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> Calls:
+        return cls(function, declared, case, converter(declared), timeout)
+
+    def __call__(self, rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
+        rng = np.random.default_rng([*key, first])
+        steps = len(rows.draft_tokens)
+        extras = self.extras(key, first, rows)
+        dtype = row_dtype(self.case.dtype)
+        p, q = (array.astype(dtype, copy=False) for array in (rows.p, rows.q))
+        handed = {"draft_tokens": rows.draft_tokens, "p": p, "q": q}
+        before = {name: array.copy() for name, array in handed.items()} if first < COMPARED_STEPS else {}
+        if self.declared.tree:
+            parts = [self._walk(rows, p, q, s, rng, first) for s in range(steps)]
+        else:
+            parts = self._parts(rows.draft_tokens, p, q, self.rows_of_a_call(steps), rng, extras)
+        for name, array in before.items():  # read-only holds for NumPy alone, not for what shares its memory
+            if not np.array_equal(array, handed[name]):
+                raise BrokenVerifier(f"altered its input {name}")
+        tokens = np.concatenate(parts)
+        if self.declared.tree:
+            return np.ascontiguousarray(tokens.T, dtype=np.int32), (tokens >= 0).sum(axis=1) - 1
+        return read_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], first)
+
+    def rows_of_a_call(self, steps: int) -> int:
+        """How many rows each call gets of a batch of `steps`, but for the last: half of them, or what is declared."""
+        return max(1, min(-(-steps // 2), self.declared.batch or steps))
+
+    def once(self, rows: Rows, extras: dict[str, Any]) -> Ints:
+        """The checked tokens [B, γ+1] of one call, or of one for each `batch` rows; a generator with a fixed seed."""
+        steps, rng = len(rows.draft_tokens), np.random.default_rng(0)
+        size = self.declared.batch or steps
+        tokens = np.concatenate(self._parts(rows.draft_tokens, rows.p, rows.q, size, rng, extras))
+        read_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], 0)
+        return tokens
+
+    def extras(self, key: Key, first: int, rows: Rows) -> dict[str, Any]:
+        """What is declared beyond the plain arguments, for every row: half of the rows have a seed."""
+        steps, gamma = rows.draft_tokens.shape
+        extras: dict[str, Any] = {}
+        if self.declared.lengths:
+            lengths = rows.lengths if isinstance(rows, CaseRows) else None
+            extras["lengths"] = np.full(steps, gamma) if lengths is None else lengths
+        if self.declared.uniforms:
+            extras["uniforms"] = np.ascontiguousarray(
+                uniforms(key, int(Purpose.VERIFY), first, steps, gamma + 1).T
+            )
+        if self.declared.seeds:
+            seeds = (uniforms(key, int(Purpose.VERIFY), first, steps, gamma + 2)[-1] * 2**40).astype(np.int64)
+            extras["seeds"] = [int(seed) if seed % 2 else None for seed in seeds]
+        return extras
+
+    def _parts(
+        self,
+        drafted: Ints,
+        p: NDArray[Any],
+        q: NDArray[Any],
+        size: int,
+        rng: np.random.Generator,
+        extras: dict[str, Any],
+    ) -> list[NDArray[Any]]:
+        """Calls of `size` rows, one after the other."""
+        starts = range(0, len(drafted), size)
+        return [self._call(drafted, p, q, slice(start, start + size), rng, extras) for start in starts]
+
+    def _call(
+        self,
+        drafted: Ints,
+        p: NDArray[Any],
+        q: NDArray[Any],
+        part: slice,
+        rng: np.random.Generator,
+        extras: dict[str, Any],
+    ) -> NDArray[Any]:
+        """One call on the rows `part`: a copy of what came back, since it may be a buffer that is used again."""
+        given = {
+            name: value[part] if isinstance(value, list) else self.convert(value[part])
+            for name, value in extras.items()
+        }
+        arrays = [drafted[part], p[part], *([] if self.case.certain else [q[part]])]
+        handed = [self.convert(array) for array in arrays] + [None] * self.case.certain
+        output = call_safely(self.function, *handed, rng, timeout=self.timeout, **given)
+        return as_tokens(output, (len(drafted[part]), drafted.shape[1] + 1)).astype(np.int64)
+
+    def _walk(
+        self, rows: Rows, p: NDArray[Any], q: NDArray[Any], s: int, rng: np.random.Generator, first: int
+    ) -> Ints:
+        """One step over a tree; its tokens [1, depth+1]."""
+        arrays = rows.parents[s], rows.draft_tokens[s], p[s], q[s]
+        output = call_safely(
+            self.function, *(self.convert(array) for array in arrays), rng, timeout=self.timeout
+        )
+        path, token = as_path(output, rows.parents[s], rows.p.shape[2], first + s)
+        tokens = np.full((1, self.case.tree.depth + 1), -1, dtype=np.int64)
+        tokens[0, : len(path)] = rows.draft_tokens[s, [node - 1 for node in path]]
+        tokens[0, len(path)] = token
+        return tokens
+
+
+def verified(function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> RowSource:
+    """The steps of `case`, verified by `function`."""
+    return RowSource(rows_of(case), Calls.of(function, declared, case, timeout), BATCH_BYTES)
+
+
+def call_safely(function: Verifier, *arguments: Any, timeout: float, **keywords: Any) -> Any:
+    """The result of `function`; whatever it raises but Ctrl-C, or more than `timeout` seconds, is `BrokenVerifier`."""
+    try:
+        with _watched(timeout):
+            return function(*arguments, **keywords)
+    except _Hung:
+        raise BrokenVerifier(f"hung: a call took longer than {timeout:g} s") from None
+    except (BrokenVerifier, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a panic in Rust, for one, is no Exception
+        if isinstance(error, ValueError) and _WRITTEN.search(str(error)):
+            raise BrokenVerifier(f"altered its input: {_where(error)}") from error
+        raise BrokenVerifier(f"raised {type(error).__name__}: {error}") from error
+
+
+class _Hung(BaseException):
+    """Time is up. No Exception, so that a verifier that catches those does not catch this."""
+
+
+def _where(error: BaseException) -> str:
+    """The line of the verifier that raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.line} ({os.path.basename(frame.filename)}, line {frame.lineno})"
+
+
+@contextmanager
+def _watched(seconds: float) -> Iterator[None]:
+    """Stop Python code that takes longer. Only the main thread can; a child process is watched from outside too."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def give_up(*_: Any) -> None:
+        raise _Hung
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,147 @@
+"""EAGLE: verification of draft trees, in the form of EAGLE-1 and in that of EAGLE-2 and 3.
+
+`eagle/model/utils.py`, read at eagle-llm 1.2.1 and at 8009b6d:
+
+    evaluate_posterior(logits[L, D, V], candidates[L, D], logits_processor, cart_candidates_prob[L, D], op, p_indices,
+                       tree_candidates[1, n+1], b_indices) -> (best_candidate, accept_length, sample_p[V])      (EAGLE-1)
+    evaluate_posterior(logits[L, D, V], candidates[L, D], logits_processor)                             (EAGLE-2 and 3)
+
+The L rows are the paths from the root to a leaf, D = depth + 1, padded with -1. EAGLE-1's siblings are drawn without
+replacement: `cart_candidates_prob` is the renormalised probability of each, `op[i][k]` the draft's row at depth i of
+the k-th node drafted from, `p_indices` that k, `b_indices` the earlier siblings. EAGLE-2's are the draft's most probable
+tokens, for which q counts as 1. The last token is drawn outside, from `sample_p`: the adapter does that.
+
+Known oddities: Python's `random` for the coins; EAGLE-1 draws the bonus without the logits processor (temperature
+ignored); no guard where the residual is zero.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing._verifier.contract import Verifier, declares
+from specsim.auditing.adapters._engines import EngineMissing, engine_function, seed_of, seeded_torch
+from specsim.auditing.adapters._paths import leaf_paths
+from specsim.drafts import Tree
+
+__all__ = ["adapt_1", "adapt_2", "verifier_1", "verifier_2"]
+
+REFERENCE = "eagle.model.utils:evaluate_posterior"
+
+
+def verifier_1() -> Verifier:
+    """EAGLE-1's own function. Raises EngineMissing without it."""
+    install = "pip install --no-deps eagle-llm, and torch, transformers"
+    function = engine_function(REFERENCE, install)
+    if not _is_first(function):
+        raise EngineMissing(f"{REFERENCE} is that of EAGLE-2 and 3; {install}")
+    return adapt_1(function)
+
+
+def verifier_2() -> Verifier:
+    """The own function of EAGLE-2 and 3. Raises EngineMissing without it."""
+    install = "clone SafeAILab/EAGLE and pip install it"
+    function = engine_function(REFERENCE, install)
+    if _is_first(function):
+        raise EngineMissing(f"{REFERENCE} is that of EAGLE-1; {install}")
+    return adapt_2(function)
+
+
+def _is_first(evaluate_posterior: Callable[..., Any]) -> bool:
+    return "cart_candidates_prob" in inspect.signature(evaluate_posterior).parameters
+
+
+def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
+    """The tree verifier made of a function with EAGLE-1's signature, for siblings drawn without replacement."""
+
+    @declares(arrays="torch", dtypes=("float32",), tree=True, drawing="without replacement")
+    def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
+        import torch
+
+        tree, drafted = Tree(tuple(int(parent) for parent in parents)), [int(token) for token in tokens]
+        paths = leaf_paths(tree)
+        levels = [
+            [node for node in range(tree.size + 1) if tree.depths[node] == i and tree.children(node)]
+            for i in range(tree.depth)
+        ]
+        op = [torch.stack([q[node] for node in level]) for level in levels]
+
+        def earlier(node: int) -> list[int]:
+            siblings = tree.children(tree.parents[node - 1])
+            return list(siblings[: siblings.index(node)])
+
+        def chance(node: int) -> float:
+            row, x = q[tree.parents[node - 1]], drafted[node - 1]
+            return float(row[x] / (1.0 - sum(row[drafted[other - 1]] for other in earlier(node))))
+
+        def table(at: Callable[[int], Any], root: Any) -> list[list[Any]]:
+            return [[root if node <= 0 else at(node) for node in path] for path in paths]
+
+        return _evaluated(
+            evaluate_posterior,
+            paths,
+            drafted,
+            p,
+            rng,
+            torch.tensor(table(chance, 1.0)),
+            op,
+            table(lambda node: levels[tree.depths[node] - 1].index(tree.parents[node - 1]), 0),
+            torch.tensor([[0, *drafted]]),
+            table(lambda node: torch.tensor(earlier(node), dtype=torch.long), []),
+        )
+
+    return verify
+
+
+def adapt_2(evaluate_posterior: Callable[..., Any]) -> Verifier:
+    """The tree verifier made of a function with the signature of EAGLE-2, for the draft's most probable tokens."""
+
+    @declares(arrays="torch", dtypes=("float32",), tree=True, drawing="top")
+    def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
+        tree = Tree(tuple(int(parent) for parent in parents))
+        drafted = [int(token) for token in tokens]
+        return _evaluated(evaluate_posterior, leaf_paths(tree), drafted, p, rng)
+
+    return verify
+
+
+def _evaluated(
+    evaluate_posterior: Callable[..., Any],
+    paths: list[list[int]],
+    drafted: list[int],
+    p: Any,
+    rng: np.random.Generator,
+    *rest: Any,
+) -> tuple[list[int], int]:
+    """The accepted nodes and the token after them."""
+    import torch
+
+    candidates = torch.tensor([[-1 if node < 0 else [0, *drafted][node] for node in path] for path in paths])
+    with seeded_torch(rng), _seeded_random(rng):
+        best, length, sample_p = evaluate_posterior(
+            p.log()[torch.tensor(paths)], candidates, _as_they_are, *rest
+        )
+        token = torch.multinomial(sample_p, 1)
+    return paths[int(best)][1 : int(length) + 1], int(token)
+
+
+def _as_they_are(_: Any, logits: Any) -> Any:
+    """A logits processor for rows that are processed already."""
+    return logits
+
+
+@contextmanager
+def _seeded_random(rng: np.random.Generator) -> Iterator[None]:
+    """Python's global generator seeded from `rng`, and put back afterwards."""
+    state = random.getstate()
+    random.seed(seed_of(rng))
+    try:
+        yield
+    finally:
+        random.setstate(state)

@@ -1,0 +1,78 @@
+"""MLX-LM: speculative decoding on Apple silicon; `mlx[cpu]` runs it elsewhere.
+
+`mlx_lm/generate.py`, read at 0.32:
+
+    speculative_generate_step(prompt[L], model, draft_model, *, num_draft_tokens=2, max_tokens, sampler, …)
+        -> iterator of (token, logprobs[V], from_draft)
+
+The target draws a token of its own at every position, and a drafted token is kept where it equals the target's:
+exact, at the price of a lower acceptance than min(1, p/q). The adapter samples both models at temperature 1, and
+stops at `eos`, which the loop leaves to its caller. MLX's global generator is seeded, and not put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing._verifier.contract import Verifier, declares
+from specsim.auditing.adapters._cached import last_rows
+from specsim.auditing.adapters._engines import engine_function, seed_of, until_eos
+from specsim.models import Model
+
+__all__ = ["adapt", "decoder"]
+
+
+def decoder() -> Verifier:
+    """MLX-LM's own loop. Raises EngineMissing without it."""
+    return adapt(
+        engine_function("mlx_lm.generate:speculative_generate_step", "pip install 'mlx[cpu]' mlx-lm")
+    )
+
+
+def adapt(speculative_generate_step: Callable[..., Any]) -> Verifier:
+    """The decoder made of any function with the signature of `speculative_generate_step`."""
+
+    @declares(decoder=True)
+    def decode(
+        target: Model,
+        draft: Model,
+        prompt: Sequence[int],
+        max_new_tokens: int,
+        eos: int | None,
+        rng: np.random.Generator,
+    ) -> list[int]:
+        import mlx.core as mx
+
+        mx.random.seed(seed_of(rng))
+        steps = speculative_generate_step(
+            mx.array(list(prompt)),
+            _Network(target),
+            _Network(draft),
+            max_tokens=max_new_tokens,
+            sampler=partial(mx.random.categorical, axis=-1),
+        )
+        return until_eos((int(token) for token, _, _ in steps), eos)
+
+    return decode
+
+
+class _Network:
+    """`model` with one layer, whose keys are the tokens."""
+
+    layers = (None,)
+
+    def __init__(self, model: Model):
+        self.model = model
+
+    def __call__(self, tokens: Any, cache: Any) -> Any:
+        import mlx.core as mx
+
+        keys = tokens[:, None, :, None].astype(mx.float32)
+        held, _ = cache[0].update_and_fetch(keys, keys)
+        rows = last_rows(self.model, np.array(held[0, 0, :, 0]), tokens.shape[1])
+        with np.errstate(divide="ignore"):
+            return mx.array(np.log(rows).astype(np.float32))[None]

@@ -1,0 +1,58 @@
+"""Functions that emit one token: the form of toy scripts, of papers' listings and of interviews.
+
+    function(p[V], q[V], rng) -> token                   drafting included      `adapt_decoder`
+    function(p[V], q[V], draft_token, rng) -> token      verification only      `adapt`
+
+p and q are NumPy rows, `rng` a NumPy Generator. No engine stands behind this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing._verifier.contract import Verifier, declares
+from specsim.auditing.adapters._engines import until_eos
+from specsim.models import Model
+
+__all__ = ["adapt", "adapt_decoder"]
+
+
+def adapt(function: Callable[..., Any]) -> Verifier:
+    """The verifier made of function(p, q, draft_token, rng) -> token: every step emits that token alone."""
+
+    @declares(gamma=1)
+    def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
+        output = np.full((len(p), p.shape[1]), -1)
+        for step, (p_rows, q_rows, drafted) in enumerate(zip(p, q, draft_tokens, strict=True)):
+            output[step, 0] = function(p_rows[0], q_rows[0], int(drafted[0]), rng)
+        return output
+
+    return verify
+
+
+def adapt_decoder(function: Callable[..., Any]) -> Verifier:
+    """The decoder made of function(p, q, rng) -> token, called once for every token."""
+
+    @declares(decoder=True)
+    def decode(
+        target: Model,
+        draft: Model,
+        prompt: Sequence[int],
+        max_new_tokens: int,
+        eos: int | None,
+        rng: np.random.Generator,
+    ) -> list[int]:
+        history = list(prompt)
+
+        def tokens() -> Any:
+            for _ in range(max_new_tokens):
+                p, q = (model.rows([history])[0] for model in (target, draft))
+                history.append(int(function(p, q, rng)))
+                yield history[-1]
+
+        return until_eos(tokens(), eos)
+
+    return decode

@@ -1,0 +1,66 @@
+"""What a mutant is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from specsim.drafts import Draft
+from specsim.rules._common.base import Parameter, checked_values, spelled
+
+__all__ = ["Mutant"]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A verifier or a decoder that is wrong in a known way, and the law of its error.
+
+    `mechanism` says what the code does wrong, `threads` where that was reported. Exactly one is given of
+
+        verify(draft_tokens int[B, γ], p float[B, γ+1, V], q float[B, γ, V], rng, **values) -> int[B, γ+1]
+        decode(target, draft, prompt, max_new_tokens, eos, rng, **values) -> list of new tokens
+
+    `law(parents, tokens, p, q, **values)` is that of one step on a chain, as `specsim.rules.Rule.law` on Fractions or
+    floats: the probability of stopping at each node given the drafted tokens, and the pmf of the token that
+    follows. It is None where the error is not in the law of one step, but between rows, calls or steps. For a decoder
+    q is the draft's own row, and `drafting(q, **values)` the law that its tokens are really drawn from.
+
+    `values` are numbers for the `parameters`, or their defaults. Raises ValueError for an unknown one, or out of range.
+    """
+
+    name: str
+    family: str
+    mechanism: str
+    threads: tuple[str, ...] = ()
+    verify: Callable[..., Any] | None = None
+    decode: Callable[..., Any] | None = None
+    law: Callable[..., tuple[list[Any], list[Any]]] | None = None
+    drafting: Callable[..., Any] | None = None
+    parameters: tuple[Parameter, ...] = ()
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.verify is None) == (self.decode is None):
+            raise ValueError(f"{self.name}: a mutant has either verify or decode")
+        object.__setattr__(self, "values", checked_values(self.name, self.parameters, self.values))
+
+    def __str__(self) -> str:
+        """The name, with what parameters it was given; `mutants.get` reads it back."""
+        return spelled(self.name, self.values)
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """`verify` or `decode`, with the parameters filled in."""
+        function = self.verify or self.decode
+        assert function is not None  # __post_init__ has seen to it
+        return partial(function, **self.values)
+
+    def having(self, **values: float) -> Mutant:
+        """The same mutant with these parameters. Raises ValueError for an unknown one, or out of range."""
+        return replace(self, values={**self.values, **values})
+
+    def num_rows(self, tree: Draft) -> int:
+        """Rows of q that the law reads, for `specsim.theory._enumeration.step_law`."""
+        return tree.num_rows

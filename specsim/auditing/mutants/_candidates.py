@@ -1,0 +1,75 @@
+"""I: several candidates or several draws where the law allows for one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants._reference import Row, at, law, normalised, verify
+from specsim.auditing.mutants._residual import masked
+from specsim.core.distributions import Floats
+from specsim.rules._chain.one_hot import recovered as without_drafted
+from specsim.rules._common.base import Parameter
+
+__all__ = ["MUTANTS"]
+
+mutant = partial(Mutant, family="I many candidates")
+
+
+def nucleus(p: Floats, mass: float) -> Floats:
+    """top-p of rows [B, γ, V], renormalised: the likeliest tokens until their mass reaches `mass`."""
+    order = np.argsort(-p, axis=2, kind="stable")
+    ranked = np.take_along_axis(p, order, axis=2)
+    before = np.cumsum(ranked, axis=2) - ranked
+    kept = np.zeros_like(p)
+    np.put_along_axis(kept, order, np.where(before < mass, ranked, 0.0), axis=2)
+    return kept / kept.sum(axis=2, keepdims=True)
+
+
+def nucleus_row(p: Row, mass: Any) -> list[Any]:
+    kept, reached = [0 * a for a in p], 0 * p[0]
+    for y in sorted(range(len(p)), key=lambda y: -p[y]):
+        if reached < mass:
+            kept[y] = p[y]
+        reached += p[y]
+    return normalised(kept)
+
+
+MUTANTS = (
+    mutant(
+        name="any_draw_matches",
+        mechanism="A draft passes if any of several samples of the target, one for each candidate, equals it.",
+        threads=("foundation-model-stack/fms-extras#12",),
+        verify=partial(
+            verify,
+            passes=lambda u, x, p, q, draws: u < 1.0 - (1.0 - at(p, x)) ** draws,
+            recover=lambda p, q, x, draws: masked(p, q, x),
+        ),
+        law=law(
+            lambda p, q, x, draws: 1 - (1 - p[x]) ** int(draws),
+            lambda p, q, x, draws: without_drafted(p, q, x),
+        ),
+        parameters=(Parameter("draws", 2, 1, np.inf, "samples; 1 is right", whole=True),),
+    ),
+    mutant(
+        name="match_redrawn",
+        mechanism="A draft passes if a sample of the target equals it; if not, the token that follows is another sample.",
+        verify=partial(verify, passes=lambda u, x, p, q: u < at(p, x), recover=lambda p, q, x: p),
+        law=law(lambda p, q, x: p[x], lambda p, q, x: p),
+    ),
+    mutant(
+        name="nucleus_match",
+        mechanism="A draft passes if a sample of the target's top-p equals it; if not, the token that follows is drawn from p.",
+        threads=("FasterDecoding/Medusa evaluate_posterior nucleus",),
+        verify=partial(
+            verify,
+            passes=lambda u, x, p, q, mass: u < at(nucleus(p, mass), x),
+            recover=lambda p, q, x, mass: p,
+        ),
+        law=law(lambda p, q, x, mass: nucleus_row(p, mass)[x], lambda p, q, x, mass: p),
+        parameters=(Parameter("mass", 0.8, 0.0, 1.0, "of the nucleus", above_low=True),),
+    ),
+)

@@ -1,0 +1,262 @@
+"""A right decoder in plain Python, with places to spoil it, and the law of whole sequences with the same places.
+
+A step drafts γ tokens, fewer where only so many may still come, verifies them by the standard rule, and emits the accepted
+ones and one more. Draft and target each keep a state: the tokens that they believe to be the text so far.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants._reference import Row, minimum_ratio, residual, stops
+from specsim.core.distributions import inverse_cdf
+from specsim.models import Model
+from specsim.rules._common.base import Parameter
+
+__all__ = ["Decoder", "Tokens", "decoder", "sequence_law"]
+
+Tokens = tuple[int, ...]
+
+
+def unchanged(row: Row, **values: Any) -> Row:
+    return row
+
+
+def in_full(drafted: Tokens, eos: int | None) -> int:
+    """All drafted tokens are verified."""
+    return len(drafted)
+
+
+def accepted_and_last(drafted: Tokens, accepted: int, last: int) -> Tokens:
+    return (*drafted[:accepted], last)
+
+
+def at_eos(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
+    """Of the tokens of a step those up to the first end-of-sequence token, and whether there was one."""
+    return (tokens[: tokens.index(eos) + 1], True) if eos in tokens else (tokens, False)
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Speculative decoding of one sequence; the defaults are right.
+
+    Of rows, as lists in any arithmetic and with the mutant's values: `drafting` gives the law that a drafted token is
+    drawn from and `handed` the q that verification is told, both of the draft's row; `scored` what is verified against,
+    of the target's row at a drafted position; `bonus` the law after the whole draft. `cut(drafted, eos)` is how many
+    drafted tokens are verified. With (drafted, number accepted, last token) `emits` gives the tokens of the step,
+    `draft_keeps` and `target_keeps` those that enter either state; `rescored` makes q be read after the text itself,
+    not after the draft's state. `ends(tokens of a step, eos)` gives those that come out, and whether to stop. `late`
+    lets a rejected token pass, and draws from p at the position after it.
+    """
+
+    drafting: Callable[..., Row] = unchanged
+    handed: Callable[..., Row] = unchanged
+    scored: Callable[..., Row] = unchanged
+    bonus: Callable[..., Row] = unchanged
+    cut: Callable[[Tokens, int | None], int] = in_full
+    emits: Callable[[Tokens, int, int], Tokens] = accepted_and_last
+    draft_keeps: Callable[[Tokens, int, int], Tokens] = accepted_and_last
+    target_keeps: Callable[[Tokens, int, int], Tokens] = accepted_and_last
+    ends: Callable[[Tokens, int | None], tuple[Tokens, bool]] = at_eos
+    rescored: bool = False
+    late: bool = False
+    gamma: int = 2
+
+    def __call__(
+        self,
+        target: Model,
+        draft: Model,
+        prompt: Sequence[int],
+        max_new_tokens: int,
+        eos: int | None,
+        rng: np.random.Generator,
+        **values: float,
+    ) -> list[int]:
+        """New tokens after `prompt`: `max_new_tokens`, or fewer if the last one is `eos`."""
+        text = draft_seen = target_seen = tuple(map(int, prompt))
+        most, ended = len(text) + max_new_tokens, False
+        while not ended and len(text) < most:
+            drafted: Tokens = ()
+            q: list[Row] = []
+            while len(drafted) < min(self.gamma, most - len(text) - 1):
+                row = _floats(draft, draft_seen + drafted)
+                told = _floats(draft, text + drafted) if self.rescored else row
+                q.append(self.handed(told, **values))
+                drafted += (inverse_cdf(self.drafting(row, **values), rng.random()),)
+            drafted = drafted[: self.cut(drafted, eos)]
+            accepted, last = self._verify(target, target_seen, drafted, q, rng, **values)
+            tokens, ended = self.ends(self.emits(drafted, accepted, last), eos)
+            text += tokens
+            draft_seen += self.draft_keeps(drafted, accepted, last)
+            target_seen += self.target_keeps(drafted, accepted, last)
+        return list(text[len(prompt) :])
+
+    def _verify(
+        self,
+        target: Model,
+        seen: Tokens,
+        drafted: Tokens,
+        q: Sequence[Row],
+        rng: np.random.Generator,
+        **values: float,
+    ) -> tuple[int, int]:
+        """The number of accepted tokens, and the token after them."""
+        for i, x in enumerate(drafted):
+            p = self.scored(_floats(target, seen + drafted[:i]), **values)
+            if not rng.random() * q[i][x] < p[x]:
+                if self.late:
+                    return i + 1, inverse_cdf(_floats(target, seen + drafted[: i + 1]), rng.random())
+                weights = [max(a - b, 0.0) for a, b in zip(p, q[i], strict=True)]
+                return i, inverse_cdf(weights if any(weights) else p, rng.random())
+        return len(drafted), inverse_cdf(self.bonus(_floats(target, seen + drafted), **values), rng.random())
+
+    def law(
+        self, parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any
+    ) -> tuple[list[Any], list[Any]]:
+        """Verification's law, on the models' own rows."""
+        against = [self.scored(row, **values) for row in p[: len(tokens)]]
+        handed = [self.handed(row, **values) for row in q]
+        stop = stops([minimum_ratio(*rows) for rows in zip(against, handed, tokens, strict=False)])
+        follow = [residual(*rows) for rows in zip(against, handed, strict=False)]
+        if self.late and tokens:
+            *before, rejected, whole = stop
+            stop, follow = [0 * whole, *before, rejected + whole], [list(row) for row in p[: len(tokens)]]
+        return stop, [*follow, list(self.bonus(p[len(tokens)], **values))]
+
+
+def decoder(
+    make: Callable[..., Mutant],
+    name: str,
+    mechanism: str,
+    decode: Decoder,
+    threads: tuple[str, ...] = (),
+    parameters: tuple[Parameter, ...] = (),
+) -> Mutant:
+    """The mutant that `decode` is; its law of a step is None where only states and emission are wrong."""
+    right = Decoder()
+    places = ("drafting", "handed", "scored", "bonus", "late")
+    spoiled = any(getattr(decode, place) is not getattr(right, place) for place in places)
+    return make(
+        name=name,
+        mechanism=mechanism,
+        threads=threads,
+        decode=decode,
+        law=decode.law if spoiled else None,
+        drafting=decode.drafting,
+        parameters=parameters,
+    )
+
+
+def sequence_law(
+    mutant: Mutant,
+    target: Model,
+    draft: Model,
+    prompt: Sequence[int],
+    max_new_tokens: int,
+    eos: int | None,
+) -> dict[Tokens, Any]:
+    """The law of what a decoder mutant gives, {new tokens: probability}, by enumeration of drafts, step by step.
+
+    In Fractions if the models' rows are, else in floats. Raises ValueError for a mutant that is not made of a `Decoder`.
+    """
+    if not isinstance(mutant.decode, Decoder):
+        raise ValueError(f"{mutant.name}: only decoders of the catalogue have a law of whole sequences")
+    prompt, p_rows, q_rows, decode = tuple(map(int, prompt)), _Rows(target), _Rows(draft), mutant.decode
+
+    @cache
+    def moves(gamma: int, told: Tokens, draft_seen: Tokens, target_seen: Tokens) -> dict[_Move, Any]:
+        found: dict[_Move, Any] = defaultdict(int)
+        steps = _steps(mutant, gamma, p_rows, q_rows, told, draft_seen, target_seen, eos)
+        for chance, drafted, accepted, last in steps:
+            tokens, ended = decode.ends(decode.emits(drafted, accepted, last), eos)
+            drafts = q_rows.context(draft_seen + decode.draft_keeps(drafted, accepted, last))
+            targets = p_rows.context(target_seen + decode.target_keeps(drafted, accepted, last))
+            found[tokens, ended, drafts, targets] += chance
+        return found
+
+    law: dict[Tokens, Any] = defaultdict(int)
+    states: dict[tuple[Tokens, Tokens, Tokens], Any] = {
+        (prompt, q_rows.context(prompt), p_rows.context(prompt)): 1
+    }
+    while states:
+        following: dict[tuple[Tokens, Tokens, Tokens], Any] = defaultdict(int)
+        for (text, draft_seen, target_seen), mass in states.items():
+            room = len(prompt) + max_new_tokens - len(text)
+            told = q_rows.context(text) if decode.rescored else draft_seen
+            next_moves = moves(min(decode.gamma, room - 1), told, draft_seen, target_seen)
+            for (tokens, ended, drafts, targets), chance in next_moves.items():
+                after = text + tokens
+                if ended or len(after) - len(prompt) >= max_new_tokens:
+                    law[after[len(prompt) :]] += mass * chance
+                else:
+                    following[after, drafts, targets] += mass * chance
+        states = following
+    return dict(law)
+
+
+def _steps(
+    mutant: Mutant,
+    gamma: int,
+    target: _Rows,
+    draft: _Rows,
+    told: Tokens,
+    draft_seen: Tokens,
+    target_seen: Tokens,
+    eos: int | None,
+) -> Iterator[tuple[Any, Tokens, int, int]]:
+    """(probability, drafted, number accepted, last token) of all that a step of γ drafts can do.
+
+    The draft has seen `draft_seen`, and hands over the rows that follow `told`.
+    """
+    decode, values = mutant.decode, mutant.values
+    assert isinstance(decode, Decoder)
+    drafts: dict[Tokens, Any] = {(): 1}
+    for _ in range(gamma):
+        drafts = {
+            (*drafted, x): mass * weight
+            for drafted, mass in drafts.items()
+            for x, weight in enumerate(decode.drafting(draft.after(draft_seen + drafted), **values))
+            if weight
+        }
+    for whole, mass in drafts.items():
+        drafted = whole[: decode.cut(whole, eos)]
+        p = [target.after(target_seen + drafted[:i]) for i in range(len(drafted) + 1)]
+        q = [draft.after(told + drafted[:i]) for i in range(len(drafted))]
+        stop, follow = decode.law(range(len(drafted)), drafted, p, q, **values)
+        for accepted, (stopped, row) in enumerate(zip(stop, follow, strict=True)):
+            for last, weight in enumerate(row):
+                if stopped and weight:
+                    yield mass * stopped * weight, drafted, accepted, last
+
+
+#: Tokens of a step, whether the text ends with them, and the contexts of draft and target after it.
+_Move = tuple[Tokens, bool, Tokens, Tokens]
+
+
+class _Rows(dict[Tokens, list[Any]]):
+    """The rows of a model by context, each made once."""
+
+    def __init__(self, model: Model):
+        self.model = model
+
+    def __missing__(self, context: Tokens) -> list[Any]:
+        self[context] = list(self.model.row(context))
+        return self[context]
+
+    def context(self, text: Tokens) -> Tokens:
+        """All that the model reads of `text`."""
+        return text[len(text) - self.model.order :]
+
+    def after(self, text: Tokens) -> list[Any]:
+        return self[self.context(text)]
+
+
+def _floats(model: Model, text: Tokens) -> list[float]:
+    return [float(a) for a in model.row(text[len(text) - model.order :])]

@@ -1,0 +1,110 @@
+"""C: what is done where the residual has next to no mass.
+
+In exact arithmetic an empty residual follows no rejection; with rounding, thresholds and low precision it does.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants._reference import (
+    Row,
+    emitted,
+    excess,
+    first_failure,
+    last_token,
+    law,
+    one_hot,
+    ratio_test,
+    residual,
+    verify,
+)
+from specsim.core.distributions import Floats, Ints
+from specsim.rules._common.base import Parameter
+
+__all__ = ["MUTANTS"]
+
+mutant = partial(Mutant, family="C degenerate residual")
+
+
+def threshold(default: float) -> tuple[Parameter]:
+    return (
+        Parameter("threshold", default, 0.0, 1.0, "mass from which on the residual is used", above_low=True),
+    )
+
+
+def mass(p: Row, q: Row) -> Any:
+    """Σ (p - q)₊."""
+    return sum(max(a - b, 0) for a, b in zip(p, q, strict=True))
+
+
+def or_token(p: Floats, q: Floats, x: Ints, threshold: float, token: int) -> Floats:
+    """The residual; one token where its mass is too small."""
+    left = excess(p, q)
+    left[left.sum(axis=1) <= threshold] = np.eye(1, p.shape[1], token % p.shape[1])[0]
+    return left
+
+
+def or_target(p: Floats, q: Floats, x: Ints, threshold: float) -> Floats:
+    left = excess(p, q)
+    return np.where(left.sum(axis=1, keepdims=True) <= threshold, p, left)
+
+
+def padding_wins(
+    draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, threshold: float
+) -> Ints:
+    u = rng.random((len(p), draft_tokens.shape[1] + 1))
+    accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q))
+    last = last_token(draft_tokens, p, q, accepted, u[:, -1])
+    rejected = np.flatnonzero(accepted < draft_tokens.shape[1])
+    left = excess(p[rejected, accepted[rejected]], q[rejected, accepted[rejected]])
+    last[rejected[left.sum(axis=1) <= threshold]] = p.shape[2]
+    return emitted(draft_tokens, accepted, last)
+
+
+MUTANTS = (
+    mutant(
+        name="residual_floor",
+        mechanism="A residual with little mass is given up for p.",
+        threads=("DeepSpec sample_residual",),
+        verify=partial(verify, recover=or_target),
+        law=law(recovered=lambda p, q, x, threshold: p if mass(p, q) <= threshold else residual(p, q)),
+        parameters=threshold(1e-8),
+    ),
+    mutant(
+        name="last_id_if_degenerate",
+        mechanism="Where the residual has little mass the last id of the vocabulary comes out.",
+        threads=("rtp-llm#1295", "sgl-project/sglang chain_speculative_sampling_triton"),
+        verify=partial(verify, recover=partial(or_token, token=-1)),
+        law=law(
+            recovered=lambda p, q, x, threshold: (
+                one_hot(len(p), len(p) - 1) if mass(p, q) <= threshold else residual(p, q)
+            )
+        ),
+        parameters=threshold(1e-6),
+    ),
+    mutant(
+        name="first_id_if_degenerate",
+        mechanism="Where the residual has little mass it underflows to zeros, whose argmax is token 0.",
+        threads=("vllm-project/vllm sample_recovered_tokens",),
+        verify=partial(verify, recover=partial(or_token, token=0)),
+        law=law(
+            recovered=lambda p, q, x, threshold: (
+                one_hot(len(p), 0) if mass(p, q) <= threshold else residual(p, q)
+            )
+        ),
+        parameters=threshold(1e-6),
+    ),
+    mutant(
+        name="padding_wins",
+        mechanism="Where the residual has little mass all scores tie, and the padding behind the vocabulary wins: an id "
+        "out of range, so there is no law.",
+        threads=("vllm-project/vllm#44744",),
+        verify=padding_wins,
+        parameters=threshold(1e-3),
+    ),
+)

@@ -1,0 +1,298 @@
+"""G: rows of the wrong position, of the wrong request, or used one token late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants._decoding import Decoder, Tokens, decoder
+from specsim.auditing.mutants._randomness import followers, ratios
+from specsim.auditing.mutants._reference import (
+    Row,
+    chain_law,
+    draw,
+    emitted,
+    first_failure,
+    last_token,
+    ratio_test,
+    stops,
+)
+from specsim.core.distributions import Floats, Ints
+
+__all__ = ["MUTANTS"]
+
+mutant = partial(Mutant, family="G wrong row or position")
+
+
+# --- positions -------------------------------------------------------------------------------------------
+
+
+def accepted_and_uniform(
+    draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator
+) -> tuple[Ints, Floats]:
+    """How many tokens pass the standard test, and a uniform for the token that follows."""
+    u = rng.random((len(p), draft_tokens.shape[1] + 1))
+    return first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q)), u[:, -1]
+
+
+def drawn_from(rows_of: Any) -> Any:
+    """Standard tests; the last token is drawn from rows_of(p, q), arrays of other rows in the same places."""
+
+    def verify(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+        accepted, u = accepted_and_uniform(draft_tokens, p, q, rng)
+        return emitted(draft_tokens, accepted, last_token(draft_tokens, *rows_of(p, q), accepted, u))
+
+    return verify
+
+
+def following(rows_of: Any) -> Any:
+    """The law of the same; rows_of(p, q) on lists of rows."""
+    return chain_law(ratios, lambda tokens, p, q: followers(tokens, *rows_of(list(p), list(q))))
+
+
+def bonus_before(p: Floats, q: Floats) -> tuple[Floats, Floats]:
+    return np.concatenate([p[:, :-1], p[:, -2:-1]], axis=1), q
+
+
+def next_rows(p: Floats, q: Floats) -> tuple[Floats, Floats]:
+    """Each position reads the rows after it; the last q and the bonus have none, and keep their own."""
+    return np.concatenate([p[:, 1:], p[:, -1:]], axis=1), np.concatenate([q[:, 1:], q[:, -1:]], axis=1)
+
+
+def next_draft(p: Floats, q: Floats) -> tuple[Floats, Floats]:
+    return p, next_rows(p, q)[1]
+
+
+def first_target(p: Floats, q: Floats) -> tuple[Floats, Floats]:
+    return np.concatenate([np.repeat(p[:, :1], q.shape[1], axis=1), p[:, -1:]], axis=1), q
+
+
+def tests_next(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    u = rng.random((len(p), draft_tokens.shape[1] + 1))
+    accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, 1:], q))
+    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, u[:, -1]))
+
+
+def one_late(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    accepted, u = accepted_and_uniform(draft_tokens, p, q, rng)
+    late = np.minimum(accepted + 1, draft_tokens.shape[1])
+    return emitted(draft_tokens, late, draw(p[np.arange(len(p)), late], u))
+
+
+def one_late_law(
+    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
+) -> tuple[list[Any], list[Any]]:
+    *before, rejected, whole = stops(ratios(tokens, p, q))
+    return [0 * whole, *before, rejected + whole], [list(row) for row in p]
+
+
+# --- requests --------------------------------------------------------------------------------------------
+
+
+def neighbours(rows: Any) -> Any:
+    """Of each step of the batch, the one before."""
+    return np.roll(rows, 1, axis=0)
+
+
+def neighbours_token(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    accepted, u = accepted_and_uniform(draft_tokens, p, q, rng)
+    return emitted(draft_tokens, accepted, neighbours(last_token(draft_tokens, p, q, accepted, u)))
+
+
+def neighbours_draft(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    accepted, u = accepted_and_uniform(draft_tokens, p, q, rng)
+    return emitted(neighbours(draft_tokens), accepted, last_token(draft_tokens, p, q, accepted, u))
+
+
+def cartesian_write(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    """output[:, accepted] = last writes every row's token to all rows: the last row with that count stays."""
+    accepted, u = accepted_and_uniform(draft_tokens, p, q, rng)
+    last = last_token(draft_tokens, p, q, accepted, u)
+    written = np.zeros(draft_tokens.shape[1] + 1, dtype=np.int64)
+    written[accepted] = last
+    return emitted(draft_tokens, accepted, written[accepted])
+
+
+# --- decoders --------------------------------------------------------------------------------------------
+
+
+def whole_draft(drafted: Tokens, accepted: int, last: int) -> Tokens:
+    """All drafted tokens, the rejected ones included."""
+    return (*drafted, last)
+
+
+def without_last(drafted: Tokens, accepted: int, last: int) -> Tokens:
+    """After a draft accepted whole the bonus is missing."""
+    return drafted if accepted == len(drafted) > 0 else (*drafted[:accepted], last)
+
+
+def without_last_drafted(drafted: Tokens, accepted: int, last: int) -> Tokens:
+    """After a draft accepted whole its last token, which was never fed to the draft model, is missing."""
+    return (*drafted[: min(accepted, max(len(drafted) - 1, 0))], last)
+
+
+def without_recovered(drafted: Tokens, accepted: int, last: int) -> Tokens:
+    """After some, but not all, drafted tokens were accepted the recovered one is dropped."""
+    return drafted[:accepted] if 0 < accepted < len(drafted) else (*drafted[:accepted], last)
+
+
+def one_past_eos(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
+    return (tokens[: tokens.index(eos) + 2], True) if eos in tokens else (tokens, False)
+
+
+def eos_at_the_end(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
+    return tokens, tokens[-1] == eos
+
+
+NOT_A_STEP = "; the law of a step from a clean state is right"
+
+MUTANTS = (
+    mutant(
+        name="bonus_row_before",
+        mechanism="The bonus is drawn from the target's row of the last drafted token, one too early.",
+        threads=("NVIDIA/TensorRT-LLM#15098",),
+        verify=drawn_from(bonus_before),
+        law=following(lambda p, q: ([*p[:-1], p[-2]], q)),
+    ),
+    mutant(
+        name="recovers_from_next_row",
+        mechanism="The recovered token is drawn from the rows of the position after the rejected one.",
+        threads=("NVIDIA/TensorRT-LLM#15098",),
+        verify=drawn_from(next_rows),
+        law=following(lambda p, q: ([*p[1:], p[-1]], [*q[1:], q[-1]])),
+    ),
+    mutant(
+        name="residual_next_draft_row",
+        mechanism="The residual subtracts the draft's row of the next position.",
+        verify=drawn_from(next_draft),
+        law=following(lambda p, q: (p, [*q[1:], q[-1]])),
+    ),
+    mutant(
+        name="residual_first_target_row",
+        mechanism="The residual is that of the target's row at the first position, wherever the rejection was.",
+        verify=drawn_from(first_target),
+        law=following(lambda p, q: ([p[0]] * len(q) + [p[-1]], q)),
+    ),
+    mutant(
+        name="tests_next_row",
+        mechanism="Drafted tokens are tested against the target's row of the next position.",
+        threads=("NVIDIA/TensorRT-LLM#15098",),
+        verify=tests_next,
+        law=chain_law(lambda tokens, p, q: ratios(tokens, p[1:], q), followers),
+    ),
+    mutant(
+        name="rejects_one_late",
+        mechanism="A rejection takes effect one token late: the rejected token stays, and the next row gives the one after it.",
+        threads=("openvinotoolkit/openvino.genai#4190",),
+        verify=one_late,
+        law=one_late_law,
+    ),
+    mutant(
+        name="neighbours_target_rows",
+        mechanism="The last token is drawn with the target's rows of another request; right where all requests have the "
+        "same rows, so there is no law of a step.",
+        threads=("vllm-project/vllm#35398",),
+        verify=drawn_from(lambda p, q: (neighbours(p), q)),
+    ),
+    mutant(
+        name="neighbours_draft_rows",
+        mechanism="The residual subtracts the draft's rows of another request; right where all requests have the same "
+        "rows, so there is no law of a step.",
+        verify=drawn_from(lambda p, q: (p, neighbours(q))),
+    ),
+    mutant(
+        name="neighbours_token",
+        mechanism="The last token is that of another request; the law depends on the batch, so there is none of a step.",
+        threads=("vllm-project/vllm#14645", "1CatAI/1Cat-vLLM#656"),
+        verify=neighbours_token,
+    ),
+    mutant(
+        name="neighbours_draft",
+        mechanism="The accepted tokens are those of another request: no draft path, so there is no law of a step.",
+        threads=("vllm-project/vllm#14645",),
+        verify=neighbours_draft,
+    ),
+    mutant(
+        name="cartesian_write",
+        mechanism="An indexed write hits all rows: those with equally many accepted tokens end with the same token; the law "
+        "depends on the batch, so there is none of a step.",
+        threads=("Dao-AILab/flash-attention#2779",),
+        verify=cartesian_write,
+    ),
+    decoder(
+        mutant,
+        "keeps_rejected",
+        "Rejected tokens stay in the output, before the recovered one" + NOT_A_STEP + ".",
+        Decoder(emits=whole_draft, draft_keeps=whole_draft, target_keeps=whole_draft),
+        threads=("lucidrains/speculative-decoding#3",),
+    ),
+    decoder(
+        mutant,
+        "drops_recovered",
+        "The recovered token is dropped where some drafted tokens were accepted" + NOT_A_STEP + ".",
+        Decoder(emits=without_recovered, draft_keeps=without_recovered, target_keeps=without_recovered),
+        threads=("openvinotoolkit/openvino.genai#4190",),
+    ),
+    decoder(
+        mutant,
+        "late_rejection",
+        "A rejection takes effect one token late: the rejected token stays, and the next row gives the one after it.",
+        Decoder(late=True),
+        threads=("openvinotoolkit/openvino.genai#4190",),
+    ),
+    decoder(
+        mutant,
+        "target_not_rolled_back",
+        "Rejected tokens stay in the target's state" + NOT_A_STEP + ".",
+        Decoder(target_keeps=whole_draft),
+    ),
+    decoder(
+        mutant,
+        "bonus_not_processed",
+        "The bonus never enters the target's state" + NOT_A_STEP + ".",
+        Decoder(target_keeps=without_last),
+        threads=("vllm-project/vllm#9730", "vllm-project/vllm#7508"),
+    ),
+    decoder(
+        mutant,
+        "target_one_short",
+        "The last drafted token never enters the target's state after a draft accepted whole"
+        + NOT_A_STEP
+        + ".",
+        Decoder(target_keeps=without_last_drafted),
+    ),
+    decoder(
+        mutant,
+        "draft_not_rolled_back_rescored",
+        "Tokens are drawn from a draft state that kept rejected ones, but verified with q after the clean text"
+        + NOT_A_STEP
+        + ".",
+        Decoder(draft_keeps=whole_draft, rescored=True),
+    ),
+    decoder(
+        mutant,
+        "draft_one_short_rescored",
+        "Tokens are drawn from a draft state that lacks the last drafted one, but verified with q after the whole text"
+        + NOT_A_STEP
+        + ".",
+        Decoder(draft_keeps=without_last_drafted, rescored=True),
+    ),
+    decoder(
+        mutant,
+        "token_after_eos",
+        "The token after the end-of-sequence token comes out too, where that was a drafted one"
+        + NOT_A_STEP
+        + ".",
+        Decoder(ends=one_past_eos),
+    ),
+    decoder(
+        mutant,
+        "eos_in_draft_unseen",
+        "Only the last token of a step is compared with the end-of-sequence token" + NOT_A_STEP + ".",
+        Decoder(ends=eos_at_the_end),
+    ),
+)

@@ -1,0 +1,219 @@
+"""E: the edges of uniforms, and precision."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import ceil, exp, expm1, floor
+from typing import Any
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants._reference import (
+    Row,
+    as_given,
+    at,
+    emitted,
+    first_failure,
+    last_token,
+    last_weights,
+    law,
+    normalised,
+    ratio_test,
+    residual,
+    rounded,
+    verify,
+)
+from specsim.core.distributions import Floats, Ints
+from specsim.rules._common.base import Parameter
+
+__all__ = ["MUTANTS"]
+
+mutant = partial(Mutant, family="E precision and edges")
+BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)
+
+
+def epsilon(meaning: str, default: float) -> tuple[Parameter]:
+    return (Parameter("epsilon", default, 0.0, 1.0, meaning, above_low=True),)
+
+
+def cells(p: Row, q: Row, x: int, bits: Any) -> Any:
+    """The ratio p/q in units of the grid 2^-bits of the uniforms."""
+    return p[x] / q[x] * 2 ** int(bits)
+
+
+def inclusive(p: Row, q: Row, x: int, bits: Any) -> Any:
+    """Of the uniforms 0, 1, …, 2^bits - 1 in grid units those ≤ p/q pass."""
+    return (0 * p[x] + min(floor(cells(p, q, x, bits)) + 1, 2 ** int(bits))) / 2 ** int(bits)
+
+
+def up_to_one(p: Row, q: Row, x: int, bits: Any) -> Any:
+    """Of the uniforms 1, …, 2^bits in grid units those < p/q pass."""
+    below = max(ceil(cells(p, q, x, bits)) - 1, 0)
+    return (0 * p[x] + min(below, 2 ** int(bits))) / 2 ** int(bits)
+
+
+def coarse(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float) -> Ints:
+    u = rng.random((len(p), draft_tokens.shape[1] + 1))
+    accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q))
+    u_last = np.floor(u[:, -1] * 2.0**bits) / 2.0**bits
+    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, u_last))
+
+
+def coarse_row(row: Row, bits: Any) -> list[Any]:
+    """How many points of the grid fall to each token."""
+    size = 2 ** int(bits)
+    ends = [ceil(sum(row[: y + 1]) * size) for y in range(len(row))]
+    return [0 * row[0] + (end - start) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def on_grid(row: Row, bits: Any) -> list[Any]:
+    return normalised(coarse_row(row, bits))
+
+
+def floored(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float) -> Ints:
+    u = rng.random(draft_tokens.shape)
+    accepted = first_failure(ratio_test(u, draft_tokens, p[:, :-1], q))
+    weights = last_weights(draft_tokens, p, q, accepted)
+    noise = np.maximum(rng.standard_exponential(weights.shape), 2.0**-bits)
+    arrival = np.full(weights.shape, np.inf)
+    np.divide(noise, weights, out=arrival, where=weights > 0.0)
+    return emitted(draft_tokens, accepted, arrival.argmin(axis=1))
+
+
+def floored_race(row: Row, bits: Any) -> list[Any]:
+    """Who comes first if token y arrives at max(Exp(1), ε)/r(y), ε = 2^-bits, the lowest token among ties.
+
+    It can arrive from ε/r(y) on. At that moment itself it does with probability 1 - e^-ε, and wins if none of the likelier
+    ones has come; between two such moments the tokens that can have arrived race as exponentials do.
+    """
+    rates, least = [float(a) for a in row], 2.0 ** -int(bits)
+    order = sorted((y for y, rate in enumerate(rates) if rate), key=lambda y: -rates[y])
+    chances, total = [0.0] * len(rates), 0.0
+    for k, y in enumerate(order):
+        chances[y] -= expm1(-least) * exp(-total * least / rates[y])
+        total += rates[y]
+        start = exp(-total * least / rates[y])
+        end = exp(-total * least / rates[order[k + 1]]) if k + 1 < len(order) else 0.0
+        for z in order[: k + 1]:
+            chances[z] += rates[z] / total * (start - end)
+    return as_given(chances, row)
+
+
+def rounded_ratio(dtype: Any, u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
+    draft = rounded(at(q, x), dtype)
+    return (u * draft < rounded(at(p, x), dtype)) | (draft == 0.0)  # 0/0 is no number, and fails no test
+
+
+def rounded_chance(dtype: Any, p: Row, q: Row, x: int) -> Any:
+    """The ratio of the rounded probabilities; where q underflows every token passes."""
+    a, b = rounded([float(p[x]), float(q[x])], dtype).tolist()
+    return min(1, type(p[x])(a) / type(q[x])(b)) if b else 1
+
+
+def without_last(row: Row) -> list[Any]:
+    """All but the last id, where anything else is left."""
+    return normalised([*row[:-1], 0 * row[-1]]) if any(row[:-1]) else list(row)
+
+
+def without_last_id(rows: Floats) -> Floats:
+    rows = rows.copy()
+    rows[rows[:, :-1].any(axis=1), -1] = 0.0
+    return rows
+
+
+MUTANTS = (
+    mutant(
+        name="inclusive_test",
+        mechanism="A draft passes if u·q ≤ p, and u is 0 once in 2^bits: tokens impossible under p come out.",
+        threads=("sgl-project/sglang#35771", "Automodel#3166"),
+        verify=partial(
+            verify,
+            passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x),
+        ),
+        law=law(inclusive),
+        parameters=BITS,
+    ),
+    mutant(
+        name="uniform_of_one",
+        mechanism="Uniforms are rounded up to multiples of 2^-bits, 1 included: drafts as likely under p as under q can fail.",
+        threads=("sgl-project/sglang#30822",),
+        verify=partial(
+            verify,
+            passes=lambda u, x, p, q, bits: (np.floor(u * 2.0**bits) + 1.0) / 2.0**bits * at(q, x) < at(p, x),
+        ),
+        law=law(up_to_one),
+        parameters=BITS,
+    ),
+    mutant(
+        name="zero_uniform",
+        mechanism="The uniform of the test is 0 throughout, so that every token with p > 0 passes.",
+        threads=("vllm-project/vllm-ascend#13730", "vllm-project/vllm-ascend#13766"),
+        verify=partial(verify, passes=lambda u, x, p, q: at(p, x) > 0.0),
+        law=law(lambda p, q, x: int(p[x] > 0)),
+    ),
+    mutant(
+        name="coarse_draw",
+        mechanism="The last token is drawn by a uniform of few bits, which misses tokens and favours others.",
+        threads=("vllm-project/vllm#34854", "vllm-project/vllm#47524"),
+        verify=coarse,
+        law=law(
+            recovered=lambda p, q, x, bits: on_grid(residual(p, q), bits),
+            bonus=lambda p, q, bits: on_grid(p, bits),
+        ),
+        parameters=BITS,
+    ),
+    mutant(
+        name="floored_race",
+        mechanism="The last token is drawn by a race of exponentials that are never below 2^-bits: the tail never wins.",
+        threads=("vllm-project/vllm#43150",),
+        verify=floored,
+        law=law(
+            recovered=lambda p, q, x, bits: floored_race(residual(p, q), bits),
+            bonus=lambda p, q, bits: floored_race(p, bits),
+        ),
+        parameters=BITS,
+    ),
+    mutant(
+        name="float16_ratio",
+        mechanism="p and q are rounded to float16 before they are compared: where q underflows, everything passes.",
+        threads=("mlxcel#992",),
+        verify=partial(verify, passes=partial(rounded_ratio, np.float16)),
+        law=law(partial(rounded_chance, np.float16)),
+    ),
+    mutant(
+        name="bfloat16_ratio",
+        mechanism="p and q are rounded to bfloat16, which has 8 bits, before they are compared.",
+        verify=partial(verify, passes=partial(rounded_ratio, bfloat16)),
+        law=law(partial(rounded_chance, bfloat16)),
+    ),
+    mutant(
+        name="clamped_draft",
+        mechanism="q is raised to a floor before it divides p: tokens below the floor pass too rarely.",
+        threads=("DeepSpec verify_draft_tokens", "ml-explore/mlx-lm#1709"),
+        verify=partial(
+            verify, passes=lambda u, x, p, q, epsilon: u * np.maximum(at(q, x), epsilon) < at(p, x)
+        ),
+        law=law(lambda p, q, x, epsilon: min(1, p[x] / max(q[x], epsilon))),
+        parameters=epsilon("the floor", 1e-8),
+    ),
+    mutant(
+        name="ratio_epsilon",
+        mechanism="A small number is added to q before it divides p.",
+        threads=("VioletsOleander/naive-speculate",),
+        verify=partial(verify, passes=lambda u, x, p, q, epsilon: u * (at(q, x) + epsilon) < at(p, x)),
+        law=law(lambda p, q, x, epsilon: min(1, p[x] / (q[x] + epsilon))),
+        parameters=epsilon("what is added", 1e-9),
+    ),
+    mutant(
+        name="last_id_never",
+        mechanism="The last id of the vocabulary is left out when recovered tokens and the bonus are drawn.",
+        verify=partial(
+            verify,
+            recover=lambda p, q, x: without_last_id(np.maximum(p - q, 0.0)),
+            bonus=lambda p, q: without_last_id(p),
+        ),
+        law=law(recovered=lambda p, q, x: without_last(residual(p, q)), bonus=lambda p, q: without_last(p)),
+    ),
+)

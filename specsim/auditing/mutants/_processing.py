@@ -1,0 +1,160 @@
+"""H: verified, recovered and bonus tokens get rows that were processed differently."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import exp
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing.mutants._acceptance import argmax
+from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants._decoding import Decoder, decoder
+from specsim.auditing.mutants._randomness import followers, ratios
+from specsim.auditing.mutants._reference import (
+    Row,
+    as_given,
+    at,
+    chain_law,
+    law,
+    minimum_ratio,
+    normalised,
+    residual,
+    tempered,
+    verify,
+)
+from specsim.core.distributions import Floats, Ints
+from specsim.rules._chain.greedy_match import argmax as argmax_row
+from specsim.rules._common.base import Parameter
+from specsim.rules._common.tokenwise import positive_part
+
+__all__ = ["MUTANTS"]
+
+mutant = partial(Mutant, family="H uneven processing")
+
+
+def temperature(default: float) -> tuple[Parameter]:
+    return (Parameter("temperature", default, 0.0, 100.0, "T; 1 is right", above_low=True),)
+
+
+def fraction(default: float) -> tuple[Parameter]:
+    return (Parameter("fraction", default, 0.0, 1.0, "of the largest probability; 0 is right"),)
+
+
+def at_temperature(p: Floats, temperature: float) -> Floats:
+    weights = (p / p.max(axis=1, keepdims=True)) ** (1.0 / temperature)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def above(p: Floats, fraction: float) -> Floats:
+    return np.where(p >= fraction * p.max(axis=1, keepdims=True), p, 0.0)
+
+
+def above_row(p: Row, fraction: Any) -> list[Any]:
+    """min-p: the tokens with at least `fraction` of the largest probability."""
+    return normalised([a if a >= fraction * max(p) else 0 * a for a in p])
+
+
+def flattened(p: Floats, **values: float) -> Floats:
+    """softmax(p), which is nearly uniform."""
+    weights = np.exp(p)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def flattened_row(p: Row) -> list[Any]:
+    return as_given([exp(a) for a in p], p)
+
+
+def largest_excess(p: Floats, q: Floats, x: Ints) -> Floats:
+    left = np.maximum(p - q, 0.0)
+    return argmax(left) * left.any(axis=1, keepdims=True)
+
+
+MUTANTS = (
+    mutant(
+        name="bonus_argmax",
+        mechanism="The bonus is the argmax of p.",
+        verify=partial(verify, bonus=argmax),
+        law=law(bonus=lambda p, q: argmax_row(p)),
+    ),
+    mutant(
+        name="bonus_temperature",
+        mechanism="The bonus is drawn at another temperature than the tokens before it.",
+        threads=("SafeAILab/EAGLE bf10ac5",),
+        verify=partial(verify, bonus=lambda p, q, temperature: at_temperature(p, temperature)),
+        law=law(bonus=lambda p, q, temperature: tempered(p, temperature)),
+        parameters=temperature(1.5),
+    ),
+    mutant(
+        name="bonus_min_p",
+        mechanism="min-p is applied to the bonus only.",
+        threads=("vllm-project/vllm#42744", "vllm-project/vllm#42802"),
+        verify=partial(verify, bonus=lambda p, q, fraction: above(p, fraction)),
+        law=law(bonus=lambda p, q, fraction: above_row(p, fraction)),
+        parameters=fraction(0.3),
+    ),
+    mutant(
+        name="bonus_from_residual",
+        mechanism="The residual of the last drafted position, left over from its test, is reused for the bonus' row.",
+        threads=("SafeAILab/EAGLE evaluate_posterior",),
+        verify=partial(
+            verify, bonus=lambda p, q: np.where((p > q).any(axis=1, keepdims=True), np.maximum(p - q, 0.0), p)
+        ),
+        law=chain_law(ratios, lambda tokens, p, q: [*followers(tokens, p, q)[:-1], residual(p[-1], q[-1])]),
+    ),
+    mutant(
+        name="residual_temperature",
+        mechanism="The residual is that of the target's row at another temperature than the test's.",
+        verify=partial(
+            verify,
+            recover=lambda p, q, x, temperature: np.maximum(at_temperature(p, temperature) - q, 0.0),
+        ),
+        law=law(recovered=lambda p, q, x, temperature: positive_part(tempered(p, temperature), q, p)),
+        parameters=temperature(1.5),
+    ),
+    mutant(
+        name="greedy_residual",
+        mechanism="The recovered token is the argmax of the residual.",
+        verify=partial(verify, recover=largest_excess),
+        law=law(recovered=lambda p, q, x: argmax_row(residual(p, q))),
+    ),
+    mutant(
+        name="probabilities_as_logits",
+        mechanism="Drafted and recovered tokens are verified against softmax(p): probabilities where logits were expected.",
+        threads=("vllm-project/vllm-ascend#6685",),
+        verify=partial(
+            verify,
+            passes=lambda u, x, p, q: u * at(q, x) < at(flattened(p), x),
+            recover=lambda p, q, x: np.maximum(flattened(p) - q, 0.0),
+        ),
+        law=law(
+            lambda p, q, x: minimum_ratio(flattened_row(p), q, x),
+            lambda p, q, x: positive_part(flattened_row(p), q),
+        ),
+    ),
+    decoder(
+        mutant,
+        "decoder_bonus_temperature",
+        "The bonus is drawn at another temperature than the tokens before it.",
+        Decoder(bonus=tempered),
+        threads=("SafeAILab/EAGLE bf10ac5",),
+        parameters=temperature(1.5),
+    ),
+    decoder(
+        mutant,
+        "decoder_bonus_min_p",
+        "min-p is applied to the bonus only.",
+        Decoder(bonus=above_row),
+        threads=("vllm-project/vllm#42744", "vllm-project/vllm#42802"),
+        parameters=fraction(0.3),
+    ),
+    decoder(
+        mutant,
+        "verified_at_temperature",
+        "Drafted and recovered tokens are verified against the target at a fixed temperature; only the bonus heeds the request's.",
+        Decoder(scored=tempered),
+        threads=("vllm-project/vllm#10198", "vllm-project/vllm#9834"),
+        parameters=temperature(0.7),
+    ),
+)

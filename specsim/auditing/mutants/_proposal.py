@@ -1,0 +1,119 @@
+"""A: the q that verification is told is not the law that the drafted tokens were drawn from.
+
+All are decoders: a verifier alone cannot know.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants._decoding import Decoder, decoder
+from specsim.auditing.mutants._reference import Row, as_given, normalised, rounded, tempered
+from specsim.rules._chain.greedy_match import argmax
+from specsim.rules._common.base import Parameter
+
+__all__ = ["MUTANTS"]
+
+mutant = partial(Mutant, family="A proposal is not the law drawn from")
+
+
+def likeliest(row: Row, k: Any) -> list[Any]:
+    """The k most probable tokens, the lowest among ties."""
+    kept = sorted(range(len(row)), key=lambda y: -row[y])[: int(k)]
+    return normalised([a if y in kept else 0 * a for y, a in enumerate(row)])
+
+
+def best_of(row: Row, draws: Any) -> list[Any]:
+    """The likeliest of several samples: P(none is likelier) to the power of their number, differenced."""
+    law, left = [0 * a for a in row], sum(row)
+    for y in sorted(range(len(row)), key=lambda y: -row[y]):
+        law[y] = left ** int(draws) - (left - row[y]) ** int(draws)
+        left -= row[y]
+    return [max(a, 0 * a) for a in law]
+
+
+def in_bfloat16(row: Row) -> list[Any]:
+    return as_given(rounded([float(a) for a in row], bfloat16), row)
+
+
+def shifted(row: Row) -> list[Any]:
+    """The row in ids of which each is one too high."""
+    return [row[-1], *row[:-1]]
+
+
+def half_of_first(row: Row) -> list[Any]:
+    """Two ids of the draft stand for token 0, and one of them overwrites the other, half the mass being its."""
+    return [row[0] / 2, *row[1:]]
+
+
+MUTANTS = (
+    decoder(
+        mutant,
+        "greedy_draft",
+        "The draft is the argmax of q, and verified as a sample of q.",
+        Decoder(drafting=argmax),
+        threads=(
+            "huggingface/transformers#32867",
+            "huggingface/transformers#33534",
+            "jaymody#3",
+            "rtp-llm#1295",
+        ),
+    ),
+    decoder(
+        mutant,
+        "draft_temperature",
+        "The draft is sampled at a temperature, and verified with the raw q.",
+        Decoder(drafting=tempered),
+        threads=("mlx-node#65", "huggingface/transformers#40976", "huggingface/transformers#28166"),
+        parameters=(Parameter("temperature", 0.5, 0.0, 100.0, "T; 1 is right", above_low=True),),
+    ),
+    decoder(
+        mutant,
+        "handed_temperature",
+        "The draft is sampled from q, and verified with q at a temperature.",
+        Decoder(handed=tempered),
+        parameters=(Parameter("temperature", 1.5, 0.0, 100.0, "T; 1 is right", above_low=True),),
+    ),
+    decoder(
+        mutant,
+        "draft_top_k",
+        "The draft is sampled from the k likeliest tokens, and verified with the raw q.",
+        Decoder(drafting=likeliest),
+        threads=("huggingface/transformers#47932", "huggingface/transformers#47961"),
+        parameters=(Parameter("k", 2, 1, np.inf, "tokens kept", whole=True),),
+    ),
+    decoder(
+        mutant,
+        "best_of_draws",
+        "The draft is the likeliest of several candidates, as from a beam search, and verified as a sample of q.",
+        Decoder(drafting=best_of),
+        threads=("apple/ml-recurrent-drafter#6",),
+        parameters=(Parameter("draws", 2, 1, np.inf, "candidates; 1 is right", whole=True),),
+    ),
+    decoder(
+        mutant,
+        "bfloat16_draft",
+        "The draft is sampled from q in bfloat16, and verified with q in full precision.",
+        Decoder(drafting=in_bfloat16),
+        threads=("DeepSpec#31",),
+    ),
+    decoder(
+        mutant,
+        "unmapped_ids",
+        "q is handed over in the draft's token ids, not mapped to the target's.",
+        Decoder(handed=shifted),
+        threads=("rtp-llm#1311", "rtp-llm#1295"),
+    ),
+    decoder(
+        mutant,
+        "merged_ids",
+        "Two ids of the draft map to one of the target, and their probabilities are overwritten, not added.",
+        Decoder(handed=half_of_first),
+        threads=("rtp-llm#1311",),
+    ),
+)

@@ -1,0 +1,212 @@
+"""D: random numbers that are used twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants._reference import (
+    Row,
+    chain_law,
+    draw,
+    emitted,
+    excess,
+    first_failure,
+    last_token,
+    law,
+    minimum_ratio,
+    ratio_test,
+    residual,
+    stops,
+    verify,
+    within,
+)
+from specsim.core.distributions import Floats, Ints
+
+__all__ = ["MUTANTS"]
+
+FAMILY = "D reused randomness"
+mutant = partial(Mutant, family=FAMILY)
+
+
+# --- within a step ---------------------------------------------------------------------------------------
+
+
+def ratios(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Any]:
+    return [minimum_ratio(*rows) for rows in zip(p, q, tokens, strict=False)]
+
+
+def followers(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Row]:
+    return [*(residual(*rows) for rows in zip(p, q, strict=False)), p[-1]]
+
+
+def one_test(rng: np.random.Generator, steps: int, count: int) -> Floats:
+    """One uniform for all tests of a step."""
+    u = rng.random((steps, 2))
+    return np.column_stack([np.repeat(u[:, :1], count - 1, axis=1), u[:, 1]])
+
+
+def one_test_chances(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Any]:
+    """The uniform has survived all ratios so far: min(1, least ratio up to here / least before)."""
+    chances, least = [], 1
+    for ratio in ratios(tokens, p, q):
+        chances.append(min(least, ratio) / least if least else 0 * ratio)
+        least = min(least, ratio)
+    return chances
+
+
+def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    gamma = draft_tokens.shape[1]
+    u = rng.random(draft_tokens.shape)
+    accepted = first_failure(ratio_test(u, draft_tokens, p[:, :gamma], q))
+    same = u[np.arange(len(p)), np.minimum(accepted, gamma - 1)]
+    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, same))
+
+
+def test_draws_too_law(
+    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
+) -> tuple[list[Any], list[Any]]:
+    """After a rejection the uniform is known to lie above the ratio; after the whole draft, below the last one."""
+    passed = ratios(tokens, p, q)
+    recovered = [within(residual(a, b), ratio, 1) for a, b, ratio in zip(p, q, passed, strict=False)]
+    return stops(passed), [*recovered, within(p[-1], 0, passed[-1])]
+
+
+def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    """The noise of the race that drew the drafted token x from q, given that x won it, runs a second race."""
+    u = rng.random((len(p), draft_tokens.shape[1] + 1))
+    accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q))
+    last = draw(p[:, -1], u[:, -1])
+    rejected = np.flatnonzero(accepted < draft_tokens.shape[1])
+    where = accepted[rejected]
+    p_row, q_row, x = p[rejected, where], q[rejected, where], draft_tokens[rejected, where, None]
+    # E_y/q_y is least at x: all others are that much later, and exponential again
+    noise = q_row * rng.standard_exponential((len(x), 1)) + np.where(
+        np.arange(p.shape[2]) == x, 0.0, rng.standard_exponential(p_row.shape)
+    )
+    left = excess(p_row, q_row)
+    left = np.where(left.any(axis=1, keepdims=True), left, p_row)
+    arrival = np.full(left.shape, np.inf)
+    np.divide(noise, left, out=arrival, where=left > 0)
+    last[rejected] = arrival.argmin(axis=1)
+    return emitted(draft_tokens, accepted, last)
+
+
+def second_race(p: Row, q: Row, x: int) -> list[Any]:
+    """Who wins the residual's race, run with the noise of the draft's.
+
+    Given the time T of the draft's winner, T ~ Exp(1), token y has noise q(y)·T + Exp(1), so that in the second race it
+    starts at a(y)·T, a = q/r, with rate r(y), r the residual. With t = s·T and g(s) = Σ_{a(z) < s} r(z)·(s - a(z)) it
+    wins with probability r(y)·∫_{a(y)}^∞ ds/(1 + g(s))²; between two starts, l and h, the integral is
+    (h - l)/((1 + g(l))·(1 + g(h))), and beyond the last it is 1/(1 + g(l)).
+    """
+    rates = residual(p, q)
+    start = {y: q[y] / rate for y, rate in enumerate(rates) if rate}
+    starts = sorted(set(start.values()))
+    chances = [0 * rate for rate in rates]
+    for low, high in zip(starts, [*starts[1:], None], strict=True):
+        running = [y for y in start if start[y] <= low]
+        head = 1 + sum(low * rates[y] - q[y] for y in running)
+        if high is None:
+            share = 1 / head
+        else:
+            share = (high - low) / (head * (head + (high - low) * sum(rates[y] for y in running)))
+        for y in running:
+            chances[y] += rates[y] * share
+    return chances
+
+
+def ranks_disagree(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    gamma = draft_tokens.shape[1]
+    u = rng.random((2, *draft_tokens.shape))
+    mine, others = (first_failure(ratio_test(one, draft_tokens, p[:, :gamma], q)) for one in u)
+    return emitted(draft_tokens, mine, last_token(draft_tokens, p, q, others, rng.random(len(p))))
+
+
+def ranks_disagree_law(
+    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
+) -> tuple[list[Any], list[Any]]:
+    """Wherever one rank stops, the token is that of where the other did."""
+    stop = stops(ratios(tokens, p, q))
+    rows = followers(tokens, p, q)
+    mixed = [sum(share * row[y] for share, row in zip(stop, rows, strict=True)) for y in range(len(p[0]))]
+    return stop, [mixed] * len(stop)
+
+
+# --- between rows and calls ------------------------------------------------------------------------------
+
+
+def every_row_alike(rng: np.random.Generator, steps: int, count: int) -> Floats:
+    return np.repeat(rng.random((1, count)), steps, axis=0)
+
+
+def pairs_alike(rng: np.random.Generator, steps: int, count: int) -> Floats:
+    return np.repeat(rng.random(((steps + 1) // 2, count)), 2, axis=0)[:steps]
+
+
+def seeded_anew(rng: np.random.Generator, steps: int, count: int) -> Floats:
+    return np.random.default_rng(0).random((steps, count))
+
+
+MUTANTS = (
+    mutant(
+        name="one_uniform",
+        mechanism="One uniform tests all positions of a step.",
+        threads=(
+            "feifeibear/LLMSpeculativeSampling manual_seed in the loop",
+            "feifeibear/LLMSpeculativeSampling#8",
+        ),
+        verify=partial(verify, uniforms=one_test),
+        law=chain_law(one_test_chances, followers),
+    ),
+    mutant(
+        name="test_uniform_draws",
+        mechanism="The uniform of the last test also draws the token that follows.",
+        threads=("flashinfer-ai/flashinfer#424", "flashinfer-ai/flashinfer#425"),
+        verify=test_draws_too,
+        law=test_draws_too_law,
+    ),
+    mutant(
+        name="shared_gumbel",
+        mechanism="The recovered token is drawn with the Gumbel noise that drew the rejected one.",
+        threads=(
+            "vllm-project/vllm#47386",
+            "vllm-project/vllm#54282",
+            "local-inference-lab/vllm#205",
+            "vllm-project/vllm-ascend#15739",
+        ),
+        verify=shared_gumbel,
+        law=law(recovered=second_race),
+    ),
+    mutant(
+        name="ranks_disagree",
+        mechanism="Two tensor-parallel ranks draw their own uniforms: one counts the accepted tokens, the other, with "
+        "its own count, draws the token that follows.",
+        threads=("vllm-project/vllm#17498", "vllm-project/vllm#17509"),
+        verify=ranks_disagree,
+        law=ranks_disagree_law,
+    ),
+    mutant(
+        name="batch_shares_uniforms",
+        mechanism="All rows of a batch get the same uniforms; each row alone is right, so there is no law of a step.",
+        threads=("NVIDIA/TensorRT-LLM#19487",),
+        verify=partial(verify, uniforms=every_row_alike),
+    ),
+    mutant(
+        name="pairs_share_uniforms",
+        mechanism="Rows get their uniforms in pairs, as where every second one keeps the noise of the row before; "
+        "each row alone is right, so there is no law of a step.",
+        threads=("vllm-project/vllm#9441", "vllm-project/vllm#10863", "vllm-project/vllm#11123"),
+        verify=partial(verify, uniforms=pairs_alike),
+    ),
+    mutant(
+        name="reseeded",
+        mechanism="The generator is seeded anew at every call; each call alone is right, so there is no law of a step.",
+        threads=("vllm-project/vllm#6038", "vllm-project/vllm#6034", "feifeibear/LLMSpeculativeSampling#19"),
+        verify=partial(verify, uniforms=seeded_anew),
+    ),
+)

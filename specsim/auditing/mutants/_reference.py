@@ -1,0 +1,223 @@
+"""A right verifier of whole arrays in NumPy, with places to spoil it, and the same places in its law.
+
+Arrays: a test sees u float[B, γ], the drafted tokens int[B, γ], p and q float[B, γ, V] at the drafted positions; the rows
+that a recovered token or a bonus is drawn from come as p, q float[R, V] with the rejected tokens x int[R]. Weights need
+not be normalised; where nothing is left a token comes from p. The places in the law are those of
+`specsim.rules._common.tokenwise.law`: rows as sequences of Fractions or floats. Both are handed the mutant's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from specsim.core.distributions import Floats, Ints
+from specsim.rules._common import tokenwise
+from specsim.rules._common.tokenwise import normalised, positive_part
+
+__all__ = [
+    "as_given",
+    "at",
+    "chain_law",
+    "draw",
+    "emitted",
+    "excess",
+    "first_failure",
+    "independent",
+    "last_token",
+    "last_weights",
+    "law",
+    "minimum_ratio",
+    "normalised",
+    "normalised_or",
+    "one_hot",
+    "ratio_test",
+    "residual",
+    "rounded",
+    "stops",
+    "tempered",
+    "verify",
+    "within",
+]
+
+Row = Sequence[Any]
+
+# --- arrays ----------------------------------------------------------------------------------------------
+
+
+def verify(
+    draft_tokens: Ints,
+    p: Floats,
+    q: Floats,
+    rng: np.random.Generator,
+    *,
+    uniforms: Callable[..., Floats] | None = None,
+    passes: Callable[..., Any] | None = None,
+    recover: Callable[..., Floats] | None = None,
+    bonus: Callable[..., Floats] | None = None,
+    **values: float,
+) -> Ints:
+    """Standard verification, each of its parts replaceable: int[B, γ+1], padded with -1."""
+    gamma = draft_tokens.shape[1]
+    u = (uniforms or independent)(rng, len(p), gamma + 1)
+    passed = (passes or ratio_test)(u[:, :gamma], draft_tokens, p[:, :gamma], q, **values)
+    accepted = first_failure(passed)
+    last = last_token(draft_tokens, p, q, accepted, u[:, gamma], recover, bonus, **values)
+    return emitted(draft_tokens, accepted, last)
+
+
+def independent(rng: np.random.Generator, steps: int, count: int) -> Floats:
+    return rng.random((steps, count))
+
+
+def rounded(weights: ArrayLike, dtype: DTypeLike) -> Floats:
+    """`weights` as a dtype of low precision holds them."""
+    return np.asarray(weights, dtype=np.float64).astype(dtype).astype(np.float64)
+
+
+def at(rows: Floats, tokens: Ints) -> Floats:
+    """The entries of rows [B, γ, V] at tokens [B, γ]."""
+    return np.take_along_axis(rows, tokens[..., None], axis=2)[..., 0]
+
+
+def ratio_test(u: Floats, tokens: Ints, p: Floats, q: Floats, **values: float) -> Any:
+    """Accept with min(1, p/q)."""
+    return u * at(q, tokens) < at(p, tokens)
+
+
+def first_failure(passed: Any) -> Ints:
+    """How many tests [B, γ] pass before the first that does not: int[B]."""
+    return np.logical_and.accumulate(passed, axis=1).sum(axis=1)
+
+
+def excess(p: Floats, q: Floats, x: Ints | None = None, **values: float) -> Floats:
+    """The residual (p - q)₊."""
+    return np.maximum(p - q, 0.0)
+
+
+def last_token(
+    draft_tokens: Ints, p: Floats, q: Floats, accepted: Ints, u: Floats, *hooks: Any, **values: Any
+) -> Ints:
+    """The token after `accepted` [B] drafted ones, drawn with u [B]."""
+    return draw(last_weights(draft_tokens, p, q, accepted, *hooks, **values), u)
+
+
+def last_weights(
+    draft_tokens: Ints,
+    p: Floats,
+    q: Floats,
+    accepted: Ints,
+    recover: Callable[..., Floats] | None = None,
+    bonus: Callable[..., Floats] | None = None,
+    **values: float,
+) -> Floats:
+    """What it is drawn from [B, V]: the weights of a recovered token, or of the bonus."""
+    gamma = draft_tokens.shape[1]
+    weights = p[np.arange(len(p)), accepted]
+    rejected = np.flatnonzero(accepted < gamma)
+    where = accepted[rejected]
+    p_row, q_row, x = weights[rejected], q[rejected, where], draft_tokens[rejected, where]
+    left = (recover or excess)(p_row, q_row, x, **values)
+    weights[rejected] = np.where(left.any(axis=1, keepdims=True), left, p_row)
+    if bonus:
+        whole = accepted == gamma
+        weights[whole] = bonus(weights[whole], q[whole, gamma - 1], **values)
+    return weights
+
+
+def draw(weights: Floats, u: Floats) -> Ints:
+    """By inverse CDF, a token of each row of weights [B, V]."""
+    cdf = weights.cumsum(axis=1)
+    return (cdf <= u[:, None] * cdf[:, -1:]).sum(axis=1)
+
+
+def emitted(draft_tokens: Ints, accepted: Ints, last: Ints) -> Ints:
+    """The output [B, γ+1]: the accepted tokens and the last one."""
+    steps, gamma = draft_tokens.shape
+    output = np.full((steps, gamma + 1), -1)
+    output[:, :gamma] = np.where(np.arange(gamma) < accepted[:, None], draft_tokens, -1)
+    output[np.arange(steps), accepted] = last
+    return output
+
+
+# --- laws ------------------------------------------------------------------------------------------------
+
+
+def minimum_ratio(p: Row, q: Row, x: int, **values: Any) -> Any:
+    """The chance of accepting x: min(1, p/q); with q = 0 any token with p > 0 passes."""
+    return min(1, p[x] / q[x]) if q[x] else int(p[x] > 0)
+
+
+def residual(p: Row, q: Row, x: int | None = None, **values: Any) -> list[Any]:
+    """(p - q)₊, normalised; p where that is nothing."""
+    return positive_part(p, q)
+
+
+def law(
+    accept: Callable[..., Any] = minimum_ratio,
+    recovered: Callable[..., Row] = residual,
+    bonus: Callable[..., Row] | None = None,
+) -> Callable[..., tuple[list[Any], list[Any]]]:
+    """The law of a verifier that decides each position from its own rows."""
+    return tokenwise.law("a mutant", accept, recovered, bonus)
+
+
+def chain_law(
+    chances: Callable[..., list[Any]], follow: Callable[..., list[Any]]
+) -> Callable[..., tuple[list[Any], list[Any]]]:
+    """The law of one that looks at other positions too.
+
+    chances(tokens, p, q, **values) gives the γ probabilities of passing, each given that the ones before passed;
+    follow(tokens, p, q, **values) the γ + 1 pmfs of the token after each number of accepted ones.
+    """
+
+    def of_a_step(
+        parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any
+    ) -> tuple[list[Any], list[Any]]:
+        tokenwise.require_chain("a mutant", parents)
+        return stops(chances(tokens, p, q, **values)), follow(tokens, p, q, **values)
+
+    return of_a_step
+
+
+def normalised_or(weights: Row, otherwise: Row) -> list[Any]:
+    """`weights`, normalised; `otherwise` where they are nothing."""
+    return normalised(weights) if any(weights) else list(otherwise)
+
+
+def stops(chances: Sequence[Any]) -> list[Any]:
+    """The probability of stopping at the first failure, from those of passing."""
+    stop, reached = [], 1
+    for chance in chances:
+        stop.append(reached * (1 - chance))
+        reached = reached * chance
+    return [*stop, reached]
+
+
+def within(row: Row, low: Any, high: Any) -> list[Any]:
+    """The law of an inverse-CDF draw from `row` with a uniform in [low, high); `row` itself if that is empty."""
+    if not low < high:
+        return list(row)
+    ends = [sum(row[: y + 1]) for y in range(len(row))]
+    starts = [0, *ends[:-1]]
+    overlap = [max(min(end, high) - max(start, low), 0) for start, end in zip(starts, ends, strict=True)]
+    return normalised(overlap)
+
+
+def one_hot(size: int, token: int) -> list[int]:
+    return [int(y == token) for y in range(size)]
+
+
+def as_given(weights: Iterable[float], like: Row) -> list[Any]:
+    """Floats computed with exp, log or rounding, as numbers of the kind of `like`, normalised."""
+    return normalised([Fraction(w) if isinstance(like[0], Fraction) else w for w in map(float, weights)])
+
+
+def tempered(row: Row, temperature: Any) -> list[Any]:
+    """`row` at a temperature: ∝ row^(1/temperature)."""
+    largest = float(max(row))
+    return as_given([(float(a) / largest) ** (1.0 / float(temperature)) for a in row], row)

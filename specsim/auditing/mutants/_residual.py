@@ -1,0 +1,140 @@
+"""B: after a rejection the token comes from something else than (p - q)₊."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants._reference import (
+    Row,
+    at,
+    chain_law,
+    draw,
+    emitted,
+    first_failure,
+    law,
+    normalised,
+    normalised_or,
+    one_hot,
+    ratio_test,
+    verify,
+)
+from specsim.core.distributions import Floats, Ints
+from specsim.rules._chain.one_hot import recovered as without_drafted
+from specsim.rules._common.base import Parameter
+from specsim.rules._lossy.lenience import RULE as LENIENCE
+
+__all__ = ["MUTANTS"]
+
+mutant = partial(Mutant, family="B wrong residual")
+
+
+def masked(p: Floats, q: Floats, x: Ints) -> Floats:
+    """p without the drafted tokens."""
+    return np.where(np.arange(p.shape[1]) == x[:, None], 0.0, p)
+
+
+def zeroed_in_place(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    p = p.copy()
+    np.put_along_axis(p[:, :-1], draft_tokens[..., None], 0.0, axis=2)
+    accepted = first_failure(ratio_test(rng.random(draft_tokens.shape), draft_tokens, p[:, :-1], q))
+    weights = p[np.arange(len(p)), accepted]
+    weights[~weights.any(axis=1), 0] = 1.0  # the argmax of zeros
+    return emitted(draft_tokens, accepted, draw(weights, rng.random(len(p))))
+
+
+def zeroed_follow(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Row]:
+    rows = [[0 * a if y == x else a for y, a in enumerate(row)] for row, x in zip(p, tokens, strict=False)]
+    return [*(normalised_or(row, one_hot(len(row), 0)) for row in rows), p[-1]]
+
+
+def misaligned(p: Floats, q: Floats, x: Ints, k: float) -> Floats:
+    """The difference of p and q, each cut to its own k likeliest tokens, entry by entry in the order of ids."""
+    count = min(int(k), p.shape[1])
+    ids, draft_ids = (np.sort(np.argsort(-rows, axis=1, kind="stable")[:, :count], axis=1) for rows in (p, q))
+    left = np.take_along_axis(p, ids, axis=1) - np.take_along_axis(q, draft_ids, axis=1)
+    weights = np.zeros_like(p)
+    np.put_along_axis(weights, ids, np.maximum(left, 0.0), axis=1)
+    return weights
+
+
+def misaligned_row(p: Row, q: Row, x: int, k: Any) -> list[Any]:
+    likeliest, drafted = (sorted(sorted(range(len(row)), key=lambda y: -row[y])[: int(k)]) for row in (p, q))
+    left = {y: p[y] - q[z] for y, z in zip(likeliest, drafted, strict=True)}
+    weights = [max(left.get(y, 0), 0 * p[0]) for y in range(len(p))]
+    return normalised_or(weights, p)
+
+
+MUTANTS = (
+    mutant(
+        name="resamples_target",
+        mechanism="A rejected token is replaced by a sample of p itself, not of the residual.",
+        threads=(
+            "ml-explore/mlx-lm#990",
+            "ml-explore/mlx-lm#1085",
+            "romsto/Speculative-Decoding skip_sample_adjustment",
+        ),
+        verify=partial(verify, recover=lambda p, q, x: p),
+        law=law(recovered=lambda p, q, x: p),
+    ),
+    mutant(
+        name="absolute_residual",
+        mechanism="The residual is |p - q| and so has mass where the draft is too likely.",
+        verify=partial(verify, recover=lambda p, q, x: np.abs(p - q)),
+        law=law(recovered=lambda p, q, x: normalised_or([abs(a - b) for a, b in zip(p, q, strict=True)], p)),
+    ),
+    mutant(
+        name="one_hot_residual",
+        mechanism="Drafts pass with p/q, but after a rejection p is drawn from without the drafted token, as for a one-hot q.",
+        threads=("xLLM#2175",),
+        verify=partial(verify, recover=masked),
+        law=law(recovered=without_drafted),
+    ),
+    mutant(
+        name="lenience",
+        mechanism="Drafts pass with p/(l·q), and the residual is that of the unscaled q: lossy, and not said.",
+        threads=("lucidrains/speculative-decoding",),
+        verify=partial(verify, passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x)),
+        law=LENIENCE.law,
+        parameters=(Parameter("lenience", 0.8, 0.0, 1.0, "l; 1 is right", above_low=True),),
+    ),
+    mutant(
+        name="residual_epsilon",
+        mechanism="A small number is added to every entry of the residual, against division by zero.",
+        threads=("VioletsOleander/naive-speculate",),
+        verify=partial(verify, recover=lambda p, q, x, epsilon: np.maximum(p - q, 0.0) + epsilon),
+        law=law(
+            recovered=lambda p, q, x, epsilon: normalised(
+                [max(a - b, 0) + epsilon for a, b in zip(p, q, strict=True)]
+            )
+        ),
+        parameters=(Parameter("epsilon", 1e-9, 0.0, 1.0, "what is added", above_low=True),),
+    ),
+    mutant(
+        name="swapped_residual",
+        mechanism="The residual is (q - p)₊: target and draft change places, as where p is the draft's letter.",
+        verify=partial(verify, recover=lambda p, q, x: np.maximum(q - p, 0.0)),
+        law=law(
+            recovered=lambda p, q, x: normalised_or([max(b - a, 0) for a, b in zip(p, q, strict=True)], p)
+        ),
+    ),
+    mutant(
+        name="zeroed_in_place",
+        mechanism="Recovered tokens are prepared first, by zeroing the drafted token in the target's rows, which the test then reads.",
+        threads=("vllm-project/vllm-ascend#2881",),
+        verify=zeroed_in_place,
+        law=chain_law(lambda tokens, p, q: [0 * row[0] for row in p[:-1]], zeroed_follow),
+    ),
+    mutant(
+        name="misaligned_residual",
+        mechanism="p and q are cut to their own likeliest tokens and then subtracted entry by entry, though their ids differ.",
+        threads=("ggml-org/llama.cpp examples/speculative",),
+        verify=partial(verify, recover=misaligned),
+        law=law(recovered=misaligned_row),
+        parameters=(Parameter("k", 2, 1, np.inf, "tokens kept of each row", whole=True),),
+    ),
+)

@@ -1,0 +1,211 @@
+"""`specsim audit`, with export, score and replay; `specsim engines`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+import specsim
+from specsim.cli._app import app, audit_app
+from specsim.cli._options import Executor, Level, Seed, Shard, Threads, shard_of, whole
+from specsim.cli._terminal import progress_bar, show
+
+
+@audit_app.default
+def audit(
+    verifier: Annotated[
+        str,
+        Parameter(help="A built-in rule, package.module:function, or an engine, see 'specsim engines'."),
+    ] = "standard",
+    *,
+    against: Annotated[
+        str | None,
+        Parameter(help="Another verifier: ask only whether the two follow one law, whatever it is."),
+    ] = None,
+    level: Level = "quick",
+    seconds: Annotated[
+        float | None,
+        Parameter(name="--time", help="About so many seconds in all, for a slow verifier; fewer steps."),
+    ] = None,
+    fail_fast: Annotated[bool, Parameter(negative="", help="Stop after the first case that fails.")] = False,
+    timeout: Annotated[float, Parameter(help="Seconds after which one call counts as hanging.")] = 60.0,
+    seed: Seed = None,
+    threads: Threads = None,
+    executor: Executor = None,
+    shard: Shard = None,
+    out: Annotated[
+        Path | None,
+        Parameter(
+            help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for against.json; with --shard a "
+            "file."
+        ),
+    ] = None,
+) -> int:
+    """Is a verifier exact? Verdict, evidence, and what would have been found. Exit code 0 if consistent, else 1."""
+    if shard is not None:
+        if out is None or against is not None or fail_fast:
+            raise ValueError(
+                "--shard counts a part of an audit into the file --out, without --against and --fail-fast"
+            )
+        return _audit_shard(verifier, out, shard, level, seed, seconds, timeout, threads, executor)
+    if against is not None and (seconds is not None or fail_fast or executor not in (None, "threads")):
+        raise ValueError(
+            "--against takes no --time, --fail-fast and --executor: both verifiers run to the end, here"
+        )
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
+    if against is not None:
+        return _audit_against(verifier, against, level, timeout, seed, out)
+    with progress_bar("audit") as progress:
+        result = specsim.audit(
+            verifier,
+            level,
+            seed,
+            seconds=seconds,
+            timeout=timeout,
+            threads=threads,
+            executor=executor,
+            fail_fast=fail_fast,
+            progress=progress,
+        )
+    return report(result, out)
+
+
+@audit_app.command(name="export")
+def audit_export(
+    folder: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
+    *,
+    level: Level = "smoke",
+    dtype: Annotated[str, Parameter(help="float64, float32 or float16.")] = "float32",
+    lengths: Annotated[
+        bool, Parameter(negative="", help="With a case whose steps differ in length.")
+    ] = False,
+    seed: Seed = None,
+) -> None:
+    """Write the cases as safetensors, for an engine that is not written in Python."""
+    from specsim.auditing._offline import export
+
+    manifest = export(folder, level, seed, dtype=dtype, lengths=lengths)
+    print(f"wrote {manifest}; put each case's tokens into a folder of their own, then: specsim audit score")
+
+
+@audit_app.command(name="score")
+def audit_score(
+    folder: Annotated[Path, Parameter(help="What export wrote.")],
+    tokens: Annotated[Path, Parameter(help="The engine's tokens: a file for each case, of the same name.")],
+    *,
+    name: Annotated[str, Parameter(help="What to call the engine in the report.")] = "tokens",
+    out: Annotated[Path | None, Parameter(help="Folder for the report's files.")] = None,
+) -> int:
+    """Judge the tokens that an engine gave for exported cases. Exit codes as audit."""
+    from specsim.auditing._offline import score
+
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    with progress_bar("score", " cases") as progress:
+        result = score(folder, tokens, name=name, progress=progress)
+    return report(result, out)
+
+
+@audit_app.command(name="replay")
+def audit_replay(
+    verifier: Annotated[str, Parameter(help="The verifier that was audited.")],
+    *,
+    case: Annotated[str, Parameter(help="The case, as the report names it.")],
+    step: Annotated[int, Parameter(converter=whole, help="Number of the step, from 0.")],
+    seed: Annotated[int, Parameter(converter=whole, help="Seed of the audit, as its report printed it.")],
+    level: Level = "quick",
+) -> None:
+    """Print one step of an audit again: what was drafted, with p and q, and what the verifier made of it."""
+    from specsim.auditing._replay import replay_step
+
+    print(replay_step(verifier, case, step, seed, level))
+
+
+@app.command
+def engines() -> None:
+    """List the engines whose verifiers and decoders are known by name to audit."""
+    from rich.table import Table
+
+    from specsim.auditing.adapters import ENGINES
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("engine", "what is audited"):
+        table.add_column(column)
+    for name, (_, description) in ENGINES.items():
+        table.add_row(name, description)
+    show(table)
+
+
+def report(result: specsim.Audit, out: Path | None, as_json: bool = False) -> int:
+    """Print an audit, and write it to `out` in every form."""
+    from specsim.auditing import _report as report
+
+    if as_json:
+        print(report.audit_to_json(result))
+    else:
+        show(*report.audit_to_terminal(result))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        from specsim.core._files import replacing
+        from specsim.core._plotting import save_figure
+
+        forms = {"json": report.audit_to_json, "html": report.audit_page, "xml": report.audit_to_junit}
+        for ending, tell in forms.items():
+            with replacing(out / f"audit.{ending}") as temporary:
+                temporary.write_text(tell(result), encoding="utf-8")
+        figure = report.audit_figure(result)
+        for ending in ("png", "svg"):
+            save_figure(figure, out / f"audit.{ending}")
+        print(f"wrote audit.html, .json, .xml (JUnit), .png and .svg to {out}")
+    return result.exit_code
+
+
+def _audit_shard(
+    verifier: str,
+    out: Path,
+    shard: str,
+    level: str,
+    seed: int | None,
+    seconds: float | None,
+    timeout: float,
+    threads: int | None,
+    executor: str | None,
+) -> int:
+    from specsim.auditing._shards import audit_shard
+
+    part = shard_of(shard)
+    with progress_bar("audit") as progress:
+        cases = audit_shard(
+            verifier,
+            out,
+            part,
+            level,
+            seed,
+            seconds=seconds,
+            timeout=timeout,
+            threads=threads,
+            executor=executor,
+            progress=progress,
+        )
+    print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
+    return 0
+
+
+def _audit_against(new: str, old: str, level: str, timeout: float, seed: int | None, out: Path | None) -> int:
+    from specsim.auditing._report import comparison_to_terminal
+    from specsim.auditing._two_sample import audit_against
+
+    with progress_bar("audit") as progress:
+        found = audit_against(new, old, level, seed, timeout=timeout, progress=progress)
+    show(*comparison_to_terminal(found))
+    if out is not None:
+        from specsim.core._files import replacing
+
+        with replacing(out / "against.json") as temporary:
+            temporary.write_text(json.dumps(found.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
+        print(f"wrote against.json to {out}")
+    return found.exit_code

@@ -1,0 +1,30 @@
+"""`specsim merge`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+import specsim
+from specsim.cli._app import app
+from specsim.cli._audit import report
+from specsim.cli._options import Json
+from specsim.cli._simulate import show_run
+
+
+@app.command
+def merge(
+    files: Annotated[list[Path], Parameter(negative="", help="What --shard wrote, in any order.")],
+    /,
+    *,
+    as_json: Json = False,
+    out: Annotated[Path | None, Parameter(help="Folder for the files of an audit's report.")] = None,
+) -> int:
+    """Add up the parts of a run, and print what simulate or audit would have printed of all of it."""
+    found = specsim.merge(files)
+    if isinstance(found, specsim.Audit):
+        return report(found, out, as_json)
+    show_run(found, as_json)
+    return 0

@@ -1,0 +1,99 @@
+"""`specsim check-metrics`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from cyclopts import Parameter
+
+import specsim
+from specsim.cli._app import app
+from specsim.cli._options import Json
+from specsim.cli._terminal import show
+
+
+@app.command(name="check-metrics")
+def check_metrics(
+    *,
+    engine: Annotated[
+        str,
+        Parameter(help="What the numbers mean: plain, vllm, hf, sglang, llama.cpp or flashinfer."),
+    ] = "plain",
+    gamma: Annotated[str | None, Parameter(help="Most drafted tokens of a step.")] = None,
+    acceptance_rate: Annotated[str | None, Parameter(help="As printed: 0.80 or 80.0%.")] = None,
+    tokens_per_step: Annotated[
+        str | None, Parameter(help="As printed; engines call it mean acceptance length.")
+    ] = None,
+    accepted: Annotated[str | None, Parameter(help="Drafted tokens accepted.")] = None,
+    drafted: Annotated[str | None, Parameter(help="Drafted tokens.")] = None,
+    emitted: Annotated[str | None, Parameter(help="Tokens generated.")] = None,
+    steps: Annotated[str | None, Parameter(help="Rounds of draft and verify.")] = None,
+    bonus: Annotated[str | None, Parameter(help="Steps that accepted their whole draft.")] = None,
+    by_position: Annotated[
+        str | None, Parameter(help="Share of the steps that accepted each position: 0.81,0.63,0.48.")
+    ] = None,
+    draft_time: Annotated[str | None, Parameter(help="Time of one drafted token, in any unit.")] = None,
+    target_time: Annotated[str | None, Parameter(help="Time of one pass of the target, same unit.")] = None,
+    step_time: Annotated[str | None, Parameter(help="Time of one step, same unit.")] = None,
+    speedup: Annotated[str | None, Parameter(help="Over one pass of the target per token.")] = None,
+    requests: Annotated[
+        str | None,
+        Parameter(help="Texts, each of which may have ended within its last step. Default: none did."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Can these reported numbers all be true? Exit code 0 if they can, 1 if not.
+
+    Give numbers as they were printed: the digits say how exact they are.
+    """
+    found = specsim.check_metrics(
+        engine=engine,
+        gamma=gamma,
+        acceptance_rate=acceptance_rate,
+        tokens_per_step=tokens_per_step,
+        accepted=accepted,
+        drafted=drafted,
+        emitted=emitted,
+        steps=steps,
+        bonus=bonus,
+        by_position=by_position,
+        draft_time=draft_time,
+        target_time=target_time,
+        step_time=step_time,
+        speedup=speedup,
+        requests=requests,
+    )
+    if as_json:
+        print(json.dumps(found.to_dict(), allow_nan=False))
+        return found.exit_code
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in (
+        "statement",
+        "",
+        "left, for each step" if found.per_step else "left",
+        "right",
+        "slack",
+        "",
+    ):
+        table.add_column(column, justify="right" if column == "slack" else "left")
+    for check in found.checks:
+        verdict = "holds" if check.holds else "fails"
+        table.add_row(check.statement, verdict, str(check.left), str(check.right), f"{check.slack:.4g}")
+    implied = Table(box=None, pad_edge=False)
+    for column in ("it follows", "", ""):
+        implied.add_column(column)
+    for item in found.implied:
+        implied.add_row(item.name, str(item.value), item.note)
+    for part in (table, implied):
+        if part.row_count:
+            show(part, "")
+    for check in found.checks:
+        if check.note:
+            print(f"{check.name}: {check.note}")
+    for remark in found.remarks:
+        print(f"remark: {remark}")
+    print(found.verdict)
+    return found.exit_code

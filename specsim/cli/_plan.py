@@ -1,0 +1,146 @@
+"""`specsim plan`: the best γ, or the best of several drafts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+import specsim
+from specsim.cli._app import app
+from specsim.cli._options import RATIO, CHat, Json, Most
+from specsim.cli._terminal import show
+
+if TYPE_CHECKING:
+    from specsim.planning._plan import Plan
+    from specsim.traces import Trace
+
+
+@app.command
+def plan(
+    *,
+    alpha: Annotated[
+        float | None, Parameter(help="Acceptance rate of the draft's tokens, from 0 to 1.")
+    ] = None,
+    trace: Annotated[Path | None, Parameter(help="Folder of a trace: its rates by position instead.")] = None,
+    drafts: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--draft",
+            negative="",
+            help="Instead, one of several drafts: name=alpha,c, where alpha may be accepted/tested, or a trace's folder; "
+            "repeat it.",
+        ),
+    ] = None,
+    c: Annotated[float | None, RATIO] = None,
+    c_hat: CHat = None,
+    most: Most = 64,
+    as_json: Json = False,
+) -> None:
+    """The γ that gains most, what it gains, what that depends on; or which of several drafts to take."""
+    if sum(given is not None for given in (alpha, trace, drafts)) != 1:
+        raise ValueError("give one of --alpha, --trace and --draft")
+    if drafts is not None:
+        return _rank_drafts(drafts, most, as_json)
+    if c is None:
+        raise ValueError("--c is missing: the time of a draft's pass over that of the target's")
+    if trace is not None:
+        return print_trace_plan(specsim.open_trace(trace), c, c_hat, most, as_json)
+    made = specsim.plan(alpha, c, c_hat, most=most)  # type: ignore[arg-type]  # one of the three is given
+    if as_json:
+        print(json.dumps(made.to_dict(), allow_nan=False))
+        return None
+    return _print_plan(made)
+
+
+def print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, as_json: bool) -> None:
+    """The plan for a trace: of `specsim plan --trace` and `specsim trace plan`."""
+    from specsim.planning._plan import plan_from_trace
+    from specsim.traces import summarise
+
+    made = plan_from_trace(summarise(trace), c, c_hat, most=most)
+    if as_json:
+        dicts = [one.to_dict() for one in made]
+        print(json.dumps(dicts[0] if len(dicts) == 1 else dicts, allow_nan=False))
+        return
+    for which, one in zip(("at least", "at most"), made, strict=False):
+        if len(made) > 1:
+            print(
+                f"no accept flags were logged; with α context {which} {one.alphas[0]:.4f}, at every position:"
+            )
+        _print_plan(one)
+
+
+def _print_plan(made: Plan) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("γ", "tokens/step", "improvement", "operations", ""):
+        table.add_column(column, justify="right" if column else "left")
+    for choice in made.choices[: made.best.gamma + 4]:
+        notes = ["best"] if choice == made.best else []
+        notes += ["beyond the log"] if choice.gamma > made.measured else []
+        numbers = (choice.tokens_per_step, choice.improvement, choice.operations)
+        table.add_row(str(choice.gamma), *(f"{number:.4f}" for number in numbers), ", ".join(notes))
+    show(table, "")
+    for shift in made.sensitivity:
+        print(
+            f"{shift.what:<8} best γ {shift.gamma}: {shift.improvement:.4f}; γ {made.best.gamma}: {shift.kept:.4f}"
+        )
+    if not made.best.gamma:
+        print("Do not speculate: no γ gains, since α does not exceed c.")
+        return
+    print(
+        f"γ = {made.best.gamma}: {made.best.improvement:.4f} times as fast as the target alone, with "
+        f"{made.best.operations:.4f} times its operations"
+    )
+
+
+def _rank_drafts(drafts: Sequence[str], most: int, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from specsim.planning._plan import rank_drafts
+
+    ranked = rank_drafts([_candidate(text) for text in drafts], most=most)
+    if as_json:
+        print(json.dumps([asdict(one) for one in ranked], allow_nan=False))
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("draft", "α", "c", "γ", "improvement", "interval", ""):
+        table.add_column(column, justify="left" if column in ("draft", "") else "right")
+    for one in ranked:
+        draft = one.candidate
+        table.add_row(
+            draft.name,
+            f"{draft.alpha:.4f}",
+            f"{draft.c:g}",
+            str(one.gamma),
+            f"{one.improvement:.4f}",
+            f"{one.low:.4f} – {one.high:.4f}" if draft.low < draft.high else "–",
+            "surely worse" if one.surely_worse and draft.low < draft.high else "",
+        )
+    show(table)
+
+
+def _candidate(text: str) -> Any:
+    """name=alpha,c with a rate, accepted/tested, or the folder of a trace."""
+    from specsim.planning._plan import Candidate
+    from specsim.traces import summarise
+
+    name, _, rest = text.partition("=")
+    rate, _, ratio = rest.rpartition(",")
+    try:
+        c = float(ratio)
+        if Path(rate).is_dir():
+            return Candidate.of_trace(name, summarise(specsim.open_trace(Path(rate))), c)
+        if "/" in rate:
+            accepted, tested = map(int, rate.split("/"))
+            return Candidate.of_counts(name, accepted, tested, c)
+        return Candidate.of_rate(name, float(rate), c)
+    except ValueError as error:
+        raise ValueError(f"draft {text!r}: expected name=alpha,c such as small=0.75,0.02 ({error})") from None

@@ -1,0 +1,93 @@
+"""`specsim record hf`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from specsim.cli._app import record_app
+from specsim.cli._options import Gamma, Rule, Seed, whole
+from specsim.cli._terminal import progress_bar
+
+
+@record_app.command
+def hf(
+    path: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
+    *,
+    target: Annotated[
+        str, Parameter(help="The target: a folder or name that transformers' from_pretrained loads.")
+    ],
+    draft: Annotated[str, Parameter(help="The draft, with the same tokenizer.")],
+    prompts: Annotated[
+        Path,
+        Parameter(help='A text file, a prompt on each line; or .jsonl, an object with "prompt" on each.'),
+    ],
+    gamma: Gamma = 5,
+    max_new_tokens: Annotated[int, Parameter(converter=whole, help="Tokens for each prompt.")] = 128,
+    temperature: Annotated[float, Parameter(help="Temperature of both models; 0 is greedy.")] = 1.0,
+    top_k: Annotated[int, Parameter(converter=whole, help="Keep so many tokens; 0: all.")] = 0,
+    top_p: Annotated[float, Parameter(help="Keep the most probable tokens of this mass.")] = 1.0,
+    rule: Rule = "standard",
+    dtype: Annotated[str, Parameter(help="How rows are stored: float32, float16 or bfloat16.")] = "float32",
+    top: Annotated[
+        int | None,
+        Parameter(converter=whole, help="Store so many tokens of each row, and the mass of the rest."),
+    ] = None,
+    device: Annotated[str, Parameter(help="Where the models run, as torch calls it.")] = "cpu",
+    seed: Seed = None,
+) -> None:
+    """Decode speculatively with two models of Hugging Face transformers, and log the drafted tokens with p and q."""
+    from specsim.recording import record_hf
+
+    texts = _read_prompts(prompts)
+    with progress_bar("record", " texts") as progress:
+        trace = record_hf(
+            path,
+            target,
+            draft,
+            texts,
+            gamma=gamma,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            rule=rule,
+            dtype=dtype,
+            top=top,
+            device=device,
+            rng=seed,
+            progress=progress,
+        )
+    print(
+        f"wrote {trace.num_steps:,} steps of {len(texts):,} texts, {trace.num_bytes / 1e6:.1f} MB to {path} "
+        f"(seed {trace.provenance['root']})"
+    )
+
+
+def _read_prompts(path: Path) -> list[str]:
+    """A prompt from each line that is not blank.
+
+    Raises ValueError, naming the file, for what is not UTF-8 text, and the line, for a record without a prompt.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: UTF-8 text is expected ({error})") from None
+    if path.suffix != ".jsonl":
+        return [line for line in lines if line.strip()]
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
+        prompt = record.get("prompt") if isinstance(record, dict) else None
+        if not isinstance(prompt, str):
+            raise ValueError(f'{path}, line {number}: no object with a text named "prompt"')
+        found.append(prompt)
+    return found

@@ -1,0 +1,125 @@
+"""`specsim rules` and `compare`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from specsim.cli._app import app
+from specsim.cli._options import Overlap, Seed, SourceName, Threads, VocabSize, whole
+from specsim.cli._pairs import pair_of
+from specsim.cli._terminal import progress_bar, show
+
+
+@app.command
+def rules() -> None:
+    """List the verification rules: paper, claim, and what each does on the n-gram pair."""
+    from rich.table import Table
+
+    from specsim.rules import GROUPS, get, names
+    from specsim.simulation import shipped
+    from specsim.simulation._comparison import show_tv
+
+    comparison = shipped()
+    found = {entry.name: entry for entry in comparison}
+    for group, claim in GROUPS.items():
+        table = Table(box=None, pad_edge=False, title=claim, title_justify="left")
+        for column in ("rule", "lossless for, or law", "tokens/step", "TV", "paper"):
+            table.add_column(column, justify="right" if column in ("tokens/step", "TV") else "left")
+        for name in names(group):
+            rule, entry = get(name), found.get(name)  # a rule just added has no entry before make docs
+            numbers = ("–", "–") if entry is None else (f"{entry.tokens_per_step:.3f}", show_tv(entry.tv))
+            table.add_row(name, rule.claim, *numbers, rule.citation)
+        show(table, "")
+    print(
+        f"tokens/step and TV: n-gram pair, {comparison.gamma} drafted tokens, or two chains of them for trees; "
+        f"{comparison.steps:,} steps, seed {comparison.provenance.root}. Parameters: a rule's name, then "
+        "name=value, as in lenience:lenience=0.5."
+    )
+    for name in names():
+        for parameter in get(name).parameters:
+            print(
+                f"  {name}: {parameter.name} in {parameter.range}, {parameter.default:g}: {parameter.meaning}"
+            )
+
+
+@app.command
+def compare(
+    source: SourceName = "ngram",
+    *,
+    names: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--rule", negative="", help="A rule, with parameters or not; repeat it. Default: all."
+        ),
+    ] = None,
+    vocab_size: VocabSize = 1000,
+    overlap: Overlap = 0.8,
+    gamma: Annotated[int, Parameter(converter=whole, help="Drafted tokens of a chain.")] = 5,
+    drafts: Annotated[int, Parameter(converter=whole, help="Chains for rules that take several drafts.")] = 2,
+    steps: Annotated[int, Parameter(converter=whole, help="Steps of each rule.")] = 2**16,
+    sweep: Annotated[bool, Parameter(negative="", help="Lossy rules over their parameters' ranges.")] = False,
+    seed: Seed = None,
+    threads: Threads = None,
+    out: Annotated[
+        Path | None,
+        Parameter(help="Folder for comparison.json and the pictures pareto and drafts, as .png and .svg."),
+    ] = None,
+) -> None:
+    """Rules side by side on one pair: tokens per step against total variation."""
+    from rich.table import Table
+
+    from specsim.simulation import compare as compare_rules
+    from specsim.simulation._comparison import show_tv
+
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    target, draft = pair_of(source, vocab_size, overlap)
+    with progress_bar("compare", " rules") as progress:
+        found = compare_rules(
+            target,
+            draft,
+            names=names,
+            gamma=gamma,
+            drafts=drafts,
+            steps=steps,
+            sweep=sweep,
+            rng=seed,
+            threads=threads,
+            progress=progress,
+        )
+    table = Table(box=None, pad_edge=False)
+    for column in ("rule", "drafts", "tokens/step", "±", "TV"):
+        table.add_column(column, justify="left" if column in ("rule", "drafts") else "right")
+    for entry in sorted(found, key=lambda entry: -entry.tokens_per_step):
+        table.add_row(
+            entry.rule, entry.drafts, f"{entry.tokens_per_step:.4f}", f"{entry.error:.4f}", show_tv(entry.tv)
+        )
+    show(table)
+    print(f"{found.source}, {steps:,} steps a rule, seed {found.provenance.root}; TV –: wrong on purpose")
+    if out is not None:
+        _write_comparison(out, found, vocab_size, overlap, seed)
+
+
+def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float, seed: int | None) -> None:
+    """comparison.json, and the two pictures; drafts are compared on a pair of pmfs, whatever the source."""
+    from specsim.core._files import replacing
+    from specsim.core._plotting import save_figure
+    from specsim.core.distributions import synthetic_pair
+    from specsim.simulation import acceptance_by_drafts
+    from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
+
+    with replacing(out / "comparison.json") as temporary:
+        temporary.write_text(json.dumps(found.to_dict(), allow_nan=False), encoding="utf-8")
+    acceptance = acceptance_by_drafts(*synthetic_pair("zipf", vocab_size, overlap), rng=found.provenance.root)
+    figures = {
+        "pareto": pareto_figure(found),
+        "drafts": drafts_figure(acceptance, f"Zipf pair, V = {vocab_size:,}, Σ min(p, q) = {overlap:g}"),
+    }
+    for name, figure in figures.items():
+        for ending in (".png", ".svg"):
+            save_figure(figure, out / f"{name}{ending}")
+    print(f"wrote comparison.json, pareto and drafts (.png, .svg) to {out}")

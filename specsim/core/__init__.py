@@ -1,0 +1,5 @@
+"""What every room stands on: arrays of probabilities, random streams, statistics of counts, compiled kernels, files."""
+
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,2 @@
+from . import distributions as distributions
+from . import stats as stats

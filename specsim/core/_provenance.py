@@ -1,0 +1,56 @@
+"""Where a result came from: enough to run it again and get the same counts."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from specsim.core._kernels import sources_digest
+
+__all__ = ["Provenance", "this_code"]
+
+LIBRARIES = ("numpy", "scipy", "numba")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """`root` seeds the run again; the rest says with what, on what and how long (`seconds`) it ran."""
+
+    root: int
+    threads: int
+    seconds: float
+    specsim: str
+    python: str
+    machine: str
+    libraries: dict[str, str]
+
+    @classmethod
+    def record(cls, root: int, threads: int, seconds: float) -> Provenance:
+        return cls(
+            root=root,
+            threads=threads,
+            seconds=seconds,
+            specsim=_version("specsim-decoding"),
+            python=platform.python_version(),
+            machine=f"{platform.system()} {platform.machine()}",
+            libraries={name: _version(name) for name in LIBRARIES},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def this_code() -> dict[str, str]:
+    """What parts of one run must share: the version, and the digest of the sources."""
+    return {"specsim": _version("specsim-decoding"), "code": sources_digest()}
+
+
+@cache
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "unknown"

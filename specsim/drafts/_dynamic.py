@@ -1,0 +1,173 @@
+"""EAGLE-2's dynamic tree: which tokens are drafted, and below which, depends on how sure the draft is.
+
+A candidate is worth the product of the draft's probabilities along its path. *Expand*: of the candidates of one level,
+the `width` of highest worth are given their `width` most probable children each, which are the next level; the root
+has `width` children, and there are `depth` levels. *Rerank*: of all candidates the `nodes` of highest worth are drafted.
+Worth never rises along a path, and among equals the shallower comes first, so what is kept is a connected tree.
+
+Li et al., "EAGLE-2", arXiv 2406.16858, where these are the expansion and the reranking phase. Their code leaves ties to
+`topk`, and its `depth` counts the levels below the first; here it is the depth of the tree.
+
+The tree is a function of q and of nothing else. A rule that is lossless for whatever draft it is handed, such as
+`deterministic_children` or `naive_matching`, verifies it without bias; one that believes that its siblings were sampled
+from q does not.
+
+Cost: `depth` calls of the draft, on at most `width` paths each; O(width² · depth) candidates to sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim.core.distributions import Floats, Ints
+from specsim.drafts._sampling import draw_siblings, ranked
+from specsim.drafts._tree import Tree
+from specsim.models import Model
+
+__all__ = ["Draft", "DynamicTree", "dynamic_drafts", "expand", "paths"]
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DynamicTree:
+    """Drafts of `nodes` tokens, chosen anew in every step by `expand` with `width` and `depth`.
+
+    >>> DynamicTree(width=2, depth=3, nodes=4).size
+    4
+    """
+
+    width: int
+    depth: int
+    nodes: int
+    drawing = "top"
+    is_chain = False
+    distinct = True
+
+    def __post_init__(self) -> None:
+        _check(width=self.width, depth=self.depth, nodes=self.nodes)
+
+    def __str__(self) -> str:
+        return f"dynamic tree of {self.nodes} tokens, {self.width} wide and at most {self.depth} deep"
+
+    @property
+    def size(self) -> int:
+        """Drafted tokens n."""
+        return self.nodes
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of q: which nodes have children differs from step to step, so after every node."""
+        return self.nodes + 1
+
+    def draft(self, model: Model, histories: ArrayLike) -> tuple[Ints, Ints]:
+        """Parents and tokens [B, n] after each of `histories` [B, T], see `dynamic_drafts`."""
+        return dynamic_drafts(model, histories, self.width, self.depth, self.nodes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain Python values."""
+        return {"width": self.width, "depth": self.depth, "nodes": self.nodes, "drawing": self.drawing}
+
+
+#: What a step can draft: the same tree every time, or one that the draft chooses.
+Draft = Tree | DynamicTree
+
+
+def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes: int) -> tuple[Tree, Tokens]:
+    """The tree of `nodes` tokens that is drafted, and its tokens, node 1 first; row(path) is q after the tokens `path`.
+
+    Nodes are numbered level by level, siblings in order of falling probability, the lower token among ties. In
+    fractions if q is. Raises ValueError where there are fewer candidates than `nodes`.
+
+    >>> expand(lambda path: [0.5, 0.4, 0.1], width=2, depth=2, nodes=3)  # the third is 0.5 · 0.5
+    (Tree(parents=(0, 0, 1), drawing='top', block=1), (0, 1, 0))
+    """
+    _check(width=width, depth=depth, nodes=nodes)
+    found: list[Tokens] = [()]
+    above, worth = [0], [1]
+    level = [0]
+    for _ in range(depth):
+        best = sorted(sorted(level, key=lambda node: -worth[node])[:width])
+        level = []
+        for node in best:
+            q = row(found[node])
+            for token in ranked(q)[:width]:
+                level.append(len(found))
+                found.append((*found[node], token))
+                above.append(node)
+                worth.append(worth[node] * q[token])
+    _check_candidates(len(found) - 1, nodes)
+    # candidates lie level by level, so that a stable sort puts the shallower first among equals
+    kept = sorted(sorted(range(1, len(found)), key=lambda node: -worth[node])[:nodes])
+    number = {node: new for new, node in enumerate([0, *kept])}
+    return Tree(tuple(number[above[node]] for node in kept), "top"), tuple(found[node][-1] for node in kept)
+
+
+def paths(tree: Tree, tokens: Sequence[int]) -> list[Tokens]:
+    """The drafted tokens up to every node, node 0 first: where a rule's law needs the rows of p and q.
+
+    >>> paths(Tree((0, 0, 1)), (5, 6, 7))
+    [(), (5,), (6,), (5, 7)]
+    """
+    return [tuple(tokens[above - 1] for above in tree.path(node)) for node in range(tree.size + 1)]
+
+
+def dynamic_drafts(
+    draft: Model, histories: ArrayLike, width: int, depth: int, nodes: int
+) -> tuple[Ints, Ints]:
+    """What `expand` drafts after each of `histories` [B, T] with the rows of `draft`: parents and tokens, [B, nodes].
+
+    >>> from specsim.models import TableModel
+    >>> dynamic_drafts(TableModel([0.5, 0.4, 0.1]), [[]], width=2, depth=2, nodes=3)
+    (array([[0, 0, 1]]), array([[0, 1, 0]]))
+    """
+    _check(width=width, depth=depth, nodes=nodes)
+    seen = np.asarray(histories)[:, None]  # [B, candidates of a level, tokens]
+    steps, children = len(seen), min(width, draft.vocab_size)
+    node, value = np.zeros((steps, 1), dtype=np.int64), np.ones((steps, 1))
+    levels: list[tuple[Ints, Ints, Floats]] = []
+    size = 0
+    for _ in range(depth):
+        best = _highest(value, width)
+        node, value = np.take_along_axis(node, best, 1), np.take_along_axis(value, best, 1)
+        seen = np.take_along_axis(seen, best[..., None], 1)
+        q = draft.rows(seen.reshape(best.size, seen.shape[2]))
+        token = draw_siblings("top", q, np.zeros((children, len(q)))).T
+        weight, token = np.take_along_axis(q, token, 1).reshape(steps, -1), token.reshape(steps, -1)
+        value = np.repeat(value, children, axis=1) * weight
+        levels.append((np.repeat(node, children, axis=1), token, value))
+        seen = np.concatenate([np.repeat(seen, children, axis=1), token[..., None]], axis=2)
+        node = np.broadcast_to(np.arange(size + 1, size + 1 + token.shape[1]), token.shape)
+        size += token.shape[1]
+    _check_candidates(size, nodes)
+    parents, tokens, worth = (np.concatenate(part, axis=1) for part in zip(*levels, strict=True))
+    kept = _highest(worth, nodes)
+    number = np.zeros((steps, size + 1), dtype=np.int64)
+    np.put_along_axis(number, kept + 1, np.broadcast_to(np.arange(1, nodes + 1), kept.shape), 1)
+    parents = np.take_along_axis(number, np.take_along_axis(parents, kept, 1), 1)
+    return parents, np.take_along_axis(tokens, kept, 1)
+
+
+def _highest(values: Floats, count: int) -> NDArray[np.int64]:
+    """The places of the `count` highest of each row of `values` [B, C], in order of place; the first among equals."""
+    return np.sort(np.argsort(-values, axis=1, kind="stable")[:, :count], axis=1)
+
+
+def _check(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not hasattr(size, "__index__"):
+            raise TypeError(f"{name}: expected an int, got {type(size).__name__}")
+        if size < 1:
+            raise ValueError(f"{name}: {size} is not at least 1")
+
+
+def _check_candidates(candidates: int, nodes: int) -> None:
+    if candidates < nodes:
+        raise ValueError(
+            f"nodes: {nodes} cannot be chosen from {candidates} candidates; raise width or depth"
+        )

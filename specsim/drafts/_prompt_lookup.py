@@ -1,0 +1,127 @@
+"""Prompt lookup: the draft is what followed the last few tokens where they occurred before in the same text.
+
+Of the n-grams that end the text the longest is looked for first, from `max_ngram` tokens down to 1, and of its earlier
+occurrences the first one counts; up to γ tokens after it are drafted. No model is asked. The draft is a function of the
+text alone, so `one_hot` verifies it without bias.
+
+Saxena, "Prompt lookup decoding" (github.com/apoorvumang/prompt-lookup-decoding, 2023). Hugging Face's transformers
+take whatever follows, which may end with the text: the default here. The snippet that Saxena published takes only an
+occurrence that is followed by γ tokens, and not one whose continuation begins among the last n tokens: `whole`.
+
+Cost: O(T) for one history of T tokens; `lookup_drafts` sorts the n-grams of a text once, for any number of positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim.core.distributions import Ints
+
+__all__ = ["PromptLookup", "lookup_drafts", "prompt_lookup"]
+
+
+@dataclass(frozen=True)
+class PromptLookup:
+    """A draft that is looked up in `text` [T] (integers), matching up to `max_ngram` tokens.
+
+    `simulate` takes it in place of a draft model: steps then begin at positions of the text.
+    """
+
+    text: NDArray[np.int32] = field(repr=False)
+    max_ngram: int = 3
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", _as_text(self.text, "text").astype(np.int32))
+        _check(1, self.max_ngram)
+
+    def drafts(self, positions: ArrayLike, gamma: int) -> Ints:
+        """What `lookup_drafts` finds in front of each of `positions`."""
+        return lookup_drafts(self.text, positions, gamma, self.max_ngram)
+
+
+def prompt_lookup(
+    history: ArrayLike, gamma: int, max_ngram: int = 3, *, whole: bool = False
+) -> tuple[int, ...]:
+    """Up to `gamma` tokens that followed the end of `history` [T] before; none where it never occurred.
+
+    `max_ngram` is the most tokens that are matched. `whole` asks for all `gamma` tokens, as in the published snippet.
+    Raises ValueError or TypeError for a history that is no row of tokens, and for sizes below 1.
+
+    >>> prompt_lookup(list(b"to be or not to"), 4) == tuple(b" be ")
+    True
+    """
+    text = _as_text(history, "history")
+    _check(gamma, max_ngram)
+    if text.size < 2:
+        return ()
+    ends = np.flatnonzero(text[:-1] == text[-1])  # where the last token stands further up
+    found = [ends]
+    for n in range(2, min(max_ngram, text.size - 1) + 1):
+        ends = ends[ends >= n - 1]
+        ends = ends[text[ends - (n - 1)] == text[-n]]
+        found.append(ends)
+    for n in range(len(found), 0, -1):
+        if found[n - 1].size and _taken(int(found[n - 1][0]) + 1, text.size, n, gamma, whole):
+            start = int(found[n - 1][0]) + 1
+            return tuple(text[start : start + gamma].tolist())
+    return ()
+
+
+def lookup_drafts(
+    text: ArrayLike, positions: ArrayLike, gamma: int, max_ngram: int = 3, *, whole: bool = False
+) -> Ints:
+    """`prompt_lookup` for the history in front of each of `positions` [B] of `text` [T]: int64 [B, gamma].
+
+    Rows are padded with -1 where nothing, or less, is found. Raises as `prompt_lookup`, and for positions outside
+    [0, T].
+
+    >>> lookup_drafts([1, 2, 3, 1, 2, 3], [3, 4, 6], gamma=2)
+    array([[-1, -1],
+           [ 2,  3],
+           [ 1,  2]])
+    """
+    tokens, places = _as_text(text, "text"), _as_text(positions, "positions")
+    _check(gamma, max_ngram)
+    if places.size and not 0 <= places.min() <= places.max() <= tokens.size:
+        raise ValueError(f"positions: from {places.min()} to {places.max()}, outside [0, {tokens.size}]")
+    drafts = np.full((places.size, gamma), -1, dtype=np.int64)
+    for n in range(1, min(max_ngram, tokens.size) + 1):
+        windows = np.lib.stride_tricks.sliding_window_view(tokens, n)
+        _, first, kind = np.unique(windows, axis=0, return_index=True, return_inverse=True)
+        long_enough = np.flatnonzero(places > n)
+        position = places[long_enough]
+        start = first[kind][position - n] + n  # after the first occurrence of the last n tokens
+        taken = _taken(start, position, n, gamma, whole)
+        rows, position, start = long_enough[taken], position[taken], start[taken]
+        columns = start[:, None] + np.arange(gamma)
+        known = tokens[np.minimum(columns, tokens.size - 1)]
+        # longer n-grams overwrite shorter ones
+        drafts[rows] = np.where(columns < position[:, None], known, -1)
+    return drafts
+
+
+def _taken(start: Any, size: Any, n: int, gamma: int, whole: bool) -> Any:
+    """Whether what follows the first occurrence of n tokens, from `start` of a text of `size` tokens, is drafted.
+
+    If it is not, neither is what follows a later one.
+    """
+    return (start + gamma <= size) & (start < size - n) if whole else start < size
+
+
+def _as_text(values: ArrayLike, name: str) -> Ints:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: shape {array.shape}; expected a single row of integers")
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: expected integers, got {array.dtype}")
+    return array.astype(np.int64)
+
+
+def _check(gamma: int, max_ngram: int) -> None:
+    for name, size in {"gamma": gamma, "max_ngram": max_ngram}.items():
+        if size < 1:
+            raise ValueError(f"{name}: {size} is not at least 1")

@@ -1,0 +1,132 @@
+"""How the children of a node are drawn from the draft's row q there.
+
+Being lossless belongs to a pair, a way of drawing and a rule: what a verifier may conclude from a drafted token
+depends on how it came to be drafted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from specsim.core._kernels import kernel
+from specsim.core.distributions import Floats, Ints, cumulative_draw
+
+__all__ = ["DISTINCT", "DRAWINGS", "draw_siblings", "ranked", "sibling_laws"]
+
+#: The ways of drawing K children from q; of a single child the first two are the same.
+DRAWINGS: dict[str, str] = {
+    "sampled": "each from q, independently; siblings may carry the same token",
+    "without replacement": "one after the other, each from q without the tokens already drawn, renormalised; "
+    "where that leaves no mass, uniformly from the tokens not yet drawn",
+    "top": "the K most probable tokens, the lower one among ties; nothing is random",
+    "top and sample": "the K - 1 most probable tokens, and one sampled from q on the others, renormalised; "
+    "uniformly where that leaves no mass",
+}
+#: Those whose siblings never carry the same token.
+DISTINCT = frozenset({"without replacement", "top", "top and sample"})
+
+
+def sibling_laws(drawing: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Every ordered draw of `count` children from the row q [V] of positive probability, with that probability.
+
+    Exact where q is. Raises ValueError where `count` distinct tokens are asked of a smaller vocabulary.
+
+    >>> from fractions import Fraction as F
+    >>> [tokens for tokens, _ in sibling_laws("without replacement", [F(1, 2), F(1, 2), F(0)], 3)]
+    [(0, 1, 2), (1, 0, 2)]
+    """
+    if drawing in DISTINCT and count > len(q):
+        raise ValueError(f"{count} distinct siblings cannot be drawn from {len(q)} tokens")
+    sure = {"top": count, "top and sample": count - 1}.get(drawing, 0)
+    first = tuple(ranked(q)[:sure])
+
+    def extend(drawn: tuple[int, ...], probability: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+        if len(drawn) == count:
+            yield drawn, probability
+            return
+        weights = remaining(q, drawn) if drawing in DISTINCT else list(q)
+        mass = sum(weights)
+        for token, weight in enumerate(weights):
+            if weight > 0:
+                yield from extend((*drawn, token), probability * weight / mass)
+
+    yield from extend(first, q[0] * 0 + 1)
+
+
+def remaining(q: Sequence[Any], drawn: Sequence[int]) -> list[Any]:
+    """Weights of the next distinct sibling after those `drawn`: q without them, or where that is nothing, ones."""
+    left = [weight * (token not in drawn) for token, weight in enumerate(q)]
+    return left if any(left) else [weight * 0 + (token not in drawn) for token, weight in enumerate(q)]
+
+
+def ranked(q: Sequence[Any]) -> list[int]:
+    """Tokens from the most probable down, the lower one first among ties."""
+    return sorted(range(len(q)), key=lambda token: -q[token])
+
+
+# --- compiled --------------------------------------------------------------------------------------------
+
+
+def draw_siblings(drawing: str, q: Floats, u: Floats) -> Ints:
+    """`u.shape[0]` children for each of the rows q [B, V] by inverse CDF, with uniforms u [K, B]: int64 [K, B]."""
+    tokens = np.empty(u.shape, dtype=np.int64)
+    sure = {"top": len(u), "top and sample": len(u) - 1}.get(drawing, 0)
+    if sure:
+        tokens[:sure] = np.argsort(-q, axis=1, kind="stable")[:, :sure].T
+    if drawing in DISTINCT:
+        _draw_distinct(q, sure, u, tokens)
+    else:
+        for k in range(len(u)):
+            _draw(q, u[k], tokens[k])
+    return tokens
+
+
+@kernel
+def _draw(q, u, tokens):  # type: ignore[no-untyped-def]
+    """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B].
+
+    Sums are made once, of four rows at a time: one sum has to wait for each of its additions.
+    """
+    last = q.shape[0] - 1
+    sums = np.empty((4, q.shape[1]))
+    for first in range(0, q.shape[0], 4):
+        a, b, c, d = first, min(first + 1, last), min(first + 2, last), min(first + 3, last)
+        s, t, v, w = 0.0, 0.0, 0.0, 0.0
+        for x in range(q.shape[1]):
+            s += q[a, x]
+            t += q[b, x]
+            v += q[c, x]
+            w += q[d, x]
+            sums[0, x] = s
+            sums[1, x] = t
+            sums[2, x] = v
+            sums[3, x] = w
+        for i in range(min(4, q.shape[0] - first)):
+            total = sums[i, -1]
+            goal = u[first + i] * total
+            if goal < total:
+                below = 0
+                for x in range(q.shape[1]):  # a search would be shorter, and slower: it cannot be foreseen
+                    below += sums[i, x] <= goal
+                tokens[first + i] = below
+            else:  # rounded up to the total
+                tokens[first + i] = cumulative_draw(q[first + i], u[first + i])
+
+
+@kernel
+def _draw_distinct(q, first, u, tokens):  # type: ignore[no-untyped-def]
+    """Children `first` and on, each from q[B, V] without the ones before it; into int64 tokens[K, B]."""
+    weights = np.empty(q.shape[1])
+    for b in range(q.shape[0]):
+        for k in range(first, tokens.shape[0]):
+            weights[:] = q[b]
+            for j in range(k):
+                weights[tokens[j, b]] = 0.0
+            if weights.max() == 0.0:
+                weights[:] = 1.0
+                for j in range(k):
+                    weights[tokens[j, b]] = 0.0
+            tokens[k, b] = cumulative_draw(weights, u[k, b])

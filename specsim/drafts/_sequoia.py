@@ -1,0 +1,163 @@
+"""Sequoia's dynamic program: the fixed tree that emits most tokens, given how often each rank of sibling is accepted.
+
+Let P_k be the probability that of the children of a node the k-th drawn is the one accepted, the same at every node
+(the paper's positional acceptance assumption). A node is then reached with the product of P along its path, and a
+step emits in the mean F(T) = Σ_v Π P_rank tokens, the sum over all nodes: the root stands for the token that every
+step emits at its end.
+
+With T[n, b] the best tree of n nodes, root included, whose root has b children,
+
+    T[1, 0] = 1,      T[n, b] = max over m of T[n - m, b - 1] + P_b · max_j T[m, j],
+
+where m nodes hang at the last child. A limit on the depth adds one index: the m nodes then have a level less.
+
+A chain gives at most 1/(1 - P_1) however long, K chains side by side at most one token more, a binary tree at most
+1/(1 - P_1 - P_2).
+
+Chen et al., "Sequoia", arXiv 2402.12374.
+
+Cost: O(n² · B) for B ranks, times the depth if that is limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from specsim.drafts._tree import Tree
+
+__all__ = ["best_tree", "expected_tokens_of_tree", "rank_acceptance"]
+
+#: More ordered draws of siblings than this are not enumerated.
+MAX_DRAWS = 4096
+
+#: Of the best tree of a size: F, and the sizes of the subtrees below its root, in order of rank. None: impossible.
+Best = tuple[Any, tuple[int, ...]] | None
+
+
+def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = None) -> Tree:
+    """The tree of `nodes` drafted tokens with the highest expected number of emitted tokens, drawn without replacement.
+
+    `rank_acceptance` is P_1, P_2, …; no node has more children than it is long. Nodes are numbered level by level,
+    siblings in order of rank. Raises ValueError for numbers that are no such probabilities, and where no tree of
+    that size is as shallow as `depth`.
+
+    >>> best_tree([0.6, 0.2], 4).parents
+    (0, 0, 1, 3)
+    """
+    accept = _check(rank_acceptance)
+    for name, value in {"nodes": nodes, "depth": 1 if depth is None else depth}.items():
+        if value < 1:
+            raise ValueError(f"{name}: {value} is not at least 1")
+    if depth is None:
+        tables = [_best_subtrees(accept, nodes + 1, None)]
+    else:  # one for each number of levels below a node, from none on
+        leaf: list[Best] = [None, (1, ()), *[None] * nodes]
+        tables = [leaf]
+        for _ in range(min(depth, nodes)):
+            tables.append(_best_subtrees(accept, nodes + 1, tables[-1]))
+    if tables[-1][nodes + 1] is None:
+        raise ValueError(
+            f"depth: {nodes} nodes do not fit into {depth} levels with {len(accept)} children each"
+        )
+    parents: list[int] = []
+    waiting = [(nodes + 1, len(tables) - 1)]  # size and table of every node, in the order of their numbers
+    for number in range(nodes + 1):
+        size, table = waiting[number]
+        best = tables[table][size]
+        assert best is not None
+        for child in best[1]:
+            parents.append(number)
+            waiting.append((child, max(table - 1, 0)))
+    return Tree(tuple(parents), "without replacement")
+
+
+def _best_subtrees(accept: Sequence[Any], size: int, below: list[Best] | None) -> list[Best]:
+    """The best tree of 1 to `size` nodes, entry 0 unused, whose subtrees come from `below`, or from here if None."""
+    found: list[Best] = [None]
+    inner = found if below is None else below
+    table: list[list[Best]] = [[]]  # table[n][b]: exactly b children
+    for n in range(1, size + 1):
+        row: list[Best] = [(1, ()) if n == 1 else None]
+        for b, passed in enumerate(accept):
+            options: list[tuple[Any, int, tuple[int, ...]]] = []
+            for m in range(1, n):
+                first, last = table[n - m][b], inner[m]
+                if first is not None and last is not None:
+                    options.append((first[0] + passed * last[0], m, first[1]))
+            best = max(options, key=lambda option: option[0], default=None)
+            row.append(None if best is None else (best[0], (*best[2], best[1])))
+        table.append(row)
+        found.append(
+            max((entry for entry in row if entry is not None), key=lambda entry: entry[0], default=None)
+        )
+    return found
+
+
+def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
+    """F of `tree`: the mean number of tokens that a step emits if the k-th of siblings is accepted with P_k.
+
+    Raises ValueError where a node has more children than there are P_k.
+
+    >>> expected_tokens_of_tree(Tree((0, 0, 1)), [0.5, 0.25])
+    2.0
+    """
+    accept = _check(rank_acceptance)
+    reached: list[Any] = [1]
+    for j, parent in enumerate(tree.parents):
+        rank = tree.children(parent).index(j + 1)
+        if rank >= len(accept):
+            raise ValueError(f"rank_acceptance: {len(accept)} ranks, and node {parent} has more children")
+        reached.append(reached[parent] * accept[rank])
+    return sum(reached)
+
+
+def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]:
+    """P_1 … P_count of one pair of rows: which of the siblings drawn without replacement from q is accepted.
+
+    By enumeration of what was drawn and rejected before, in fractions if p and q are. After a rejection the residual
+    is (R - D)₊ and D loses the token; a token that fills up where q is exhausted is never accepted. Raises ValueError
+    where V^count exceeds `MAX_DRAWS`.
+
+    >>> from fractions import Fraction as F
+    >>> rank_acceptance([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 2)
+    [Fraction(3, 4), Fraction(1, 4)]
+    """
+    if len(q) ** count > MAX_DRAWS:
+        raise ValueError(
+            f"{len(q)}^{count} draws are too many to enumerate (at most {MAX_DRAWS}): lower V or count"
+        )
+    accept = [p[0] * 0] * count
+
+    def try_next(target: Sequence[Any], draft: Sequence[Any], probability: Any, rank: int) -> None:
+        mass = sum(draft)
+        if rank == count or not mass:
+            return
+        drawn = [weight / mass for weight in draft]
+        excess = [max(a - b, a * 0) for a, b in zip(target, drawn, strict=True)]
+        accept[rank] += probability * sum(map(min, target, drawn))
+        left = sum(excess)
+        if not left:
+            return
+        residual = [weight / left for weight in excess]
+        for x, chance in enumerate(drawn):
+            if chance > target[x]:
+                rest = [weight * (y != x) for y, weight in enumerate(draft)]
+                try_next(residual, rest, probability * (chance - target[x]), rank + 1)
+
+    try_next(p, q, p[0] * 0 + 1, 0)
+    return accept
+
+
+def _check(rank_acceptance: Sequence[Any]) -> list[Any]:
+    accept = list(rank_acceptance)
+    if not accept:
+        raise ValueError("rank_acceptance: empty; expected P_1, P_2, …")
+    for k, passed in enumerate(accept):
+        if not passed >= 0:
+            raise ValueError(f"rank_acceptance[{k}] = {passed} is not a probability")
+    if sum(accept) > 1 + 1e-9:
+        raise ValueError(
+            f"rank_acceptance: sums to {sum(accept)}; at most one child is accepted, so at most 1"
+        )
+    return accept

@@ -1,0 +1,214 @@
+"""The shape of a draft: a tree of token positions below the prefix so far.
+
+Node 0 is the prefix; drafted token number j (from 0) sits at node j + 1, below node parents[j]. Parents come
+before their children, and siblings stand in the order in which they are drawn. A chain of γ tokens has parents
+(0, 1, …, γ-1), K drafts of one token (0, …, 0). The rows of a tree: p after every node, n + 1 of them; q after
+every node up to the last that has children, `num_rows` of them, so that a chain has γ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from specsim.drafts._sampling import DISTINCT, DRAWINGS, sibling_laws
+
+__all__ = ["MAX_NODES", "Tree", "as_tree", "branching", "chain", "chains"]
+
+#: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN); a slip of the keyboard should not cost all memory.
+MAX_NODES = 1024
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The drafted tree: `parents` as above, siblings drawn in one of the ways of `DRAWINGS`.
+
+    `block` says what a drafted token may depend on: with 1 (autoregressive drafting) on all tokens before it;
+    with b > 1 tokens are drafted b at a time, each from its own law given the context and the earlier blocks
+    only, as by semi-autoregressive drafters; `block` ≥ depth is a set of independent heads, as Medusa's.
+
+    Raises ValueError for a tree with a cycle or an orphan, an empty or too large one, an unknown drawing.
+
+    >>> tree = Tree((0, 0, 1, 1))
+    >>> tree.depth, tree.children(1), tree.num_rows
+    (2, (3, 4), 2)
+    """
+
+    parents: tuple[int, ...]
+    drawing: str = "sampled"
+    block: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parents", check_parents(self.parents))
+        if self.drawing not in DRAWINGS:
+            raise ValueError(f"drawing: {self.drawing!r} is not one of {', '.join(DRAWINGS)}")
+        if not isinstance(self.block, int) or self.block < 1:
+            raise ValueError(f"block: {self.block!r} is not an integer of at least 1")
+
+    def __str__(self) -> str:
+        heads = "" if self.block == 1 else f", {self.block} at a time"
+        shape = f"chain of {self.size}" if self.is_chain else f"tree with parents {self.parents}"
+        return f"{self.drawing} {shape}{heads}"
+
+    @property
+    def size(self) -> int:
+        """Drafted tokens n."""
+        return len(self.parents)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of q: after every node up to the last that has children."""
+        return self.parents[-1] + 1 if self.is_chain else max(self.parents) + 1
+
+    @property
+    def is_chain(self) -> bool:
+        return self.parents == tuple(range(self.size))
+
+    @property
+    def distinct(self) -> bool:
+        """Whether siblings never carry the same token."""
+        return self.drawing in DISTINCT or len(set(self.parents)) == self.size
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """The number of drafted tokens on the path to each node, node 0 first."""
+        depths = [0]
+        for parent in self.parents:
+            depths.append(depths[parent] + 1)
+        return tuple(depths)
+
+    @property
+    def depth(self) -> int:
+        """The most tokens that a step can accept."""
+        return max(self.depths)
+
+    @cached_property
+    def _children(self) -> tuple[tuple[int, ...], ...]:
+        children: list[list[int]] = [[] for _ in range(self.size + 1)]
+        for j, parent in enumerate(self.parents):
+            children[parent].append(j + 1)
+        return tuple(tuple(nodes) for nodes in children)
+
+    def children(self, node: int) -> tuple[int, ...]:
+        """The nodes below `node`, in the order in which they are drawn."""
+        return self._children[node]
+
+    def path(self, node: int) -> tuple[int, ...]:
+        """The nodes from the first drafted token down to `node`."""
+        return () if node == 0 else (*self.path(self.parents[node - 1]), node)
+
+    def seen(self, depth: int) -> int:
+        """How many of the `depth` tokens above it the draft's row at that depth depends on."""
+        return depth - depth % self.block
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain Python values."""
+        return {"parents": list(self.parents), "drawing": self.drawing, "block": self.block}
+
+    def drafts(
+        self, row: Callable[[tuple[int, ...], int], Sequence[Any]]
+    ) -> Iterator[tuple[tuple[int, ...], Any]]:
+        """Every draft of positive probability, with that probability.
+
+        row(seen, ahead) is q after the drafted tokens `seen`, `ahead` tokens further on.
+        """
+        inner = [node for node in range(self.size + 1) if self.children(node)]
+
+        def extend(tokens: dict[int, int], left: list[int], probability: Any) -> Iterator[Any]:
+            if not left:
+                yield tuple(tokens[node] for node in range(1, self.size + 1)), probability
+                return
+            node, *rest = left
+            drafted = tuple(tokens[above] for above in self.path(node))
+            seen = self.seen(len(drafted))
+            children = self.children(node)
+            for drawn, chance in sibling_laws(
+                self.drawing, row(drafted[:seen], len(drafted) - seen), len(children)
+            ):
+                yield from extend(
+                    tokens | dict(zip(children, drawn, strict=True)), rest, probability * chance
+                )
+
+        yield from extend({}, inner, 1)
+
+
+def chain(gamma: int, drawing: str = "sampled", block: int = 1) -> Tree:
+    """γ = `gamma` tokens one after the other, from 1 to `MAX_NODES`. Raises TypeError or ValueError otherwise.
+
+    >>> chain(3).parents
+    (0, 1, 2)
+    """
+    return Tree(tuple(range(_whole(gamma, "gamma"))), drawing, block)
+
+
+def chains(count: int, gamma: int, drawing: str = "sampled") -> Tree:
+    """K = `count` chains of γ = `gamma` tokens side by side (SpecTr, arXiv 2310.15141).
+
+    >>> chains(2, 2).parents
+    (0, 0, 1, 2)
+    """
+    count, gamma = _whole(count, "count"), _whole(gamma, "gamma")
+    parents = [0] * count + list(range(1, count * (gamma - 1) + 1))
+    return Tree(tuple(parents), drawing)
+
+
+def branching(*widths: int, drawing: str = "sampled", block: int = 1) -> Tree:
+    """A tree whose nodes at depth i all have widths[i] children, such as SpecInfer's (2, 2, 1).
+
+    >>> branching(2, 2).parents
+    (0, 0, 1, 1, 2, 2)
+    """
+    level, parents, size = [0], [], 0
+    for width in widths:
+        parents += [node for node in level for _ in range(_whole(width, "width"))]
+        level = list(range(size + 1, len(parents) + 1))
+        size = len(parents)
+        if size > MAX_NODES:
+            break
+    return Tree(tuple(parents), drawing, block)
+
+
+def as_tree(gamma: int | Tree) -> Tree:
+    """`gamma` itself if it is a tree, else the chain of that many tokens."""
+    return gamma if isinstance(gamma, Tree) else chain(gamma)
+
+
+def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
+    """`parents` as a tuple of ints. Raises ValueError naming the node that has a cycle or is an orphan."""
+    if not isinstance(parents, Iterable):
+        raise TypeError(f"parents: expected one for each drafted token, got {type(parents).__name__}")
+    checked = []
+    parents = list(parents)
+    for j, parent in enumerate(parents):
+        if isinstance(parent, bool | np.bool_) or not isinstance(parent, int | np.integer):
+            raise TypeError(f"parents[{j}]: expected an int, got {type(parent).__name__}")
+        if not 0 <= int(parent) <= len(parents):
+            raise ValueError(
+                f"parents[{j}] = {int(parent)}: an orphan; there are nodes 0 (the prefix) to {len(parents)}"
+            )
+        if int(parent) > j:
+            raise ValueError(
+                f"parents[{j}] = {int(parent)}: node {j + 1} would hang below "
+                + ("itself" if int(parent) == j + 1 else f"the later node {int(parent)}")
+                + ", a cycle or a wrong order; a parent comes before its children"
+            )
+        checked.append(int(parent))
+    if not checked:
+        raise ValueError("parents: no token was drafted, so there is nothing to verify")
+    if len(checked) > MAX_NODES:
+        raise ValueError(f"parents: {len(checked)} drafted tokens a step are too many; at most {MAX_NODES}")
+    return tuple(checked)
+
+
+def _whole(value: int, name: str) -> int:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise TypeError(f"{name}: expected an int, got {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name}: {value} drafted tokens leave nothing to verify; it must be at least 1")
+    if value > MAX_NODES:
+        raise ValueError(f"{name}: {value} drafted tokens a step are too many; at most {MAX_NODES}")
+    return int(value)

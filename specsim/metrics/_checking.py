@@ -1,0 +1,402 @@
+"""check_metrics: the statements tried one after the other, and what follows where all of them can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any, NamedTuple
+
+from specsim.core._html import html_table
+from specsim.core._registry import nearest
+from specsim.metrics._definitions import DEFINITIONS, NOT_KNOWN, Definition
+from specsim.metrics._feasible import Program, minus, plus
+from specsim.metrics._intervals import COUNTS, Range, Value, read
+from specsim.metrics._statements import (
+    ACCEPTED,
+    BONUS,
+    DRAFTED,
+    STEPS,
+    Statement,
+    least_cost,
+    reported,
+    statements,
+    unknown,
+)
+from specsim.theory import expected_tokens
+
+__all__ = ["Check", "Implied", "MetricsCheck", "check_metrics"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One statement, with what the numbers reported and the statements before it leave of its two sides.
+
+    `slack` is the room that is left, in the unit of the sides; below 0 it is how far apart they are.
+    """
+
+    name: str
+    statement: str
+    holds: bool
+    left: Range
+    right: Range
+    slack: float
+    note: str = ""
+
+
+class Implied(NamedTuple):
+    """What a number must lie in, if those reported are true."""
+
+    name: str
+    value: Range
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class MetricsCheck:
+    """Whether the `reported` numbers can all be true. `conflict` names few of them that cannot be, together.
+
+    The sides of `checks` are in tokens (or steps) of the whole run where a count was reported, else for each step.
+    `implied` is what follows of others, empty if impossible. `remarks` are about assumptions, and about what was left
+    out of the checks; they never make numbers impossible.
+    """
+
+    engine: str
+    reported: Mapping[str, str]
+    per_step: bool
+    checks: tuple[Check, ...]
+    conflict: tuple[str, ...]
+    implied: tuple[Implied, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def possible(self) -> bool:
+        """Whether every statement can hold."""
+        return all(check.holds for check in self.checks)
+
+    @property
+    def exit_code(self) -> int:
+        """0 possible, 1 impossible."""
+        return 0 if self.possible else 1
+
+    @property
+    def verdict(self) -> str:
+        """In one line."""
+        if self.possible:
+            count = len(self.checks)
+            return (
+                f"possible: {count} statement{'s hold' if count > 1 else ' holds'}"
+                if count
+                else "possible: nothing to compare"
+            )
+        wrong = next(check for check in self.checks if not check.holds)
+        return (
+            f"impossible: {wrong.statement} fails, {wrong.left} against {wrong.right}; "
+            f"not all of these can be true: {', '.join(self.conflict)}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON; no bound is None."""
+
+        def ends(found: Range) -> list[float | None]:
+            return [end if math.isfinite(end) else None for end in found]
+
+        return {
+            "engine": self.engine,
+            "definition": asdict(DEFINITIONS[self.engine]),
+            "reported": dict(self.reported),
+            "per_step": self.per_step,
+            "possible": self.possible,
+            "verdict": self.verdict,
+            "checks": [
+                {**asdict(check), "left": ends(check.left), "right": ends(check.right)}
+                for check in self.checks
+            ],
+            "conflict": list(self.conflict),
+            "implied": [{**item._asdict(), "value": ends(item.value)} for item in self.implied],
+            "remarks": list(self.remarks),
+        }
+
+    def _repr_html_(self) -> str:
+        unit = ", for each step" if self.per_step else ""
+        checks = [
+            (
+                check.statement,
+                "holds" if check.holds else "fails",
+                check.left,
+                check.right,
+                f"{check.slack:.4g}",
+            )
+            for check in self.checks
+        ]
+        wrong = [i for i, check in enumerate(self.checks) if not check.holds]
+        parts = [html_table(("statement", "", f"left{unit}", "right", "slack"), checks, wrong)]
+        if self.implied:
+            parts.append(html_table(("it follows", "", ""), self.implied))
+        notes = [f"{check.name}: {check.note}" for check in self.checks if check.note]
+        notes += [f"remark: {remark}" for remark in self.remarks]
+        parts += [f"<p>{escape(line)}</p>" for line in (*notes, self.verdict)]
+        return "".join(parts)
+
+
+def check_metrics(
+    *,
+    engine: str = "plain",
+    gamma: Value | None = None,
+    acceptance_rate: Value | None = None,
+    tokens_per_step: Value | None = None,
+    accepted: Value | None = None,
+    drafted: Value | None = None,
+    emitted: Value | None = None,
+    steps: Value | None = None,
+    bonus: Value | None = None,
+    by_position: str | Sequence[Value] | None = None,
+    draft_time: Value | None = None,
+    target_time: Value | None = None,
+    step_time: Value | None = None,
+    speedup: Value | None = None,
+    requests: Value | None = None,
+    rounding: float = 0.5,
+) -> MetricsCheck:
+    """Can these numbers, reported of one run of speculative decoding on chains, all be true?
+
+    `engine` says what the numbers mean, see `DEFINITIONS`; "plain" is what the words say. Numbers may be given as
+    printed: "0.80" is anything that rounds to it, to within `rounding` units of its last digit (1 for digits that were
+    cut off); a float is exact up to 1e-9. `gamma`, `accepted`, `drafted`, `emitted`, `steps`, `bonus` and `requests`
+    are whole numbers. `bonus` counts the steps that accepted their whole draft; `by_position` has for each of the γ
+    positions the share of all steps that accepted it, as numbers or as in "0.8, 0.6". `requests` are texts, each of
+    which may end within its last step; without it nothing is taken to have been dropped. `draft_time` is that of one
+    drafted token, `target_time` of one pass of the target, `step_time` of a step, in any one unit. A speed-up is
+    compared with one target pass per token.
+
+    Numbers are called impossible only if no run has them. The reverse is nearly so: that counts are whole is asked of
+    each count alone, and differences below 1e-10 of the largest count are not seen.
+    Raises ValueError for an unknown engine, for what `read` refuses, and where nothing was given.
+
+    >>> found = check_metrics(emitted=30, accepted=20, steps=7)
+    >>> found.possible, found.verdict
+    (False, 'impossible: emitted = accepted + steps fails, 30 against 27;
+     not all of these can be true: accepted 20, emitted 30, steps 7')
+    >>> check_metrics(engine="vllm", accepted=20, steps=7, tokens_per_step="3.86").possible
+    True
+    """
+    if engine not in DEFINITIONS:
+        near = nearest(engine, DEFINITIONS)
+        raise ValueError(
+            f"unknown engine {engine!r}; did you mean {near!r}? Engines: {', '.join(DEFINITIONS)}"
+        )
+    if not 0 < rounding <= 1:
+        raise ValueError(f"rounding: {rounding} units of the last digit; expected more than 0, at most 1")
+    texts = _texts(
+        # in the order in which they are left out again, to find what is at odds
+        speedup=speedup,
+        step_time=step_time,
+        draft_time=draft_time,
+        target_time=target_time,
+        acceptance_rate=acceptance_rate,
+        tokens_per_step=tokens_per_step,
+        by_position=by_position,
+        gamma=gamma,
+        bonus=bonus,
+        drafted=drafted,
+        accepted=accepted,
+        emitted=emitted,
+        steps=steps,
+        requests=requests,
+    )
+    given = {
+        name: read("by_position" if name.startswith("position") else name, value, rounding)
+        for name, value in texts.items()
+    }
+    _check_together(given)
+    positions = sum(name.startswith("position") for name in given)
+    if positions:
+        given.setdefault("gamma", Range(positions, positions))
+
+    definition = DEFINITIONS[engine]
+    checks, program = _tried(given, definition)
+    possible = all(check.holds for check in checks)
+    at_odds = [] if possible else _conflict(given, definition)
+    implied = _implied(given, definition, program) if possible else ()
+    return MetricsCheck(
+        engine=engine,
+        reported={name: str(value) for name, value in texts.items()},
+        per_step="steps" in program.unit,
+        checks=checks,
+        conflict=tuple(f"{name.replace('_', ' ')} {texts.get(name, given[name])}" for name in at_odds),
+        implied=implied,
+        remarks=(*_left_out(given, definition), *_independence(given, implied)),
+    )
+
+
+def _texts(*, by_position: str | Sequence[Value] | None, **values: Value | None) -> dict[str, Value]:
+    """What was given, by name, the positions each for itself."""
+    rates = by_position.split(",") if isinstance(by_position, str) else by_position or ()
+    positions: dict[str, Value] = {f"position {i}": rate for i, rate in enumerate(rates, 1)}
+    found = positions | {name: value for name, value in values.items() if value is not None}
+    if not found.keys() - {"gamma", "requests"}:
+        raise ValueError("nothing to check: give at least one number that was reported, such as accepted=20")
+    return found
+
+
+def _check_together(given: Mapping[str, Range]) -> None:
+    positions = sum(name.startswith("position") for name in given)
+    if positions and "gamma" in given and given["gamma"].low != positions:
+        raise ValueError(
+            f"by_position: {positions} rates for gamma {given['gamma']}; give one for each position"
+        )
+    for name in ("draft_time", "step_time"):
+        if name in given and "target_time" not in given:
+            raise ValueError(f"{name}: give target_time too; only their ratio counts")
+
+
+def _tried(given: Mapping[str, Range], definition: Definition) -> tuple[tuple[Check, ...], Program]:
+    """Every statement, and the program that keeps those which can hold."""
+    program = _program(given, definition)
+    checks: dict[str, Check] = {}
+    for statement in statements(given, definition):
+        holds = program.allows(*statement.bounds)
+        # what fails may follow from what failed before; it is told where it is about something that was given
+        first = not holds and all(check.holds for check in checks.values())
+        if first or any(name in given for name in statement.about):
+            check = _check(statement, program, holds)
+            shown = checks.get(statement.name)
+            if check is not None and (shown is None or check.slack < shown.slack):
+                checks[statement.name] = check
+        if holds:
+            program.keep(*statement.bounds)
+    if all(check.holds for check in checks.values()):
+        checks |= {check.name: check for check in _whole(given, definition, program)}
+    return tuple(checks.values()), program
+
+
+def _whole(given: Mapping[str, Range], definition: Definition, program: Program) -> list[Check]:
+    """Of the counts of which less than 1 is left open, the one furthest from a whole number."""
+    if "one" not in program.unit:
+        return []
+    left_open = [name for name in COUNTS if name not in given]
+    found = []
+    for name in (*left_open, *(name for name in given if name.startswith("position"))):
+        value = program.range({unknown(name, definition): 1})
+        if value.high - value.low >= 1:
+            continue
+        rounded = round((value.low + value.high) / 2)
+        slack = min(value.high - rounded, rounded - value.low)
+        slack = 0.0 if abs(slack) <= program.error else slack
+        words = f"accepted at {name}" if name.startswith("position") else name
+        found.append(Check("whole", f"{words} is whole", slack >= 0, value, Range(rounded, rounded), slack))
+    return sorted(found, key=lambda check: check.slack)[:1]
+
+
+def _program(given: Mapping[str, Range], definition: Definition) -> Program:
+    """What the numbers alone leave."""
+    program = Program(max((given[name].low for name in COUNTS if name in given), default=0.0))
+    program.keep(*reported(given, definition))
+    return program
+
+
+def _check(statement: Statement, program: Program, holds: bool) -> Check | None:
+    """The two sides as they stand; None where nothing reported could have made the statement fail."""
+    over = statement.over
+    left = program.range(statement.left, over)
+    floor = -math.inf if statement.low is None else program.least(statement.low, over)
+    ceiling = math.inf if statement.high is None else program.most(statement.high, over)
+    if holds and not (left.low > 0 and ceiling < math.inf) and not (floor > 0 and left.high < math.inf):
+        return None
+    if statement.low is None and statement.high is not None:
+        floor = program.least(statement.high, over)
+    slack = min(0.0 - program.least(bound, over) for bound in statement.bounds)
+    return Check(statement.name, statement.text, holds, left, Range(floor, ceiling), slack, statement.note)
+
+
+def _conflict(given: Mapping[str, Range], definition: Definition) -> list[str]:
+    """Names of numbers that cannot all be true, none of which could be left out (but for what whole numbers add)."""
+    fractions = not _feasible(given, definition)  # then there is no need to ask for whole numbers
+    kept = dict(given)
+    for name in given:
+        fewer = {other: value for other, value in kept.items() if other != name}
+        if name != "requests" and not _feasible(fewer, definition, fractions):
+            kept = fewer
+    return [name for name in kept if name != "requests"]
+
+
+def _feasible(given: Mapping[str, Range], definition: Definition, fractions: bool = True) -> bool:
+    """Whether the statements can hold together; unless `fractions`, with whole numbers."""
+    program = _program(given, definition)
+    for statement in statements(given, definition):
+        program.keep(*statement.bounds)
+    return program.feasible() and (
+        fractions or all(check.holds for check in _whole(given, definition, program))
+    )
+
+
+def _implied(given: Mapping[str, Range], definition: Definition, program: Program) -> tuple[Implied, ...]:
+    """What follows of numbers that were not reported, where anything does."""
+    tested = minus(plus(ACCEPTED, STEPS), BONUS)
+    found = []
+    for name, form, over, note in (
+        ("α drafted", ACCEPTED, DRAFTED, "accepted up to the first rejection / drafted"),
+        ("α verified", ACCEPTED, tested, "the same / (the same + steps that rejected)"),
+        ("tokens per step", plus(ACCEPTED, STEPS), STEPS, "1 + the same / steps"),
+        ("drafted per step", DRAFTED, STEPS, ""),
+    ):
+        value = program.range(form, over) if program.feasible(over) else Range(0, math.inf)
+        if value.high < math.inf and not (name[0] == "α" and value == (0, 1)):
+            found.append(Implied(name, value, note))
+    if "one" in program.unit:
+        for name in COUNTS:
+            value = program.range({unknown(name, definition): 1})
+            if name not in given and value.high < math.inf:
+                found.append(
+                    Implied(
+                        name,
+                        Range(math.ceil(value.low - program.error), math.floor(value.high + program.error)),
+                    )
+                )
+    cost, text, _ = least_cost(given)
+    fastest = program.most(plus(ACCEPTED, STEPS), cost)
+    if fastest < math.inf:
+        found.append(Implied("speed-up, at most", Range(fastest, fastest), text))
+    return tuple(found)
+
+
+def _left_out(given: Mapping[str, Range], definition: Definition) -> list[str]:
+    """What was given and could not be used."""
+    remarks = []
+    if "acceptance_rate" in given and definition.acceptance_rate == NOT_KNOWN:
+        remarks.append("acceptance rate: what the engine means by it is not known, so it was not compared")
+    if "emitted" in given and definition.outside != "none" and "requests" not in given:
+        remarks.append(
+            "emitted: was not compared, since it counts tokens that come from no counted step; give requests"
+        )
+    return remarks
+
+
+def _independence(given: Mapping[str, Range], implied: Sequence[Implied]) -> list[str]:
+    """Where the i.i.d. formula gives other tokens per step than there are: a remark, since i.i.d. is an assumption."""
+    values = {item.name: item.value for item in implied}
+    if "gamma" not in given or "tokens per step" not in values:
+        return []
+    gamma, tokens = int(given["gamma"].low), values["tokens per step"]
+    names = {
+        "α verified": "it holds on average for independent acceptances with one probability and drafts of γ tokens"
+    }
+    if "acceptance_rate" in given:
+        names["α drafted"] = (
+            "the α of the formula is another: α drafted counts drafted tokens behind a rejection as well"
+        )
+    remarks = []
+    for name, why in names.items():
+        if name not in values:
+            continue
+        alpha = values[name]
+        low, high = (
+            float(expected_tokens(end, gamma)) for end in (max(alpha.low, 0.0), min(alpha.high, 1.0))
+        )
+        if high < tokens.low - 1e-6 or low > tokens.high + 1e-6:
+            remarks.append(
+                f"i.i.d. formula: with {name} {alpha} it gives {Range(low, high)} tokens per step, not {tokens}; no "
+                f"contradiction: {why}"
+            )
+    return remarks

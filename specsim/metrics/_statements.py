@@ -1,0 +1,252 @@
+"""The statements that reported numbers must satisfy, in the order in which they are tried.
+
+With steps S, drafted D, accepted A, emitted E, steps with a bonus B, requests R, and accepted at position i n_i:
+
+- acceptance rate · D = A, and tokens per step · S = E or A + S, as the engine defines them;
+- D = γ S, or D ≤ γ S where drafts may be shorter; the last draft of each request may be;
+- A + S − (γ + 1) R ≤ E ≤ A + S: the end of a request drops at most what its last step emitted. More where an engine
+  counts the first token of a request, which comes from the prompt's pass, or has steps that it does not count;
+- S − B ≤ D − A ≤ γ (S − B): each step without a bonus rejects from 1 to γ drafted tokens. For D = γ S that is
+  γ B ≤ A ≤ γ B + (γ − 1) (S − B). The last step of a request may have neither rejected nor come to its bonus;
+- n_1 ≥ n_2 ≥ … and Σ n_i = A, since a step that accepts its i-th token accepted those before it; n_γ = B, or n_γ ≤ B
+  where drafts may be shorter, up to R;
+- speed-up · step time ≤ tokens per step · target time, and step time ≥ draft time · drafted per step + target time,
+  one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from specsim.metrics._definitions import NOT_KNOWN, Definition
+from specsim.metrics._feasible import Form, minus, plus, times
+from specsim.metrics._intervals import COUNTS, Range
+
+__all__ = ["Statement", "least_cost", "reported", "statements", "unknown"]
+
+ONE: Form = {"one": 1}
+STEPS: Form = {"steps": 1}
+DRAFTED: Form = {"drafted": 1}
+ACCEPTED: Form = {"accepted": 1}  # up to the first rejection
+BONUS: Form = {"bonus": 1}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """`low` ≤ `left` ≤ `high`, forms; one of the bounds may be None.
+
+    It is worth showing where one of `about` was given, with its sides divided by the form `over` if there is one.
+    """
+
+    name: str
+    text: str
+    about: tuple[str, ...]
+    left: Form
+    low: Form | None
+    high: Form | None
+    note: str = ""
+    over: Form | None = None
+
+    @property
+    def bounds(self) -> tuple[Form, ...]:
+        """The same as forms ≤ 0."""
+        below = () if self.low is None else (minus(self.low, self.left),)
+        above = () if self.high is None else (minus(self.left, self.high),)
+        return below + above
+
+
+def unknown(name: str, definition: Definition) -> str:
+    """The unknown that the engine reports as the count `name`."""
+    return {"accepted": "agreeing", "emitted": "accepted"}.get(name, name) if definition.independent else name
+
+
+def reported(given: Mapping[str, Range], definition: Definition) -> list[Form]:
+    """What was given of counts, and the positions' rates, as forms ≤ 0. It is possible whatever was given."""
+    forms = [minus(ONE, STEPS)]
+    for name in COUNTS:
+        if name in given:
+            count, value = {unknown(name, definition): 1.0}, times(given[name].low, ONE)
+            forms += [minus(value, count), minus(count, value)]
+    for name, rate in given.items():
+        if name.startswith("position"):
+            forms += [minus(times(rate.low, STEPS), {name: 1}), minus({name: 1}, times(rate.high, STEPS))]
+    return forms
+
+
+def statements(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
+    """What must hold of `given`; none of it may be left out, whether or not it is about what was given."""
+    yield from _drafts(given, definition)
+    yield from _positions(given)
+    yield from _emission(given, definition)
+    yield from _bonus(given, definition)
+    yield from _speed(given)
+
+
+def _drafts(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
+    if "acceptance_rate" in given and definition.acceptance_rate != NOT_KNOWN:
+        low, high = (times(rate, DRAFTED) for rate in given["acceptance_rate"])
+        text = "accepted = acceptance rate × drafted"
+        yield Statement("acceptance rate", text, ("acceptance_rate",), ACCEPTED, low, high)
+    if "gamma" in given:
+        gamma, requests = given["gamma"].low, _requests(given)
+        most = times(gamma, STEPS)
+        least = minus(most, times(gamma * requests, ONE)) if definition.constant else None
+        yield Statement(
+            "draft length",
+            f"drafted {'=' if definition.constant else '≤'} γ × steps",
+            ("drafted",),
+            DRAFTED,
+            least,
+            most,
+            "the last draft of a request may be shorter" if definition.constant and requests else "",
+        )
+    accepted = _word(definition)
+    yield Statement("accepted", f"{accepted} ≤ drafted", (accepted,), ACCEPTED, None, DRAFTED)
+
+
+def _positions(given: Mapping[str, Range]) -> Iterator[Statement]:
+    names = [name for name in given if name.startswith("position")]
+    if not names:
+        return
+    forms: list[Form] = [{name: 1} for name in names]
+    for earlier, later in zip([STEPS, *forms], forms, strict=False):
+        text = "no position is accepted more often than the one before"
+        yield Statement("positions fall", text, (*names,), later, None, earlier)
+    total = plus(*forms)
+    complete = "gamma" in given and len(names) == given["gamma"].low
+    text = "accepted = steps × the sum of the positions' rates"
+    yield Statement("positions add up", text, (*names,), ACCEPTED, total, total if complete else None)
+
+
+def _emission(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
+    requests = times(_requests(given), ONE)
+    most_dropped = _dropped(given)
+    whole = plus(ACCEPTED, STEPS)
+    if "tokens_per_step" in given:
+        low, high = (times(mean, STEPS) for mean in given["tokens_per_step"])
+        left, words = whole, f"{_word(definition)} + steps"
+        if definition.mean == "emitted":
+            left, words = {"emitted": 1.0}, "emitted"
+        either = definition.mean == "either" and _requests(given) > 0
+        yield Statement(
+            "tokens per step",
+            f"{words} = tokens per step × steps",
+            ("tokens_per_step",),
+            left,
+            minus(low, requests) if either else low,
+            (plus(high, most_dropped) if most_dropped is not None else None) if either else high,
+            "or emitted, where it is the mean of a request" if either else "",
+        )
+    if definition.independent or (definition.outside != "none" and "requests" not in given):
+        return  # emitted is another number, or it is not known how many tokens come from no step
+    most = {"none": whole, "first": plus(whole, requests), "any": None}[definition.outside]
+    notes = {
+        "none": [],
+        "first": ["the first of each request comes from no counted step"],
+        "any": ["some come from no counted step"],
+    }[definition.outside]
+    if _requests(given):
+        notes.append("up to γ + 1 may be dropped at the end of each request")
+    yield Statement(
+        "emitted",
+        f"emitted {'=' if most else '≥'} accepted + steps",
+        ("emitted", "tokens_per_step"),
+        {"emitted": 1},
+        None if most_dropped is None else minus(whole, most_dropped),
+        most,
+        "; ".join(notes),
+    )
+
+
+def _bonus(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
+    accepted, requests = _word(definition), times(_requests(given), ONE)
+    rejecting = minus(STEPS, BONUS)
+    yield Statement("bonus", "bonus ≤ steps", ("bonus",), BONUS, None, STEPS)
+    yield Statement(
+        "rejected",
+        f"steps − bonus ≤ drafted − {accepted}" + (" ≤ γ × (steps − bonus)" if "gamma" in given else ""),
+        ("bonus",),
+        minus(DRAFTED, ACCEPTED),
+        minus(rejecting, requests),
+        times(given["gamma"].low, rejecting) if "gamma" in given else None,
+        "a step without a bonus rejects 1 to γ tokens"
+        + (", but for the last of a request" if _requests(given) else ""),
+    )
+    if definition.independent:
+        yield Statement(
+            "accepted behind a rejection",
+            "emitted ≤ accepted ≤ drafted − (steps − bonus)",
+            ("accepted",),
+            {"agreeing": 1},
+            ACCEPTED,
+            minus(DRAFTED, rejecting),
+            "accepted counts tests passed behind a rejection as well",
+        )
+    last = f"position {given['gamma'].low:.0f}" if "gamma" in given else ""
+    if last in given:
+        accepting: Form = {last: 1}
+        yield Statement(
+            "last position",
+            f"bonus {'=' if definition.constant else '≥'} steps × the last position's rate",
+            ("bonus",),
+            BONUS,
+            minus(accepting, requests),
+            plus(accepting, requests) if definition.constant else None,
+        )
+
+
+def _speed(given: Mapping[str, Range]) -> Iterator[Statement]:
+    if {"draft_time", "target_time", "step_time"} <= given.keys():
+        step = given["step_time"].high
+        yield Statement(
+            "step time",
+            "draft time × drafted + target time × steps ≤ step time × steps",
+            ("step_time",),
+            plus(
+                times(given["draft_time"].low / step, DRAFTED), times(given["target_time"].low / step, STEPS)
+            ),
+            None,
+            STEPS,
+            "in step times; drafting and verifying one after the other",
+        )
+    if "speedup" in given:
+        cost, text, note = least_cost(given)
+        yield Statement(
+            "speed-up",
+            f"speed-up ≤ {text}",
+            ("speedup",),
+            times(given["speedup"].low, cost),
+            None,
+            plus(ACCEPTED, STEPS),
+            note,
+            over=cost,
+        )
+
+
+def least_cost(given: Mapping[str, Range]) -> tuple[Form, str, str]:
+    """The least that all steps can have cost, in passes of the target; the bound on the speed-up, and why it holds."""
+    if {"step_time", "target_time"} <= given.keys():
+        least = given["step_time"].low / given["target_time"].high
+        return times(least, STEPS), "tokens per step × target time / step time", ""
+    if {"draft_time", "target_time"} <= given.keys():
+        least = given["draft_time"].low / given["target_time"].high
+        text = "tokens per step / (1 + drafted per step × draft time / target time)"
+        return plus(STEPS, times(least, DRAFTED)), text, "drafting and verifying one after the other"
+    return STEPS, "tokens per step", "a step takes at least one pass of the target"
+
+
+def _word(definition: Definition) -> str:
+    """What the engine calls the drafted tokens before the first rejection."""
+    return "emitted" if definition.independent else "accepted"
+
+
+def _requests(given: Mapping[str, Range]) -> float:
+    return given["requests"].low if "requests" in given else 0.0
+
+
+def _dropped(given: Mapping[str, Range]) -> Form | None:
+    """The most that the ends of the requests drop, all of a last step; None where γ is not known."""
+    if not _requests(given):
+        return {}
+    return times((given["gamma"].low + 1) * _requests(given), ONE) if "gamma" in given else None

@@ -1,0 +1,14 @@
+from ._base import Model as Model
+from ._base import check_pair as check_pair
+from ._base import shared_contexts as shared_contexts
+from ._mixture import Mixture as Mixture
+from ._multi_token import row_ahead as row_ahead
+from ._multi_token import rows_ahead as rows_ahead
+from ._ngram import NGramModel as NGramModel
+from ._ngram import bits_per_byte as bits_per_byte
+from ._pairs import build_default_pair as build_default_pair
+from ._pairs import build_pair as build_pair
+from ._pairs import default_pair as default_pair
+from ._pairs import load_pair as load_pair
+from ._session import Session as Session
+from ._table import TableModel as TableModel

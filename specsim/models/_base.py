@@ -1,0 +1,105 @@
+"""What every model is, and the checks on histories and contexts that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim.core.distributions import check_tokens
+
+__all__ = ["Model", "check_pair", "shared_contexts"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A law of the next token given the last `order` tokens.
+
+    `vocab_size` is V ≥ 1, `order` ≥ 0 the number of tokens read, and `contexts` (int32 [N, order], N ≥ 1)
+    lists where a step may begin, see `specsim.models`.
+    """
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def order(self) -> int: ...
+
+    @property
+    def contexts(self) -> Ints: ...
+
+    def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
+        """The rows after each of `histories` (integers [B, T], T ≥ order), float64 [B, V].
+
+        They are written to `out` if given, whose rows need not lie one behind the other. Safe to call from several
+        threads at once, as long as each has its own `out`. Raises ValueError or TypeError for histories that are too
+        short or not tokens.
+        """
+
+    def row(self, context: Sequence[int]) -> Sequence[Any] | Floats:
+        """The row after one `context` (at least `order` tokens), in plain Python and NumPy.
+
+        Bit for bit what `rows` gives; exact where the model is.
+        """
+
+
+def check_pair(target: Any, draft: Any) -> None:
+    """Raise TypeError unless both are models, ValueError unless they share one vocabulary."""
+    if not (isinstance(target, Model) and isinstance(draft, Model)):
+        raise TypeError("target and draft must be of one kind: two models, such as TableModel([1/2, 1/2])")
+    if target.vocab_size != draft.vocab_size:
+        raise ValueError(
+            f"target has {target.vocab_size} tokens, draft {draft.vocab_size}: they must share one vocabulary"
+        )
+
+
+def shared_contexts(target: Model, draft: Model) -> Ints:
+    """Contexts long enough for both: those of the model that reads more, the target's where they read alike."""
+    return (target if target.order >= draft.order else draft).contexts
+
+
+def recent_tokens(histories: ArrayLike, order: int, vocab_size: int) -> Ints:
+    """The last `order` columns of `histories` ([B, T]), checked, as a contiguous int32 array [B, order]."""
+    array = np.asarray(histories)
+    if array.ndim != 2 or array.shape[1] < order:
+        raise ValueError(
+            f"histories: shape {array.shape}; expected [B, T] with T ≥ {order}, what the model reads"
+        )
+    recent = array[:, array.shape[1] - order :]
+    if recent.size and (array.dtype.kind not in "iu" or recent.min() < 0 or recent.max() >= vocab_size):
+        check_tokens(recent, vocab_size, "histories")  # raises, naming the place
+    return np.ascontiguousarray(recent, dtype=np.int32)
+
+
+def last_tokens(context: Sequence[int], order: int, vocab_size: int) -> list[int]:
+    """The last `order` tokens of one `context`, checked."""
+    tokens = check_tokens(list(context), vocab_size, "context")
+    if len(tokens) < order:
+        raise ValueError(f"context: {len(tokens)} tokens; expected at least {order}, which the model reads")
+    return [int(token) for token in tokens[len(tokens) - order :]]
+
+
+def check_contexts(contexts: ArrayLike, order: int, vocab_size: int) -> Ints:
+    """`contexts` as a read-only int32 array [N, order] with N ≥ 1."""
+    array = np.asarray(contexts)
+    if array.ndim != 2 or array.shape[1] != order or len(array) == 0:
+        raise ValueError(f"contexts: shape {array.shape}; expected [N, {order}] with N ≥ 1")
+    checked = check_tokens(array, vocab_size, "contexts").astype(np.int32)
+    checked.flags.writeable = False
+    return checked
+
+
+def check_out(out: Floats | None, size: int, vocab_size: int) -> Floats:
+    """`out` if it is a float64 array [size, vocab_size], a new one if it is None."""
+    if out is None:
+        return np.empty((size, vocab_size))
+    if out.shape != (size, vocab_size) or out.dtype != np.float64:
+        raise ValueError(
+            f"out: {out.dtype} of shape {out.shape}; expected float64 of shape ({size}, {vocab_size})"
+        )
+    return out

@@ -1,0 +1,73 @@
+"""A draft moved towards its target: rows (1 - w)·q + w·p, the simplest model of distillation.
+
+It stands in for what training a draft on its target does, as in DistillSpec (Zhou et al., arXiv 2310.08461), with one
+number w for how far the training went; real distillation moves some rows more than others, and needs no p to draft.
+
+Of w·p + (1 - w)·p = p the mixture shares the first term, so that min(p, (1 - w)·q + w·p) = w·p + (1 - w)·min(p, q)
+token by token. Hence β(w) = w + (1 - w)·β for β = Σ min(p, q) in every context: the rejections shrink in proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Rational
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim.models._base import Floats, Ints, Model, check_out, check_pair, shared_contexts
+
+__all__ = ["Mixture"]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """`draft` moved towards `target` by `weight` in [0, 1]: the draft itself at 0, the target at 1.
+
+    Where both models are exact, `row` is so too, the weight being taken as the rational that it is; `rows` then agrees
+    with it up to rounding. Raises TypeError or ValueError for models that do not fit together, or another weight.
+
+    >>> from specsim.models import TableModel
+    >>> Mixture(TableModel([Fraction(1), 0]), TableModel([0, Fraction(1)]), 0.25).row([])
+    (Fraction(3, 4), Fraction(1, 4))
+    """
+
+    draft: Model
+    target: Model
+    weight: float | Fraction
+
+    def __post_init__(self) -> None:
+        check_pair(self.target, self.draft)
+        if not 0 <= self.weight <= 1:
+            raise ValueError(f"weight: {self.weight} is outside [0, 1]")
+
+    @property
+    def vocab_size(self) -> int:
+        return self.target.vocab_size
+
+    @property
+    def order(self) -> int:
+        return max(self.target.order, self.draft.order)
+
+    @property
+    def contexts(self) -> Ints:
+        return shared_contexts(self.target, self.draft)
+
+    def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
+        """The rows after each of `histories`, as `Model.rows`."""
+        p, q = self.target.rows(histories), self.draft.rows(histories)
+        out = check_out(out, len(p), self.vocab_size)
+        weight = float(self.weight)
+        return np.add((1 - weight) * q, weight * p, out=out)
+
+    def row(self, context: Sequence[int]) -> Sequence[Any] | Floats:
+        """The row after one `context`: Fractions if both models give them, else float64."""
+        p, q = self.target.row(context), self.draft.row(context)
+        if isinstance(p[0], Rational) and isinstance(q[0], Rational):
+            exact = Fraction(self.weight)
+            return tuple((1 - exact) * b + exact * a for a, b in zip(p, q, strict=True))
+        weight = float(self.weight)
+        return (1 - weight) * np.asarray(q, dtype=np.float64) + weight * np.asarray(p, dtype=np.float64)

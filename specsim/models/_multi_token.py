@@ -1,0 +1,53 @@
+"""A model asked about a token further on: its law given the context alone, whatever comes in between.
+
+That is what a head of Medusa (arXiv 2401.10774) is trained to know: head i predicts the token i places ahead without
+seeing those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim.models._base import Floats, Model
+
+__all__ = ["row_ahead", "rows_ahead"]
+
+
+def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | None = None) -> Floats:
+    """The law of the token `ahead` ≥ 0 places after the next one, after each of `histories` [B, T]: float64 [B, V].
+
+    It is written to `out` if given. Raises ValueError for ahead > 0 and a model of order above 1, whose state is not
+    its last token.
+
+    >>> from specsim.models import TableModel
+    >>> rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=1)
+    array([[0.5, 0.5]])
+    """
+    rows = model.rows(histories, out=out)
+    if ahead and model.order > 1:
+        raise ValueError(f"independent heads need a draft of order 0 or 1, not {model.order}")
+    if ahead and model.order == 1:
+        step = model.rows(np.arange(model.vocab_size)[:, None])
+        for _ in range(ahead):
+            rows[:] = rows @ step
+        rows /= rows.sum(axis=1, keepdims=True)
+    return rows
+
+
+def row_ahead(model: Model, context: Sequence[int], ahead: int) -> Sequence[Any] | Floats:
+    """The same after one `context`, for a model of any order, by enumeration, in fractions."""
+    if ahead == 0:
+        return model.row(context)
+    total = [Fraction(0)] * model.vocab_size
+    for token, chance in enumerate(model.row(context)):
+        if chance:
+            row = row_ahead(model, (*context, token), ahead - 1)
+            total = [
+                mass + Fraction(chance) * Fraction(weight) for mass, weight in zip(total, row, strict=True)
+            ]
+    return total

@@ -1,0 +1,141 @@
+"""A target and its draft, trained on the same text: building, reading, and the pair that comes along."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sysconfig
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.models._ngram import NGramModel, Provenance, bits_per_byte, read_models, write_arrays
+
+__all__ = ["build_default_pair", "build_pair", "default_pair", "load_pair"]
+
+Pair = tuple[NGramModel, NGramModel]
+
+DEFAULT_FILE = Path(__file__).parents[1] / "data" / "stdlib-ngrams.npz"
+#: What lies among the standard library's sources and is not: tests, add-ons, what each build generates.
+NOT_SOURCE = ("test", "tests", "idle_test", "site-packages", "__pycache__", "_sysconfigdata*")
+
+#: Of the files in sorted order, the first and every tenth after it are held out.
+HELD_OUT_EVERY = 10
+N_CONTEXTS = 16_384
+CONTEXT_SEED = 2211_17192
+
+
+@cache
+def default_pair() -> Pair:
+    """(target, draft): a 5-gram and a 2-gram of the source text of Python's standard library.
+
+    Read once from the package's own data. `target.provenance` says from which Python, how much text, and how
+    well each predicts the held-out part.
+
+    >>> target, draft = default_pair()
+    >>> target.n, draft.n, target.contexts.shape
+    (5, 2, (16384, 4))
+    """
+    return load_pair(DEFAULT_FILE)
+
+
+def load_pair(path: str | os.PathLike[str]) -> Pair:
+    """(target, draft) from a file that `build_pair` wrote. Raises ValueError if it is damaged or foreign."""
+    target, draft = read_models(path, ["target_", "draft_"])
+    return target, draft
+
+
+def build_pair(
+    folder: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    n_target: int = 5,
+    n_draft: int = 2,
+    pattern: str = "*.py",
+    exclude: Sequence[str] = (),
+) -> Pair:
+    """Train a pair on the files below `folder` whose name matches `pattern`, and write it to `out` (`.npz`).
+
+    `n_target` and `n_draft` are n-gram orders, 1 to 8. Files and folders whose name matches one of the
+    patterns `exclude` are left out. Of the files in sorted order, the first and every tenth after it are held
+    out of training: up to 16 384 positions drawn from them, with a fixed seed, become the pair's contexts.
+    Returns (target, draft); their `provenance` holds the numbers of files and bytes, the SHA-256 of the
+    training text, and both models' bits per byte on the held-out text.
+
+    Raises ValueError where the folder is missing, matches fewer than two files, or holds too little text.
+    """
+    if not Path(out).absolute().parent.is_dir():
+        raise ValueError(f"out: {out} lies in a folder that does not exist; make it first")
+    files = _matching_files(Path(folder), pattern, exclude)
+    return _build(files, Path(out), n_target, n_draft, source=f"files {pattern}")
+
+
+def build_default_pair(out: str | os.PathLike[str] = DEFAULT_FILE) -> Pair:
+    """Rebuild `default_pair` from the standard library of the running Python, and write it to `out`."""
+    files = _matching_files(Path(sysconfig.get_paths()["stdlib"]), "*.py", NOT_SOURCE)
+    return _build(files, Path(out), 5, 2, source=f"Python {platform.python_version()} standard library")
+
+
+def _matching_files(folder: Path, pattern: str, exclude: Sequence[str]) -> list[Path]:
+    if not folder.is_dir():
+        raise ValueError(f"folder: {folder} is not a folder; give one that holds text files")
+    if Path(pattern).is_absolute() or not pattern:
+        raise ValueError(f"pattern: {pattern!r} is not a pattern of names below the folder, such as '*.txt'")
+
+    def wanted(path: Path) -> bool:
+        parts = path.relative_to(folder).parts
+        return path.is_file() and not any(fnmatch(part, name) for part in parts for name in exclude)
+
+    # sorted by their text, so that the order is the same on every system
+    files = sorted(
+        filter(wanted, folder.rglob(pattern)), key=lambda path: path.relative_to(folder).as_posix()
+    )
+    if len(files) < 2:
+        raise ValueError(
+            f"folder: {folder} has {len(files)} files matching {pattern!r}; at least 2 are needed, since "
+            "every tenth is held out: give another folder or pattern"
+        )
+    return files
+
+
+def _build(files: list[Path], out: Path, n_target: int, n_draft: int, source: str) -> Pair:
+    texts = [file.read_bytes() for file in files]
+    held_out = texts[::HELD_OUT_EVERY]
+    training = [text for i, text in enumerate(texts) if i % HELD_OUT_EVERY]
+    longest = max(n_target, n_draft) - 1
+    contexts = _draw_contexts(held_out, longest)
+    target = NGramModel.train(training, n_target, contexts[:, longest - n_target + 1 :])
+    draft = NGramModel.train(training, n_draft, contexts[:, longest - n_draft + 1 :])
+    provenance: Provenance = {
+        "source": source,
+        "training_files": len(training),
+        "training_bytes": sum(map(len, training)),
+        "training_sha256": hashlib.sha256(b"".join(training)).hexdigest(),
+        "held_out_files": len(held_out),
+        "held_out_bytes": sum(map(len, held_out)),
+        "held_out_bits_per_byte_target": bits_per_byte(target, held_out),
+        "held_out_bits_per_byte_draft": bits_per_byte(draft, held_out),
+    }
+    target.provenance = draft.provenance = provenance
+    write_arrays(out, target.to_arrays("target_") | draft.to_arrays("draft_"))
+    return target, draft
+
+
+def _draw_contexts(texts: list[bytes], length: int) -> NDArray[np.uint8]:
+    """The `length` bytes in front of positions drawn uniformly, without repetition, from `texts`."""
+    symbols = np.frombuffer(b"".join(texts), dtype=np.uint8)
+    sizes = np.array([len(text) for text in texts])
+    position_in_text = np.arange(len(symbols)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    positions = np.flatnonzero(position_in_text >= length)
+    if positions.size == 0:
+        raise ValueError(
+            f"folder: the {len(texts)} held-out files have no byte after {length} others; give more text"
+        )
+    rng = np.random.default_rng(CONTEXT_SEED)
+    drawn = rng.choice(positions, size=min(N_CONTEXTS, positions.size), replace=False)
+    return symbols[drawn[:, None] - np.arange(length, 0, -1)]

@@ -1,0 +1,76 @@
+"""A model beside the tokens that it has consumed: the forward pass of an engine and its key-value cache.
+
+A session is fed tokens once and remembers them. Its rows follow from what it has consumed and from nothing else, so
+that a token fed twice, left out, or kept although it was rejected is seen in the rows, as in a real engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim.core.distributions import check_tokens
+from specsim.models._base import Floats, Model
+from specsim.models._multi_token import rows_ahead
+
+__all__ = ["Session"]
+
+
+class Session:
+    """`model`, having consumed `tokens`, whose rows nobody asked for (a prompt).
+
+    >>> from specsim.models import TableModel
+    >>> session = Session(TableModel([[0.0, 1.0], [0.5, 0.5]]), [1, 1])
+    >>> session.advance([0, 1])
+    array([[0. , 1. ],
+           [0.5, 0.5]])
+    >>> session.rollback(3)  # forget the last of the four
+    >>> session.length
+    3
+    """
+
+    def __init__(self, model: Model, tokens: Sequence[int] = ()):
+        self.model = model
+        self._consumed = check_tokens(list(tokens), model.vocab_size, "tokens").tolist()
+
+    @property
+    def length(self) -> int:
+        """Tokens consumed so far."""
+        return len(self._consumed)
+
+    def advance(self, tokens: Sequence[int]) -> Floats:
+        """Consume `tokens` [T]; the rows after each of them, float64 [T, V], in one pass of the model.
+
+        Raises ValueError where a row would need more tokens than were consumed.
+        """
+        order, start = self.model.order, len(self._consumed)
+        if tokens and start + 1 < order:
+            raise ValueError(
+                f"tokens: {start + 1} consumed; the model reads {order}, so hand over more before the first row"
+            )
+        self._consumed.extend(tokens)
+        ends = range(start + 1, len(self._consumed) + 1)
+        return self.model.rows(_histories([self._consumed[end - order : end] for end in ends], order))
+
+    def after(self, paths: ArrayLike, ahead: int = 0) -> Floats:
+        """The rows after what was consumed and each of `paths` [B, d], float64 [B, V]; nothing of them is kept.
+
+        That is a pass with tree attention. `ahead` asks for the token that many places further on, see `rows_ahead`.
+        """
+        order, branches = self.model.order, np.asarray(paths, dtype=np.int64).tolist()
+        recent = self._consumed[max(0, len(self._consumed) - order) :]
+        joined = [[*recent, *path] for path in branches]
+        histories = _histories([path[len(path) - order :] for path in joined], order)
+        return rows_ahead(self.model, histories, ahead)
+
+    def rollback(self, length: int) -> None:
+        """Forget every token after the first `length`. Raises ValueError for more than were consumed, or below 0."""
+        if not 0 <= length <= len(self._consumed):
+            raise ValueError(f"length: {length} is outside [0, {len(self._consumed)}], the tokens consumed")
+        del self._consumed[length:]
+
+
+def _histories(recent: list[list[int]], order: int) -> NDArray[np.int32]:
+    return np.array(recent, dtype=np.int32).reshape(len(recent), order)

@@ -1,0 +1,114 @@
+"""A Markov table: the row of the next token for each of the V^order contexts, written out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from numbers import Rational
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim.core.distributions import check_rows
+from specsim.models._base import Floats, check_contexts, check_out, last_tokens, recent_tokens
+
+__all__ = ["TableModel"]
+
+#: Up to this many contexts, all of them are the default.
+MOST_CONTEXTS = 4096
+
+
+class TableModel:
+    """A target or draft given as a table of shape [V]*order + [V]: `table[a, b]` is the row after …, a, b.
+
+    Order 0 is one fixed row. A table of `Fraction` (an object array or nested lists; integers may stand
+    among them) is kept exact: `row` returns its Fractions, and `rows` their float64 conversion.
+
+    `contexts` (integers [N, order]) are where a step may begin; by default all V^order of them, if those are
+    at most 4096.
+
+    Raises ValueError where an axis differs from V, where a row is not a pmf (naming row, token and value) or
+    where contexts are needed; TypeError for entries that are not numbers, and floats among Fractions.
+
+    >>> coin = TableModel([[Fraction(2, 3), Fraction(1, 3)], [0, 1]])
+    >>> coin.order, coin.row([0])
+    (1, (Fraction(2, 3), Fraction(1, 3)))
+    >>> coin.rows([[1, 0], [0, 1]])
+    array([[0.66666667, 0.33333333],
+           [0.        , 1.        ]])
+    """
+
+    def __init__(self, table: ArrayLike | Sequence[Any], contexts: ArrayLike | None = None):
+        array = _as_array(table)
+        self.vocab_size: int = array.shape[-1]
+        self.order: int = array.ndim - 1
+        flat: NDArray[Any]
+        if array.dtype == object:
+            flat = _check_fractions(array).reshape(-1, self.vocab_size)
+            self._exact: list[tuple[Fraction, ...]] | None = [tuple(row) for row in flat]
+        else:
+            flat = check_rows(array, "table").reshape(-1, self.vocab_size)
+            self._exact = None
+        self._rows = np.ascontiguousarray(flat, dtype=np.float64)
+        self._rows.flags.writeable = False
+        self._strides = self.vocab_size ** np.arange(self.order - 1, -1, -1, dtype=np.int64)
+        if contexts is None:
+            contexts = _all_contexts(self.vocab_size, self.order)
+        self.contexts = check_contexts(contexts, self.order, self.vocab_size)
+
+    def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
+        """The rows after each of `histories`, as `Model.rows`."""
+        index = recent_tokens(histories, self.order, self.vocab_size) @ self._strides
+        # the index is in range; mode="clip" only lets NumPy write to `out` without a buffer
+        return self._rows.take(index, axis=0, out=check_out(out, len(index), self.vocab_size), mode="clip")
+
+    def row(self, context: Sequence[int]) -> tuple[Fraction, ...] | Floats:
+        """The row after one `context`: Fractions if the table was given in them, else float64."""
+        index = 0
+        for token in last_tokens(context, self.order, self.vocab_size):
+            index = index * self.vocab_size + token
+        return self._rows[index] if self._exact is None else self._exact[index]
+
+
+def _as_array(table: ArrayLike | Sequence[Any]) -> NDArray[Any]:
+    try:
+        array = np.asarray(table)
+    except ValueError as error:
+        raise ValueError("table: rows differ in length; expected shape [V]*order + [V]") from error
+    if array.ndim == 0 or array.shape[-1] == 0 or len(set(array.shape)) != 1:
+        raise ValueError(f"table: shape {array.shape}; expected [V]*order + [V], the same V ≥ 1 throughout")
+    return array
+
+
+def _check_fractions(table: NDArray[Any]) -> NDArray[Any]:
+    """`table` with every entry a Fraction ≥ 0, every row summing to exactly 1."""
+    exact = np.empty(table.shape, dtype=object)
+    for place, value in np.ndenumerate(table):
+        *row, token = place
+        if not isinstance(value, Rational):
+            raise TypeError(
+                f"table{_place(row)}, token {token}: {value!r} is not a Fraction; a table is either all "
+                "floats or all Fractions and integers"
+            )
+        if value < 0:
+            raise ValueError(f"table{_place(row)}, token {token}: {value} is not a probability")
+        exact[place] = Fraction(value)
+    for place in np.ndindex(table.shape[:-1]):
+        total = sum(exact[place])
+        if total != 1:
+            raise ValueError(f"table{_place(place)}: sums to {total}; Fractions must sum to exactly 1")
+    return exact
+
+
+def _place(row: Sequence[int]) -> str:
+    return f", row {row[0] if len(row) == 1 else tuple(row)}" if row else ""
+
+
+def _all_contexts(vocab_size: int, order: int) -> NDArray[Any]:
+    if vocab_size**order > MOST_CONTEXTS:
+        raise ValueError(
+            f"contexts: a table of {vocab_size}**{order} contexts has too many to begin at each; pass "
+            f"contexts=, integers of shape [N, {order}]"
+        )
+    return np.indices((vocab_size,) * order).reshape(order, vocab_size**order).T

@@ -1,0 +1,273 @@
+"""Which γ, and which draft: what speculation is expected to gain, how surely, and what a wrong guess costs.
+
+All from an acceptance rate, or a rate for each position as a log gives it, and a cost model of `specsim.planning.costs`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim.core._html import html_bars, html_table
+from specsim.planning.costs import ConstantRatio, StepCost
+from specsim.theory import expected_tokens_by_position
+from specsim.theory._acceptance import Floats
+from specsim.traces._summary import Accepted, TraceBounds, TraceSummary
+
+__all__ = [
+    "Candidate",
+    "Choice",
+    "Plan",
+    "Ranked",
+    "Ranking",
+    "Shift",
+    "plan",
+    "plan_from_trace",
+    "rank_drafts",
+]
+
+#: How far α and c are moved to see what depends on them: α up and down by so much, c times and over so much.
+ALPHA_SHIFT, C_SHIFT = 0.05, 1.5
+#: Two-sided confidence of a candidate's interval.
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A γ, the tokens that its steps emit, the improvement over the target alone, and its operations relative to that."""
+
+    gamma: int
+    tokens_per_step: float
+    improvement: float
+    operations: float
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What if α or c were another: the γ that would be best, its improvement, and that of the planned γ."""
+
+    what: str
+    gamma: int
+    improvement: float
+    kept: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The best γ (0: do not speculate), the choices γ = 0, 1, …, and what depends on α and c.
+
+    `alphas` are the acceptance rates by position; the last one holds from there on. `measured` says how many of them
+    were: choices beyond go on with the last.
+    """
+
+    alphas: tuple[float, ...]
+    measured: int
+    cost: StepCost
+    best: Choice
+    choices: tuple[Choice, ...]
+    sensitivity: tuple[Shift, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return {
+            "alphas": list(self.alphas),
+            "measured": self.measured,
+            "cost": str(self.cost),
+            "best": asdict(self.best),
+            "choices": [asdict(choice) for choice in self.choices],
+            "sensitivity": [asdict(shift) for shift in self.sensitivity],
+        }
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                str(choice.gamma),
+                *(
+                    f"{number:.3f}"
+                    for number in (choice.tokens_per_step, choice.improvement, choice.operations)
+                ),
+            )
+            for choice in self.choices[: self.best.gamma + 4]
+        ]
+        table = html_table(
+            ("γ", "tokens/step", "improvement", "operations"), rows, emphasised=[self.best.gamma]
+        )
+        return table + html_bars("improvement, by γ", {row[0]: float(row[2]) for row in rows})
+
+
+def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 64) -> Plan:
+    """The γ up to `most` that gains most at a draft/target time ratio `c`, which γ+1 tokens at once do not change.
+
+    `alpha` is one rate for all positions, or the rates [k] of the first k, each given that those before were accepted;
+    the last goes on. `c_hat` is the ratio of operations, by default `c`. Raises ValueError for a rate outside [0, 1], a
+    negative ratio, or `most` < 1.
+
+    >>> found = plan(0.8, 0.05)
+    >>> found.best.gamma, round(found.best.improvement, 4)
+    (8, 3.0921)
+    """
+    alphas = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
+    if alphas.ndim != 1 or not alphas.size:
+        raise ValueError(
+            f"alpha: shape {alphas.shape}; expected one rate, or one for each position, at least one"
+        )
+    if most < 1:
+        raise ValueError(f"most: {most} is not a number of drafted tokens ≥ 1")
+    cost = ConstantRatio(c)
+    operations = ConstantRatio(c if c_hat is None else c_hat).c
+    choices = _choices(alphas, cost, operations, most)
+    best = max(choices, key=lambda choice: choice.improvement)
+    return Plan(
+        alphas=tuple(alphas.tolist()),
+        measured=len(alphas) if np.ndim(alpha) else most,
+        cost=cost,
+        best=best,
+        choices=tuple(choices),
+        sensitivity=tuple(_sensitivity(alphas, cost, best.gamma, most)),
+    )
+
+
+def plan_from_trace(
+    found: TraceSummary | TraceBounds, c: float, c_hat: float | None = None, *, most: int = 64
+) -> tuple[Plan, ...]:
+    """The plan for a trace's acceptance rates by position, as `summarise` found them; where no accept flags were logged
+    two, for the least and the largest α that its rows allow, the same at every position. Raises ValueError as `plan`.
+    """
+    if isinstance(found, TraceBounds) and not found.flags:
+        low, high = found.alpha_context
+        return plan(low, c, c_hat, most=most), plan(high, c, c_hat, most=most)
+    return (plan(found.alpha_by_position[found.tested_by_position > 0], c, c_hat, most=most),)
+
+
+def _choices(alphas: Floats, cost: StepCost, c_hat: float, most: int) -> list[Choice]:
+    rates = alphas[np.minimum(np.arange(most), len(alphas) - 1)]
+    expected_tokens_by_position(rates)  # for its checks
+    tokens = np.concatenate([[1.0], 1.0 + np.cumsum(np.cumprod(rates))])
+    return [
+        Choice(gamma, float(n), float(n) / cost.step(gamma), (gamma * c_hat + gamma + 1) / float(n))
+        for gamma, n in enumerate(tokens)
+    ]
+
+
+def _sensitivity(alphas: Floats, cost: ConstantRatio, gamma: int, most: int) -> list[Shift]:
+    shifts = [
+        (f"α {sign}{ALPHA_SHIFT:g}", np.clip(alphas + float(f"{sign}{ALPHA_SHIFT}"), 0.0, 1.0), cost.c)
+        for sign in "-+"
+    ]
+    shifts += [
+        (f"c {sign}{C_SHIFT:g}", alphas, cost.c * C_SHIFT**power) for sign, power in (("/", -1), ("·", 1))
+    ]
+    found = []
+    for what, rates, c in shifts:
+        choices = _choices(rates, ConstantRatio(c), c, most)
+        best = max(choices, key=lambda choice: choice.improvement)
+        found.append(Shift(what, best.gamma, best.improvement, choices[gamma].improvement))
+    return found
+
+
+# --- several drafts --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A draft for the target: its acceptance rate with an interval, and its time ratio c."""
+
+    name: str
+    alpha: float
+    c: float
+    low: float
+    high: float
+
+    @classmethod
+    def of_rate(cls, name: str, alpha: float, c: float) -> Candidate:
+        """A rate without an interval."""
+        return cls(name, alpha, c, alpha, alpha)
+
+    @classmethod
+    def of_counts(cls, name: str, accepted: int, tested: int, c: float) -> Candidate:
+        """From accepted drafts among those tested, with Wilson's interval, which takes tests to be independent."""
+        from scipy.stats import binomtest
+
+        if not 0 <= accepted <= tested or tested == 0:
+            raise ValueError(
+                f"{name}: {accepted} accepted of {tested} tested; expected 0 ≤ accepted ≤ tested, tested > 0"
+            )
+        interval = binomtest(accepted, tested).proportion_ci(CONFIDENCE, method="wilson")
+        return cls(name, accepted / tested, c, float(interval.low), float(interval.high))
+
+    @classmethod
+    def of_trace(cls, name: str, summary: Accepted, c: float) -> Candidate:
+        """From a trace: accepted / tested, whose interval takes steps to be independent, but not their positions."""
+        from scipy.stats import norm
+
+        error = summary.standard_errors["alpha_verified"]
+        reach = float(norm.ppf(0.5 + CONFIDENCE / 2)) * error if math.isfinite(error) else 1.0
+        alpha = summary.alpha_verified
+        return cls(name, alpha, c, max(alpha - reach, 0.0), min(alpha + reach, 1.0))
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A candidate at its own best γ: the improvement, its interval, and whether it is surely below the first one's."""
+
+    candidate: Candidate
+    gamma: int
+    improvement: float
+    low: float
+    high: float
+    surely_worse: bool
+
+
+class Ranking(tuple[Ranked, ...]):
+    """Candidates by expected improvement, the best first."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                one.candidate.name,
+                f"{one.candidate.alpha:.4f}",
+                f"{one.candidate.c:g}",
+                one.gamma,
+                f"{one.improvement:.3f}",
+                f"{one.low:.3f} – {one.high:.3f}" if one.low < one.high else "–",
+                "surely worse" if one.surely_worse and one.low < one.high else "",
+            )
+            for one in self
+        ]
+        table = html_table(("draft", "α", "c", "best γ", "improvement", "interval", ""), rows)
+        return table + html_bars("improvement", {one.candidate.name: one.improvement for one in self})
+
+
+def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:
+    """`candidates` by expected improvement at the γ that suits each, the best first.
+
+    The interval is that of α at that γ. A draft is surely worse where its interval ends below that of the first begins.
+    Raises ValueError for none, two of one name, or an α or c out of range.
+
+    >>> found = rank_drafts([Candidate.of_rate("small", 0.75, 0.02), Candidate.of_rate("large", 0.82, 0.11)])
+    >>> [(one.candidate.name, one.gamma, round(one.improvement, 2)) for one in found]
+    [('small', 9, 3.2), ('large', 6, 2.51)]
+    """
+    names = [candidate.name for candidate in candidates]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"candidates: {names or 'none'}; expected at least one, each with a name of its own")
+    found = []
+    for one in candidates:
+        if not 0 <= one.low <= one.alpha <= one.high <= 1:
+            raise ValueError(
+                f"{one.name}: α = {one.alpha:g} in [{one.low:g}, {one.high:g}] is not within [0, 1]"
+            )
+        best = plan(one.alpha, one.c, most=most).best
+        low, high = (
+            plan(alpha, one.c, most=most).choices[best.gamma].improvement for alpha in (one.low, one.high)
+        )
+        found.append(Ranked(one, best.gamma, best.improvement, low, high, False))
+    found.sort(key=lambda one: -one.improvement)
+    return Ranking(replace(one, surely_worse=one.high < found[0].low) for one in found)

@@ -1,0 +1,117 @@
+"""What learned policies learn with: a threshold on a ROC curve, logistic regression, least squares, and drafts to learn
+from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core.distributions import Floats, Ints
+from specsim.planning.policies._log import UNKNOWN, DraftLog, Features
+
+__all__ = ["Examples", "examples", "least_squares", "logistic", "roc_threshold", "tested_positions"]
+
+#: Keeps coefficients finite where the classes can be told apart perfectly, or there is only one.
+RIDGE = 1e-3
+
+
+def roc_threshold(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
+    """The score s with the least FPR + 3·FNR, where everything with a score ≥ s is predicted to be accepted.
+
+    Of several, the largest. `outcomes` must hold both True and False. It is `argmin(fpr + 3 * fnr)` over
+    `sklearn.metrics.roc_curve` of Hugging Face's refit.
+
+    >>> roc_threshold([0.9, 0.8, 0.7, 0.2], [True, True, False, False])
+    0.8
+    """
+    values, labels = np.asarray(scores), np.asarray(outcomes, dtype=np.int64)
+    order = np.argsort(-values, kind="stable")
+    values, labels = values[order], labels[order]
+    hits = np.cumsum(labels)
+    misses = np.arange(1, len(labels) + 1) - hits
+    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of each run of equal scores
+    costs = misses[last] / misses[-1] + 3.0 * (1 - hits[last] / hits[-1])
+    return float(values[last[np.argmin(costs)]])
+
+
+def logistic(inputs: Floats, labels: NDArray[np.bool_], weights: Floats | None = None) -> tuple[float, ...]:
+    """(intercept, coefficients) of P(label) = 1/(1 + exp(-z)), z linear in `inputs` [n, k]: the most likely, with each
+    example counted `weights` times, and a slight ridge.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
+    mean, scale = inputs.mean(axis=0), np.maximum(inputs.std(axis=0), 1e-12)
+    design = np.column_stack([np.ones(len(inputs)), (inputs - mean) / scale])
+    share = np.ones(len(inputs)) if weights is None else weights
+    share = share / share.sum()
+
+    def loss(w: Floats) -> tuple[float, Floats]:
+        z = design @ w
+        # log(1 + e^z) - label·z, without overflow
+        value = share @ (np.logaddexp(0.0, z) - labels * z) + RIDGE * (w @ w) / 2
+        return float(value), design.T @ (share * (expit(z) - labels)) + RIDGE * w
+
+    w = minimize(loss, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B").x
+    return _unscaled(w, mean, scale)
+
+
+def least_squares(inputs: Floats, values: Floats) -> tuple[float, ...]:
+    """(intercept, coefficients) of the linear function of `inputs` [n, k] closest to `values` [n]."""
+    mean, scale = inputs.mean(axis=0), np.maximum(inputs.std(axis=0), 1e-12)
+    design = np.column_stack([np.ones(len(inputs)), (inputs - mean) / scale])
+    w = np.linalg.lstsq(design, values, rcond=1e-9)[0]
+    return _unscaled(w, mean, scale)
+
+
+def _unscaled(w: Floats, mean: Floats, scale: Floats) -> tuple[float, ...]:
+    slopes = w[1:] / scale
+    return float(w[0] - slopes @ mean), *slopes.tolist()
+
+
+class Examples(NamedTuple):
+    """Drafts of one length from S places of a log, on through rejections."""
+
+    features: Features  #: [S, length]
+    accepted: Ints  #: [S] how many were
+
+
+def examples(train: DraftLog, length: int) -> Examples:
+    """What a step of `length` drafted tokens would have found at each place where the whole of it fits in.
+
+    Raises ValueError for a log whose tails are too short, or that is itself too short.
+    """
+    if (train.accepted == UNKNOWN).any():
+        raise ValueError("train: a log made of a trace does not say enough; draw one with draft_log")
+    if train.ahead + 1 < length:
+        raise ValueError(
+            f"train: the log has {train.ahead} tokens behind a rejected one, {length} drafted tokens may need "
+            f"{length - 1}; draw it with ahead={length - 1}"
+        )
+    starts = np.arange(len(train) - length + 1)
+    if starts.size == 0:
+        raise ValueError(f"train: {len(train)} positions; {length} drafted tokens need as many at least")
+    accepted = np.minimum(train.runs[starts], length)
+    steps = np.arange(length)
+    place = starts[:, None] + np.minimum(steps, accepted[:, None])  # the last one is the rejected one
+    behind = steps - accepted[:, None] - 1
+    row = train.tail[place[:, -1]]
+    features = []
+    for on_path, tail in zip(train.features, train.tails, strict=True):
+        column = on_path[place]
+        lost = behind >= 0
+        column[lost] = tail[np.broadcast_to(row[:, None], lost.shape)[lost], behind[lost]]
+        features.append(column)
+    return Examples(Features(*features), accepted)
+
+
+def tested_positions(train: DraftLog) -> tuple[Features, NDArray[np.bool_]]:
+    """The features of every tested position, and whether it was accepted. Raises ValueError where there is none."""
+    known = train.accepted != UNKNOWN
+    if not known.any():
+        raise ValueError("train: no position of the log was tested; give a longer one")
+    return Features(*(column[known] for column in train.features)), train.accepted[known] == 1

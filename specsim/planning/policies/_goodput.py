@@ -1,0 +1,156 @@
+"""Policies that weigh tokens against time: SmartSpec's goodput, and Cascade's utility with its off-switch."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from specsim.planning.costs import StepCost
+from specsim.planning.policies._policy import Drafted, Policy, check_between, check_count
+
+__all__ = ["Cascade", "Goodput"]
+
+#: What `Goodput.alpha` counts beside tested tokens: so many tests.
+PRIOR_TESTS = 8
+#: `Cascade` stays off at most so many times as long as it would the first time.
+LONGEST_PAUSE = 64
+
+
+@dataclass
+class Goodput(Policy):
+    """In each step the k in 0 … `most` with the largest goodput E[tokens]/T(k), E = (1 - α^{k+1})/(1 - α).
+
+    SmartSpec (Liu et al., arXiv 2406.14066), for one request. T is the time of a step, which the engine there fits to
+    measurements and the simulation here gives away; α is the rate at which tested tokens were accepted in the last
+    `window` steps, together with `alpha`, which counts as `PRIOR_TESTS` tests. Steps without drafts are steps of the window
+    too: so the policy forgets why it stopped, and tries again. Window and prior are ours.
+    """
+
+    most: int = 16
+    window: int = 64
+    alpha: float = 0.7
+
+    planned = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("most", self.most)
+        check_count("window", self.window)
+        check_between("alpha", self.alpha, 0.0, 1.0, "probability")
+
+    def __str__(self) -> str:
+        return "SmartSpec goodput"
+
+    def reset(self, cost: StepCost) -> None:
+        self._times = [cost.step(k) for k in range(self.most + 1)]
+        self._recent: deque[tuple[int, int]] = deque()
+        self._accepted = self._tested = 0
+        self._gamma = self.best(self.alpha)
+
+    def best(self, alpha: float) -> int:
+        """The k with the largest goodput at `alpha`, the least of several."""
+        tokens = power = 1.0
+        best, highest = 0, 1.0 / self._times[0]
+        for k in range(1, self.most + 1):
+            power *= alpha
+            tokens += power
+            if tokens / self._times[k] > highest:
+                best, highest = k, tokens / self._times[k]
+        return best
+
+    def more(self, step: Drafted) -> bool:
+        return step.size < self._gamma
+
+    def learn(self, step: Drafted, accepted: int) -> None:
+        tested = min(accepted + 1, step.size)
+        self._recent.append((accepted, tested))
+        self._accepted += accepted
+        self._tested += tested
+        if len(self._recent) > self.window:
+            accepted, tested = self._recent.popleft()
+            self._accepted -= accepted
+            self._tested -= tested
+        prior = PRIOR_TESTS * self.alpha
+        self._gamma = self.best((self._accepted + prior) / (self._tested + PRIOR_TESTS))
+
+
+@dataclass
+class Cascade(Policy):
+    """Test phases that climb to the K of the largest utility, then a long stretch with it, or with no drafts at all.
+
+    Saxena et al., arXiv 2506.20675. Utility = (tokens per step) / (time per step over that without drafts), so that below
+    1 drafting slows down. A test phase begins with the K that held last, `gamma` at first, and tries neighbours of the
+    best K so far, the smaller first, until both are known or `trials` of them were tried, each for `trial` steps. If the
+    best utility is below 1, drafting is off for `settle` steps, twice as many each time in a row (up to `LONGEST_PAUSE`
+    times as many); otherwise the best K holds for `settle` steps, in which its utility is measured again. The lengths of
+    the phases and the order of the climb are ours.
+    """
+
+    gamma: int = 3
+    most: int = 16
+    trial: int = 32
+    trials: int = 4
+    settle: int = 256
+
+    planned = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("gamma", "most", "trial", "trials", "settle"):
+            check_count(name, getattr(self, name))
+        if self.gamma > self.most:
+            raise ValueError(f"gamma: {self.gamma} is more than most = {self.most}; begin lower")
+
+    def __str__(self) -> str:
+        return "Cascade utility"
+
+    def reset(self, cost: StepCost) -> None:
+        self._cost, self._plain = cost, cost.step(0)
+        self._pause = 1
+        self._last = self.gamma
+        self._begin_test({})
+
+    def more(self, step: Drafted) -> bool:
+        return step.size < self._gamma
+
+    def learn(self, step: Drafted, accepted: int) -> None:
+        self._left -= 1
+        self._tokens += accepted + 1
+        self._time += self._cost.step(step.size)
+        if self._left:
+            return
+        utility = self._tokens * self._plain / self._time
+        if self._testing:
+            self._utilities[self._gamma] = utility
+            self._next_trial()
+        else:
+            self._begin_test({self._gamma: utility} if self._gamma else {})
+
+    def _begin_test(self, known: dict[int, float]) -> None:
+        self._testing, self._trials = True, 0
+        self._utilities = known
+        self._next_trial()
+
+    def _next_trial(self) -> None:
+        """Try the next K of the climb, or end the phase where there is none."""
+        best = max(self._utilities, key=self._utilities.__getitem__) if self._utilities else None
+        candidates = [self._last] if best is None else [best - 1, best + 1]
+        untried = [k for k in candidates if 1 <= k <= self.most and k not in self._utilities]
+        if untried and self._trials < self.trials:
+            self._trials += 1
+            self._begin(untried[0], self.trial)
+        elif best is not None:
+            self._settle(best)
+
+    def _settle(self, best: int) -> None:
+        self._testing, self._last = False, best
+        if self._utilities[best] < 1.0:
+            self._begin(0, self.settle * self._pause)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        else:
+            self._begin(best, self.settle)
+            self._pause = 1
+
+    def _begin(self, gamma: int, steps: int) -> None:
+        self._gamma, self._left = gamma, steps
+        self._tokens, self._time = 0, 0.0

@@ -1,0 +1,149 @@
+"""A log drawn from two models: a text of the target, and the drafts along it.
+
+Every number is a function of the seed and the position, so a longer log begins with the shorter one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._kernels import kernel
+from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform, uniforms
+from specsim.core.distributions import Floats, cumulative_draw
+from specsim.core.distributions import temperature as at_temperature
+from specsim.models import Model, check_pair, shared_contexts
+from specsim.planning.policies._log import DraftLog, Features, read_rows
+
+__all__ = ["draft_log"]
+
+#: Positions whose rows are made at a time: few enough to stay in cache.
+CHUNK = 1024
+
+Tokens = NDArray[np.int32]
+
+
+def draft_log(
+    target: Model,
+    draft: Model,
+    length: int = 100_000,
+    rng: RandomSource = None,
+    *,
+    ahead: int = 16,
+    temperature: float = 1.0,
+) -> DraftLog:
+    """Draw a text of `length` ≥ 1 tokens from `target`, and what `draft` proposes at every position of it.
+
+    The text begins after one of the models' contexts. Behind every rejected token the log keeps `ahead` ≥ 0 more, so
+    that no step of up to ahead + 1 drafted tokens leaves it. Both models' rows are taken at `temperature` ≥ 0.
+
+    Raises TypeError or ValueError for anything but two models over one vocabulary, and for numbers out of range.
+
+    >>> from specsim.models import TableModel
+    >>> log = draft_log(TableModel([0.5, 0.3, 0.2]), TableModel([0.2, 0.3, 0.5]), 1000, rng=1)
+    >>> len(log), round(log.alpha_context, 12), log.ahead
+    (1000, 0.7, 16)
+    """
+    check_pair(target, draft)
+    length, ahead = _whole("length", length, 1), _whole("ahead", ahead, 0)
+    if not (np.isfinite(temperature) and temperature >= 0):
+        raise ValueError(f"temperature: {temperature} is not a finite number ≥ 0")
+    root = root_of(rng)
+    pair = _Pair(target, draft, temperature)
+    text = _draw_text(pair, length, key_of(root))
+    parts = [_draw_part(pair, text, first, ahead, key_of(root)) for first in range(0, length, CHUNK)]
+    joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    drafted, accepted, beta = joined[:3]
+    rejected = accepted == 0
+    return DraftLog(
+        tokens=text[pair.order :],
+        drafted=drafted,
+        accepted=accepted,
+        features=Features(*joined[3:6]),
+        beta=beta,
+        tail=np.where(rejected, np.cumsum(rejected) - 1, -1),
+        tails=Features(*joined[6:]),
+        source=f"a text of {length:,} tokens"
+        + ("" if temperature == 1 else f" at temperature {temperature:g}"),
+        root=root,
+    )
+
+
+class _Pair:
+    """Rows of both models after histories of `order` tokens."""
+
+    def __init__(self, target: Model, draft: Model, temperature: float):
+        self.target, self.draft, self.temperature = target, draft, temperature
+        self.order = max(target.order, draft.order)
+        self.vocab_size = target.vocab_size
+
+    def rows(self, model: Model, histories: Tokens) -> Floats:
+        rows = model.rows(histories)
+        return rows if self.temperature == 1 else at_temperature(rows, self.temperature)
+
+
+def _draw_text(pair: _Pair, length: int, key: Key) -> Tokens:
+    """The context, then the text: int32 [order + length]."""
+    contexts = shared_contexts(pair.target, pair.draft)
+    text = np.empty(pair.order + length, dtype=np.int32)
+    text[: pair.order] = contexts[int(uniform(key, Purpose.CONTEXT, 0, 0) * len(contexts))]
+    u = uniforms(key, Purpose.VERIFY, 0, length, 1)[0]
+    for t in range(length):
+        row = pair.rows(pair.target, text[None, t : t + pair.order])
+        text[pair.order + t] = cumulative_draw(row[0], u[t])
+    return text
+
+
+def _draw_part(pair: _Pair, text: Tokens, first: int, ahead: int, key: Key) -> tuple[Any, ...]:
+    """drafted, accepted, β, three features [B], and three of the tails [R, ahead], from position `first` on."""
+    size = min(CHUNK, len(text) - pair.order - first)
+    every = np.arange(size)
+    histories = text[first + every[:, None] + np.arange(pair.order)]
+    x = text[first + pair.order : first + pair.order + size]
+    p, q = pair.rows(pair.target, histories), pair.rows(pair.draft, histories)
+    tested = uniforms(key, Purpose.VERIFY, first, size, 2)[1]
+    drawn = uniforms(key, Purpose.DRAFT, first, size, 1 + ahead)
+
+    accepted = tested * p[every, x] < q[every, x]
+    lost = np.flatnonzero(~accepted)
+    drafted = x.copy()
+    drafted[lost] = _draw(_residual(p[lost], q[lost]), drawn[0, lost])
+    tails = Features(*(np.empty((lost.size, ahead)) for _ in Features._fields))
+    behind, last = histories[lost], drafted[lost]
+    for k in range(ahead):
+        behind = np.concatenate([behind, last[:, None]], axis=1)[:, 1 if pair.order else 0 :]
+        rows = pair.rows(pair.draft, behind)
+        last = _draw(rows, drawn[1 + k, lost])
+        for column, values in zip(tails, read_rows(rows, last), strict=True):
+            column[:, k] = values
+    beta = np.minimum(p, q).sum(axis=1).clip(max=1.0)
+    return drafted, accepted.astype(np.int8), beta, *read_rows(q, drafted), *tails
+
+
+def _residual(p: Floats, q: Floats) -> Floats:
+    """Weights of a rejected draft [R, V]: (q - p)₊, or q where rounding leaves nothing of that."""
+    weights = np.maximum(q - p, 0.0)
+    empty = ~weights.any(axis=1)
+    weights[empty] = q[empty]
+    return weights
+
+
+def _draw(weights: Floats, u: Floats) -> Tokens:
+    out = np.empty(len(weights), dtype=np.int32)
+    _draw_rows(np.ascontiguousarray(weights), np.ascontiguousarray(u), out)
+    return out
+
+
+@kernel
+def _draw_rows(weights, u, out):  # type: ignore[no-untyped-def]
+    """A token from each row of weights[B, V], with u[B], into out[B]."""
+    for b in range(u.size):
+        out[b] = cumulative_draw(weights[b], u[b])
+
+
+def _whole(name: str, value: int, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name}: {value!r} is not a whole number ≥ {least}")
+    return int(value)

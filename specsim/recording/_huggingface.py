@@ -1,0 +1,328 @@
+"""Records two causal language models of Hugging Face transformers along a real speculative trajectory.
+
+Both models keep their KV cache: a step feeds each only the tokens that it has not seen, and cuts the cache back to what was
+accepted. Rows are softmaxes of the logits in float64, changed by temperature, top-k and top-p on both sides alike, as
+generation does, and verified by a rule of ours. So the log holds p and q as they were when the step was taken.
+
+torch and transformers are imported when something is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specsim import rules
+from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
+from specsim.core.distributions import Floats, temperature, top_k, top_p
+from specsim.drafts import chain, draw_siblings
+from specsim.recording._log import new_log
+from specsim.recording._tokenizers import check_tokenizers
+from specsim.rules import Rule
+from specsim.simulation._counting import Progress
+from specsim.simulation._rows import Rows, repeated
+from specsim.simulation._sources import rule_verifier
+from specsim.traces import Trace, open_trace
+
+__all__ = ["CachedModel", "Sampling", "Step", "load", "record_hf", "trajectory"]
+
+INSTALL = "pip install torch transformers"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a row of logits becomes one of probabilities: `temperature` ≥ 0, `top_k` ≥ 0 (0 keeps all), `top_p` in (0, 1]."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def rows(self, logits: Floats) -> Floats:
+        """The probabilities [n, V] of finite or -inf `logits` [n, V]."""
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        rows = weights / weights.sum(axis=1, keepdims=True)
+        if self.temperature != 1.0:
+            rows = temperature(rows, self.temperature)
+        if self.top_k:
+            rows = top_k(rows, self.top_k)
+        return top_p(rows, self.top_p)
+
+
+@dataclass
+class CachedModel:
+    """A causal language model of transformers, and its KV cache over the tokens that it has read."""
+
+    model: Any
+    name: str
+    sampling: Sampling
+    vocab_size: int
+    read: int = 0
+    cache: Any = field(default=None, repr=False)
+
+    def rows(self, tokens: Sequence[int], count: int) -> Floats:
+        """Rows [count, V] after each of the last `count` of all `tokens` so far; those not yet read are fed.
+
+        Raises ValueError, naming the model and the position, for logits that are no numbers.
+        """
+        logits = self._feed(tokens)[0, -count:, : self.vocab_size].double().cpu().numpy()
+        bad = np.isnan(logits) | (logits == np.inf)
+        if bad.any() or (logits.max(axis=1) == -np.inf).any():
+            place = int((bad.any(axis=1) | (logits.max(axis=1) == -np.inf)).argmax())
+            raise ValueError(
+                f"{self.name}: logits after token {len(tokens) - count + place + 1} of the text are NaN or infinite; "
+                "try another dtype"
+            )
+        return self.sampling.rows(logits)
+
+    def forget(self, length: int) -> None:
+        """Read no more than the first `length` tokens."""
+        if self.read > length:
+            self.cache.crop(length - self.read)  # below zero: so many tokens fewer
+            self.read = length
+
+    def restart(self) -> None:
+        self.cache, self.read = None, 0
+
+    def check_cache(self) -> None:
+        """Raises ValueError, naming the model, unless it keeps a cache that can be cut back; two tokens are tried."""
+        try:
+            self._feed([0, 0])
+            # a cut leaves states that sum up all that was read as they are; transformers tells which models have them
+            kept = getattr(self.model, "_is_stateful", False) or not getattr(self.cache, "is_croppable", True)
+            self.forget(1)
+            cut = not kept and self.cache.get_seq_length() == 1
+        except (AttributeError, LookupError, TypeError, ValueError):  # another cache, or none
+            cut = False
+        if not cut:
+            raise ValueError(f"{self.name}: {type(self.model).__name__} keeps no cache that can be cut back")
+        self.restart()
+
+    def _feed(self, tokens: Sequence[int]) -> Any:
+        """The logits after each of those of `tokens` that were not yet read, as the model returns them."""
+        import torch
+
+        if self.cache is None:
+            self.cache = _new_cache(self.model)
+        fed = torch.tensor([tokens[self.read :]], device=self.model.device)
+        with torch.inference_mode():
+            found = self.model(input_ids=fed, past_key_values=self.cache, use_cache=True)
+        self.cache, self.read = found.past_key_values, len(tokens)
+        return found.logits
+
+
+class Step(NamedTuple):
+    """One step of a text: the tokens before it, what was drafted and with which rows, what came of it."""
+
+    text: int
+    before: list[int]
+    drafted: list[int]
+    accepted: int
+    p: Floats  #: [γ+1, V]
+    q: Floats  #: [γ+1, V]
+    emitted: list[int]
+
+
+def record_hf(
+    path: str | Path,
+    target: str | Path,
+    draft: str | Path,
+    prompts: Sequence[str],
+    *,
+    gamma: int = 5,
+    max_new_tokens: int = 128,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    rule: str | Rule = "standard",
+    dtype: str = "float32",
+    top: int | None = None,
+    device: str = "cpu",
+    rng: RandomSource = None,
+    progress: Progress | None = None,
+) -> Trace:
+    """Go on from each of `prompts` with `draft` speculating for `target`, and log it in the new folder `path`.
+
+    `target` and `draft` are what `AutoModelForCausalLM.from_pretrained` loads: a folder, or a name. A text ends after
+    `max_new_tokens`, at the target's end-of-sequence token, or where either model's context is full. `dtype` is how
+    rows are stored, `top` how many tokens of each, all by default. `progress(texts, of texts)` is called after each.
+
+    Raises ValueError without torch and transformers, for tokenizers that differ, a prompt that is empty or
+    longer than a context, a model without a cache that can be cut back, logits that are NaN, and bad arguments;
+    FileExistsError if `path` holds anything. What was written before stays readable.
+    """
+    sampling = Sampling(temperature, top_k, top_p)
+    sampling.rows(np.zeros((1, 2)))  # raises for bad arguments before models are loaded
+    chosen, tree, root = rules.get(rule), chain(gamma), root_of(rng)
+    chosen.check(tree)
+    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens: {max_new_tokens!r} is not a positive integer")
+    (big, tokenizer), (small, other) = load(target, device), load(draft, device)
+    check_tokenizers(tokenizer, other, prompts)
+    room = min(_context(big), _context(small))
+    if gamma >= room:
+        raise ValueError(f"gamma: a draft of {gamma} tokens is too long for the models' context of {room}")
+    texts = _encoded(prompts, tokenizer, room - gamma)
+    vocab_size = min(_width(big), _width(small))
+    pair = (
+        CachedModel(big, "target", sampling, vocab_size),
+        CachedModel(small, "draft", sampling, vocab_size),
+    )
+    for model in pair:
+        model.check_cache()
+    facts = {
+        "target": str(target),
+        "draft": str(draft),
+        "prompts": len(texts),
+        "max_new_tokens": max_new_tokens,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "rule": str(chosen),
+    }
+    with new_log(
+        path, vocab_size=vocab_size, gamma=gamma, dtype=dtype, top=top, root=root, facts=facts
+    ) as add:
+        done = 0
+        for step in trajectory(*pair, texts, chosen, gamma, max_new_tokens, _ends(big), room, root):
+            add(step.text, step.drafted, step.accepted, step.p, step.q)
+            if progress is not None and step.text > done:
+                done = step.text
+                progress(done, len(texts))
+    if progress is not None:
+        progress(len(texts), len(texts))
+    return open_trace(path)
+
+
+def trajectory(
+    target: CachedModel,
+    draft: CachedModel,
+    texts: Sequence[Sequence[int]],
+    rule: Rule,
+    gamma: int,
+    max_new_tokens: int,
+    ends: frozenset[int],
+    room: int,
+    root: int,
+) -> Iterator[Step]:
+    """The steps of all `texts`, one text after the other; step number s draws the uniforms of step s."""
+    key, number = key_of(root), 0
+    for text, prompt in enumerate(texts):
+        tokens = list(prompt)
+        target.restart()
+        draft.restart()
+        while len(tokens) < len(prompt) + max_new_tokens and len(tokens) + gamma <= room:
+            step = _step(target, draft, text, tokens, rule, gamma, key, number)
+            yield step
+            number += 1
+            tokens += step.emitted
+            if ends.intersection(step.emitted):
+                break
+
+
+def _step(
+    target: CachedModel,
+    draft: CachedModel,
+    text: int,
+    tokens: list[int],
+    rule: Rule,
+    gamma: int,
+    key: Key,
+    number: int,
+) -> Step:
+    tree = chain(gamma)
+    u = uniforms(key, int(Purpose.DRAFT), number, 1, gamma)
+    drafted: list[int] = []
+    q = np.empty((gamma + 1, draft.vocab_size))
+    for i in range(gamma + 1):  # the last row is for the log, and the pass for the cache, if all are accepted
+        q[i] = draft.rows(tokens + drafted, 1)[0]
+        if i < gamma:
+            drafted.append(int(draw_siblings(tree.drawing, q[i : i + 1], u[i : i + 1])[0, 0]))
+    p = target.rows(tokens + drafted, gamma + 1)
+    rows = Rows(np.array([drafted]), p[None], q[None, : rule.num_rows(tree)].copy(), repeated(tree, 1))
+    found, accepted = rule_verifier(rule, tree)(rows, key, number)
+    length = int(accepted[0])
+    for model in (target, draft):
+        model.forget(len(tokens) + length)
+    return Step(text, list(tokens), drafted, length, p, q, found[: length + 1, 0].tolist())
+
+
+# --- what is loaded --------------------------------------------------------------------------------------
+
+
+def load(name: str | Path, device: str = "cpu") -> tuple[Any, Any]:
+    """The model and the tokenizer that `from_pretrained` finds under `name`.
+
+    Raises ValueError without torch and transformers, without `device`, and where nothing can be loaded.
+    """
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError as error:
+        raise ValueError(f"{name}: needs torch and transformers ({error}): {INSTALL}") from None
+    _check_device(device)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(str(name), dtype="auto").to(torch.device(device)).eval()
+        return model, AutoTokenizer.from_pretrained(str(name))
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"{name}: no causal language model with its tokenizer ({reason})") from None
+
+
+def _check_device(device: str) -> None:
+    """Raises ValueError where torch cannot compute on `device`."""
+    import torch
+
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (AssertionError, ImportError, RuntimeError) as error:  # a backend that was not built in
+        reason = str(error).strip().splitlines()[0].split(". ")[0]
+        raise ValueError(f"device: {device!r} is not there ({reason})") from None
+
+
+def _new_cache(model: Any) -> Any:
+    """An empty cache that can be cut back, whatever was read: what left a sliding window, too."""
+    from transformers import DynamicCache, __version__
+
+    if tuple(int(part) for part in __version__.split(".")[:2]) < (5, 18):
+        # layers of windows cannot go back over several passes there; full ones can, and masks cut them to windows
+        return DynamicCache()
+    cache = DynamicCache(config=model.config)
+    cache.activate_past_recording()
+    return cache
+
+
+def _encoded(prompts: Sequence[str], tokenizer: Any, room: int) -> list[list[int]]:
+    """The tokens of each prompt; ValueError for one that is empty, or longer than `room`."""
+    if not prompts:
+        raise ValueError("prompts: none were given")
+    texts = [list(tokenizer(prompt)["input_ids"]) for prompt in prompts]
+    for number, tokens in enumerate(texts, 1):
+        if not tokens:
+            raise ValueError(f"prompt {number}: is empty")
+        if len(tokens) > room:
+            raise ValueError(
+                f"prompt {number}: {len(tokens)} tokens; the models' contexts leave room for {room}, and a draft"
+            )
+    return texts
+
+
+def _context(model: Any) -> int:
+    """The most tokens that a model reads."""
+    return int(getattr(model.config, "max_position_embeddings", None) or 2**31)
+
+
+def _width(model: Any) -> int:
+    """The number of its logits, which padding may make more than there are tokens."""
+    return int(model.get_output_embeddings().weight.shape[0])
+
+
+def _ends(model: Any) -> frozenset[int]:
+    """The tokens that end a text."""
+    found = model.generation_config.eos_token_id
+    if found is None:
+        return frozenset()
+    return frozenset(found) if isinstance(found, list | tuple) else frozenset([int(found)])

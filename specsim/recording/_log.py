@@ -1,0 +1,54 @@
+"""What all recordings write: a trace with its provenance, and steps whose rows may be cut to the most probable tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from specsim.core._provenance import Provenance
+from specsim.core.distributions import Floats
+from specsim.traces import Listed, truncate, writer
+
+__all__ = ["AddStep", "new_log"]
+
+#: Called as add(text, drafted tokens [γ], how many of them passed, p [γ+1, V], q [γ+1, V]).
+AddStep = Callable[[int, Sequence[int], int, Floats, Floats], None]
+
+
+@contextmanager
+def new_log(
+    path: str | Path,
+    *,
+    vocab_size: int,
+    gamma: int,
+    dtype: str,
+    top: int | None,
+    root: int,
+    facts: Mapping[str, Any],
+) -> Iterator[AddStep]:
+    """A new trace in the folder `path` that remembers `facts` and `root`; what is yielded adds a step.
+
+    With `top` = k of each row the k most probable tokens are kept, or k - 1 and the drafted one. Raises as
+    `specsim.traces.writer`.
+    """
+    provenance = {**facts, **Provenance.record(root, 1, 0.0).to_dict()}
+    del provenance["seconds"]  # not known before the end, and the manifest is written first
+    if top is not None:
+        top = min(top, vocab_size)
+    with writer(
+        path, vocab_size=vocab_size, gamma=gamma, dtype=dtype, top=top, provenance=provenance
+    ) as trace:
+
+        def add(text: int, drafted: Sequence[int], accepted: int, p: Floats, q: Floats) -> None:
+            if top is None:
+                trace.append(text, drafted, accepted, p, q)
+            else:
+                trace.append(text, drafted, accepted, _cut(p, drafted, top), _cut(q, drafted, top))
+
+        yield add
+
+
+def _cut(rows: Floats, drafted: Sequence[int], top: int) -> list[Listed]:
+    return [truncate(row, top, token) for row, token in zip(rows, [*drafted, None], strict=True)]

@@ -1,0 +1,164 @@
+"""Gumbel coupling: draft and target pick their tokens with the same noise, and the draft passes where they agree.
+
+With independent exponentials E_x, one for each token and fresh at every position, the draft takes argmin E_x/q(x)
+and the target argmin E_x/p(x). The target's token is emitted in any case, so the output is a sample of p whatever
+the draft does, and a different draft model does not even change it, only the speed. With r = q/p the draft's token x
+is also the target's with probability 1/(1 + Λ(r_x)) where Λ(s) = Σ_y (s·p(y) - q(y))₊, and so they agree with
+probability Σ_x 1/Σ_y max(p(y)/p(x), q(y)/q(x)) over the tokens with p, q > 0: at least (1 - TV)/(1 + TV), and at most
+the 1 - TV of the standard rule.
+
+Here the verifier is handed a drafted token and not the noise, so it draws the noise given that token: the smallest
+E_x/q(x) is m, exponential, at the drafted token, and all others exceed it by independent exponentials, since they
+have no memory: E_y = m·q(y) + e_y. Hence the rule is lossless for a chain whose every token was sampled from the q
+handed over, by whatever method; the joint law is that of the shared noise. Given that x is not the target's token,
+the target's is y with probability ∝ p(y)·∫ ds/(1 + Λ(s))² from r_y to r_x.
+
+Daliri, Musco & Suresh, "Coupling without communication and drafter-invariant speculative decoding", arXiv 2408.07978
+(the bound); the law of the pair (x, y) is derived here and proved by enumeration.
+
+From rows, e = -log(1 - u), and the lowest token wins a tie.
+
+Cost: from rows V uniforms a position and O(V); for a fixed pair γ + 1 uniforms a step and O(log V): the accept test's
+uniform u says how much noise there was, Λ = 1/u - 1, and so which tokens were in the race.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from specsim.core._kernels import kernel
+from specsim.core.distributions import Floats, alias_draws, alias_table, cumulative_draw
+from specsim.drafts import Draft, Tree
+from specsim.rules._common import tokenwise
+from specsim.rules._common.base import FixedPair, Rule
+from specsim.rules._common.fixed_pairs import Pair, alias_draw, make_pair
+
+
+def uniforms(tree: Draft, vocab_size: int) -> int:
+    """One for each token at each drafted position, one for the bonus."""
+    return tree.size * vocab_size + 1
+
+
+# --- law -------------------------------------------------------------------------------------------------
+
+
+def race(p: Sequence[Any], q: Sequence[Any], s: Any) -> Any:
+    """1 + Λ(s)."""
+    return 1 + sum(max(s * a - b, 0) for a, b in zip(p, q, strict=True))
+
+
+def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
+    """The probability that the target picks x, given that the draft did."""
+    return 1 / race(p, q, q[x] / p[x]) if p[x] else 0 * p[x]
+
+
+def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
+    """The target's token given that it is not the drafted x; p where it always is.
+
+    1 + Λ is linear between the ratios q/p, and ∫ ds/(c + d·s)² = (high - low)/((c + d·low)(c + d·high)).
+    """
+    ratios = sorted({b / a for a, b in zip(p, q, strict=True) if a})
+    if p[x]:
+        ratios = [ratio for ratio in ratios if ratio <= q[x] / p[x]]
+    integrals = dict.fromkeys(ratios, 0 * p[x])
+    below = 0 * p[x]
+    if not p[x]:  # the race never ends: from the last ratio on Λ rises with slope 1
+        below += 1 / race(p, q, ratios[-1])
+        integrals[ratios[-1]] = below
+    for low, high in reversed(list(pairwise(ratios))):
+        below += (high - low) / (race(p, q, low) * race(p, q, high))
+        integrals[low] = below
+    weights = [a * integrals.get(b / a, 0) if a else a for a, b in zip(p, q, strict=True)]
+    return tokenwise.normalised(weights) if any(weights) else list(p)
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def target_token(p, q, x, uniforms):  # type: ignore[no-untyped-def]
+    """The token with the least E/p, given that x has the least E/q; uniforms[V], its entry x for m."""
+    m = -math.log(1.0 - uniforms[x])
+    best, least = x, np.inf
+    for y in range(p.size):
+        if p[y] > 0.0:
+            noise = m * q[y] if y == x else m * q[y] - math.log(1.0 - uniforms[y])
+            if noise / p[y] < least:
+                best, least = y, noise / p[y]
+    return best
+
+
+@kernel
+def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    """The row kernel: uniforms[i·V : (i+1)·V] are the noise at position i, the last draws the bonus."""
+    gamma, size = draft_tokens.shape[1], p.shape[2]
+    for b in range(draft_tokens.shape[0]):
+        n = 0
+        while n < gamma:
+            y = target_token(p[b, n], q[b, n], draft_tokens[b, n], uniforms[n * size : (n + 1) * size, b])
+            tokens[n, b] = y
+            if y != draft_tokens[b, n]:
+                break
+            n += 1
+        if n == gamma:
+            tokens[n, b] = cumulative_draw(p[b, n], uniforms[gamma * size, b])
+        tokens[n + 1 :, b] = -1
+        accepted[b] = n
+
+
+# --- a fixed pair ----------------------------------------------------------------------------------------
+
+
+def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Pair, np.ndarray, Floats, Floats]:
+    """The pair, the draft's alias table, the probability [V] of accepting each token, and Λ at the sorted ratios."""
+    pair = make_pair(p, q)
+    start = np.searchsorted(pair.ratio, pair.ratio, side="left")  # ties share one Λ
+    race = np.maximum(pair.ratio * pair.p_sorted[start] - pair.q_sorted[start], 0.0)
+    accept = np.zeros(p.size)
+    accept[pair.order] = 1.0 / (1.0 + race)
+    return pair, alias_table(q), accept, race
+
+
+@kernel
+def verify_fixed_pair(pair, draft, accept, race, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
+    gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
+    start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
+    alive, tested = np.ones(steps, np.int64), np.zeros(steps)
+    accepted[:] = 0
+    for i in range(gamma):
+        alias_draws(draft, start, accept.size, draft_uniforms[i], drawn)
+        for s in range(steps):
+            passed = alive[s] & np.int64(verify_uniforms[i, s] < accept[drawn[s]])
+            tested[s] += verify_uniforms[i, s] * (alive[s] - passed)  # the uniform that rejected
+            alive[s] = passed
+            accepted[s] += passed
+            tokens[i, s] = (drawn[s] + 1) * passed - 1
+    tokens[gamma, :] = -1
+    for s in range(steps):
+        last = verify_uniforms[gamma, s]
+        if alive[s]:
+            token = alias_draw(pair.p_alias, last)
+        else:  # of the tokens whose race had begun, by rising q/p, one in proportion to p
+            noise = 1.0 / tested[s] - 1.0 if tested[s] > 0.0 else np.inf
+            count = max(np.searchsorted(race, noise, side="right"), 1)
+            k = np.searchsorted(pair.p_sorted, last * pair.p_sorted[count], side="right") - 1
+            token = pair.order[min(k, count - 1)]
+        tokens[accepted[s], s] = token
+
+
+# --- registry --------------------------------------------------------------------------------------------
+
+RULE = Rule(
+    name="gumbel",
+    citation="Daliri, Musco & Suresh 2025, arXiv 2408.07978",
+    drawings=("sampled",),
+    law=tokenwise.law("gumbel", acceptance, recovered),
+    rows=verify_rows,
+    uniforms=uniforms,
+    fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
+)

@@ -1,0 +1,122 @@
+"""Hierarchical speculative decoding, capped: compare joint probabilities, from the whole draft backwards.
+
+Let J_i = Π_{j≤i} p_j(x_j)/q_j(x_j), J_0 = 1, and capped R_i = J_i / max_{j≤i} J_j. Accept the whole draft with
+probability R_γ. Otherwise step back: with x_1 … x_i kept, i = γ-1, …, compare the branches below, R_i·p_{i+1} for the
+target and q_{i+1} for the draft; stop there with probability
+
+    Σ(R_i·p - q)₊ / max(Σ(R_i·p - q)₊, Σ(q - R_i·p)₊)
+
+and emit a token from (R_i·p - q)₊, normalised; after the last step back, i = 0, surely.
+
+Lossless with the cap, for a chain whose every token was sampled from the q handed over, and then the law of a step is
+that of block verification, exactly, expected length included (both are in the tests): R_i is block verification's
+b_i, and Σ(q - R·p)₊ = Σ(R·p - q)₊ + 1 - R. The published code leaves the cap out of the last ratio and so accepts more,
+at the price of a biased step; see `controls/hierarchical_uncapped.py`.
+
+Zhou et al., "Hierarchical speculative decoding", arXiv 2601.05724, and its public code.
+
+Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fixed pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from specsim.core._kernels import kernel
+from specsim.core.distributions import cumulative_draw
+from specsim.rules._chain.block import reach, tables, verify_fixed_pair
+from specsim.rules._common import tokenwise
+from specsim.rules._common.base import FixedPair, Rule
+
+# --- law -------------------------------------------------------------------------------------------------
+
+
+def law(
+    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Sequence[Any]], q: Sequence[Sequence[Any]]
+) -> tuple[list[Any], list[list[Any]]]:
+    """stop[i]: the probability of keeping exactly i tokens; follow[i] the pmf of the token after them."""
+    tokenwise.require_chain("hierarchical", parents)
+    joint = [1 + 0 * p[0][0]]
+    for x, p_row, q_row in zip(tokens, p, q, strict=False):
+        joint.append(joint[-1] * p_row[x] / q_row[x])
+    return backwards([ratio / max(joint[: i + 1]) for i, ratio in enumerate(joint)], p, q)
+
+
+def backwards(
+    ratios: Sequence[Any], p: Sequence[Sequence[Any]], q: Sequence[Sequence[Any]]
+) -> tuple[list[Any], list[list[Any]]]:
+    """The law of a step, given the ratios R_0 … R_γ."""
+    gamma = len(ratios) - 1
+    stop, follow = [ratios[gamma]], [list(p[gamma])]
+    left = 1 - ratios[gamma]
+    for ratio, p_row, q_row in list(zip(ratios, p, q, strict=False))[gamma - 1 :: -1]:
+        target = [ratio * weight for weight in p_row]
+        more = sum(max(a - b, 0) for a, b in zip(target, q_row, strict=True))
+        less = sum(max(b - a, 0) for a, b in zip(target, q_row, strict=True))
+        chance = more / max(more, less) if more or less else 1
+        if len(stop) == gamma:
+            chance = 1
+        stop.append(left * chance)
+        follow.append(tokenwise.positive_part(target, q_row, otherwise=p_row))
+        left *= 1 - chance
+    return stop[::-1], follow[::-1]
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def step_back(ratios, p, q, draft_tokens, uniforms, weights, path):  # type: ignore[no-untyped-def]
+    """One step, given R[γ+1]: fill path[γ+1] with the tokens emitted, and give the number accepted."""
+    n = draft_tokens.size
+    weights[:] = p[n]
+    if not uniforms[n - 1] < ratios[n]:
+        while n > 0:
+            n -= 1
+            more, less = 0.0, 0.0
+            for y in range(weights.size):
+                gap = ratios[n] * p[n, y] - q[n, y]
+                weights[y] = max(gap, 0.0)
+                more += max(gap, 0.0)
+                less += max(-gap, 0.0)
+            if n == 0 or uniforms[n - 1] * max(more, less) < more or max(more, less) == 0.0:
+                if more == 0.0:
+                    weights[:] = p[n]
+                break
+    path[:n] = draft_tokens[:n]
+    path[n] = cumulative_draw(weights, uniforms[draft_tokens.size])
+    path[n + 1 :] = -1
+    return n
+
+
+@kernel
+def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    """The row kernel: uniforms[i-1] decides on i tokens, uniforms[γ] draws the last token."""
+    gamma = draft_tokens.shape[1]
+    weights, ratios, path = np.empty(p.shape[2]), np.empty(gamma + 1), np.empty(gamma + 1, np.int64)
+    for s in range(draft_tokens.shape[0]):
+        ratios[0] = 1.0
+        for i in range(gamma):  # dividing by the largest so far at once keeps the product finite
+            x = draft_tokens[s, i]
+            ratio = ratios[i] * p[s, i, x] / q[s, i, x] if ratios[i] > 0.0 else 0.0
+            ratios[i + 1] = ratio / max(1.0, ratio) if ratio < np.inf else 1.0
+        accepted[s] = step_back(ratios, p[s], q[s], draft_tokens[s], uniforms[:, s], weights, path)
+        tokens[:, s] = path
+
+
+# --- registry --------------------------------------------------------------------------------------------
+# The fixed-pair kernel is block verification's: with the cap the two rules are one.
+
+RULE = Rule(
+    name="hierarchical",
+    citation="Zhou et al. 2026, arXiv 2601.05724",
+    drawings=("sampled",),
+    law=law,
+    rows=verify_rows,
+    uniforms=tokenwise.uniforms,
+    fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
+    reach=reach,
+)

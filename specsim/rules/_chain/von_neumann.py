@@ -1,0 +1,165 @@
+"""Von Neumann's acceptance-rejection with an envelope: propose from q until one proposal passes p/(M·q).
+
+The classical scheme, as the baseline that speculative sampling improves on. The drafted token is the first proposal;
+where it fails, the verifier draws further ones from q itself. M = slack · max p/q, slack ≥ 1. A *squeeze* spares
+looking at p: with s = min p/q, a proposal whose uniform lies below s/M passes whatever it is, for s·q ≤ p. It
+changes no decision.
+
+An accepted proposal has the law p, its probability is 1/M, so 1/M is also the probability that the drafted token is
+accepted; the expected number of proposals is M. The loop has no bound, and a kernel that is a function of given
+uniforms must have one: after `PROPOSALS` failures in all the token is drawn from p, which changes nothing, as what
+remains to be drawn has the law p. The same where q does not cover p and M is infinite.
+
+An envelope must be one number. With one for each token, c(x) ≥ max(1, p(x)/q(x)), the output is ∝ p/c and no longer
+p: see `controls/pointwise_envelope.py`.
+
+A further proposal takes two uniforms, one to draw it and then one to test it.
+
+Lossless for a chain whose every token was sampled from the q handed over.
+
+von Neumann, "Various techniques used in connection with random digits", 1951; for speculative sampling Leviathan,
+Kalman & Matias, arXiv 2211.17192, Appendix A.2.
+
+Cost: γ + 2·`PROPOSALS` - 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from specsim.core._kernels import kernel
+from specsim.core.distributions import Floats, alias_table, cumulative_draw
+from specsim.drafts import Draft, Tree
+from specsim.rules._chain.non_iterative import envelope
+from specsim.rules._common import tokenwise
+from specsim.rules._common.base import FixedPair, Parameter, Rule
+from specsim.rules._common.fixed_pairs import alias_draw
+
+#: Proposals at one position, the drafted token included.
+PROPOSALS = 8
+
+
+def uniforms(tree: Draft, vocab_size: int = 0) -> int:
+    """One for each drafted token, two for each further proposal after the rejection, one for a token from p."""
+    return tree.size + 2 * (PROPOSALS - 1) + 1
+
+
+# --- law -------------------------------------------------------------------------------------------------
+
+
+def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, slack: Any) -> Any:
+    """The probability that the proposal x passes."""
+    if any(a > 0 and b == 0 for a, b in zip(p, q, strict=True)):
+        return 0 * p[x]
+    return p[x] / q[x] / (slack * max(a / b for a, b in zip(p, q, strict=True) if a > 0))
+
+
+def recovered(p: Sequence[Any], q: Sequence[Any], x: int, slack: Any) -> list[Any]:
+    """The first of the further proposals that passes, else a draw from p."""
+    passing = [b * acceptance(p, q, y, slack) if b else b for y, b in enumerate(q)]
+    law, left = [0 * a for a in p], 1 + 0 * p[0]
+    for _ in range(PROPOSALS - 1):
+        law = [mass + left * chance for mass, chance in zip(law, passing, strict=True)]
+        left *= 1 - sum(passing)
+    return [mass + left * a for mass, a in zip(law, p, strict=True)]
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def squeeze(p, q):  # type: ignore[no-untyped-def]
+    """s = min p/q over the tokens with q > 0."""
+    smallest = np.inf
+    for y in range(p.size):
+        if q[y] > 0.0:
+            smallest = min(smallest, p[y] / q[y])
+    return smallest
+
+
+@kernel
+def passes(p, q, x, u, height, floor):  # type: ignore[no-untyped-def]
+    """Whether the proposal x passes under the envelope `height`·q, given that `floor`·q ≤ p."""
+    return u * height < floor or (p[x] > 0.0 and u * height * q[x] < p[x])
+
+
+@kernel
+def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    """The row kernel: uniforms[i] tests position i, then come those of further proposals, the last draws from p."""
+    gamma = draft_tokens.shape[1]
+    end = gamma + 2 * (PROPOSALS - 1)
+    for b in range(draft_tokens.shape[0]):
+        n = 0
+        height, floor = 0.0, 0.0
+        while n < gamma:
+            height, floor = values[0] * envelope(p[b, n], q[b, n]), squeeze(p[b, n], q[b, n])
+            x = draft_tokens[b, n]
+            if not passes(p[b, n], q[b, n], x, uniforms[n, b], height, floor):
+                break
+            tokens[n, b] = x
+            n += 1
+        last = -1
+        if n < gamma:
+            for i in range(gamma, end, 2):
+                x = cumulative_draw(q[b, n], uniforms[i, b])
+                if passes(p[b, n], q[b, n], x, uniforms[i + 1, b], height, floor):
+                    last = x
+                    break
+        tokens[n, b] = last if last >= 0 else cumulative_draw(p[b, n], uniforms[end, b])
+        tokens[n + 1 :, b] = -1
+        accepted[b] = n
+
+
+# --- a fixed pair ----------------------------------------------------------------------------------------
+
+
+def tables(p: Floats, q: Floats, tree: Tree, slack: float) -> tuple[np.ndarray, ...]:
+    """Alias tables of q and p, and the probability [V] that a proposal passes."""
+    if ((p > 0.0) & (q == 0.0)).any():
+        chance = np.zeros(p.size)
+    else:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            ratio = np.where(p > 0.0, p / q, 0.0)
+            chance = np.where(p > 0.0, ratio / ratio.max() / slack, 0.0)
+    return alias_table(q), alias_table(p), chance
+
+
+@kernel
+def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
+    gamma = tokens.shape[0] - 1
+    end = gamma + 2 * (PROPOSALS - 1)
+    for s in range(tokens.shape[1]):
+        n = 0
+        while n < gamma:
+            x = alias_draw(proposal, draft_uniforms[n, s])
+            if not verify_uniforms[n, s] < chance[x]:
+                break
+            tokens[n, s] = x
+            n += 1
+        last = -1
+        if n < gamma:
+            for i in range(gamma, end, 2):
+                x = alias_draw(proposal, verify_uniforms[i, s])
+                if verify_uniforms[i + 1, s] < chance[x]:
+                    last = x
+                    break
+        tokens[n, s] = last if last >= 0 else alias_draw(target, verify_uniforms[end, s])
+        tokens[n + 1 :, s] = -1
+        accepted[s] = n
+
+
+# --- registry --------------------------------------------------------------------------------------------
+
+RULE = Rule(
+    name="von_neumann",
+    citation="von Neumann 1951; Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.2",
+    drawings=("sampled",),
+    law=tokenwise.law("von_neumann", acceptance, recovered),
+    rows=verify_rows,
+    uniforms=uniforms,
+    fixed_pair=FixedPair(tables, verify_fixed_pair, uniforms),
+    parameters=(Parameter("slack", 1.0, 1.0, 1e6, "M over the tightest envelope max p/q"),),
+)

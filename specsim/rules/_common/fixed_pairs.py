@@ -1,0 +1,228 @@
+"""What the fixed-pair kernels share: a pair of pmfs as tables that are searched, and how drafts are drawn from them.
+
+The residuals of exact rules on a fixed pair all have the form (b·p - d·q)₊ with two numbers b and d that vary from
+step to step. With tokens sorted by q/p the tokens of positive weight are a prefix, and sums over it are differences
+of two prefix sums, so mass and inverse CDF cost a binary search each: O(log V) for any b and d.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from specsim.core._kernels import kernel
+from specsim.core.distributions import Floats, Ints, alias_table
+from specsim.drafts import Tree
+
+__all__ = [
+    "Pair",
+    "alias_draw",
+    "drafted",
+    "draw_child",
+    "draw_except",
+    "draw_residual",
+    "draw_without",
+    "index_of",
+    "make_pair",
+    "mass_without",
+    "residual_mass",
+]
+
+
+class Pair(NamedTuple):
+    """p and q [V]; alias tables of both; their sums by token, [V+1]; tokens by falling q; and by rising q/p, as far
+    as p > 0: the tokens, their ratios, and the sums of p and of q over them, from 0 on.
+    """
+
+    p: Floats
+    q: Floats
+    p_alias: Ints
+    q_alias: Ints
+    p_sums: Floats
+    q_sums: Floats
+    ranked: Ints
+    order: Ints
+    ratio: Floats
+    p_sorted: Floats
+    q_sorted: Floats
+
+
+def make_pair(p: Floats, q: Floats) -> Pair:
+    """The tables of p and q, in O(V log V)."""
+    possible = np.flatnonzero(p > 0.0)
+    with np.errstate(over="ignore"):
+        ratio = q[possible] / p[possible]
+    rising = np.argsort(ratio, kind="stable")
+    order = possible[rising]
+    return Pair(
+        p,
+        q,
+        alias_table(p),
+        alias_table(q),
+        _sums(p),
+        _sums(q),
+        np.argsort(-q, kind="stable"),
+        order,
+        ratio[rising],
+        _sums(p[order]),
+        _sums(q[order]),
+    )
+
+
+def _sums(weights: Floats) -> Floats:
+    return np.concatenate([[0.0], np.cumsum(weights)])
+
+
+# --- drawing ---------------------------------------------------------------------------------------------
+
+
+@kernel
+def alias_draw(table, u):  # type: ignore[no-untyped-def]
+    """A token from an alias table, with u in [0, 1)."""
+    scaled = u * table.size
+    column = np.int64(scaled)
+    word = table[column]
+    coin = np.int64((scaled - column) * 2147483648.0)
+    return word & 0xFFFFFFFF if coin >= word >> 32 else column
+
+
+#: Mass that a difference of sums gives accurately; below this share of the whole it is summed anew, in O(V).
+ACCURATE = 1e-6
+
+
+@kernel
+def mass_without(weights, sums, excluded, count):  # type: ignore[no-untyped-def]
+    """The mass of weights[V], whose sums by token are sums[V+1], without the distinct tokens excluded[:count]."""
+    total = sums[sums.size - 1]
+    left = total
+    for k in range(count):
+        left -= weights[excluded[k]]
+    if left <= ACCURATE * total:
+        left = 0.0
+        for x in range(weights.size):
+            if admissible(weights, excluded[:count], x):
+                left += weights[x]
+    return left
+
+
+@kernel
+def draw_without(weights, sums, excluded, count, u):  # type: ignore[no-untyped-def]
+    """A token by inverse CDF from the same. Returns -1 if what is left has no mass. O(count² + log V)."""
+    removed = np.sort(excluded[:count])
+    left = mass_without(weights, sums, removed, count)
+    goal = u * left
+    if left <= ACCURATE * sums[sums.size - 1]:
+        token = -1
+        for x in range(weights.size):
+            if admissible(weights, removed, x):
+                token = x
+                goal -= weights[x]
+                if goal < 0.0:
+                    break
+        return token
+    for x in removed:  # step over each excluded interval that lies below the goal
+        if goal >= sums[x]:
+            goal += weights[x]
+    token = min(np.searchsorted(sums, goal, side="right") - 1, weights.size - 1)
+    while not admissible(weights, removed, token):  # where rounding led into an interval of no mass
+        token = (token + 1) % weights.size
+    return token
+
+
+@kernel
+def draw_except(weights, sums, x, u):  # type: ignore[no-untyped-def]
+    """`draw_without` a single token x, without its overhead. Returns -1 if what is left has no mass. O(log V)."""
+    total = sums[sums.size - 1]
+    left = total - weights[x]
+    if left <= ACCURATE * total:
+        return draw_without(weights, sums, np.array([x]), 1, u)
+    goal = u * left
+    if goal >= sums[x]:
+        goal += weights[x]
+    token = min(np.searchsorted(sums, goal, side="right") - 1, weights.size - 1)
+    while token == x or not weights[token] > 0.0:  # where rounding led into an interval of no mass
+        token = (token + 1) % weights.size
+    return token
+
+
+@kernel
+def admissible(weights, removed, x):  # type: ignore[no-untyped-def]
+    if not weights[x] > 0.0:
+        return False
+    return not np.any(removed == x)
+
+
+@kernel
+def scaled_prefix(pair, b, d):  # type: ignore[no-untyped-def]
+    """How many tokens, in order of q/p, have b·p > d·q."""
+    return np.searchsorted(pair.ratio, b / d, side="left") if d > 0.0 else pair.ratio.size
+
+
+@kernel
+def residual_mass(pair, b, d):  # type: ignore[no-untyped-def]
+    """Σ (b·p - d·q)₊, for b, d ≥ 0."""
+    k = scaled_prefix(pair, b, d)
+    return max(b * pair.p_sorted[k] - d * pair.q_sorted[k], 0.0)
+
+
+@kernel
+def draw_residual(pair, b, d, u):  # type: ignore[no-untyped-def]
+    """A token from (b·p - d·q)₊ by inverse CDF in order of q/p; from p where that has no mass."""
+    k = scaled_prefix(pair, b, d)
+    mass = b * pair.p_sorted[k] - d * pair.q_sorted[k]
+    if not mass > 0.0:
+        return alias_draw(pair.p_alias, u)
+    goal = u * mass
+    low, high = 1, k
+    while low < high:
+        middle = (low + high) // 2
+        if b * pair.p_sorted[middle] - d * pair.q_sorted[middle] > goal:
+            high = middle
+        else:
+            low = middle + 1
+    return pair.order[low - 1]
+
+
+@kernel
+def index_of(children, token):  # type: ignore[no-untyped-def]
+    """The first of the children that carries the token, -1 if none does."""
+    for k in range(children.size):
+        if children[k] == token:
+            return k
+    return -1
+
+
+# --- drafts ----------------------------------------------------------------------------------------------
+
+#: Drawings as kernels take them.
+CODES = {"sampled": 0, "without replacement": 1, "top": 2, "top and sample": 3}
+
+
+@kernel
+def draw_child(pair, drawing, siblings, k, count, u):  # type: ignore[no-untyped-def]
+    """Child number k of `count`, after siblings[:k], drawn from q in the way of code `drawing`."""
+    if drawing == 0:
+        return alias_draw(pair.q_alias, u)
+    if drawing == 2 or (drawing == 3 and k < count - 1):
+        return pair.ranked[k]
+    token = draw_without(pair.q, pair.q_sums, siblings, k, u)
+    if token >= 0:
+        return token
+    # q has no mass on other tokens: uniformly, by stepping over those already drawn
+    token = np.int64(u * (pair.q.size - k))
+    for x in np.sort(siblings[:k]):
+        token += np.int64(token >= x)
+    return token
+
+
+def drafted(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
+    """The tokens that a fixed-pair kernel drafts with the uniforms u [n]."""
+    pair, tokens = make_pair(p, q), np.zeros(tree.size, dtype=np.int64)
+    for node in range(tree.size + 1):
+        columns = [child - 1 for child in tree.children(node)]
+        siblings = np.zeros(len(columns), dtype=np.int64)
+        for k, column in enumerate(columns):
+            siblings[k] = draw_child(pair, CODES[tree.drawing], siblings, k, len(columns), u[column])
+        tokens[columns] = siblings
+    return [int(token) for token in tokens]

@@ -1,0 +1,168 @@
+"""Rules that go down a tree node by node: at each, one of the children is accepted, or none and a token follows.
+
+Nodes that carry the same tokens are one: siblings drafted alike are tested separately, and whichever passes, the
+step goes on with the children of all of them. (They were drawn independently of one another, so that they may as
+well have been drawn below a single node.)
+
+Such a rule is a law at one node. This file makes of it the law of a whole step, the row kernel, and the fixed-pair
+kernel. Where a path was accepted whole, the bonus comes from p.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from specsim.core._kernels import Kernel, kernel
+from specsim.core.distributions import Floats, cumulative_draw
+from specsim.drafts import Draft, Tree
+from specsim.rules._common.base import FixedPair
+from specsim.rules._common.fixed_pairs import CODES, alias_draw, draw_child, make_pair
+
+__all__ = ["fixed_pair", "law", "rows", "uniforms"]
+
+Row = Sequence[Any]
+
+
+def uniforms(tree: Draft, vocab_size: int = 0) -> int:
+    """One for each drafted node, and one for the last token."""
+    return tree.size + 1
+
+
+def law(at_a_node: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[list[Any], list[Any]]]:
+    """The law of a step.
+
+    at_a_node(p, q, children, **values), children the tokens drafted there, at least one, in the order in which they
+    were drawn: the probability of accepting each, and the pmf of the token that follows if none is.
+    """
+
+    def of_a_step(
+        parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
+    ) -> tuple[list[Any], list[Any]]:
+        stop: list[Any] = [0] * (len(tokens) + 1)
+        follow: list[Any] = [None] * (len(tokens) + 1)
+
+        def go_on(alike: list[int], reached: Any) -> None:
+            children = [j + 1 for j, parent in enumerate(parents) if parent in alike]
+            if not children:
+                stop[alike[0]], follow[alike[0]] = reached, list(p[alike[0]])
+                return
+            node = parents[children[0] - 1]
+            drafted = [tokens[child - 1] for child in children]
+            accept, recovered = at_a_node(p[node], q[node], drafted, **values)
+            stop[node], follow[node] = reached * (1 - sum(accept)), list(recovered)
+            for x in dict.fromkeys(drafted):
+                same = [child for child, token in zip(children, drafted, strict=True) if token == x]
+                passed = sum(chance for chance, token in zip(accept, drafted, strict=True) if token == x)
+                if passed:
+                    go_on(same, reached * passed)
+
+        go_on([0], 1)
+        return stop, follow
+
+    return of_a_step
+
+
+def rows(choose: Kernel) -> Kernel:
+    """The row kernel, see `specsim.rules.Rule`: uniforms[j] belongs to node j + 1, uniforms[n] draws the last token.
+
+    choose(p, q, children, u, values, weights) gives the index of the accepted child by its uniforms u[k], or -1
+    having filled weights[V] with the law of the token that follows, not normalised.
+    """
+
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+        size = draft_tokens.shape[1]
+        weights = np.empty(p.shape[2])
+        level = np.empty(size + 1, np.int64)  # depth + 1 of the nodes that carry the emitted tokens
+        children, nodes = np.empty(size, np.int64), np.empty(size, np.int64)
+        u = np.empty(size)
+        for b in range(draft_tokens.shape[0]):
+            level[:] = 0
+            level[0] = 1
+            node, depth = 0, 0
+            while True:
+                count = 0
+                for j in range(node, size):
+                    if level[parents[b, j]] == depth + 1:
+                        nodes[count], children[count], u[count] = j + 1, draft_tokens[b, j], uniforms[j, b]
+                        count += 1
+                if count == 0:
+                    weights[:] = p[b, node]
+                    break
+                node = parents[b, nodes[0] - 1]
+                chosen = choose(p[b, node], q[b, node], children[:count], u[:count], values, weights)
+                if chosen < 0:
+                    if weights.max() == 0.0:  # nothing left but rounding
+                        weights[:] = p[b, node]
+                    break
+                tokens[depth, b] = children[chosen]
+                depth += 1
+                node = nodes[chosen]
+                for k in range(count):
+                    if children[k] == children[chosen]:
+                        level[nodes[k]] = depth + 1
+                        node = min(node, nodes[k])
+            tokens[depth, b] = cumulative_draw(weights, uniforms[size, b])
+            tokens[depth + 1 :, b] = -1
+            accepted[b] = depth
+
+    return kernel(verify_rows)
+
+
+def no_table(p: Floats, q: Floats, drafts: int, **values: float) -> Floats:
+    """For rules that need no table of their own beside the parameters."""
+    return np.array([list(values.values())], dtype=np.float64)
+
+
+def fixed_pair(pick: Kernel, table: Callable[..., Floats] = no_table) -> FixedPair:
+    """The fixed-pair kernel of a rule. Branches that the verification never comes to are not drawn.
+
+    pick(pair, table, children, u, last) gives (index of the accepted child, anything), or (-1, the token that
+    follows) drawn with the uniform `last`. table(p, q, drafts, **values) makes a float64 array of two dimensions,
+    for up to `drafts` children of a node; by default it holds the parameters, in one row.
+    """
+
+    def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
+        widest = max(tree.depths.count(depth) for depth in range(1, tree.depth + 1))
+        return make_pair(p, q), table(p, q, widest, **values), np.array(tree.parents), CODES[tree.drawing]
+
+    def verify_fixed_pair(  # type: ignore[no-untyped-def]
+        pair, table, parents, drawing, draft_uniforms, verify_uniforms, tokens, accepted
+    ):
+        size = parents.size
+        level = np.empty(size + 1, np.int64)
+        children, nodes = np.empty(size, np.int64), np.empty(size, np.int64)
+        u = np.empty(size)
+        for s in range(accepted.size):
+            level[:] = 0
+            level[0] = 1
+            node, depth = 0, 0
+            while True:
+                count = 0
+                for j in range(node, size):
+                    if level[parents[j]] == depth + 1:
+                        nodes[count], u[count] = j + 1, verify_uniforms[j, s]
+                        count += 1
+                if count == 0:
+                    token = alias_draw(pair.p_alias, verify_uniforms[size, s])
+                    break
+                for k in range(count):
+                    v = draft_uniforms[nodes[k] - 1, s]
+                    children[k] = draw_child(pair, drawing, children, k, count, v)
+                chosen, token = pick(pair, table, children[:count], u[:count], verify_uniforms[size, s])
+                if chosen < 0:
+                    break
+                tokens[depth, s] = children[chosen]
+                depth += 1
+                node = nodes[chosen]
+                for k in range(count):
+                    if children[k] == children[chosen]:
+                        level[nodes[k]] = depth + 1
+                        node = min(node, nodes[k])
+            tokens[depth, s] = token
+            tokens[depth + 1 :, s] = -1
+            accepted[s] = depth
+
+    return FixedPair(tables, kernel(verify_fixed_pair), uniforms)

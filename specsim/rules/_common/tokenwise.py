@@ -1,0 +1,242 @@
+"""Rules that go along a chain token by token, each position decided by its own two rows alone.
+
+Such a rule is three things: the chance of accepting the token drafted there, the law of the token recovered after
+a rejection, and the law of the bonus, p unless the rule says otherwise. This file makes of them the law of a whole
+step, the row kernel, and the fixed-pair kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from specsim.core._kernels import Kernel, kernel
+from specsim.core.distributions import Floats, alias_draws, alias_table, cumulative_draw
+from specsim.drafts import Draft, Tree
+from specsim.rules._common.base import FixedPair
+from specsim.rules._common.fixed_pairs import alias_draw, make_pair
+
+__all__ = [
+    "drafted",
+    "fixed_pair",
+    "fixed_pair_by_token",
+    "law",
+    "normalised",
+    "positive_part",
+    "reach",
+    "require_chain",
+    "rows",
+    "uniforms",
+]
+
+
+def uniforms(tree: Draft, vocab_size: int = 0) -> int:
+    """One for each accept test, and one for the last token."""
+    return tree.size + 1
+
+
+# --- law -------------------------------------------------------------------------------------------------
+
+Row = Sequence[Any]
+
+
+def law(
+    name: str,
+    accept: Callable[..., Any],
+    recovered: Callable[..., Row],
+    bonus: Callable[..., Row] | None = None,
+) -> Callable[..., tuple[list[Any], list[Any]]]:
+    """The law of a step of the rule called `name`.
+
+    accept(p, q, x, **values) is the probability of accepting token x, drafted with q(x) > 0;
+    recovered(p, q, x, **values) the pmf of the token emitted where x was rejected; bonus(p, q, **values) that of
+    the token after a draft accepted whole, by default p; q is None there unless the rule has `leaf_rows`.
+    """
+
+    def of_a_step(
+        parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
+    ) -> tuple[list[Any], list[Any]]:
+        require_chain(name, parents)
+        stop, follow = [], []
+        reached: Any = 1
+        for x, p_row, q_row in zip(tokens, p, q, strict=False):
+            passed = accept(p_row, q_row, x, **values)
+            stop.append(reached * (1 - passed))
+            follow.append(list(recovered(p_row, q_row, x, **values)))
+            reached = reached * passed
+        last = p[len(tokens)]
+        if bonus is not None:
+            last = bonus(last, q[len(tokens)] if len(q) > len(tokens) else None, **values)
+        return [*stop, reached], [*follow, list(last)]
+
+    return of_a_step
+
+
+def require_chain(name: str, parents: Sequence[int]) -> None:
+    """Raise ValueError unless `parents` is a chain, the only shape that the rule called `name` verifies."""
+    if tuple(parents) != tuple(range(len(parents))):
+        raise ValueError(
+            f"{name} verifies a chain of drafted tokens, not a tree with parents {tuple(parents)}"
+        )
+
+
+def positive_part(p: Row, q: Row, otherwise: Row | None = None) -> list[Any]:
+    """(p - q)₊, normalised; `otherwise`, by default p, where that is nothing: it follows no rejection but by rounding."""
+    excess = [max(a - b, 0 * a) for a, b in zip(p, q, strict=True)]
+    return normalised(excess) if any(excess) else list(p if otherwise is None else otherwise)
+
+
+def normalised(weights: Row) -> list[Any]:
+    """`weights`, of positive mass, divided by their sum."""
+    mass = sum(weights)
+    return [weight / mass for weight in weights]
+
+
+# --- reach -----------------------------------------------------------------------------------------------
+
+
+def reach(chance: Callable[..., Any]) -> Callable[..., Floats]:
+    """The `reach` of a rule that accepts x with probability chance(p(x), q(x), **values), whatever came before: products."""
+
+    def of_a_chain(p: Floats, q: Floats, **values: float) -> Floats:
+        passed: Floats = np.cumprod(chance(p, q, **values), axis=-1)
+        return passed
+
+    return of_a_chain
+
+
+def target_chance(p: Floats, q: Floats) -> Floats:
+    """Of rules that accept x with probability p(x)."""
+    return p
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def no_bonus(p, q, values, weights):  # type: ignore[no-untyped-def]
+    """The bonus comes from p: the default."""
+    weights[:] = p
+
+
+def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
+    """The row kernel, see `specsim.rules.Rule`: uniforms[i] tests position i, uniforms[γ] draws the last token.
+
+    accept(p, q, x, u, values) decides by u in [0, 1); recover(p, q, x, values, weights) fills weights[V] with the
+    law of the recovered token, not normalised; bonus(p, q, values, weights) with that of the bonus, q being the
+    last row handed over.
+    """
+
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+        gamma = draft_tokens.shape[1]
+        weights = np.empty(p.shape[2])
+        for b in range(draft_tokens.shape[0]):
+            n = 0
+            while n < gamma:
+                x = draft_tokens[b, n]
+                if not accept(p[b, n], q[b, n], x, uniforms[n, b], values):
+                    break
+                tokens[n, b] = x
+                n += 1
+            if n < gamma:
+                recover(p[b, n], q[b, n], draft_tokens[b, n], values, weights)
+                if weights.max() == 0.0:  # nothing left but rounding
+                    weights[:] = p[b, n]
+            else:
+                bonus(p[b, n], q[b, q.shape[1] - 1], values, weights)
+            tokens[n, b] = cumulative_draw(weights, uniforms[gamma, b])
+            tokens[n + 1 :, b] = -1
+            accepted[b] = n
+
+    return kernel(verify_rows)
+
+
+# --- a fixed pair ----------------------------------------------------------------------------------------
+
+
+def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPair:
+    """For rules whose recovered token does not depend on the rejected one.
+
+    shares(p, q, **values) gives the probability [V] of accepting each token, or [r, V] where it differs by
+    position (row r - 1 for all positions after it); the weights [V] of the recovered token; those of the bonus.
+    """
+
+    def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[np.ndarray, ...]:
+        accept, recovered, bonus = shares(p, q, **values)
+        last = [alias_table(weights if weights.any() else p) for weights in (recovered, bonus)]
+        return alias_table(drafted(q, tree)), np.concatenate(last), np.atleast_2d(accept)[: tree.size]
+
+    return FixedPair(tables, verify_fixed_pair, uniforms)
+
+
+@kernel
+def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
+    """The fixed-pair kernel, see `specsim.rules.FixedPair`: alias tables of draft, and of recovered and bonus token.
+
+    Position by position over all steps, in short loops without a branch: a table look-up that misses the cache
+    then overlaps with the next steps', and nothing is mispredicted.
+    """
+    vocab_size = accept.shape[1]
+    gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
+    start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
+    alive, length = np.ones(steps, np.int32), np.zeros(steps, np.int32)
+    passed = np.empty(steps, np.bool_)
+    for i in range(gamma):
+        alias_draws(draft, start, vocab_size, draft_uniforms[i], drawn)
+        chance, u, out = accept[min(i, accept.shape[0] - 1)], verify_uniforms[i], tokens[i]
+        for s in range(steps):
+            passed[s] = u[s] < chance[np.uint64(drawn[s])]
+        for s in range(steps):  # apart from the look-ups, this is vector code
+            alive[s] &= np.int32(passed[s])
+            length[s] += alive[s]
+            out[s] = np.int32(drawn[s] + 1) * alive[s] - np.int32(1)
+    for s in range(steps):
+        start[s] = vocab_size * alive[s]  # the bonus' table stands behind the recovered token's
+    alias_draws(last, start, vocab_size, verify_uniforms[gamma], drawn)
+    tokens[gamma, :] = -1
+    for s in range(steps):
+        accepted[s] = length[s]
+        tokens[np.uint64(length[s]), s] = drawn[s]
+
+
+def drafted(q: Floats, tree: Tree) -> Floats:
+    """The law of a drafted token."""
+    return np.eye(1, q.size, int(q.argmax()))[0] if tree.drawing == "top" else q
+
+
+def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kernel) -> FixedPair:
+    """For rules whose recovered token depends on the rejected one.
+
+    shares(p, q, **values) gives the probability [V] of accepting each token, and any number [V] for each that is
+    handed to draw(pair, number, x, u): the token recovered after x was rejected, with u in [0, 1). The bonus comes
+    from p.
+    """
+
+    def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
+        return make_pair(p, q), alias_table(drafted(q, tree)), *shares(p, q, **values)
+
+    def verify_fixed_pair(  # type: ignore[no-untyped-def]
+        pair, draft, accept, number, draft_uniforms, verify_uniforms, tokens, accepted
+    ):
+        gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
+        start = np.zeros(steps, np.int64)
+        drawn, rejected = np.empty(steps, np.int64), np.zeros(steps, np.int64)
+        alive = np.ones(steps, np.int64)
+        accepted[:] = 0
+        for i in range(gamma):
+            alias_draws(draft, start, accept.size, draft_uniforms[i], drawn)
+            for s in range(steps):
+                passed = alive[s] & np.int64(verify_uniforms[i, s] < accept[drawn[s]])
+                rejected[s] += drawn[s] * (alive[s] - passed)
+                alive[s] = passed
+                accepted[s] += passed
+                tokens[i, s] = (drawn[s] + 1) * passed - 1
+        tokens[gamma, :] = -1
+        for s in range(steps):
+            u, x = verify_uniforms[gamma, s], rejected[s]
+            last = alias_draw(pair.p_alias, u) if alive[s] else draw(pair, number[x], x, u)
+            tokens[accepted[s], s] = last
+
+    return FixedPair(tables, kernel(verify_fixed_pair), uniforms)

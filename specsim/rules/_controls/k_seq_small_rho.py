@@ -1,0 +1,47 @@
+"""Wrong on purpose: K-SEQ with ρ = 1, below ρ*.
+
+A smaller ρ accepts more; but then more of some tokens is accepted than the target has of them, and no residual can
+make up for it: cut off at 0 it leaves the output biased.
+
+The rule that it imitates: Sun et al., arXiv 2310.15141; see `tree/k_seq.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from specsim.core._kernels import kernel
+from specsim.core.distributions import Floats
+from specsim.rules._common import nodewise
+from specsim.rules._common.base import Rule
+from specsim.rules._tree.k_seq import pick, sequential, tables_with, with_rho
+
+
+def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """K-SEQ with ρ = 1."""
+    return with_rho(p, q, children, len(children), 1)
+
+
+@kernel
+def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+    return sequential(p, q, children, u, 1.0, children.size, weights)
+
+
+def table(p: Floats, q: Floats, drafts: int) -> Floats:
+    """As `k_seq.table`, with ρ = 1."""
+    return tables_with(p, q, drafts, lambda count: 1.0)
+
+
+RULE = Rule(
+    name="k_seq_small_rho",
+    citation="arXiv 2310.15141 with ρ < ρ*",
+    drawings=("sampled",),
+    law=nodewise.law(at_a_node),
+    rows=nodewise.rows(choose),
+    uniforms=nodewise.uniforms,
+    fixed_pair=nodewise.fixed_pair(pick, table),
+    on_trees=True,
+    many_drafts=True,
+    control=True,
+)

@@ -1,0 +1,146 @@
+"""Cactus: raise the target's probability of the drafted token by a budget, and verify against that.
+
+For the drafted token n let
+
+    h(n) = min(p(n) + √(2δ·p(n)·(1 - p(n))), 1),   h(i) = p(i)·(1 - h(n))/(1 - p(n)) for i ≠ n,
+
+and h = p where p(n) = 1. Accept n with probability min(1, h(n)/q(n)), else emit a token from (h - q)₊, normalised;
+the bonus comes from p. As every token n is tested against an h of its own, call it h_n, drafted positions follow
+
+    π(y) = min(q(y), h_y(y)) + Σ_n (q(n) - h_n(n))₊ · (h_n(y) - q(y))₊ / Σ_z (h_n(z) - q(z))₊.
+
+The root is computed in floating point and then taken as given. δ = 0 is the standard rule.
+
+Hao & Mou, "Cactus", arXiv 2604.04987, and its code, MANGA-UOFA/Cactus, where q is the target. δ is a budget for
+KL(h‖p), which h keeps to second order only: at p(n) = 1/(1 + 2δ), KL(h‖p) = log(1 + 2δ), nearly 2δ. It says little of
+the output. With p = (.3, .4, .3), q = (.5, 0, .5), δ = .1 every draft passes, and KL(π‖p) = log(5/3) is 5.1 times δ.
+If q is uniform on k tokens and p = s/k on each of them, every draft passes once (1 - s)² ≤ 2δ·s·(k - s), and then
+KL(π‖p) = log(1/s): at any δ > 0 it grows without bound, as log k.
+
+Cost: as the standard rule from rows; O(log V) for a fixed pair, as the recovered token depends on the rejected one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from specsim.core._kernels import kernel
+from specsim.core.distributions import Floats, capped_ratio
+from specsim.rules._common import tokenwise
+from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.fixed_pairs import draw_residual
+from specsim.rules._common.tokenwise import positive_part
+
+# --- law -------------------------------------------------------------------------------------------------
+
+
+def raised(chance: Any, delta: Any) -> Any:
+    """h(n) where p(n) = `chance`; exact but for the root."""
+    root = math.sqrt(2 * float(delta) * float(chance) * float(1 - chance))
+    return min(chance + Fraction(root), 1)
+
+
+def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, delta: Any) -> Any:
+    """The probability of accepting x: min(1, h(x)/q(x))."""
+    return min(1, raised(p[x], delta) / q[x])
+
+
+def recovered(p: Sequence[Any], q: Sequence[Any], x: int, delta: Any) -> list[Any]:
+    """The residual (h - q)₊, h that of the rejected token."""
+    top = raised(p[x], delta)
+    scale = (1 - top) / (1 - p[x]) if p[x] < 1 else 1
+    h = [scale * weight for weight in p]
+    h[x] = top
+    return positive_part(h, q, otherwise=p)
+
+
+def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, delta: Any) -> list[Any]:
+    """What a token follows: π above at drafted positions, p for the bonus."""
+    if q is None:
+        return list(p)
+    h = [raised(chance, delta) for chance in p]
+    law = [min(a, b) for a, b in zip(q, h, strict=True)]
+    for n in (n for n in range(len(p)) if q[n] > h[n]):
+        excess = [max((1 - h[n]) * a - (1 - p[n]) * b, 0) for a, b in zip(p, q, strict=True)]
+        if any(excess):  # and nothing on n itself
+            share = (q[n] - h[n]) / sum(excess)
+            law = [mass + share * weight for mass, weight in zip(law, excess, strict=True)]
+    return law
+
+
+# --- reach -----------------------------------------------------------------------------------------------
+
+
+def chance(p: Floats, q: Floats, delta: float) -> Floats:
+    """The probability of accepting a token, given its own p and q.
+
+    h rises with p: below the cap, p < 1/(1 + 2δ), it is concave, and where it meets the cap its slope is (1 + 2δ)/2.
+    """
+    root = np.sqrt(np.asarray(2 * delta * p * (1 - p), dtype=np.float64))
+    return capped_ratio(np.minimum(p + root, 1), q)
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def lifted(chance, delta):  # type: ignore[no-untyped-def]
+    """h(n) where p(n) = `chance`."""
+    return min(chance + math.sqrt(2.0 * delta * chance * max(1.0 - chance, 0.0)), 1.0)
+
+
+@kernel
+def shrunk(chance, delta):  # type: ignore[no-untyped-def]
+    """What the other tokens are multiplied by, where p(n) = `chance`."""
+    return (1.0 - lifted(chance, delta)) / (1.0 - chance) if chance < 1.0 else 1.0
+
+
+@kernel
+def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+    return u * q[x] < lifted(p[x], values[0])
+
+
+@kernel
+def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+    scale = shrunk(p[x], values[0])
+    for y in range(weights.size):  # nothing is left at x, because q(x) > h(x)
+        weights[y] = max(scale * p[y] - q[y], 0.0)
+
+
+# --- a fixed pair ----------------------------------------------------------------------------------------
+
+
+def shares(p: Floats, q: Floats, delta: float) -> tuple[Floats, Floats]:
+    """Accept with min(1, h/q); by the rejected token, what p is multiplied by."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        h = np.minimum(p + np.sqrt(2.0 * delta * p * np.maximum(1.0 - p, 0.0)), 1.0)
+        ratio = np.where(q > 0, np.minimum(1.0, h / q), 0.0)
+        return ratio, np.where(p < 1.0, (1.0 - h) / (1.0 - p), 1.0)
+
+
+@kernel
+def draw(pair, number, x, u):  # type: ignore[no-untyped-def]
+    """From the residual of the rejected token."""
+    return draw_residual(pair, number, 1.0, u)
+
+
+# --- registry --------------------------------------------------------------------------------------------
+
+RULE = Rule(
+    name="cactus",
+    citation="Hao & Mou 2026, arXiv 2604.04987",
+    drawings=("sampled",),
+    law=tokenwise.law("cactus", acceptance, recovered),
+    declared=declared,
+    declares="q as far as h⁽ⁿ⁾ allows, else (h⁽ⁿ⁾ - q)₊; bonus p",
+    rows=tokenwise.rows(accept, recover),
+    uniforms=tokenwise.uniforms,
+    fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
+    reach=tokenwise.reach(chance),
+    parameters=(Parameter("delta", 0.1, 0.0, 10.0, "δ; 0 is the standard rule"),),
+)

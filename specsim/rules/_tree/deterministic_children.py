@@ -1,0 +1,91 @@
+"""One-hot verification of several children: accept x with probability R(x), else zero it in R and renormalise.
+
+At a node start with R = p; a child x passes with probability R(x), as if the draft had been certain of it; otherwise R
+loses x, and the next child is tried; after the last a token is drawn from R. A token tried before is skipped. Each
+round is one-hot verification with target R, so the rule is lossless whatever the children and whatever they depend
+on: the k most probable tokens (EAGLE-2, EAGLE-3), drawn without replacement, or sampled. The law is that of naive
+matching; the uniforms are used otherwise.
+
+What is *not* lossless is to sample children and then keep those of high probability: that they were kept says
+something of them; see `controls/pruned_children.py`. Nor to use p/q instead of p for children that are not samples of
+q. EAGLE's use of q = 1 has been called a bug several times; it is exact.
+
+Li et al., "EAGLE-2", arXiv 2406.16858, and the function `evaluate_posterior` of its public code.
+
+Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from specsim.core._kernels import kernel
+from specsim.rules._common import nodewise, tokenwise
+from specsim.rules._common.base import Rule
+from specsim.rules._common.fixed_pairs import draw_without
+from specsim.rules._common.tokenwise import normalised
+
+# --- law -------------------------------------------------------------------------------------------------
+
+
+def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """The probability of accepting each child, and what is left of p."""
+    left, reached, accept = list(p), 1 + 0 * p[0], []
+    for x in children:
+        accept.append(reached * left[x])
+        reached *= 1 - left[x]
+        without = [weight * (y != x) for y, weight in enumerate(left)]
+        left = normalised(without) if any(without) else left
+    return accept, left
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+    weights[:] = p
+    for k in range(children.size):
+        x = children[k]
+        mass = weights.sum()
+        if u[k] * mass < weights[x]:
+            return k
+        if weights[x] < mass:
+            weights[x] = 0.0
+    return -1
+
+
+# --- a fixed pair ----------------------------------------------------------------------------------------
+
+
+@kernel
+def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+    tried, count, left = np.empty(children.size, np.int64), 0, 1.0
+    for k in range(children.size):
+        x = children[k]
+        if not np.any(tried[:count] == x):
+            if u[k] * left < pair.p[x]:
+                return k, x
+            tried[count] = x
+            count += 1
+            left -= pair.p[x]
+    return -1, draw_without(pair.p, pair.p_sums, tried, count, last)
+
+
+# --- registry --------------------------------------------------------------------------------------------
+
+RULE = Rule(
+    name="deterministic_children",
+    citation="Li et al. 2024 (EAGLE-2), arXiv 2406.16858, public code",
+    drawings=("top", "without replacement", "sampled", "top and sample"),
+    law=nodewise.law(at_a_node),
+    rows=nodewise.rows(choose),
+    uniforms=nodewise.uniforms,
+    fixed_pair=nodewise.fixed_pair(pick),
+    reach=tokenwise.reach(tokenwise.target_chance),
+    on_trees=True,
+    reads_draft=False,
+)

@@ -1,0 +1,163 @@
+"""K-SEQ: test K i.i.d. drafts one after the other, each against the same threshold p/(ρ·q).
+
+At a node with children x_1 … x_K sampled independently from q: accept x_k with probability min(1, p(x_k)/(ρ·q(x_k))).
+With b(ρ) = Σ min(q, p/ρ) one of them is accepted with probability 1 - (1 - b)^K, and if none is, a token is emitted from
+
+    p - min(q, p/ρ)·(1 - (1 - b)^K)/b,   normalised   (for b = 0 read (1 - (1-b)^K)/b as K).
+
+Valid, and then lossless, for ρ ≥ ρ*, the solution of 1 - (1 - b)^K = ρ·b in [1, K]; below ρ* the residual would be
+negative somewhere (`controls/k_seq_small_rho.py`). We take ρ*, which accepts the most, and 10^-12 of it more, so that
+rounding ends on the valid side: at least 1 - (1 - 1/K)^K of what
+the best rule accepts. The test does not change from draft to draft, which is what makes it less than optimal.
+
+In a tree K is the number of branches that survive at that node, all below tokens drafted alike, and ρ is computed
+for it; siblings with the same token are separate trials (`controls/k_seq_wrong_k.py` counts them once). K = 1 is the
+standard rule.
+
+Sun et al., "SpecTr", arXiv 2310.15141, Algorithm 2 (K-SEQ), Theorem 2.
+
+Cost: a uniform for each node and one for the last token; O(V) times a bisection at a node from rows, O(K) for a
+fixed pair, with an alias table for each number of surviving branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from specsim.core._kernels import interpreted, kernel
+from specsim.core.distributions import Floats, alias_table
+from specsim.rules._common import nodewise
+from specsim.rules._common.base import Rule
+from specsim.rules._common.fixed_pairs import alias_draw
+from specsim.rules._common.tokenwise import positive_part
+
+#: Halvings of [1, K] in the search for ρ*, and how far above the solution it ends, to be on the valid side.
+HALVINGS, MARGIN = 50, 1e-12
+
+# --- law -------------------------------------------------------------------------------------------------
+
+
+def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """The probability of accepting each child, and the residual."""
+    return with_rho(p, q, children, len(children), least_rho(p, q, len(children)))
+
+
+def least_rho(p: Sequence[Any], q: Sequence[Any], drafts: int) -> Fraction:
+    """ρ* for `drafts` drafts, from above, as a Fraction: computed in float and taken as given."""
+    rows = (np.array([float(weight) for weight in row]) for row in (p, q))
+    with interpreted():
+        return Fraction(float(rho_star(*rows, drafts)))
+
+
+def with_rho(
+    p: Sequence[Any], q: Sequence[Any], children: Sequence[int], drafts: int, rho: Any
+) -> tuple[list[Any], list[Any]]:
+    """K-SEQ with any ρ, for `drafts` drafts; a negative residual is cut off at 0."""
+    kept = [min(b, a / rho) for a, b in zip(p, q, strict=True)]
+    mass, reached, accept = sum(kept), 1 + 0 * p[0], []
+    for x in children:
+        passed = kept[x] / q[x] if q[x] else int(p[x] > 0)
+        accept.append(reached * passed)
+        reached *= 1 - passed
+    factor = (1 - (1 - mass) ** drafts) / mass if mass else drafts
+    return accept, positive_part(p, [factor * weight for weight in kept])
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def overlap(p, q, rho):  # type: ignore[no-untyped-def]
+    """b(ρ) = Σ min(q, p/ρ)."""
+    total = 0.0
+    for y in range(p.size):
+        total += min(q[y], p[y] / rho)
+    return total
+
+
+@kernel
+def rho_star(p, q, drafts):  # type: ignore[no-untyped-def]
+    """ρ* by bisection, from the side where K-SEQ is valid."""
+    low, high = 1.0, float(drafts)
+    for _ in range(HALVINGS):
+        rho = 0.5 * (low + high)
+        b = overlap(p, q, rho)
+        if 1.0 - (1.0 - b) ** drafts <= rho * b:
+            high = rho
+        else:
+            low = rho
+    return min(high * (1.0 + MARGIN), float(drafts))
+
+
+@kernel
+def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+    return sequential(p, q, children, u, rho_star(p, q, children.size), children.size, weights)
+
+
+@kernel
+def sequential(p, q, children, u, rho, drafts, weights):  # type: ignore[no-untyped-def]
+    """Test the children against p/(ρ·q); if none passes, fill weights[V] with the residual for `drafts` drafts."""
+    for k in range(children.size):
+        x = children[k]
+        if u[k] * rho * q[x] < p[x]:
+            return k
+    b = overlap(p, q, rho)
+    factor = (1.0 - (1.0 - b) ** drafts) / b if b > 0.0 else float(drafts)
+    for y in range(weights.size):
+        weights[y] = max(p[y] - factor * min(q[y], p[y] / rho), 0.0)
+    return -1
+
+
+# --- a fixed pair ----------------------------------------------------------------------------------------
+
+
+def table(p: Floats, q: Floats, drafts: int) -> Floats:
+    """For K drafts: row 2K has the probability of accepting each token, row 2K + 1 the residual's alias table."""
+    return tables_with(p, q, drafts, lambda count: rho_star(p, q, count))
+
+
+def tables_with(p: Floats, q: Floats, drafts: int, rho_for: Any) -> Floats:
+    rows = np.zeros((2 * drafts + 2, p.size))
+    for count in range(1, drafts + 1):
+        rho = rho_for(count)
+        kept = np.minimum(q, p / rho)
+        b = kept.sum()
+        factor = (1.0 - (1.0 - b) ** count) / b if b > 0.0 else float(count)
+        excess = np.maximum(p - factor * kept, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rows[2 * count] = np.where(q > 0.0, kept / q, 0.0)
+        rows[2 * count + 1] = alias_table(excess if excess.any() else p).view(np.float64)
+    return rows
+
+
+@kernel
+def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+    return sequential_pick(table, children, u, last, children.size)
+
+
+@kernel
+def sequential_pick(table, children, u, last, drafts):  # type: ignore[no-untyped-def]
+    """Test the children one after the other with the rows of `table` for `drafts` drafts."""
+    for k in range(children.size):
+        if u[k] < table[2 * drafts, children[k]]:
+            return k, children[k]
+    return -1, alias_draw(table[2 * drafts + 1].view(np.int64), last)
+
+
+# --- registry --------------------------------------------------------------------------------------------
+
+RULE = Rule(
+    name="k_seq",
+    citation="Sun et al. 2023 (SpecTr), arXiv 2310.15141, Algorithm 2",
+    drawings=("sampled",),
+    law=nodewise.law(at_a_node),
+    rows=nodewise.rows(choose),
+    uniforms=nodewise.uniforms,
+    fixed_pair=nodewise.fixed_pair(pick, table),
+    on_trees=True,
+    many_drafts=True,
+)

@@ -1,0 +1,13 @@
+from ._comparison import Comparison as Comparison
+from ._comparison import Entry as Entry
+from ._comparison import as_markdown as as_markdown
+from ._comparison import compare as compare
+from ._comparison import shipped as shipped
+from ._draft_counts import Acceptance as Acceptance
+from ._draft_counts import acceptance_by_drafts as acceptance_by_drafts
+from ._engine import Simulation as Simulation
+from ._engine import simulate as simulate
+from ._replay import replay as replay
+from ._verification import Verification as Verification
+from ._verification import speculative_accept as speculative_accept
+from ._verification import verify as verify

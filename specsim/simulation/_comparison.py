@@ -1,0 +1,230 @@
+"""Every rule on one pair: how many tokens a step emits, and how far from the target's law they are."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim import rules
+from specsim.core._html import html_table
+from specsim.core._kernels import available_threads
+from specsim.core._provenance import Provenance
+from specsim.core._streams import RandomSource, root_of
+from specsim.core.distributions import Floats, check_rows
+from specsim.drafts import Tree, chain, chains
+from specsim.models import Model, shared_contexts
+from specsim.rules import GROUPS, Parameter, Rule
+from specsim.simulation._counting import Progress
+from specsim.simulation._engine import simulate
+
+__all__ = ["Comparison", "Entry", "as_markdown", "compare", "shipped"]
+
+#: Contexts over which total variation is averaged: declared laws are plain Python.
+CONTEXTS = 256
+#: Values of each parameter in a sweep.
+SWEEP = 9
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One rule on one pair. `tv` is the mean total variation between the law of a token that it claims and the
+    target's: 0 for a lossless rule, None for one that is wrong on purpose, since what it claims is not what it does.
+    """
+
+    rule: str
+    group: str
+    drafts: str
+    tokens_per_step: float
+    error: float
+    tv: float | None
+
+    @property
+    def name(self) -> str:
+        """The rule without its parameters."""
+        return self.rule.partition(":")[0]
+
+    @property
+    def line(self) -> str:
+        """Which line of a sweep it belongs to: a rule and, where it has several parameters, the one that was varied."""
+        rule = rules.get(self.rule)
+        default = {parameter.name: parameter.default for parameter in rule.parameters}
+        varied = [name for name, value in rule.values.items() if value != default[name]]
+        return f"{rule.name}, {varied[0]}" if varied and len(default) > 1 else rule.name
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rules on one pair of target and draft, `steps` steps each, all with the same random numbers."""
+
+    source: str
+    gamma: int
+    steps: int
+    entries: tuple[Entry, ...]
+    provenance: Provenance
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return {
+            "source": self.source,
+            "gamma": self.gamma,
+            "steps": self.steps,
+            "entries": [asdict(entry) for entry in self.entries],
+            "provenance": self.provenance.to_dict(),
+        }
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                entry.rule,
+                GROUPS[entry.group],
+                entry.drafts,
+                f"{entry.tokens_per_step:.4f} ± {entry.error:.4f}",
+                show_tv(entry.tv),
+            )
+            for entry in self.entries
+        ]
+        return html_table(("rule", "claim", "drafts", "tokens per step", "TV"), rows)
+
+
+def show_tv(tv: float | None) -> str:
+    """Total variation as it is printed: four decimals, 0 for a lossless rule, – for one without a true claim."""
+    return "–" if tv is None else f"{tv:.4f}" if tv else "0"
+
+
+def compare(
+    target: ArrayLike | Model,
+    draft: ArrayLike | Model,
+    *,
+    names: Sequence[str] | None = None,
+    gamma: int = 5,
+    drafts: int = 2,
+    steps: int = 2**16,
+    sweep: bool = False,
+    rng: RandomSource = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Simulate rules on one pair, and set tokens per step beside total variation.
+
+    `target` and `draft` as for `simulate`. `names` are rules, by default all, with parameters if they have any
+    (see `specsim.rules.get`). Rules for a single draft get a chain of `gamma` tokens, the others `drafts` chains of
+    `gamma` tokens, drawn in the first way that they name. With `sweep` a rule that has parameters, and was not given
+    any, appears once for each of several values of each. Raises as `simulate`.
+
+    >>> table = compare([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], names=["standard", "lenience"], steps=1000, rng=1)
+    >>> [(entry.name, round(entry.tv, 3)) for entry in table]
+    [('standard', 0.0), ('lenience', 0.2)]
+    """
+    chosen = [variant for name in names or rules.names() for variant in _variants(name, sweep)]
+    started, root = time.perf_counter(), root_of(rng)
+    p, q = _context_rows(target, draft)
+    entries = []
+    source = ""
+    for done, rule in enumerate(chosen, 1):
+        tree = draft_for(rule, gamma, drafts)
+        run = simulate(target, draft, rule=str(rule), gamma=tree, steps=steps, rng=root, threads=threads)
+        source = run.source
+        entries.append(
+            Entry(
+                rule=str(rule),
+                group=rules.group_of(rule.name),
+                drafts=describe(tree, gamma),
+                tokens_per_step=run.tokens_per_step,
+                error=run.tokens_per_step_error,
+                tv=None if rule.control else _mean_tv(rule, p, q),
+            )
+        )
+        if progress is not None:
+            progress(done, len(chosen))
+    seconds = time.perf_counter() - started
+    provenance = Provenance.record(root, available_threads(threads), seconds)
+    return Comparison(source, gamma, steps, tuple(entries), provenance)
+
+
+def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
+    """What a rule is given to verify in a comparison."""
+    drawing = rule.drawings[0]
+    return chains(drafts, gamma, drawing) if rule.claimed_on_trees else chain(gamma, drawing)
+
+
+def describe(tree: Tree, gamma: int) -> str:
+    """The draft in a few words."""
+    count = tree.size // gamma
+    return f"{tree.drawing}, {gamma}" if count == 1 else f"{tree.drawing}, {count} × {gamma}"
+
+
+def shipped() -> Comparison:
+    """The comparison of all rules on the n-gram pair that comes with the package, as `compare` computed it."""
+    stored = json.loads(files("specsim").joinpath("data/rules.json").read_text(encoding="utf-8"))
+    entries = tuple(Entry(**entry) for entry in stored["entries"])
+    return Comparison(**{**stored, "entries": entries, "provenance": Provenance(**stored["provenance"])})
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """The registry as a table for people who read files: every rule, its claim, and what it does on this pair."""
+    lines = []
+    for group, claim in GROUPS.items():
+        lines += [
+            f"**{claim.capitalize()}**",
+            "",
+            "| rule | lossless for, or law | tokens/step | TV | source |",
+        ]
+        lines += ["|---|---|---|---|---|"]
+        for entry in comparison:
+            if entry.group == group:
+                rule = rules.get(entry.name)
+                numbers = f"{entry.tokens_per_step:.3f} | {show_tv(entry.tv)}"
+                lines.append(f"| `{rule.name}` | {rule.claim} | {numbers} | {rule.citation} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _variants(name: str, sweep: bool) -> list[Rule]:
+    rule = rules.get(name)
+    if not sweep or ":" in name or not rule.declared:
+        return [rule]
+    return [
+        rule.having(**{parameter.name: value})
+        for parameter in rule.parameters
+        for value in sweep_values(parameter)
+    ] or [rule]
+
+
+def sweep_values(parameter: Parameter) -> list[float]:
+    """Values over the whole range of a parameter, or, where that is wide, around its default."""
+    if parameter.whole:
+        return [parameter.low + k for k in range(SWEEP) if parameter.low + k <= parameter.high]
+    if parameter.high - parameter.low <= 3.0:
+        first = parameter.low + 0.01 * parameter.above_low * (parameter.high - parameter.low)
+        return [float(value) for value in np.linspace(first, parameter.high, SWEEP)]
+    values = [parameter.default * 2.0**k for k in range(-SWEEP // 2 + 1, SWEEP // 2 + 1)]
+    return [value for value in values if parameter.low <= value <= parameter.high]
+
+
+def _context_rows(target: Any, draft: Any) -> tuple[Floats, Floats]:
+    """Rows of target and draft at up to `CONTEXTS` contexts, evenly spaced over the pool."""
+    if not isinstance(target, Model):
+        return check_rows(target, "target")[None], check_rows(draft, "draft")[None]
+    contexts = shared_contexts(target, draft)
+    some = contexts[:: -(-len(contexts) // CONTEXTS)]
+    return target.rows(some), draft.rows(some)
+
+
+def _mean_tv(rule: Rule, p: Floats, q: Floats) -> float:
+    if rule.declared is None:
+        return 0.0
+    total = 0.0
+    for p_row, q_row in zip(p, q, strict=True):
+        law = rule.declared(p_row.tolist(), q_row.tolist(), 0, **rule.values)
+        total += float(np.abs(np.array(law, dtype=np.float64) - p_row).sum()) / 2.0
+    return total / len(p)

@@ -1,0 +1,422 @@
+"""The Monte Carlo engine: steps of a rule drawn and counted, and what follows from the counts.
+
+`counting.py` cuts a run into chunks and adds up integers, `executors.py` has other processes do that, and `parts.py` keeps
+what was counted on disk.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import hashlib
+import io
+import os
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim import rules
+from specsim.core._accepted_lengths import accepted_tokens, alpha_drafted, alpha_verified, mean_tokens
+from specsim.core._html import html_bars, html_list
+from specsim.core._kernels import available_threads, kernel
+from specsim.core._provenance import Provenance, this_code
+from specsim.core._streams import Key, RandomSource, key_of, root_of
+from specsim.core.distributions import Ints, check_rows, check_tokens
+from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
+from specsim.models import Model, check_pair, shared_contexts
+from specsim.simulation._checkpoints import Checkpoint, Part, missing, shard_interval
+from specsim.simulation._counting import Counted, Interval, Progress, count_chunks, no_counts
+from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
+from specsim.simulation._rows import DynamicRows, LookupRows, ModelRows, TraceRows
+from specsim.simulation._sources import Batch, FixedPairSource, RowSource, rule_verifier
+from specsim.traces import Trace
+
+__all__ = ["Simulation", "make_source", "merged_simulation", "simulate"]
+
+
+@dataclass(frozen=True)
+class StepTally:
+    """Counts accepted lengths [depth+1], and tokens emitted at even and at odd positions [2, 1+V].
+
+    Entry 0 counts the padding; a branch to leave it out would cost more. A chunk's tokens are counted in int32,
+    half as large in the cache. With two rows an addition need not wait for the one before it, which often is to the
+    same token.
+    """
+
+    depth: int
+    vocab_size: int
+
+    def zeros(self) -> dict[str, NDArray[Any]]:
+        return {
+            "lengths": np.zeros(self.depth + 1, dtype=np.int64),
+            "tokens": np.zeros((2, self.vocab_size + 1), dtype=np.int32),
+        }
+
+    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
+        count_steps(batch.tokens, batch.accepted, counts["lengths"], counts["tokens"])
+
+
+@kernel
+def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-def]
+    """Add tokens[depth+1, B], accepted[B] to lengths[depth+1], and by position to emitted[2, 1+V], -1 to entry 0."""
+    for k in range(lengths.size):
+        lengths[k] += np.sum(accepted == k)
+    positions = tokens.shape[0]
+    for i in range(0, positions - 1, 2):
+        even, odd = tokens[i], tokens[i + 1]
+        for s in range(even.size):  # unsigned: no index from the end, which would take a branch
+            emitted[0, np.uint32(even[s] + 1)] += 1
+            emitted[1, np.uint32(odd[s] + 1)] += 1
+    if positions % 2:
+        for s in range(tokens.shape[1]):
+            emitted[0, np.uint32(tokens[positions - 1, s] + 1)] += 1
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Counts of a simulated run, and what follows from them.
+
+    `lengths[k]` is the number of steps with exactly k accepted tokens, `tokens[x]` how often token x was emitted.
+    `alpha_context` is the mean acceptance probability over the contexts where steps begin (exact, not simulated).
+    `source` says where p and q came from, `tree` what was drafted.
+    """
+
+    source: str
+    rule: str
+    tree: Draft
+    steps: int
+    lengths: Ints = field(repr=False)
+    tokens: Ints = field(repr=False)
+    alpha_context: float
+    provenance: Provenance = field(repr=False)
+
+    @property
+    def gamma(self) -> int:
+        """The most tokens that a step can accept: γ for a chain, the depth of a tree."""
+        return self.tree.depth
+
+    @property
+    def accepted(self) -> int:
+        """Drafted tokens accepted in all."""
+        return accepted_tokens(self.lengths)
+
+    @property
+    def alpha_drafted(self) -> float:
+        """Accepted / drafted, which engines report."""
+        return alpha_drafted(self.lengths, self.tree.size)
+
+    @property
+    def alpha_verified(self) -> float:
+        """Accepted / positions tested: in each step the accepted ones and the rejected one."""
+        return alpha_verified(self.lengths)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean number of tokens that a step emits, in [1, γ+1]."""
+        return mean_tokens(self.lengths)[0]
+
+    @property
+    def tokens_per_step_error(self) -> float:
+        """Standard error of `tokens_per_step`."""
+        return mean_tokens(self.lengths)[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return {
+            "source": self.source,
+            "rule": self.rule,
+            "gamma": self.gamma,
+            "draft": self.tree.to_dict(),
+            "steps": self.steps,
+            "lengths": self.lengths.tolist(),
+            "tokens": self.tokens.tolist(),
+            "alpha_context": self.alpha_context,
+            "alpha_verified": self.alpha_verified,
+            "alpha_drafted": self.alpha_drafted,
+            "tokens_per_step": self.tokens_per_step,
+            "tokens_per_step_error": self.tokens_per_step_error,
+            "provenance": self.provenance.to_dict(),
+        }
+
+    def _repr_html_(self) -> str:
+        rows: Mapping[str, str] = {
+            "source": self.source,
+            "rule": self.rule,
+            "draft": str(self.tree),
+            "steps": f"{self.steps:,}",
+            "α context": f"{self.alpha_context:.5f}",
+            "α verified": f"{self.alpha_verified:.5f}",
+            "α drafted": f"{self.alpha_drafted:.5f}",
+            "tokens per step": f"{self.tokens_per_step:.5f} ± {self.tokens_per_step_error:.5f}",
+        }
+        shares = {str(k): n / self.steps for k, n in enumerate(self.lengths.tolist())}
+        return html_list(rows) + html_bars("share of steps, by accepted tokens", shares)
+
+
+def simulate(
+    target: ArrayLike | Model | Trace,
+    draft: ArrayLike | Model | PromptLookup | None = None,
+    *,
+    rule: str | rules.Rule = "standard",
+    gamma: int | Draft = 5,
+    steps: int = 1_000_000,
+    rng: RandomSource = None,
+    threads: int | None = None,
+    executor: Executor | str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    shard: tuple[int, int] | None = None,
+    progress: Progress | None = None,
+) -> Simulation:
+    """Draw `steps` speculative steps of `rule`, each of `gamma` drafted tokens, and count what they emit.
+
+    `rule` is the name of a built-in rule, or a `Rule`. For drafts other than a sampled chain `gamma` is a
+    `specsim.drafts.Tree`, or for two models a `DynamicTree`.
+
+    `target` and `draft` are two pmfs of shape [V] (the same pair at every position), or two models (each step
+    starts at a context of the target's pool), or `target` is a trace and `draft` is left out (*frozen rows*: the
+    logged rows of each step, with drafts redrawn), or `draft` is a `specsim.drafts.PromptLookup` (steps begin anywhere
+    in its text). `rng` is an int, a Generator, a SeedSequence or None;
+    the same integer gives the same counts on any number of `threads` (default: all cores).
+
+    `executor` has other processes count: "processes" (as many as `threads`), "dask" (the same, under a Dask scheduler),
+    the address of a Dask scheduler, or anything with the interface of `concurrent.futures.Executor`. With `checkpoint`, a
+    file, what was counted is kept there, every minute and at the end; if the file is there already, the run goes on from
+    it, with its seed if `rng` is None. `shard` (i, n), i from 0 to n - 1, counts one of n parts of the steps alone: `merge`
+    adds up their checkpoints. None of the three changes a count.
+
+    Raises ValueError or TypeError for anything that is not as above, and for a checkpoint that is damaged or of another
+    run; LostWorkers (a ConnectionError) where the executor's workers are gone for good.
+
+    >>> run = simulate([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], gamma=2, steps=10_000, rng=1)
+    >>> int(run.lengths.sum()), round(run.alpha_context, 12)
+    (10000, 0.7)
+    """
+    source = make_source(target, draft, rule=rule, gamma=gamma)
+    steps, root = check_steps(steps), _root(rng, checkpoint, shard)
+    threads = available_threads(threads)
+    first, end = shard_interval(steps, source.chunk, shard)
+    tally = StepTally(source.tree.depth, source.vocab_size)
+    part = Part(
+        run=_which_run(source, rule, steps, root, on_disk=checkpoint is not None),
+        about={"seconds": 0.0, "threads": threads, "alpha_context": source.alpha_context()},
+        counts=no_counts(tally),
+    )
+    part = part.or_from(checkpoint, (first, end))
+    left, done = missing(part.intervals, first, end), part.steps
+    with workers_of(executor, threads) as workers, Checkpoint(part, checkpoint) as kept:
+        try:
+            # not given a name, which would keep it at work after an interrupt
+            for counted in _counted(source, tally, rule, key_of(root), left, workers, threads):
+                kept.add(counted.first, counted.steps, counted.counts)
+                done += counted.steps
+                if progress is not None:
+                    progress(done, end - first)
+        except LostWorkers as error:
+            if checkpoint is None:
+                raise
+            raise LostWorkers(
+                f"{error}; {checkpoint} has what was counted, and the same call goes on from it"
+            ) from error
+    assert not (lost := missing(kept.part.intervals, first, end)), f"steps {lost} were not counted"
+    return _simulation(kept.part)
+
+
+def _counted(
+    source: FixedPairSource | RowSource,
+    tally: StepTally,
+    rule: str | rules.Rule,
+    key: Key,
+    intervals: Sequence[Interval],
+    workers: Workers | None,
+    threads: int,
+) -> Iterator[Counted]:
+    """The steps in `intervals`, in parts as they come: from `workers`, or else from `threads` of this process."""
+    if workers is None:
+        return count_chunks(source, tally, key, intervals, threads=threads)
+    job = _SimulationJob(rules.registered(rule), source.tree, *_models_of(source))
+    return count_spans(workers, job, key, intervals, source.chunk)
+
+
+def merged_simulation(total: Part) -> Simulation:
+    """The run whose parts were added up to `total`. Raises ValueError for steps that are missing, naming them."""
+    if gaps := missing(total.intervals, 0, total.run["steps"]):
+        shown = ", ".join(f"{first:,} to {end - 1:,}" for first, end in gaps[:8])
+        raise ValueError(
+            f"of {total.run['steps']:,} steps {sum(end - first for first, end in gaps):,} are missing: "
+            f"{shown}{', …' if len(gaps) > 8 else ''}; give the parts that have them, or go on with theirs"
+        )
+    return _simulation(total)
+
+
+def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: tuple[int, int] | None) -> int:
+    """The seed; without one that of the checkpoint, where that is already."""
+    if rng is None and shard is not None:
+        raise ValueError("rng (--seed): missing; all shards of a run need the same seed")
+    if rng is None and checkpoint is not None and Path(checkpoint).exists():
+        return int(Part.read(checkpoint).run["seed"])
+    return root_of(rng)
+
+
+def _simulation(part: Part) -> Simulation:
+    run, about, drafted = part.run, part.about, part.run["draft"]
+    return Simulation(
+        source=run["source"],
+        rule=run["rule"],
+        tree=Tree(**drafted)
+        if "parents" in drafted
+        else DynamicTree(*(drafted[n] for n in ("width", "depth", "nodes"))),
+        steps=part.steps,
+        lengths=part.counts["lengths"],
+        tokens=part.counts["tokens"].sum(axis=0)[1:],
+        alpha_context=about["alpha_context"],
+        provenance=Provenance.record(run["seed"], about["threads"], about["seconds"]),
+    )
+
+
+def _which_run(
+    source: FixedPairSource | RowSource, rule: str | rules.Rule, steps: int, root: int, *, on_disk: bool
+) -> dict[str, Any]:
+    """What tells a run from others, in plain values; on disk it must also tell p, q and the code."""
+    told: dict[str, Any] = {
+        "source": source.kind,
+        "rule": str(rules.get(rule)),
+        "draft": source.tree.to_dict(),
+        "steps": steps,
+        "seed": root,
+    }
+    if on_disk:
+        rules.registered(rule)
+        told |= {"p and q": _digest(source), **this_code()}
+    return told
+
+
+@dataclass(frozen=True)
+class _SimulationJob:
+    """A simulation as a worker gets it, a `specsim.simulation._executors.Job`: pmfs as they are drawn from, or what has the rows."""
+
+    rule: str
+    tree: Draft
+    target: Any
+    draft: Any
+
+    def source(self) -> FixedPairSource | RowSource:
+        if isinstance(self.tree, Tree) and isinstance(self.target, np.ndarray):
+            return FixedPairSource(rules.get(self.rule), self.target, self.draft, self.tree)
+        return make_source(self.target, self.draft, rule=self.rule, gamma=self.tree)
+
+    def tally(self, source: Any) -> StepTally:
+        return StepTally(source.tree.depth, source.vocab_size)
+
+
+def _models_of(source: FixedPairSource | RowSource) -> tuple[Any, Any]:
+    """The target and the draft that a source was made of; pmfs normalised."""
+    if isinstance(source, FixedPairSource):
+        return source.p, source.q
+    reader: Any = source.reader
+    if isinstance(reader, TraceRows):
+        return reader.trace, None
+    return reader.target, reader.lookup if isinstance(reader, LookupRows) else reader.draft
+
+
+def _digest(source: FixedPairSource | RowSource) -> str:
+    """Of what p and q are, in 16 hexadecimal digits: the same for equal models, wherever a trace lies."""
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, protocol=5)
+    pickler.fast = True  # written out in full: equal is the same as identical
+    pickler.dispatch_table = copyreg.dispatch_table | {Trace: _trace_contents}
+    try:
+        pickler.dump(_models_of(source))
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
+        raise TypeError(
+            f"checkpoint: what p and q are cannot be told from the models ({error}); write them as classes of a module that "
+            "can be pickled"
+        ) from error
+    return hashlib.sha256(stream.getvalue()).hexdigest()[:16]
+
+
+def _trace_contents(trace: Trace) -> tuple[Any, ...]:
+    return tuple, ((trace.layout, [shard.sha256 for shard in trace.shards]),)
+
+
+def make_source(
+    target: ArrayLike | Model | Trace,
+    draft: ArrayLike | Model | PromptLookup | None,
+    *,
+    rule: str | rules.Rule,
+    gamma: int | Draft,
+) -> FixedPairSource | RowSource:
+    """The source behind `simulate` and `replay`: told apart by what `target` is."""
+    chosen = rules.get(rule)
+    if isinstance(gamma, DynamicTree):
+        chosen.check(gamma)
+        check_pair(target, draft)
+        reader = DynamicRows(target, draft, gamma, shared_contexts(target, draft))  # type: ignore[arg-type]
+        return RowSource(reader, rule_verifier(chosen, gamma))
+    tree = as_tree(gamma)
+    chosen.check(tree)
+    if isinstance(target, Trace):
+        return RowSource(_trace_rows(target, draft, tree, chosen.leaf_rows), rule_verifier(chosen, tree))
+    if isinstance(draft, PromptLookup):
+        return RowSource(_lookup_rows(target, draft, tree, chosen), rule_verifier(chosen, tree))
+    if isinstance(target, Model) or isinstance(draft, Model):
+        return RowSource(model_rows(target, draft, tree, chosen.leaf_rows), rule_verifier(chosen, tree))
+    if draft is None:
+        raise TypeError("draft: missing; only a trace brings its own")
+    p, q = check_rows(target, "target"), check_rows(draft, "draft")
+    if p.ndim != 1 or p.shape != q.shape:
+        raise ValueError(f"target {p.shape} and draft {q.shape} must be two pmfs of one shape [V]")
+    return FixedPairSource(chosen, p, q, tree)
+
+
+def _lookup_rows(target: Any, lookup: PromptLookup, tree: Tree, rule: rules.Rule) -> LookupRows:
+    if not isinstance(target, Model):
+        raise TypeError("target: prompt lookup drafts for a model, which knows its rows anywhere in the text")
+    if not tree.is_chain or rule.leaf_rows:
+        raise ValueError("gamma: prompt lookup drafts one chain, and has no row q after it")
+    if lookup.text.size <= target.order:
+        raise ValueError(
+            f"text: {lookup.text.size} tokens; the target reads {target.order} before the first step"
+        )
+    check_tokens(lookup.text, target.vocab_size, "text")
+    return LookupRows(target, lookup, tree)
+
+
+def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> ModelRows:
+    """Rows of two models that fit together, from the contexts that they share."""
+    check_pair(target, draft)
+    return ModelRows(target, draft, tree, shared_contexts(target, draft), leaf_rows)
+
+
+def check_steps(steps: int) -> int:
+    """`steps` as an int. Raises ValueError unless it is a positive integer."""
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise ValueError(f"steps: {steps!r} is not a positive integer")
+    return int(steps)
+
+
+def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceRows:
+    if draft is not None:
+        raise TypeError("draft: a trace brings its own q; leave draft out")
+    if trace.num_steps == 0:
+        raise ValueError(f"{trace.path}: the trace holds no step")
+    if trace.top is not None:
+        raise ValueError(
+            f"{trace.path}: rows are cut to their {trace.top} most probable tokens; a rule needs whole rows of p and q "
+            "(specsim.traces._expected bounds what some rules would emit)"
+        )
+    if not tree.is_chain:
+        raise ValueError("gamma: a trace logs the rows along one path, so it cannot answer for a tree")
+    if tree.size > trace.gamma:
+        raise ValueError(
+            f"gamma: the trace logged {trace.gamma} drafted tokens a step, {tree.size} were asked for"
+        )
+    if leaf_rows and tree.size == trace.gamma and not trace.layout.bonus:
+        raise ValueError(
+            f"gamma: the rule reads q after {tree.size} drafted tokens, and the trace did not log it there"
+        )
+    return TraceRows(trace, tree, leaf_rows)

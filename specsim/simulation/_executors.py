@@ -1,0 +1,406 @@
+"""Spans of steps on executors: processes, a cluster, anything with the interface of `concurrent.futures.Executor`.
+
+A *span* is a run of whole chunks that takes a worker about a second: long beside sending it, short beside what is lost
+with a worker. It is named by (key, first step, steps), and what is counted of it by a *job*, which the worker gets once
+and keeps. Steps are functions of (key, step), so neither the length of spans, nor who counts them, nor how often one is
+begun changes a count.
+
+How many spans are under way follows the workers: one more as long as spans wait less for a worker than they work. So
+there are enough for all workers, and never many more.
+
+A worker that dies costs its spans: a pool of processes is made anew and Dask has its own ways; what was lost is run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import signal
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures.process import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from typing import Any, Protocol
+
+from specsim.core._kernels import available_threads, sources_digest
+from specsim.core._streams import Key
+from specsim.simulation._counting import Counted, Interval, Tally, run
+from specsim.simulation._sources import Batches
+
+__all__ = [
+    "NAMES",
+    "Job",
+    "LostWorkers",
+    "Task",
+    "Workers",
+    "check_same_code",
+    "count_spans",
+    "workers_of",
+]
+
+#: What an executor can be called; beside these, the address of a Dask scheduler, such as tcp://host:8786.
+NAMES = ("threads", "processes", "dask")
+ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
+
+SPAN_SECONDS = 1.0
+#: A span is at most so many times as long as the one before it whose time is known.
+GROWTH = 4
+#: Tasks under way, at first and at most.
+FIRST_IN_FLIGHT, MOST_IN_FLIGHT = 2, 1024
+#: A span is at most this share of what is left, so that workers end together.
+SHARE_LEFT = 4
+#: How often a task may be under way when a pool of processes breaks.
+TRIES = 3
+#: Jobs that a worker keeps.
+KEPT = 4
+#: Seconds without a result after which it is asked whether there is still somebody to give one.
+LISTEN = 5.0
+#: Seconds to wait for a Dask scheduler.
+CONNECT = 30.0
+
+
+class LostWorkers(ConnectionError):
+    """The executor is gone, or its workers die of what they are given."""
+
+
+class Job(Protocol):
+    """What is counted of spans, in a form that can be pickled: a worker calls both, `source` once for all spans."""
+
+    def source(self) -> Batches: ...
+
+    def tally(self, source: Batches) -> Tally: ...
+
+
+# --- executors -------------------------------------------------------------------------------------------
+
+
+def _check_executor(executor: Executor | str | None) -> None:
+    """Raise ValueError for a name that is none of `NAMES` or an address, TypeError for no executor."""
+    if isinstance(executor, type):
+        raise TypeError(f"executor: {executor.__name__} is a class; give one of its objects")
+    if hasattr(executor, "get_executor"):
+        raise TypeError("executor: a Dask client; give client.get_executor(), or the scheduler's address")
+    if executor is None or callable(getattr(executor, "submit", None)):
+        return
+    if not isinstance(executor, str):
+        raise TypeError(
+            f"executor: expected a name or something with submit(), such as a ProcessPoolExecutor, got "
+            f"{type(executor).__name__}"
+        )
+    if executor not in NAMES and not executor.startswith(ADDRESSES):
+        raise ValueError(
+            f"executor: {executor!r} is none of {', '.join(NAMES)}, and no address of a Dask scheduler such as "
+            "tcp://host:8786"
+        )
+
+
+@contextmanager
+def workers_of(executor: Executor | str | None, threads: int | None = None) -> Iterator[Workers | None]:
+    """The workers that `executor` means, until the context ends; None for the threads of this process.
+
+    `threads` is the number of processes that "processes" and "dask" start, by default one for each core. An executor that
+    is handed over stays open. Raises ValueError for a name that is none of `NAMES` or an address, and where Dask is not
+    installed; TypeError for no executor; LostWorkers where no scheduler answers.
+    """
+    _check_executor(executor)
+    if executor is None or executor == "threads":
+        yield None
+    elif executor == "processes":
+        with _process_workers(available_threads(threads)) as workers:
+            yield workers
+    elif isinstance(executor, str):
+        with _dask_executor(executor, available_threads(threads)) as found:
+            yield Workers(f"Dask ({executor})", found)
+    else:
+        yield Workers(f"the executor ({type(executor).__name__})", executor)
+
+
+@contextmanager
+def _process_workers(processes: int) -> Iterator[Workers]:
+    def start() -> Executor:
+        return ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin_process)
+
+    workers = Workers("processes", start(), start)
+    try:
+        yield workers
+    except BaseException:
+        _end_processes(workers.executor)
+        raise
+    workers.executor.shutdown()
+
+
+def _end_processes(executor: Executor) -> None:
+    """End a pool whose processes nobody waits for any more."""
+    for process in list((getattr(executor, "_processes", None) or {}).values()):
+        process.terminate()
+    executor.shutdown(cancel_futures=True)
+
+
+def _begin_process() -> None:
+    """A process of the pool leaves Ctrl-C to its parent, and does not outlive it, however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def _dask_executor(name: str, processes: int) -> Iterator[Executor]:
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise ValueError(
+            f"executor: {name!r} needs Dask, which is not installed: pip install 'specsim-decoding[dask]'"
+        ) from error
+    with ExitStack() as stack:
+        if name == "dask":
+            cluster = LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=None)
+            name = stack.enter_context(cluster).scheduler_address
+        try:
+            client = stack.enter_context(Client(name, timeout=CONNECT))
+        except OSError as error:
+            raise LostWorkers(f"executor: no Dask scheduler answers at {name} ({error})") from error
+        except ValueError as error:
+            raise ValueError(f"executor: {name} is no address of a Dask scheduler ({error})") from error
+        yield client.get_executor(pure=False)
+
+
+# --- tasks -----------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Task:
+    """A call to be made by a worker: a module's function, and arguments that can be pickled."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    broke: int = 0
+
+
+class Workers:
+    """Runs tasks on `executor`, a few at a time; `renew` makes another one where that has broken."""
+
+    def __init__(self, name: str, executor: Executor, renew: Callable[[], Executor] | None = None):
+        self.name = name
+        self.executor = executor
+        self._renew = renew
+
+    def results(
+        self, next_task: Callable[[], Task | None], room: int = FIRST_IN_FLIGHT
+    ) -> Iterator[tuple[Task, float, Any]]:
+        """(task, seconds that it took its worker, what it returned) for every task, as they come.
+
+        `next_task()` is asked for more whenever there is room, at first for so many, and says None as long as it has none.
+        An exception of a task is raised here; LostWorkers where the executor breaks and cannot be renewed, or the same task
+        was under way three times when it broke. Whatever ends this cancels what is pending, and ends processes of our own
+        that are in the middle of it.
+        """
+        pending: dict[Future[Any], tuple[Task, float]] = {}
+        lost: deque[Task] = deque()
+        try:
+            while True:
+                while len(pending) < room and (task := lost.popleft() if lost else next_task()) is not None:
+                    try:
+                        pending[self._submit(task)] = task, time.monotonic()
+                    except BrokenExecutor as error:
+                        task.broke += 1
+                        lost.appendleft(task)
+                        if not pending:  # else those break too, and tell
+                            self._broken(error, task.broke)
+                        break
+                if not pending and not lost:
+                    return
+                broken: Exception | None = None
+                for future in self._finished(pending) if pending else ():
+                    task, sent = pending.pop(future)
+                    try:
+                        seconds, result = future.result()
+                    except (BrokenExecutor, CancelledError) as error:
+                        broken, task.broke = error, task.broke + 1
+                        lost.append(task)
+                        continue
+                    except Exception as error:
+                        if type(error).__name__ != "KilledWorker":  # Dask's word, after three deaths
+                            raise
+                        raise LostWorkers(f"{self.name}: {error}") from error
+                    if time.monotonic() - sent < 2 * seconds:  # it worked longer than it waited
+                        room = min(room + 1, MOST_IN_FLIGHT)
+                    yield task, seconds, result
+                if broken is not None:
+                    self._broken(broken, max(task.broke for task in lost))
+        finally:
+            running = [future for future in pending if not future.cancel()]
+            if running and self._renew is not None:  # nobody waits any more for what they are at
+                _end_processes(self.executor)
+                self.executor = self._renew()
+
+    def _submit(self, task: Task) -> Future[Any]:
+        try:
+            found = self.executor.submit(_timed, task.function, *task.arguments)
+        except BrokenExecutor:
+            raise
+        except Exception as error:
+            raise LostWorkers(f"{self.name}: takes no more work ({_said(error)})") from error
+        if not isinstance(found, Future):
+            raise TypeError(
+                f"{self.name}: submit() gave {type(found).__name__}, no concurrent.futures.Future"
+            )
+        return found
+
+    def _finished(self, pending: dict[Future[Any], Any]) -> set[Future[Any]]:
+        """The first futures to be done; where one of them broke, all of them, since they share its end."""
+        while not (finished := wait(pending, LISTEN, return_when=FIRST_COMPLETED).done):
+            # work given to a Dask client that has lost its scheduler is never heard of again
+            client = getattr(self.executor, "_client", None)
+            if client is not None and client.status not in ("running", "newly-created"):
+                raise LostWorkers(f"{self.name}: the scheduler is gone (the client is {client.status})")
+        if any(future.cancelled() or isinstance(future.exception(), BrokenExecutor) for future in finished):
+            finished = wait(pending, LISTEN).done
+        return finished
+
+    def _broken(self, error: Exception, times: int) -> None:
+        if self._renew is None:
+            raise LostWorkers(
+                f"{self.name}: lost in the middle of the run ({_said(error)}); start it again"
+            ) from error
+        if times >= TRIES:
+            raise LostWorkers(
+                f"{self.name}: {times} times a worker died of the same work, killed perhaps for want of memory; a script "
+                "must call this under if __name__ == '__main__':, since every process reads it first"
+            ) from error
+        self.executor.shutdown(wait=False)
+        self.executor = self._renew()
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+    started = time.perf_counter()
+    result = function(*arguments)
+    return time.perf_counter() - started, result
+
+
+# --- spans -----------------------------------------------------------------------------------------------
+
+
+def count_spans(
+    workers: Workers, job: Job, key: Key, intervals: Sequence[Interval], chunk: int
+) -> Iterator[Counted]:
+    """The counts of each span of the steps in `intervals`, as they come, in any order; spans are whole chunks.
+
+    Raises TypeError for a job that cannot be sent, and as `Workers.results`.
+    """
+    packed = _packed(job)
+    digest = hashlib.sha256(packed).hexdigest()
+    spans = _Spans(intervals, chunk)
+    unknown: deque[Interval] = deque()
+
+    def next_task() -> Task | None:
+        known = not unknown
+        span = spans.next() if known else unknown.popleft()
+        if span is None:
+            return None
+        return Task(_count_span, (sources_digest(), digest, None if known else packed, key, *span))
+
+    for task, seconds, counted in workers.results(next_task):
+        if counted is None:  # a worker that has not seen the job yet
+            unknown.append(task.arguments[-2:])
+            continue
+        spans.learn(counted.steps, seconds)
+        yield counted
+
+
+def _packed(job: Job) -> bytes:
+    try:
+        return zlib.compress(pickle.dumps(job), 1)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise TypeError(
+            f"executor: this run cannot be sent to another process ({error}); write its models as classes of a module, "
+            "or use executor='threads'"
+        ) from error
+
+
+class _Spans:
+    """Cuts intervals into spans of whole chunks, as long as the last ones say that a worker can do in a second.
+
+    Towards the end they get shorter.
+    """
+
+    def __init__(self, intervals: Sequence[Interval], chunk: int):
+        self._left = deque(intervals)
+        self._chunk = chunk
+        self._chunks = 1
+
+    def next(self) -> tuple[int, int] | None:
+        """The (first, steps) of the next span; None after the last."""
+        if not self._left:
+            return None
+        left = sum(end - first for first, end in self._left)
+        first, end = self._left.popleft()
+        chunks = min(self._chunks, max(1, left // (SHARE_LEFT * self._chunk)))
+        steps = min(chunks * self._chunk, end - first)
+        if first + steps < end:
+            self._left.appendleft((first + steps, end))
+        return first, steps
+
+    def learn(self, steps: int, seconds: float) -> None:
+        """A span of `steps` took `seconds`."""
+        fitting = int(steps * SPAN_SECONDS / max(seconds, 1e-9)) // self._chunk
+        longest = GROWTH * max(1, steps // self._chunk)
+        self._chunks = max(1, min(fitting, longest))
+
+
+# --- in a worker -----------------------------------------------------------------------------------------
+
+_jobs: dict[str, tuple[Job, Batches]] = {}
+_making = threading.Lock()
+
+
+def _count_span(
+    code: str, digest: str, packed: bytes | None, key: Key, first: int, steps: int
+) -> Counted | None:
+    """Count a span of the job `digest`; None where that is not known here, and has to be sent along, `packed`."""
+    check_same_code(code)
+    with _making:
+        if digest not in _jobs:
+            if packed is None:
+                return None
+            job = _unpacked(packed)
+            while len(_jobs) >= KEPT:
+                del _jobs[next(iter(_jobs))]
+            _jobs[digest] = job, job.source()
+        job, source = _jobs[digest]
+    tally = job.tally(source)
+    counts = run(source, tally, key, first, steps, threads=1)
+    return Counted(first, steps, counts, tuple(getattr(tally, "examples", ())))
+
+
+def check_same_code(code: str) -> None:
+    """Raise ValueError in a worker unless its specsim has the sources_digest() `code`."""
+    if code != sources_digest():
+        raise ValueError("a worker has another version of specsim than this; install the same one everywhere")
+
+
+def _unpacked(packed: bytes) -> Job:
+    try:
+        job: Job = pickle.loads(zlib.decompress(packed))
+    except (ImportError, AttributeError) as error:
+        raise TypeError(
+            f"executor: a worker cannot find what it is to run ({error}); write models in a module that it can import, "
+            "or use executor='threads'"
+        ) from error
+    return job

@@ -1,0 +1,176 @@
+"""One step of a simulation again, number by number, in plain Python.
+
+Nothing compiled draws or decides (a trace's rows are read through a compiled check): the uniforms come from
+Philox in Python integers, and kernels run as plain Python. That it agrees with the engine, token for token, is what
+the tests assert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim import rules
+from specsim.core._kernels import interpreted
+from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform
+from specsim.core.distributions import Floats
+from specsim.drafts import Draft, PromptLookup
+from specsim.models import Model
+from specsim.rules._common import fixed_pairs
+from specsim.simulation._engine import make_source
+from specsim.simulation._rows import DynamicRows, LookupRows, ModelRows, TraceRows, start_of
+from specsim.simulation._sources import FixedPairSource, RowSource
+from specsim.traces import Trace
+
+__all__ = ["Node", "Replay", "replay"]
+
+#: Uniforms of the verification that are printed; some rules take one for every token of the vocabulary.
+SHOWN = 64
+
+
+@dataclass(frozen=True)
+class Node:
+    """A drafted token: below which node, drawn with which uniform (None if not drawn), and what p and q say of it."""
+
+    parent: int
+    token: int
+    u: float | None
+    p: float
+    q: float
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A step, told again: where it started, the drafted nodes, the uniforms that verified them, what came out."""
+
+    source: str
+    rule: str
+    root: int
+    key: Key
+    step: int
+    start: str
+    nodes: tuple[Node, ...]
+    verify_uniforms: tuple[float, ...]
+    tokens: tuple[int, ...]
+
+    @property
+    def num_accepted(self) -> int:
+        return len(self.tokens) - 1
+
+    def lines(self) -> Iterator[str]:
+        """The story, a line each."""
+        yield f"step {self.step} of {self.source}, rule {self.rule}, seed {self.root}"
+        yield f"key     {self.key[0]:#010x} {self.key[1]:#010x}   (Philox4x32-10)"
+        if self.start:
+            yield f"start   {self.start}"
+        for i, node in enumerate(self.nodes, 1):
+            below = "" if node.parent == i - 1 else f" below {node.parent}"
+            ratio = f" = {node.p / node.q:.6g}" if node.q else ""
+            drawn = "" if node.u is None else f"u = {node.u:.17f}  "
+            yield (f"draft   {i}{below}: {drawn}token {node.token}  p/q = {node.p:.6g}/{node.q:.6g}{ratio}")
+        for i, u in enumerate(self.verify_uniforms[:SHOWN], 1):
+            yield f"verify  {i}: u = {u:.17f}"
+        if len(self.verify_uniforms) > SHOWN:
+            yield f"        … {len(self.verify_uniforms)} in all"
+        yield f"emitted {list(self.tokens)}   ({self.num_accepted} accepted)"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def replay(
+    target: ArrayLike | Model | Trace,
+    draft: ArrayLike | Model | PromptLookup | None = None,
+    *,
+    step: int,
+    rule: str | rules.Rule = "standard",
+    gamma: int | Draft = 5,
+    rng: RandomSource = None,
+) -> Replay:
+    """Step number `step` ≥ 0 of `simulate` with the same arguments, in plain Python.
+
+    `rng` must be the run's seed, or the `root` that its result recorded. Raises as `simulate`.
+
+    >>> replay([0.5, 0.5], [0.8, 0.2], step=3, gamma=2, rng=1).tokens
+    (0, 0, 1)
+    """
+    if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step < 2**63:
+        raise ValueError(f"step: {step!r} is not an integer from 0 to 2^63 - 1")
+    source, chosen = make_source(target, draft, rule=rule, gamma=gamma), rules.get(rule)
+    root, step = root_of(rng), int(step)
+    key = key_of(root)
+    u = _column(key, Purpose.DRAFT, step, source.tree.size)
+    with interpreted():
+        if isinstance(source, FixedPairSource):
+            start, told = "", _pair_step(source, key, step, u)
+        else:
+            start, told = _row_step(source, chosen, key, step, u)
+    nodes, v, tokens = told
+    return Replay(source.kind, str(chosen), root, key, step, start, nodes, v, tokens)
+
+
+Told = tuple[tuple[Node, ...], tuple[float, ...], tuple[int, ...]]
+
+
+def _pair_step(source: FixedPairSource, key: Key, step: int, u: Floats) -> Told:
+    pair, tree, p, q = source.rule.fixed_pair, source.tree, source.p, source.q
+    v = _column(key, Purpose.VERIFY, step, pair.uniforms(tree))
+    tokens, accepted = _emitted(tree)
+    pair.kernel(*source.tables, u, v, tokens, accepted)
+    drafted = fixed_pairs.drafted(p, q, tree, u[:, 0])
+    rows = [(p, q)] * (tree.size + 1)
+    nodes = _nodes(tree.parents, drafted, rows, None if tree.drawing == "top" else u[:, 0])
+    return nodes, tuple(v[:, 0].tolist()), _unpadded(tokens)
+
+
+def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats) -> tuple[str, Told]:
+    reader, tree = source.reader, source.tree
+    v = _column(key, Purpose.VERIFY, step, rule.uniforms(tree, source.vocab_size))
+    if isinstance(reader, ModelRows | DynamicRows):
+        context = reader.contexts[start_of(key, step, len(reader.contexts))]
+        rows = reader.rows_after(context[None], u)
+        start = f"context {context.tolist()}" if context.size else ""
+    else:
+        assert isinstance(reader, TraceRows | LookupRows)
+        rows = reader.rows(key, step, 1)
+        start = (
+            f"logged step {step % reader.trace.num_steps}, rows frozen"
+            if isinstance(reader, TraceRows)
+            else f"context {reader.context(key, step).tolist()}"
+        )
+    tokens, accepted = _emitted(tree)
+    rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
+    random = tree.drawing != "top" and not isinstance(reader, LookupRows)
+    nodes = _nodes(
+        rows.parents[0].tolist(),
+        rows.draft_tokens[0].tolist(),
+        list(zip(rows.p[0], rows.q[0], strict=False)),
+        u[:, 0] if random else None,
+    )
+    return start, (nodes, tuple(v[:, 0].tolist()), _unpadded(tokens))
+
+
+def _nodes(
+    parents: Sequence[int], drafted: Sequence[int], rows: Sequence[tuple[Floats, Floats]], u: Floats | None
+) -> tuple[Node, ...]:
+    nodes = []
+    for j, (parent, token) in enumerate(zip(parents, drafted, strict=True)):
+        p, q = (float(row[token]) for row in rows[parent])
+        nodes.append(Node(parent, token, None if u is None else float(u[j]), p, q))
+    return tuple(nodes)
+
+
+def _column(key: Key, purpose: Purpose, step: int, count: int) -> Floats:
+    """The uniforms of one step, shape [count, 1], from Philox in Python integers."""
+    return np.array([[uniform(key, purpose, step, i)] for i in range(count)])
+
+
+def _emitted(tree: Draft) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    return np.empty((tree.depth + 1, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
+
+
+def _unpadded(tokens: NDArray[np.int32]) -> tuple[int, ...]:
+    return tuple(int(token) for token in tokens[:, 0] if token >= 0)

@@ -1,0 +1,278 @@
+"""Where the rows of simulated steps come from: two models, the frozen rows of a trace, dynamic trees, real text.
+
+A reader makes the drafts of steps with their rows of p and q. Every number it draws is a function of (key, purpose,
+step), so the rows of a step are the same whoever asks for them, and in whatever pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._streams import Key, Purpose, uniform, uniforms
+from specsim.core.distributions import Floats, Ints
+from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, draw_siblings
+from specsim.models import Model, rows_ahead
+from specsim.traces import Trace, TraceSummary, summarise
+
+__all__ = [
+    "Described",
+    "DynamicRows",
+    "LookupRows",
+    "ModelRows",
+    "RowReader",
+    "Rows",
+    "TraceRows",
+    "pieces",
+    "start_of",
+]
+
+#: Bytes of p and q rows made at a time: enough to hide the cost of a call, little enough to stay in cache.
+ROW_BATCH_BYTES = 2**21
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Drafted tokens with their rows: draft_tokens int64 [B, n], p float64 [B, n+1, V], q float64 [B, m, V].
+
+    `parents` int64 [B, n] is the tree of each step, see `specsim.drafts._tree`; a chain has m = n = γ.
+    """
+
+    draft_tokens: Ints
+    p: Floats
+    q: Floats
+    parents: Ints
+
+
+class Described(Protocol):
+    """What sources and row readers say of themselves; `kind` names them in results."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def tree(self) -> Draft: ...
+    @property
+    def vocab_size(self) -> int: ...
+
+    def alpha_context(self) -> float:
+        """The mean of β = Σ min(p, q) over the contexts where steps begin."""
+
+
+class RowReader(Described, Protocol):
+    """Makes the rows of steps, drafts included."""
+
+    def rows(self, key: Key, first: int, steps: int) -> Rows: ...
+
+
+@dataclass(frozen=True)
+class ModelRows:
+    """Steps of two models, each from a context drawn uniformly from `contexts` (int32 [N, order]).
+
+    Positions in a step depend on the tokens drafted before them, as in real decoding; steps are independent.
+    `leaf_rows` makes rows of q at all nodes, for rules that read them there.
+    """
+
+    target: Model
+    draft: Model
+    tree: Tree
+    contexts: NDArray[np.int32]
+    leaf_rows: bool = False
+    kind = "models"
+
+    @property
+    def vocab_size(self) -> int:
+        return self.target.vocab_size
+
+    def alpha_context(self) -> float:
+        return mean_overlap(self.target, self.draft, self.contexts)
+
+    def rows(self, key: Key, first: int, steps: int) -> Rows:
+        start = self.contexts[drawn(key, first, steps, len(self.contexts))]
+        return self.rows_after(start, uniforms(key, int(Purpose.DRAFT), first, steps, self.tree.size))
+
+    def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
+        """Drafts after each of the contexts `start` [B, order], node j + 1 drawn with u[j], u of shape [n, B]."""
+        tree, (steps, order) = self.tree, start.shape
+        num_q = tree.size + 1 if self.leaf_rows else tree.num_rows
+        ahead = [depth - tree.seen(depth) for depth in tree.depths]
+        # the last tokens before each node; in front of those of a start 0, which no model reads
+        seen = np.zeros((steps, tree.size + 1, max(1, order + max(ahead))), dtype=np.int32)
+        seen[:, 0, seen.shape[2] - order :] = start
+        q = np.empty((steps, num_q, self.vocab_size))
+        tokens = np.empty((steps, tree.size), dtype=np.int64)
+        for node in range(num_q):
+            histories = seen[:, node, : seen.shape[2] - ahead[node]]
+            rows_ahead(self.draft, histories, ahead[node], out=q[:, node])
+            if children := tree.children(node):
+                columns = [child - 1 for child in children]
+                tokens[:, columns] = draw_siblings(tree.drawing, q[:, node], u[columns]).T
+                for child in children:
+                    seen[:, child, :-1] = seen[:, node, 1:]
+                    seen[:, child, -1] = tokens[:, child - 1]
+        p = np.empty((steps, tree.size + 1, self.vocab_size))
+        self.target.rows(seen.reshape(-1, seen.shape[2]), out=p.reshape(-1, self.vocab_size))
+        return Rows(tokens, p, q, repeated(tree, steps))
+
+
+@dataclass(frozen=True)
+class TraceRows:
+    """Steps over the logged rows of a trace, *frozen*: step s redraws the drafts of logged step s mod N.
+
+    The log knows P only along its own path, so a redrawn token does not change the rows after it. That answers
+    whether a rule follows its conditional law on these rows; it is not a statement about P.
+    """
+
+    trace: Trace
+    tree: Tree
+    leaf_rows: bool = False
+    kind = "trace, frozen rows"
+
+    @property
+    def vocab_size(self) -> int:
+        return self.trace.vocab_size
+
+    def alpha_context(self) -> float:
+        """Over the target's own text; where flags, or q at the bonus position, were not logged, where steps begin."""
+        found = summarise(self.trace)
+        if isinstance(found, TraceSummary):
+            return found.alpha_context
+        low, high = found.beta_by_position[0]  # apart by rounding alone
+        return float(low + high) / 2
+
+    def rows(self, key: Key, first: int, steps: int) -> Rows:
+        gamma = self.tree.size
+        _, p, q = self.trace.steps(np.arange(first, first + steps) % self.trace.num_steps)
+        p, q = np.ascontiguousarray(p[:, : gamma + 1]), np.ascontiguousarray(q[:, : gamma + self.leaf_rows])
+        u = uniforms(key, int(Purpose.DRAFT), first, steps, gamma)
+        tokens = np.empty((steps, gamma), dtype=np.int64)
+        for i in range(gamma):
+            tokens[:, i] = draw_siblings(self.tree.drawing, q[:, i], u[i : i + 1])[0]
+        return Rows(tokens, p, q, repeated(self.tree, steps))
+
+
+@dataclass(frozen=True)
+class DynamicRows:
+    """As `ModelRows`, with a tree for each step that the draft's own probabilities choose."""
+
+    target: Model
+    draft: Model
+    tree: DynamicTree
+    contexts: NDArray[np.int32]
+    kind = "models, dynamic tree"
+
+    @property
+    def vocab_size(self) -> int:
+        return self.target.vocab_size
+
+    def alpha_context(self) -> float:
+        return mean_overlap(self.target, self.draft, self.contexts)
+
+    def rows(self, key: Key, first: int, steps: int) -> Rows:
+        start = self.contexts[drawn(key, first, steps, len(self.contexts))]
+        return self.rows_after(start, np.empty((0, steps)))
+
+    def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
+        """The drafts after each of the contexts `start` [B, order]; nothing about them is random."""
+        tree, order = self.tree, start.shape[1]
+        parents, tokens = self.tree.draft(self.draft, start)
+        p = np.empty((len(start), tree.size + 1, self.vocab_size))
+        q = np.empty_like(p)
+        seen = np.empty((tree.size + 1, *start.shape), dtype=np.int32)  # the last tokens before each node
+        seen[0] = start
+        every = np.arange(len(start))
+        for node in range(tree.size + 1):
+            if node:
+                above = seen[parents[:, node - 1], every]
+                seen[node] = np.column_stack([above, tokens[:, node - 1]])[:, 1 : order + 1]
+            p[:, node], q[:, node] = self.target.rows(seen[node]), self.draft.rows(seen[node])
+        return Rows(tokens, p, q, parents)
+
+
+@dataclass(frozen=True)
+class LookupRows:
+    """Steps that begin at a uniformly drawn position of a real text, with drafts found in the text before it.
+
+    q is certain of the drafted token. Where less than γ tokens are found token 0 fills up, as good a draft as any.
+    """
+
+    target: Model
+    lookup: PromptLookup
+    tree: Tree
+    kind = "text, prompt lookup"
+
+    @property
+    def vocab_size(self) -> int:
+        return self.target.vocab_size
+
+    @cached_property
+    def drafts(self) -> Ints:
+        """The draft at every position from `first` on."""
+        return self.lookup.drafts(np.arange(self.first, len(self.lookup.text)), self.tree.size).clip(min=0)
+
+    @property
+    def first(self) -> int:
+        """The first position with enough text before it for the target."""
+        return self.target.order
+
+    def alpha_context(self) -> float:
+        """The mean of p at the first drafted token, over all positions."""
+        total = 0.0
+        for start, n in pieces(0, len(self.drafts), max(1, ROW_BATCH_BYTES // (8 * self.vocab_size))):
+            p = self.target.rows(self._seen(np.arange(start, start + n)))
+            total += float(p[np.arange(n), self.drafts[start : start + n, 0]].sum())
+        return total / len(self.drafts)
+
+    def _seen(self, places: Ints) -> NDArray[np.int32]:
+        """The tokens before each of `places`, counted from `first`."""
+        return self.lookup.text[places[:, None] + np.arange(self.target.order)]
+
+    def context(self, key: Key, step: int) -> NDArray[np.int32]:
+        """The tokens in front of the position that step `step` starts from."""
+        return self._seen(np.array([start_of(key, step, len(self.drafts))]))[0]
+
+    def rows(self, key: Key, first: int, steps: int) -> Rows:
+        places = drawn(key, first, steps, len(self.drafts))
+        tokens = self.drafts[places]
+        histories = np.concatenate([self._seen(places), tokens.astype(np.int32)], axis=1)
+        gamma, order = self.tree.size, self.target.order
+        p = np.empty((steps, gamma + 1, self.vocab_size))
+        for i in range(gamma + 1):
+            p[:, i] = self.target.rows(np.ascontiguousarray(histories[:, : order + i]))
+        q = np.zeros((steps, gamma, self.vocab_size))
+        np.put_along_axis(q, tokens[..., None], 1.0, axis=2)
+        return Rows(tokens, p, q, repeated(self.tree, steps))
+
+
+def drawn(key: Key, first: int, steps: int, choices: int) -> Ints:
+    """Which of `choices` places each step starts from, uniformly: int64 [steps]."""
+    return (uniforms(key, int(Purpose.CONTEXT), first, steps, 1)[0] * choices).astype(np.int64)
+
+
+def start_of(key: Key, step: int, choices: int) -> int:
+    """`drawn` for one step, from Philox in Python integers."""
+    return int(uniform(key, Purpose.CONTEXT, step, 0) * choices)
+
+
+def mean_overlap(target: Model, draft: Model, contexts: NDArray[np.int32]) -> float:
+    """The mean of β = Σ min(p, q) over all of `contexts`."""
+    total = 0.0
+    for start, n in pieces(0, len(contexts), max(1, ROW_BATCH_BYTES // (16 * target.vocab_size))):
+        some = contexts[start : start + n]
+        total += float(np.minimum(target.rows(some), draft.rows(some)).sum())
+    return total / len(contexts)
+
+
+def repeated(tree: Tree, steps: int) -> Ints:
+    """The parents of `steps` drafts of one shape, int64 [steps, n], without copies."""
+    return np.broadcast_to(np.array(tree.parents), (steps, tree.size))
+
+
+def pieces(first: int, steps: int, size: int) -> Iterator[tuple[int, int]]:
+    """Cut [first, first + steps) into pieces (start, length) of at most `size`."""
+    for start in range(first, first + steps, size):
+        yield start, min(size, first + steps - start)

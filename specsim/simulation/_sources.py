@@ -1,0 +1,160 @@
+"""Where simulated steps come from: a fixed pair of pmfs, or rows that a reader makes, verified as arrays.
+
+A source draws batches of steps. Every number it draws is a function of (key, purpose, step), so a batch is the
+same whoever asks for it, and in whatever pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._streams import Key, Purpose, fill_uniforms, uniforms, uniforms_buffer
+from specsim.core.distributions import Floats, Ints
+from specsim.drafts import Draft, Tree
+from specsim.rules import Rule
+from specsim.simulation._rows import ROW_BATCH_BYTES, Described, RowReader, Rows, pieces
+from specsim.theory import acceptance_rate
+
+__all__ = [
+    "Batch",
+    "Batches",
+    "FixedPairSource",
+    "RowSource",
+    "Source",
+    "rule_verifier",
+]
+
+
+Tokens = NDArray[np.int32]
+
+#: Steps of a fixed pair handled at a time: enough to hide the cost of a call, little enough to stay in cache.
+FIXED_PAIR_BATCH = 8192
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive steps from `first` on: emitted int32 tokens [depth+1, B], padded with -1, and int64 accepted [B].
+
+    `rows` is what was verified, where rows were made at all.
+    """
+
+    first: int
+    tokens: Tokens
+    accepted: Ints
+    rows: Rows | None = None
+
+
+class Batches(Protocol):
+    """What the engine asks of a source: batches of steps, `chunk` steps to a chunk."""
+
+    @property
+    def chunk(self) -> int: ...
+
+    def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]: ...
+
+
+class Source(Batches, Described, Protocol):
+    """Batches of simulated steps, and what results say of where they came from."""
+
+
+# --- a fixed pair ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FixedPairSource:
+    """One pair of pmfs p, q of shape [V], the same at every position, through the rule's fixed-pair kernel."""
+
+    rule: Rule
+    p: Floats
+    q: Floats
+    tree: Tree
+    kind = "fixed pair"
+
+    @property
+    def chunk(self) -> int:
+        """Enough steps to outweigh adding up the counts, which are as long as the vocabulary."""
+        return max(2**17, 2 * self.vocab_size)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.p.size
+
+    @cached_property
+    def tables(self) -> tuple[NDArray[np.generic], ...]:
+        return self.rule.fixed_pair.tables(self.p, self.q, self.tree, **self.rule.values)
+
+    def alpha_context(self) -> float:
+        return float(acceptance_rate(self.p, self.q))
+
+    def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
+        pair, size = self.rule.fixed_pair, 0
+        for start, n in pieces(first, steps, FIXED_PAIR_BATCH):
+            if n != size:  # at the first batch, and at a shorter last one
+                size = n
+                draft = uniforms_buffer(self.tree.size, n)
+                verify = uniforms_buffer(pair.uniforms(self.tree), n)
+                tokens = np.empty((self.tree.depth + 1, n), dtype=np.int32)
+                accepted = np.empty(n, dtype=np.int64)
+            fill_uniforms(*key, int(Purpose.DRAFT), start, draft)
+            fill_uniforms(*key, int(Purpose.VERIFY), start, verify)
+            pair.kernel(*self.tables, draft, verify, tokens, accepted)
+            yield Batch(start, tokens, accepted)
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+#: Verifies rows: (rows, key, first step) -> (tokens int32 [depth+1, B], accepted int64 [B]).
+RowVerifier = Callable[[Rows, Key, int], tuple[Tokens, Ints]]
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """Steps whose rows come from `reader` and are verified, as arrays, by `verify`, `batch_bytes` of rows at a time."""
+
+    reader: RowReader
+    verify: RowVerifier
+    batch_bytes: int = ROW_BATCH_BYTES
+    chunk = 2**14
+
+    @property
+    def kind(self) -> str:
+        return self.reader.kind
+
+    @property
+    def tree(self) -> Draft:
+        return self.reader.tree
+
+    @property
+    def vocab_size(self) -> int:
+        return self.reader.vocab_size
+
+    def alpha_context(self) -> float:
+        return self.reader.alpha_context()
+
+    def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
+        row_bytes = 8 * self.vocab_size * (2 * self.tree.size + 1)
+        for start, n in pieces(first, steps, max(1, self.batch_bytes // row_bytes)):
+            rows = self.reader.rows(key, start, n)
+            tokens, accepted = self.verify(rows, key, start)
+            yield Batch(start, tokens, accepted, rows)
+
+
+def rule_verifier(rule: Rule, tree: Draft) -> RowVerifier:
+    """The row kernel of `rule` on drafts shaped like `tree`, fed from the verify stream."""
+    values = rule.array()
+
+    def verify(rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
+        steps, vocab_size = len(rows.p), rows.p.shape[2]
+        tokens = np.empty((tree.depth + 1, steps), dtype=np.int32)
+        accepted = np.empty(steps, dtype=np.int64)
+        u = uniforms(key, int(Purpose.VERIFY), first, steps, rule.uniforms(tree, vocab_size))
+        rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, u, values, tokens, accepted)
+        return tokens, accepted
+
+    return verify

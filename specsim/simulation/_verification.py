@@ -1,0 +1,182 @@
+"""One step of verification on given arrays: the accept test alone, and the whole step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim import rules
+from specsim.core._kernels import interpreted
+from specsim.core._streams import RandomSource, key_of, root_of
+from specsim.core.distributions import Floats, Ints, check_probabilities, check_rows, check_tokens
+from specsim.drafts import Tree
+from specsim.rules import Rule
+from specsim.simulation._rows import Rows
+from specsim.simulation._sources import rule_verifier
+
+__all__ = ["Verification", "speculative_accept", "verify"]
+
+
+def speculative_accept(draft_tokens: Sequence[int], p: ArrayLike, q: ArrayLike, r: ArrayLike) -> list[int]:
+    """The longest accepted prefix of `draft_tokens`: token i passes if r[i] ≤ min(1, p[i, x]/q[i, x]).
+
+    `draft_tokens` holds L token ids, `p` and `q` are the target's and the draft's probabilities [L, V], `r`
+    uniforms [L] in [0, 1). Stops at the first rejection. Only the drafted tokens' entries, as far as they are
+    tested, decide, so rows need not sum to 1. (Leviathan et al., arXiv 2211.17192, Algorithm 1.)
+
+    q(x) = 0 at a tested token is an error: a token that the draft cannot draw was not drafted from q.
+    p(x) = 0 with r exactly 0 is *accepted*, because 0 ≤ 0: this test lets an impossible token through once in
+    2^53 draws (2^24 in float32). `verify` tests u·q < p, strictly, and cannot.
+
+    Raises ValueError or TypeError for wrong shapes, tokens outside the vocabulary, entries or uniforms that
+    are not finite or out of range.
+
+    >>> p, q = np.full((3, 8), 0.1), np.full((3, 8), 0.1)
+    >>> p[0, 5], q[0, 5] = 0.6, 0.3
+    >>> p[1, 2], q[1, 2] = 0.1, 0.5
+    >>> speculative_accept([5, 2, 7], p, q, np.array([0.5, 0.5, 0.5]))
+    [5]
+    >>> speculative_accept([1], [[1.0, 0.0]], [[0.5, 0.5]], [0.0])  # impossible under p, and yet
+    [1]
+    """
+    p_rows, q_rows = check_probabilities(p, "p"), check_probabilities(q, "q")
+    if p_rows.ndim != 2 or q_rows.shape != p_rows.shape:
+        raise ValueError(f"p {p_rows.shape} and q {q_rows.shape} must share one shape [L, V]")
+    tokens = check_tokens(draft_tokens, p_rows.shape[1])
+    uniform_numbers = np.asarray(r, dtype=np.float64)
+    if tokens.shape != (len(p_rows),) or uniform_numbers.shape != tokens.shape:
+        raise ValueError(
+            f"draft_tokens {tokens.shape} and r {uniform_numbers.shape} must hold one entry for each of the "
+            f"{len(p_rows)} rows of p"
+        )
+    outside = ~((uniform_numbers >= 0.0) & (uniform_numbers <= 1.0))
+    if outside.any():
+        i = int(outside.argmax())
+        raise ValueError(f"r, position {i}: {uniform_numbers[i]} is not a uniform in [0, 1]")
+    accepted: list[int] = []
+    for i, x in enumerate(tokens.tolist()):
+        p_x, q_x = float(p_rows[i, x]), float(q_rows[i, x])
+        if q_x == 0.0:
+            raise _undraftable(i, x)
+        if not uniform_numbers[i] <= min(1.0, p_x / q_x):
+            break
+        accepted.append(x)
+    return accepted
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a step emitted. For one step: `tokens` a list, `num_accepted` an int.
+
+    For a batch of B: `tokens` int64 [B, γ+1] padded with -1, `num_accepted` int64 [B]. `root` is the seed that
+    gives the same again, as `rng=root`.
+    """
+
+    tokens: list[int] | Ints
+    num_accepted: int | Ints
+    rule: str
+    root: int
+
+
+def verify(
+    draft_tokens: ArrayLike,
+    p: ArrayLike,
+    q: ArrayLike | None,
+    rule: str | Rule = "standard",
+    rng: RandomSource = None,
+    *,
+    parents: Sequence[int] | None = None,
+) -> Verification:
+    """Verify `draft_tokens`: the accepted ones, and one token more.
+
+    One step: `draft_tokens` [γ], `p` [γ+1, V], `q` [γ, V]; or a batch, each with a leading axis B. `parents` makes
+    them the nodes of a tree, see `specsim.drafts._tree`: n tokens, n+1 rows of p, a row of q for every node up to
+    the last that has children. Some rules never read q, which may then be None; some read it at all n+1 nodes. On a
+    rejection the last token is drawn from the rule's own law of recovered tokens, and when a path was accepted
+    whole it is the bonus. `rng`: int, Generator, SeedSequence or None.
+
+    A drafted token with q(x) = 0 is an error for rules that sampled drafts are meant for, since q did not draw it.
+    With the standard rule a token with p(x) = 0 is never emitted: the test is u·q < p with u in [0, 1). An
+    all-zero residual cannot follow a rejection but by rounding (p and q equal up to it); the token then comes
+    from p.
+
+    Raises ValueError or TypeError for an unknown rule or parameter, γ = 0, an empty batch, wrong shapes, tokens out
+    of range, rows that are no pmfs (see `specsim.core.distributions.check_rows`), a tree with a cycle or an orphan, one
+    that the rule cannot verify, and siblings with the same token where it forbids them.
+
+    >>> p = [[0.1, 0.9], [0.5, 0.5]]
+    >>> verify([1], p, [[0.5, 0.5]], rng=0).num_accepted
+    1
+    """
+    chosen = rules.get(rule)
+    p_rows = check_rows(p, "p")
+    tokens = check_tokens(draft_tokens, p_rows.shape[-1])
+    if tokens.ndim not in (1, 2):
+        raise ValueError(f"draft_tokens: shape {tokens.shape} is neither [γ] nor [B, γ]")
+    if tokens.shape[-1] == 0:
+        raise ValueError("draft_tokens: no token was drafted (γ = 0), so there is nothing to verify")
+    if tokens.size == 0:
+        raise ValueError(f"draft_tokens: shape {tokens.shape} is an empty batch")
+    tree = Tree(range(tokens.shape[-1]) if parents is None else parents, chosen.drawings[0])  # type: ignore[arg-type]
+    if tree.size != tokens.shape[-1]:
+        raise ValueError(f"parents: {tree.size} of them for {tokens.shape[-1]} drafted tokens")
+    chosen.check(tree)
+    num_q = chosen.num_rows(tree)
+    if q is None and not chosen.reads_draft:
+        q_rows = np.zeros((*tokens.shape[:-1], num_q, p_rows.shape[-1]))
+    elif q is None:
+        raise TypeError(f"q: missing; {chosen.name} needs the draft's rows")
+    else:
+        q_rows = check_rows(q, "q")
+    _check_shapes(tokens, p_rows, q_rows, tree.size + 1, num_q)
+    single = tokens.ndim == 1
+    if single:
+        tokens, p_rows, q_rows = tokens[None], p_rows[None], q_rows[None]
+    _check_drafts(chosen, tree, tokens, q_rows, single)
+    root = root_of(rng)
+    rows = Rows(tokens, p_rows, q_rows, np.broadcast_to(np.array(tree.parents), tokens.shape))
+    if not single:
+        emitted, accepted = rule_verifier(chosen, tree)(rows, key_of(root), 0)
+        return Verification(emitted.T.astype(np.int64), accepted, str(chosen), root)
+    with interpreted():  # quicker than compiling, for one step
+        emitted, accepted = rule_verifier(chosen, tree)(rows, key_of(root), 0)
+    return Verification(emitted[: accepted[0] + 1, 0].tolist(), int(accepted[0]), str(chosen), root)
+
+
+def _check_shapes(tokens: Ints, p: Floats, q: Floats, num_p: int, num_q: int) -> None:
+    batch = tokens.shape[:-1]
+    for name, rows, count in (("p", p, num_p), ("q", q, num_q)):
+        if rows.shape != (*batch, count, p.shape[-1]):
+            raise ValueError(
+                f"{name}: shape {rows.shape}, expected {(*batch, count, p.shape[-1])} for draft_tokens of shape "
+                f"{tokens.shape}"
+                + (" (p has one row more than there are drafted tokens)" if name == "p" else "")
+            )
+
+
+def _check_drafts(rule: Rule, tree: Tree, tokens: Ints, q: Floats, single: bool) -> None:
+    """Raise ValueError for a token that q cannot draw, and for siblings alike where the rule forbids them."""
+    if rule.reads_draft and "sampled" in rule.drawings:
+        drafted_q = np.take_along_axis(q[:, list(tree.parents)], tokens[..., None], axis=-1)[..., 0]
+        if (drafted_q == 0.0).any():
+            step, position = (int(i) for i in np.argwhere(drafted_q == 0.0)[0])
+            raise _undraftable(position if single else (step, position), int(tokens[step, position]))
+    for node in range(tree.size if rule.distinct else 0):
+        siblings = np.sort(tokens[:, [child - 1 for child in tree.children(node)]], axis=1)
+        alike = siblings[:, 1:] == siblings[:, :-1]
+        if alike.any():
+            step, place = (int(i) for i in np.argwhere(alike)[0])
+            raise ValueError(
+                f"draft_tokens{'' if single else f', step {step}'}: token {siblings[step, place]} stands twice below "
+                f"node {node}; {rule.name} forbids siblings with the same token"
+            )
+
+
+def _undraftable(place: object, token: int) -> ValueError:
+    return ValueError(
+        f"draft_tokens, position {place}: token {token} has q = 0, so it was not drawn from q; hand over the row "
+        "that the draft sampled from (after temperature and filters)"
+    )

@@ -1,0 +1,204 @@
+"""The proof: output laws by enumeration, in fractions.
+
+A rule whose steps are independent given the prefix is exact iff the first γ+1 tokens — the step's own, continued
+by the target where the step emitted fewer — have the target's joint law. Equivalently, at every position, given
+the emitted prefix and given that the step got that far, the next token has the target's law. Both are checked
+here with zero tolerance, over every draft of positive probability. A lossy rule is held to the law that it
+declares, given prefix and position, in the same way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from specsim import rules
+from specsim.core._html import html_list
+from specsim.drafts import Tree, as_tree, chain
+from specsim.models import Model, check_pair, row_ahead, shared_contexts
+from specsim.rules import Rule
+
+__all__ = ["MAX_DRAFTS", "Proof", "conditional_laws", "continued_law", "prove", "step_law", "target_law"]
+
+#: More drafts than this are not enumerated: V^(drafted tokens).
+MAX_DRAFTS = 4096
+
+Tokens = tuple[int, ...]
+Law = dict[Tokens, Fraction]
+
+
+def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Tokens = ()) -> Law:
+    """The law of what one step emits after `context`: {emitted tokens: probability}, impossible ones left out."""
+    law: Law = defaultdict(Fraction)
+    values = {name: Fraction(value) for name, value in rule.values.items()}
+    p_after = cache(lambda path: _row(target, context + path))
+    q_after = cache(lambda path: _draft_row(draft, tree, context, path))
+    above = [tree.path(node) for node in range(tree.size + 1)]
+    for tokens, probability in tree.drafts(lambda seen, ahead: _row(draft, context + seen, ahead)):
+        paths = [tuple(tokens[node - 1] for node in nodes) for nodes in above]
+        p = [p_after(path) for path in paths]
+        q = [q_after(path) for path in paths[: rule.num_rows(tree)]]
+        stop, follow = rule.law(tree.parents, tokens, p, q, **values)
+        for node, path in enumerate(paths):
+            if stop[node]:
+                for token, weight in enumerate(follow[node]):
+                    law[(*path, token)] += probability * stop[node] * weight
+    return {emitted: mass for emitted, mass in law.items() if mass}
+
+
+def target_law(target: Model, length: int, context: Tokens = ()) -> Law:
+    """The target's joint law of `length` tokens after `context`."""
+    return dict(chain(length).drafts(lambda seen, ahead: _row(target, context + seen)))
+
+
+def continued_law(law: Law, target: Model, length: int, context: Tokens = ()) -> Law:
+    """`law`, its sequences continued by the target to `length` tokens."""
+    continued: Law = defaultdict(Fraction)
+    for emitted, mass in law.items():
+        if len(emitted) == length:
+            continued[emitted] += mass
+            continue
+        for rest, probability in target_law(target, length - len(emitted), context + emitted).items():
+            continued[emitted + rest] += mass * probability
+    return dict(continued)
+
+
+def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
+    """For every prefix after which the step goes on: (prefix, law of the next token given that it does)."""
+    following: dict[Tokens, Law] = defaultdict(lambda: defaultdict(Fraction))
+    for emitted, mass in law.items():
+        for i in range(len(emitted)):
+            following[emitted[:i]][emitted[i : i + 1]] += mass
+    for prefix, nexts in following.items():
+        total = sum(nexts.values(), Fraction(0))
+        yield prefix, {token: mass / total for token, mass in nexts.items()}
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What enumeration found. `tv` is the total variation between the continued law and the target's, exactly.
+
+    `worst_prefix` is the emitted prefix after which the next token deviates most from what the rule claims (the
+    target's law, or the declared one), by `worst_tv`; None if it never does. `mean_tokens` is the expected number
+    of tokens that the step emits, `drafts` how many drafts were enumerated.
+    """
+
+    rule: str
+    tree: Tree
+    vocab_size: int
+    drafts: int
+    mean_tokens: Fraction
+    tv: Fraction
+    worst_prefix: Tokens | None
+    worst_tv: Fraction
+
+    @property
+    def as_claimed(self) -> bool:
+        """True iff every next token follows the law that the rule claims, with zero tolerance."""
+        return self.worst_prefix is None
+
+    @property
+    def exact(self) -> bool:
+        """True iff the rule is lossless on this pair: as claimed, and the joint law is the target's."""
+        return self.tv == 0 and self.as_claimed
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "rule": self.rule,
+            "draft": self.tree,
+            "drafts enumerated": self.drafts,
+            "tokens per step": f"{self.mean_tokens} = {float(self.mean_tokens):.5f}",
+            "TV from the target": f"{self.tv} = {float(self.tv):.5f}" if self.tv else "0, exactly",
+        }
+        if self.worst_prefix is None:
+            rows["every next token"] = "as claimed"
+        else:
+            rows["worst next token"] = (
+                f"after {list(self.worst_prefix)}, TV {self.worst_tv} = {float(self.worst_tv):.5f}"
+            )
+        return html_list(rows)
+
+
+def prove(
+    target: Model,
+    draft: Model,
+    *,
+    rule: str | Rule = "standard",
+    gamma: int | Tree = 2,
+    context: Tokens | None = None,
+) -> Proof:
+    """Enumerate one step of `rule` on a pair of small models, and compare its law with the one that it claims.
+
+    `gamma` is the number of drafted tokens, or the `Tree` to draft. `context` is the tokens before the step, by
+    default the target's first. Rows of `TableModel`s given as fractions are used as they are; floats are taken as
+    the rationals that they are, so their rows must then sum to 1 exactly. The way of drawing need not be one that
+    the rule names: that is how it is shown to matter. Raises ValueError if V^(drafted tokens) exceeds `MAX_DRAFTS`.
+
+    >>> from fractions import Fraction as F
+    >>> from specsim.models import TableModel
+    >>> p, q = [F(1, 2), F(1, 3), F(1, 6)], [F(1, 6), F(1, 3), F(1, 2)]
+    >>> prove(TableModel(p), TableModel(q), gamma=2).exact
+    True
+    """
+    chosen = rules.get(rule)
+    check_pair(target, draft)
+    tree = as_tree(gamma)
+    size = target.vocab_size
+    if size**tree.size > MAX_DRAFTS:
+        raise ValueError(
+            f"{size}^{tree.size} drafts are too many to enumerate (at most {MAX_DRAFTS}): lower V or γ"
+        )
+    context = tuple(shared_contexts(target, draft)[0].tolist() if context is None else context)
+    law = step_law(chosen, target, draft, tree, context)
+    worst_prefix, worst_tv = None, Fraction(0)
+    for prefix, nexts in conditional_laws(law):
+        tv = _total_variation(nexts, claimed_law(chosen, target, draft, tree, context, prefix))
+        if tv > worst_tv:
+            worst_prefix, worst_tv = prefix, tv
+    length = tree.depth + 1
+    return Proof(
+        rule=str(chosen),
+        tree=tree,
+        vocab_size=size,
+        drafts=sum(1 for _ in tree.drafts(lambda seen, ahead: _row(draft, context + seen, ahead))),
+        mean_tokens=sum((len(emitted) * mass for emitted, mass in law.items()), Fraction(0)),
+        tv=_total_variation(continued_law(law, target, length, context), target_law(target, length, context)),
+        worst_prefix=worst_prefix,
+        worst_tv=worst_tv,
+    )
+
+
+def claimed_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Tokens, prefix: Tokens) -> Law:
+    """What `rule` claims of the token after `prefix`, given that the step gets there."""
+    if rule.declared is None:
+        return target_law(target, 1, context + prefix)
+    bonus = len(prefix) == tree.depth and not rule.leaf_rows
+    q = None if bonus else _draft_row(draft, tree, context, prefix)
+    values = {name: Fraction(value) for name, value in rule.values.items()}
+    row = rule.declared(_row(target, context + prefix), q, len(prefix), **values)
+    return {(token,): weight for token, weight in enumerate(row) if weight}
+
+
+def _draft_row(draft: Model, tree: Tree, context: Tokens, path: Tokens) -> Sequence[Fraction]:
+    seen = tree.seen(len(path))
+    return _row(draft, context + path[:seen], len(path) - seen)
+
+
+def _row(model: Model, history: Tokens, ahead: int = 0) -> list[Fraction]:
+    row = [Fraction(weight) for weight in row_ahead(model, history[len(history) - model.order :], ahead)]
+    if sum(row) != 1:
+        raise ValueError(
+            f"the row after {history} sums to {float(sum(row))!r}, not exactly 1: give fractions, or dyadic() rows"
+        )
+    return row
+
+
+def _total_variation(one: Law, other: Law) -> Fraction:
+    gaps: Any = (
+        abs(one.get(key, Fraction(0)) - other.get(key, Fraction(0))) for key in one.keys() | other.keys()
+    )
+    return sum(gaps, Fraction(0)) / 2

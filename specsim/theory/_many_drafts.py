@@ -1,0 +1,320 @@
+"""K drafts of one token: the probability that one of them is accepted, at best and by known verifiers.
+
+Everywhere p is the target's row and q the draft's, both of shape [V], `drafts` is K ≥ 1, and the result is a float
+in [0, 1]. "Accepted" means that the emitted token, which has the law p, is one of the K drafted.
+
+The ways of drawing are those of `specsim.drafts`: "sampled" (each from q, independently), "without replacement",
+"top" (the K most probable tokens of q, the lower one among ties) and "top and sample" (K - 1 of those, and one
+sampled from q on the other tokens). Where q has no mass left the next token is drawn uniformly from those not yet
+drawn. All but the first need K ≤ V.
+
+Every function raises ValueError for rows that are not pmfs over one vocabulary and for K out of range, and TypeError
+for a K that is not an integer.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim.core.distributions import Floats, check_rows
+
+__all__ = [
+    "MAX_ORDERS",
+    "greedy_multi_draft_acceptance",
+    "gumbel_agreement",
+    "k_seq_acceptance",
+    "k_seq_rho",
+    "naive_matching_acceptance",
+    "optimal_acceptance",
+    "recursive_rejection_acceptance",
+    "without_replacement_acceptance",
+]
+
+#: `without_replacement_acceptance` goes through the orders in which K tokens of q can be drawn; 8! of them at most.
+MAX_ORDERS = 40_320
+
+
+# --- the bound -------------------------------------------------------------------------------------------
+
+
+def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, drawing: str = "sampled") -> float:
+    """α* = 1 + min_H [p(H) - P(all drafts in H)] over sets H of tokens: no verifier accepts more often.
+
+    It is the value of an optimal transport problem, P(output ∈ drafts) maximised over couplings of the drafts with an
+    output of law p (Sun et al., "SpecTr", arXiv 2310.15141; K = 2 in Khisti et al., arXiv 2410.18234), written as its
+    dual (Hu et al., "Towards optimal multi-draft speculative decoding", arXiv 2502.18779). A minimiser is a prefix of
+    the tokens sorted by p/q, so that V + 1 sets are enough. With P(all drafts in H) = q(H)^K for "sampled" that takes
+    O(V log V). "top" gives p(Top), "top and sample" `greedy_multi_draft_acceptance`.
+
+    "Without replacement" takes O(V·K) steps on arrays of some hundred numbers, see `draws_inside`; good to 1e-12.
+    Raises ValueError for an unknown `drawing`.
+
+    >>> p, q = [0.6, 0.3, 0.1], [0.1, 0.3, 0.6]
+    >>> for drawing in "sampled", "without replacement", "top", "top and sample":
+    ...     print(f"{optimal_acceptance(p, q, 2, drawing):.4f}")
+    0.5900
+    0.6929
+    0.4000
+    0.6500
+    """
+    p_row, q_row = _pair(p, q)
+    if drawing not in ("sampled", "without replacement", "top", "top and sample"):
+        raise ValueError(f"optimal_acceptance: unknown drawing {drawing!r}")
+    count = _count(drafts, q_row, distinct=drawing != "sampled")
+    if drawing == "top":
+        return _probability(p_row[_ranked(q_row)[:count]].sum())
+    if drawing == "top and sample":
+        return greedy_multi_draft_acceptance(p_row, q_row, count)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = np.where(q_row > 0, p_row / q_row, np.inf)
+    order = np.lexsort((p_row, ratio, q_row == 0))
+    target = np.append(0.0, np.cumsum(p_row[order]))
+    if drawing == "sampled":
+        inside = np.append(0.0, np.cumsum(q_row[order])) ** count
+    else:
+        inside = draws_inside(q_row[order], count)
+    return _probability(float(1.0 + (target - inside).min()))
+
+
+def draws_inside(q: Floats, drafts: int) -> Floats:
+    """The probability that `drafts` draws without replacement all fall among the first i tokens, i = 0 … V.
+
+    `q` [V] sums to 1. Give every token x a clock that rings after an exponential time of rate q(x): drawing without
+    replacement is listing tokens in the order in which they ring. So the first K lie in H unless fewer than K clocks
+    of H have rung when the first one outside H does:
+
+        1 - ∫ P(fewer than K of H have rung by t) · r e^{-rt} dt,  r = q(outside H).
+
+    The integrand is a product of exponentials: in log t it is analytic and falls off fast at both ends, where the
+    trapezoidal rule is accurate to rounding. Where q has fewer than K tokens, all of these are drawn, and then
+    others uniformly.
+    """
+    size, drawable = q.size, q > 0
+    support = int(drawable.sum())
+    if support < drafts:
+        others = np.append(0, np.cumsum(~drawable))
+        still = np.arange(drafts - support)
+        fill = np.prod((others[:, None] - still).clip(min=0) / (size - support - still), axis=1)
+        return np.where(np.append(0, np.cumsum(drawable)) == support, fill, 0.0)
+    step = 1 / 8
+    slowest = np.sort(q[drawable])[
+        : support - drafts + 1
+    ].sum()  # the least rate while fewer than K have rung
+    time = np.exp(np.arange(math.log(1e-18), min(math.log(50.0) - math.log(slowest), 700.0), step))
+    rung = np.zeros((drafts, time.size))  # P(k of the tokens so far have rung), k < K
+    rung[0] = 1.0
+    outside = np.append(np.cumsum(q[::-1])[::-1], 0.0)
+    inside = np.empty(size + 1)
+    for i in range(size + 1):
+        rate = outside[i] * time
+        inside[i] = 1.0 - step * (rung.sum(axis=0) @ (rate * np.exp(-rate)))
+        if i < size and q[i] > 0:
+            silent = np.exp(-q[i] * time)
+            rung[1:] = rung[1:] * silent - rung[:-1] * np.expm1(-q[i] * time)
+            rung[0] *= silent
+    return inside
+
+
+# --- verifiers of independent drafts ---------------------------------------------------------------------
+
+
+def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
+    """Σ p(x)·(1 - (1 - q(x))^K): a token sampled from p happens to be among K sampled from q.
+
+    >>> round(naive_matching_acceptance([0.5, 0.5], [0.5, 0.5], 2), 12)
+    0.75
+    """
+    p_row, q_row = _pair(p, q)
+    return _probability(float(p_row @ (1.0 - (1.0 - q_row) ** _count(drafts, q_row))))
+
+
+def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
+    """1 - Π_k TV(R_k, q) with R_1 = p and R_{k+1} ∝ (R_k - q)₊: SpecInfer's verifier of sampled drafts.
+
+    Miao et al., arXiv 2305.09781, Algorithm 2: each round is the standard test against what the rounds before left.
+
+    >>> recursive_rejection_acceptance([1, 0], [0.5, 0.5], 2)
+    0.75
+    """
+    residual, q_row = _pair(p, q)
+    rejected = 1.0
+    for _ in range(_count(drafts, q_row)):
+        lacking = np.maximum(residual - q_row, 0.0)
+        distance = lacking.sum()
+        rejected *= distance
+        if distance == 0.0:
+            break
+        residual = lacking / distance
+    return _probability(1.0 - rejected)
+
+
+def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
+    """ρ* in [1, K]: the least ρ with ρ·b ≥ 1 - (1 - b)^K, where b(ρ) = Σ min(q, p/ρ).
+
+    K-SEQ accepts the first of K sampled drafts that passes u ≤ p(x)/(ρ q(x)), one with probability b. It can emit p
+    iff ρ ≥ ρ*, and accepts most often at ρ* itself (Sun et al., "SpecTr", arXiv 2310.15141). ρ·b - 1 + (1 - b)^K does
+    not decrease with ρ, so ρ* is found by bisection, which keeps the valid side. Disjoint rows have b = 0: there the
+    limit of the condition is ρ ≥ K.
+
+    >>> round(k_seq_rho([1, 0], [0.5, 0.5], 2), 12)
+    1.5
+    """
+    p_row, q_row = _pair(p, q)
+    count = _count(drafts, q_row)
+
+    def valid(rho: float) -> bool:
+        b = _passing(p_row, q_row, rho)
+        return rho >= count if b == 0 else rho * b >= _any_of(b, count)
+
+    low, high = 1.0, float(count)
+    if valid(low):
+        return low
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if valid(middle) else (middle, high)
+    return high
+
+
+def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None = None) -> float:
+    """1 - (1 - b(ρ))^K, how often K-SEQ accepts; `rho` in [1, K] is ρ* by default.
+
+    At ρ* at least 1 - (1 - 1/K)^K > 1 - 1/e of `optimal_acceptance` (SpecTr, arXiv 2310.15141). Below ρ* this is
+    still what the rule accepts, but its output is not p. Raises ValueError for `rho` outside [1, K].
+
+    >>> round(k_seq_acceptance([1, 0], [0.5, 0.5], 2), 12)
+    0.75
+    """
+    p_row, q_row = _pair(p, q)
+    count = _count(drafts, q_row)
+    chosen = k_seq_rho(p_row, q_row, count) if rho is None else float(rho)
+    if not 1 <= chosen <= count:
+        raise ValueError(f"k_seq_acceptance: rho = {chosen} is outside [1, {count}]")
+    return _probability(_any_of(_passing(p_row, q_row, chosen), count))
+
+
+# --- verifiers of distinct drafts ------------------------------------------------------------------------
+
+
+def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
+    """Recursive rejection of drafts without replacement (Sequoia, RSD), by going through the orders of drawing.
+
+    R = p and D = q at first; s drawn from D is accepted with probability min(1, R(s)/D(s)), else R becomes (R - D)₊
+    and D loses s, both renormalised (Chen et al., "Sequoia", arXiv 2402.12374; Jeon et al., arXiv 2402.14160). Once D
+    is empty nothing more is tried; Sequoia's code goes on with a uniform D. If all tokens of p are tokens of q, and
+    those of q are at most K, one is accepted for certain (Sequoia's cover property).
+
+    Raises ValueError where q allows more than `MAX_ORDERS` orders of K tokens.
+
+    >>> without_replacement_acceptance([1, 0], [0.5, 0.5], 2)
+    1.0
+    """
+    p_row, q_row = _pair(p, q)
+    count = _count(drafts, q_row, distinct=True)
+    support = int((q_row > 0).sum())
+    orders = math.perm(support, min(count, support))
+    if orders > MAX_ORDERS:
+        raise ValueError(f"without_replacement_acceptance: {orders} orders of drawing, above {MAX_ORDERS}")
+
+    def rejected(residual: Floats, weights: Floats, left: int) -> float:
+        mass = weights.sum()
+        if left == 0 or mass == 0.0:
+            return 1.0
+        draft = weights / mass
+        lacking = np.maximum(residual - draft, 0.0)
+        after = lacking.sum()
+        if after == 0.0:
+            return 0.0
+        turned_down = np.maximum(draft - residual, 0.0)
+        return float(
+            sum(
+                turned_down[s]
+                * rejected(lacking / after, np.where(np.arange(draft.size) == s, 0.0, weights), left - 1)
+                for s in np.flatnonzero(turned_down)
+            )
+        )
+
+    return _probability(1.0 - rejected(p_row, q_row, count))
+
+
+def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
+    """p(Top) + Σ_{x ∉ Top} min(p(x), q'(x)): the K - 1 most probable tokens of q, and one from q' on the others.
+
+    The drafts of Hu et al., arXiv 2502.18779 ("top and sample"). An ordinary test of the sampled token against the
+    target without Top's mass reaches `optimal_acceptance`.
+
+    >>> greedy_multi_draft_acceptance([0.5, 0.25, 0.25], [0.5, 0.5, 0.0], 2)
+    0.75
+    """
+    p_row, q_row = _pair(p, q)
+    count = _count(drafts, q_row, distinct=True)
+    ranked = _ranked(q_row)
+    top, others = ranked[: count - 1], ranked[count - 1 :]
+    weights = q_row[others] if q_row[others].any() else np.ones(others.size)
+    return _probability(p_row[top].sum() + np.minimum(p_row[others], weights / weights.sum()).sum())
+
+
+# --- one draft, shared noise -----------------------------------------------------------------------------
+
+
+def gumbel_agreement(p: ArrayLike, q: ArrayLike) -> float:
+    """Σ_x 1 / Σ_y max(p(y)/p(x), q(y)/q(x)) over x with p, q > 0: how often argmin E/p and argmin E/q agree.
+
+    E are exponential clocks, one a token, shared by draft and target (Daliri, Musco & Suresh, arXiv 2408.07978): both
+    name x iff E_x is below E_y · min(p(x)/p(y), q(x)/q(y)) for every other y. Between (1 - TV)/(1 + TV) and 1 - TV.
+    With tokens sorted by p/q the inner sum is a tail of p and a head of q, so it takes O(V log V).
+
+    >>> round(gumbel_agreement([0.5, 0.5], [0.75, 0.25]), 12)
+    0.75
+    """
+    p_row, q_row = _pair(p, q)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        order = np.lexsort((q_row == 0, p_row / q_row))
+        p_row, q_row = p_row[order], q_row[order]
+        from_here = np.cumsum(p_row[::-1])[::-1]
+        before = np.append(0.0, np.cumsum(q_row)[:-1])
+        both = (p_row > 0) & (q_row > 0)
+        return _probability((1.0 / (from_here / p_row + before / q_row)[both]).sum())
+
+
+# --- shared ----------------------------------------------------------------------------------------------
+
+
+def _pair(p: ArrayLike, q: ArrayLike) -> tuple[Floats, Floats]:
+    p_row, q_row = check_rows(p, "p"), check_rows(q, "q")
+    if p_row.ndim != 1 or p_row.shape != q_row.shape:
+        raise ValueError(
+            f"p and q: shapes {p_row.shape} and {q_row.shape}; expected two rows over one vocabulary"
+        )
+    return p_row, q_row
+
+
+def _count(drafts: int, q: Floats, distinct: bool = False) -> int:
+    if isinstance(drafts, bool) or not hasattr(drafts, "__index__"):
+        raise TypeError(f"drafts: expected an int, got {type(drafts).__name__}")
+    if drafts < 1:
+        raise ValueError(f"drafts: {drafts} is not at least 1")
+    if distinct and drafts > q.size:
+        raise ValueError(f"drafts: {drafts} distinct tokens cannot be drawn from {q.size}")
+    return int(drafts)
+
+
+def _probability(value: float) -> float:
+    """`value` without the rounding that takes it out of [0, 1]."""
+    return min(max(float(value), 0.0), 1.0)
+
+
+def _ranked(q: Floats) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Tokens from the most probable down, the lower one among ties."""
+    return np.argsort(-q, kind="stable")
+
+
+def _passing(p: Floats, q: Floats, rho: float) -> float:
+    """b(ρ), the probability that one drafted token passes K-SEQ's test."""
+    return _probability(np.minimum(q, p / rho).sum())
+
+
+def _any_of(probability: float, count: int) -> float:
+    """1 - (1 - `probability`)^count, accurate where it is small."""
+    return 1.0 if probability == 1 else -math.expm1(count * math.log1p(-probability))

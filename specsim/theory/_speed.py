@@ -1,0 +1,138 @@
+"""What speculative decoding gains: wall time, operations, memory accesses, and the γ that gains most.
+
+All of it for independent acceptances of one probability α, after Leviathan, Kalman & Matias, arXiv 2211.17192, whose
+numbers are given. `c` is the time of a draft's pass over that of the target's, `c_hat` the same for the operations of
+one token; γ+1 passes of the target at once are taken to last as long as one, for which `specsim.planning.costs` has better.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim.theory._acceptance import Floats, check_alpha_gamma, expected_tokens
+
+__all__ = [
+    "MAX_GAMMA",
+    "BreakEven",
+    "break_even",
+    "memory_access_factor",
+    "operations_factor",
+    "optimal_gamma",
+    "oracle_improvement",
+    "walltime_improvement",
+]
+
+#: γ beyond which `optimal_gamma` does not look.
+MAX_GAMMA = 1000
+
+
+def walltime_improvement(alpha: ArrayLike, gamma: ArrayLike, c: ArrayLike) -> Floats | float:
+    """(1 - α^{γ+1})/((1 - α)(γc + 1)), how many times faster tokens come than from the target alone (Thm 3.8).
+
+    `alpha` in [0, 1], integers `gamma` ≥ 0 and `c` ≥ 0 broadcast. Raises ValueError outside these ranges.
+
+    >>> round(walltime_improvement(0.8, 5, 0.05), 4)
+    2.9514
+    """
+    value = expected_tokens(alpha, gamma) / (np.asarray(gamma) * _check_ratio(c, "c") + 1.0)
+    return _plain(value)
+
+
+def operations_factor(alpha: ArrayLike, gamma: ArrayLike, c_hat: ArrayLike) -> Floats | float:
+    """(1 - α)(γĉ + γ + 1)/(1 - α^{γ+1}), arithmetic operations relative to the target alone (Thm 3.11).
+
+    Ranges and errors as `walltime_improvement`.
+
+    >>> round(operations_factor(0.8, 5, 0.0), 4)
+    1.6263
+    """
+    g = np.asarray(gamma, dtype=np.float64)
+    return _plain((g * _check_ratio(c_hat, "c_hat") + g + 1.0) / expected_tokens(alpha, gamma))
+
+
+def memory_access_factor(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
+    """(1 - α)/(1 - α^{γ+1}), how often the target's weights and cache are read, relative to the target alone (Sec. 3.5).
+
+    Ranges and errors as `expected_tokens`.
+
+    >>> round(memory_access_factor(0.8, 5), 4)
+    0.2711
+    """
+    return _plain(1.0 / np.asarray(expected_tokens(alpha, gamma)))
+
+
+class BreakEven(NamedTuple):
+    """Whether some γ gains, and a gain that is then reached, by γ = 1; 1 where none gains."""
+
+    helps: NDArray[np.bool_] | bool
+    improvement: Floats | float
+
+
+def break_even(alpha: ArrayLike, c: ArrayLike) -> BreakEven:
+    """Speculation gains for some γ iff α > c, and then at least (1 + α)/(1 + c) (Cor 3.9).
+
+    `alpha` in [0, 1] and `c` ≥ 0 broadcast. Raises ValueError outside these ranges.
+
+    >>> break_even(0.6, 0.05)
+    BreakEven(helps=True, improvement=1.5238095238095237)
+    >>> break_even(0.1, 0.2)
+    BreakEven(helps=False, improvement=1.0)
+    """
+    a, ratio = np.broadcast_arrays(check_alpha_gamma(alpha, 1)[0], _check_ratio(c, "c"))
+    helps = a > ratio
+    improvement = np.where(helps, (1.0 + a) / (1.0 + ratio), 1.0)
+    return BreakEven(bool(helps) if helps.ndim == 0 else helps, _plain(improvement))
+
+
+def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDArray[np.int64] | int:
+    """The γ in 0 … `most` with the largest `walltime_improvement`, the smallest of them; 0: do not speculate.
+
+    E[tokens] is concave in γ and the time linear, so that the improvement rises to one maximum: up to the first γ with
+    α^{γ+1}(γc + 1) ≤ c·E[tokens], which a bisection finds. `alpha` in [0, 1] and `c` ≥ 0 broadcast. Raises ValueError
+    outside these ranges, and for `most` < 1.
+
+    >>> optimal_gamma(0.8, 0.05)
+    8
+    >>> optimal_gamma([0.5, 0.9], 0.01).tolist()
+    [5, 24]
+    """
+    if most < 1:
+        raise ValueError(f"most: {most} is not a number of drafted tokens ≥ 1")
+    a, ratio = np.broadcast_arrays(check_alpha_gamma(alpha, 1)[0], _check_ratio(c, "c"))
+    low, high = np.zeros(a.shape, dtype=np.int64), np.full(a.shape, most, dtype=np.int64)
+    while (low < high).any():
+        middle = (low + high) // 2
+        rises = a ** (middle + 1) * (middle * ratio + 1.0) > ratio * expected_tokens(a, middle)
+        low, high = np.where(rises & (low < high), middle + 1, low), np.where(rises, high, middle)
+    return int(low) if low.ndim == 0 else low
+
+
+def oracle_improvement(alpha: ArrayLike, c: ArrayLike) -> Floats | float:
+    """[1/(1 - α)]/(1 + cα/(1 - α)), the improvement where each step drafts just the tokens that will be accepted.
+
+    Steps then emit 1/(1 - α) tokens and draft one less. (Sec. 3.3 asks for it and gives no formula.) `alpha` in [0, 1)
+    and `c` ≥ 0 broadcast; at α = 1 the limit is 1/c. Raises ValueError outside these ranges, and for α = 1 with c = 0.
+
+    >>> round(oracle_improvement(0.9, 0.05), 4)
+    6.8966
+    """
+    a, ratio = np.broadcast_arrays(check_alpha_gamma(alpha, 1)[0], _check_ratio(c, "c"))
+    time = (1.0 - a) + ratio * a
+    if (time == 0).any():
+        raise ValueError("alpha = 1 with c = 0: drafts that cost nothing and all pass gain without bound")
+    return _plain(1.0 / time)
+
+
+def _check_ratio(value: ArrayLike, name: str) -> Floats:
+    ratio = np.asarray(value, dtype=np.float64)
+    wrong = ~((ratio >= 0) & np.isfinite(ratio))
+    if wrong.any():
+        raise ValueError(f"{name}: {ratio[wrong].flat[0]} is not a ratio ≥ 0")
+    return ratio
+
+
+def _plain(value: Floats | float) -> Floats | float:
+    return float(value) if np.ndim(value) == 0 else value

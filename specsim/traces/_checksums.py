@@ -1,0 +1,326 @@
+"""One pass over rows: β, the row's checksum, and whether its numbers are probabilities.
+
+The loop over a row is one loop, without a branch, of 32-bit lanes, so that the compiler turns it into vector
+code. Float32 rows pass at about the speed of reading memory; 16-bit rows hold twice as many numbers to the byte, and
+what their time goes into is arithmetic.
+
+The checksum of a row of p, in words x_i of 32 bits (or 16), and of q, in words y_i, is the sum mod 2^32 of
+f(x_i)·(2i + 1) + f(y_i)·(2i + 1 + `Q_OFFSET`), f(x) = x ⊕ (x >> 15), taken in blocks that Horner's rule combines
+mod 2^64. Those of a truncated row are taken column by column, with tokens, and combined likewise. Every weight is odd,
+and f carries the high bits, which a product mod 2^32 would drop, down to the low ones. So no change of a single word
+goes unseen, and of other changes about one in 2^32. It is a guard against accidents, not against an adversary.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._kernels import Kernel, kernel, summary_kernel
+from specsim.traces._format import AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
+from specsim.traces._truncated import NO_TOKEN, bound_rows
+
+#: What can be wrong with a row. `LABELS` is about the small columns.
+SOUND, BAD_VALUE, BAD_SUM, BAD_LABEL, BAD_LIST = 0, 1, 2, 3, 4
+FAULTS = {
+    BAD_VALUE: "p or q holds a number that is not a probability",
+    BAD_SUM: "p or q does not sum to 1",
+    BAD_LABEL: "step, context, position, token and accepted do not describe a step",
+    BAD_LIST: "the listed tokens are not in rising order within the vocabulary, or have more mass than 1",
+}
+
+BLOCK = 2048
+HORNER = np.uint64(0x9E3779B97F4A7C15)
+Q_OFFSET = np.uint32(0x85EBCA76)
+STEP_FACTOR = np.uint64(0x165667B19E3779F9)
+CONTEXT_FACTOR = np.uint64(0x85EBCA77C2B2AE63)
+PLACE_FACTOR = np.uint64(0x27D4EB2F165667C5)
+HALF = np.uint64(32)
+NOT_TESTED = np.uint8(0xFF)
+
+
+class Measured(NamedTuple):
+    """What one pass finds in R rows."""
+
+    beta: NDArray[np.float64]  #: [2, R] Σ min(p, q): its least and its largest value, equal for dense rows
+    checksum: NDArray[np.uint64]  #: [R]
+    fault: NDArray[np.uint8]  #: [R] one of `SOUND`, `BAD_VALUE`, `BAD_SUM`, `BAD_LABEL`, `BAD_LIST`
+
+
+def measure(columns: AnyColumns, step_ids: NDArray[np.int64], layout: Layout) -> Measured:
+    """Measure the rows of whole steps, whose ids should be `step_ids` ([R / (γ + 1)])."""
+    # read-only, as mapped files are: numba would compile everything once more for arrays that are not
+    read_only: Any = (_read_only(column) for column in columns)
+    columns = type(columns)(*read_only)
+    rows = columns.step.size
+    found = Measured(np.empty((2, rows)), np.empty(rows, np.uint64), np.empty(rows, np.uint8))
+    # where the kernels run as plain Python, modular arithmetic warns, and so do sums of what is not finite
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(columns, Columns):
+            _MEASURE_DENSE[layout.dtype](
+                _bits(columns.p),
+                _bits(columns.q),
+                _outside(columns.p),
+                sum_tolerance(layout),
+                found.beta[0],
+                *found[1:],
+            )
+            found.beta[1] = found.beta[0]
+        else:
+            _measure_truncated(columns, layout, found)
+        _measure_labels(
+            columns.step.view(np.uint64),
+            columns.context.view(np.uint64),
+            columns.position.view(np.uint32),
+            columns.token.view(np.uint32),
+            columns.accepted.view(np.uint8),
+            step_ids.view(np.uint64),
+            layout.vocab_size,
+            layout.flags,
+            found.checksum,
+            found.fault,
+        )
+    if not layout.bonus and isinstance(columns, Columns):
+        found.beta[:, layout.gamma :: layout.rows_per_step] = [[0.0], [1.0]]
+    return found
+
+
+def _measure_truncated(columns: TruncatedColumns, layout: Layout, found: Measured) -> None:
+    p, q = decode(columns.p), decode(columns.q)
+    p_tokens, q_tokens = columns.p_tokens.view(np.uint32), columns.q_tokens.view(np.uint32)
+    mass = np.empty(found.beta.shape)
+    drafted = columns.token.view(np.uint32)
+    bound_rows(p_tokens, p, q_tokens, q, drafted, np.uint32(layout.vocab_size), found.beta, mass, found.fault)
+    with np.errstate(invalid="ignore"):
+        listed_wrong = (found.fault > 0) | (mass > 1.0 + sum_tolerance(layout)).any(axis=0)
+    words = [_bits(columns.p), _bits(columns.q)]
+    outside = _outside(columns.p)
+    value_wrong = np.any([((bits & outside) != 0).any(axis=1) for bits in words], axis=0)
+    found.fault[:] = np.where(value_wrong, BAD_VALUE, np.where(listed_wrong, BAD_LIST, SOUND))
+    found.checksum[:] = 0
+    for part in (*words, p_tokens, q_tokens):
+        _add_words(part, found.checksum)
+
+
+def decode(rows: NDArray[Any]) -> NDArray[np.float32]:
+    """The stored probabilities as float32, which holds each exactly; float32 rows are returned as they are."""
+    if rows.itemsize == 4:
+        return rows
+    decoded = np.empty(rows.shape, np.float32)
+    _DECODE[rows.dtype.name](_bits(rows).ravel(), decoded.ravel())
+    return decoded
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _outside(rows: NDArray[Any]) -> Any:
+    """The bits that are clear in every number in [0, 2): the sign and the exponent's top bit."""
+    return np.uint32(0xC0000000 if rows.itemsize == 4 else 0xC000)
+
+
+def _bits(rows: NDArray[Any]) -> NDArray[Any]:
+    return rows.view(np.uint32 if rows.itemsize == 4 else np.uint16)
+
+
+@kernel
+def _as_float32(word):  # type: ignore[no-untyped-def]
+    return np.uint32(word).view(np.float32)
+
+
+@kernel
+def _as_bfloat16(word):  # type: ignore[no-untyped-def]
+    """bfloat16 has float32's exponent: it is the upper half of one."""
+    return np.uint32(np.uint32(word) << np.uint32(16)).view(np.float32)
+
+
+@summary_kernel
+def _as_float16(word):  # type: ignore[no-untyped-def]
+    """float16's exponent is biased by 15, float32's by 127.
+
+    A subnormal number, below 2^-14, has no implied 1, but counts in the steps of the next exponent: from x, with the 1
+    and the smaller steps, to 2x - 2^-14, which is below x just where x is below 2^-14. In whatever order it is
+    computed, the lesser of the two is exact; no word gives infinity or NaN.
+    """
+    moved = np.uint32(np.uint32(word) << np.uint32(13))
+    normal = np.uint32(moved + np.uint32(112 << 23)).view(np.float32)
+    return min(normal, normal + normal - np.float32(2.0**-14))
+
+
+@kernel
+def _folded(word):  # type: ignore[no-untyped-def]
+    """The checksum's f."""
+    return np.uint32(word ^ np.uint32(word >> np.uint32(15)))
+
+
+@kernel
+def _unfolded(word):  # type: ignore[no-untyped-def]
+    """f of a word of 16 bits without the sign, which no probability has."""
+    return word
+
+
+def _overlapping(value: Kernel) -> Kernel:
+    def overlap_of_words(p_words, q_words):  # type: ignore[no-untyped-def]
+        overlap = 0.0
+        for i in range(p_words.size):
+            overlap += np.float64(min(value(p_words[i]), value(q_words[i])))
+        return overlap
+
+    return summary_kernel(overlap_of_words)
+
+
+def _measuring(value: Kernel, fold: Kernel, single: bool = False) -> Kernel:
+    """The pass over rows of words that value(word) makes numbers of, where fold(word) is f of every probability.
+
+    β is summed in float64; if `single`, within a block, in float32. Of multiples of 2^-24, as float16 has them, every
+    sum up to 1 is a float32 number, so what comes out below 1 is exact. A block of more is summed again.
+    """
+    number: Any = np.float32 if single else np.float64
+    overlap_of_words = _overlapping(value)
+
+    def measure_dense(p_bits, q_bits, outside, tolerance, beta, checksum, fault):  # type: ignore[no-untyped-def]
+        """Fill beta, the checksum of p and q alone, and the fault of their values, for each row."""
+        for row in range(p_bits.shape[0]):
+            overlap = 0.0
+            p_total = 0.0
+            q_total = 0.0
+            total = HORNER
+            union = np.uint32(0)
+            for low in range(0, p_bits.shape[1], BLOCK):
+                # slices from 0 on: else the compiler would not make one tight vector loop
+                p_words = p_bits[row, low : low + BLOCK]
+                q_words = q_bits[row, low : low + BLOCK]
+                least = number(0)
+                p_sum = np.float32(0)
+                q_sum = np.float32(0)
+                part = np.uint32(0)
+                q_part = np.uint32(0)
+                bits = np.uint32(0)
+                weight = np.uint32(1)
+                for i in range(p_words.size):
+                    x = np.uint32(p_words[i])
+                    y = np.uint32(q_words[i])
+                    mass = value(x)
+                    drafted = value(y)
+                    least += number(min(mass, drafted))
+                    p_sum += mass
+                    q_sum += drafted
+                    bits = np.uint32(bits | np.uint32(x | y))
+                    x = fold(x)
+                    y = fold(y)
+                    part = np.uint32(part + np.uint32(np.uint32(x + y) * weight))
+                    q_part = np.uint32(q_part + y)
+                    weight = np.uint32(weight + np.uint32(2))
+                if single and least >= 1:
+                    overlap += overlap_of_words(p_words, q_words)
+                else:
+                    overlap += np.float64(least)
+                p_total += np.float64(p_sum)
+                q_total += np.float64(q_sum)
+                total = total * HORNER + np.uint64(np.uint32(part + np.uint32(q_part * Q_OFFSET)))
+                union = np.uint32(union | bits)
+            beta[row] = overlap
+            checksum[row] = total
+            if np.uint32(union & outside) != 0:
+                fault[row] = BAD_VALUE
+                checksum[row] = _checksum(p_bits[row], q_bits[row])  # `fold` may have been wrong
+            elif abs(p_total - 1.0) > tolerance or abs(q_total - 1.0) > tolerance:
+                fault[row] = BAD_SUM
+            else:
+                fault[row] = SOUND
+
+    return summary_kernel(measure_dense)
+
+
+@kernel
+def _checksum(p_words, q_words):  # type: ignore[no-untyped-def]
+    """The checksum of a row of p and q, whatever its words are."""
+    total = HORNER
+    for low in range(0, p_words.size, BLOCK):
+        part = np.uint32(0)
+        weight = np.uint32(1)
+        for i in range(low, min(low + BLOCK, p_words.size)):
+            x = np.uint32(_folded(np.uint32(p_words[i])) * weight)
+            y = np.uint32(_folded(np.uint32(q_words[i])) * np.uint32(weight + Q_OFFSET))
+            part = np.uint32(part + np.uint32(x + y))
+            weight = np.uint32(weight + np.uint32(2))
+        total = total * HORNER + np.uint64(part)
+    return total
+
+
+def _decoding(value: Kernel) -> Kernel:
+    def decode_words(words, out):  # type: ignore[no-untyped-def]
+        for i in range(words.size):
+            out[i] = value(words[i])
+
+    return kernel(decode_words)
+
+
+_DECODE = {"float16": _decoding(_as_float16), "bfloat16": _decoding(_as_bfloat16)}
+_MEASURE_DENSE = {
+    "float32": _measuring(_as_float32, _folded),
+    "float16": _measuring(_as_float16, _unfolded, single=True),
+    "bfloat16": _measuring(_as_bfloat16, _unfolded),
+}
+
+
+@kernel
+def _add_words(words, checksum):  # type: ignore[no-untyped-def]
+    """Combine each row's checksum with that of its words [R, n]."""
+    for row in range(words.shape[0]):
+        part = np.uint32(0)
+        weight = np.uint32(1)
+        for i in range(words.shape[1]):
+            part = np.uint32(part + np.uint32(_folded(np.uint32(words[row, i])) * weight))
+            weight = np.uint32(weight + np.uint32(2))
+        checksum[row] = (checksum[row] + np.uint64(1)) * HORNER + np.uint64(part)
+
+
+@kernel
+def _measure_labels(  # type: ignore[no-untyped-def]
+    step, context, position, token, accepted, step_ids, vocab_size, flags, checksum, fault
+):
+    """Add the labels to each row's checksum, and look whether they describe the steps `step_ids`.
+
+    Columns come as unsigned views, in which −1 is the largest number.
+    """
+    stride = step.size // step_ids.size
+    for s in range(step_ids.size):
+        first = s * stride
+        testing = flags  # until a rejection, or the bonus position
+        for j in range(stride):
+            row = first + j
+            place = np.uint64(np.uint64(token[row]) << HALF) | np.uint64(position[row])
+            checksum[row] += (
+                step[row] * STEP_FACTOR
+                + context[row] * CONTEXT_FACTOR
+                + np.uint64(place ^ np.uint64(place >> HALF)) * PLACE_FACTOR
+                + np.uint64(accepted[row])
+            )
+            bonus = j == stride - 1
+            testing = testing and not bonus
+            fits = step[row] == step_ids[s] and context[row] == context[first] and position[row] == j
+            fits = fits and (token[row] < vocab_size or (bonus and token[row] == NO_TOKEN))
+            fits = fits and (not bonus or stride == 1 or token[row] == NO_TOKEN)
+            fits = fits and (accepted[row] <= 1 if testing else accepted[row] == NOT_TESTED)
+            if fault[row] == SOUND and not fits:
+                fault[row] = BAD_LABEL
+            testing = testing and accepted[row] == 1
+
+
+@summary_kernel
+def normalise(rows, places, out):  # type: ignore[no-untyped-def]
+    """Put each of rows (float32 [R, V]), divided by its own float64 sum, at out[places[row]] (float64)."""
+    for row in range(rows.shape[0]):
+        source = rows[row]
+        target = out[places[row]]
+        total = 0.0
+        for x in range(source.size):
+            total += np.float64(source[x])
+        for x in range(source.size):
+            target[x] = np.float64(source[x]) / total

@@ -1,0 +1,245 @@
+"""Do a log's accept flags, and its drafted tokens, follow from its own rows? Not whether P was sampled: a log cannot say.
+
+Given the rows of a step and its drafted tokens, token-wise verification accepts the token x tested at a position with
+probability min(1, p(x)/(l·q(x))), l the lenience (1 for the standard rule), whatever was accepted before. So flags are
+coins of known, unlike probabilities a, or of probabilities in a known interval [a₋, a₊] where rows are rounded,
+normalised (by what `specsim.core.distributions.TOLERANCE` lets pass) or truncated. **Flags.** For alternatives a' > a₊ and a' < a₋, the likelihood ratio of a' to the end that it is beyond has
+expectation at most 1 for every coin inside, since it is linear in the true probability, 1 at that end and less inside.
+Products of them, averaged over alternatives, bins of a and positions, are an e-process: the chance that it ever exceeds 1/δ is
+at most δ (Ville's inequality). A flag that contradicts a certainty (rejected though p > q) ends the matter.
+
+**Tokens.** A drafted token x is mapped to M(x) + U·q(x), M the mass of the tokens that q has more of and U a uniform: if x
+was drawn from q that is uniform on [0, 1). Of a truncated row the k - 2 most probable tokens are cells, and all others
+one: those are listed whether or not the drafted token was put in the place of another, or added. The image is counted in equal bins and
+tested as in `specsim.core.stats`. Tokens that the draft took greedily, or from another temperature, fail.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
+from specsim.core.distributions import TOLERANCE, Floats, Ints
+from specsim.core.stats import chi_square, log_e_value
+from specsim.traces._checksums import decode
+from specsim.traces._format import DTYPES, AnyColumns, Layout
+from specsim.traces._reader import Progress, Trace
+from specsim.traces._token_probabilities import acceptance_chances
+
+__all__ = ["FlagBin", "LogAudit", "audit_log"]
+
+#: Of a whole audit, split over its two tests.
+FALSE_ALARM = 1e-6
+#: Bins of the acceptance probability, and of the image of the drafted tokens.
+FLAG_BINS, TOKEN_BINS = 10, 16
+#: Alternatives: log-odds moved by so much, or a share of coins decided beforehand.
+SHIFTS, SHARES = (0.1, 0.3, 1.0, 3.0), (0.01, 0.1)
+
+
+class FlagBin(NamedTuple):
+    """Tested tokens whose acceptance probability lies from `least` to `most`: how many, accepted, and expected."""
+
+    least: float
+    most: float
+    tested: int
+    accepted: int
+    expected: tuple[float, float]
+    z: float  #: standard errors outside what is expected, for reading
+
+
+@dataclass(frozen=True, eq=False)
+class LogAudit:
+    """What `audit_log` found. Base-10 logarithms of e-values decide; `flags` and `chi_square_p` are for reading.
+
+    `contradictions` counts flags that were impossible. `e_flags` is None without flags.
+    """
+
+    steps: int
+    lenience: float
+    flags: tuple[FlagBin, ...]
+    contradictions: int
+    e_flags: float | None
+    token_counts: Ints = field(repr=False)
+    chi_square_p: float
+    e_tokens: float
+    root: int
+
+    @property
+    def alarm(self) -> float:
+        """The e-value, as a base-10 logarithm, from which on one of the two tests rejects."""
+        return float(np.log10(2 / FALSE_ALARM))
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What deviates: "flags", "drafted tokens"."""
+        evidence = {"flags": self.e_flags, "drafted tokens": self.e_tokens}
+        return tuple(name for name, e in evidence.items() if e is not None and e >= self.alarm)
+
+    @property
+    def verdict(self) -> str:
+        """ "consistent": no deviation was found; "deviates" otherwise, wrongly with probability at most 1e-6."""
+        return "deviates" if self.findings else "consistent"
+
+    @property
+    def exit_code(self) -> int:
+        return int(bool(self.findings))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON; an infinite e-value is "inf"."""
+        return {
+            "verdict": self.verdict,
+            "findings": list(self.findings),
+            "steps": self.steps,
+            "lenience": self.lenience,
+            "flags": [bin._asdict() for bin in self.flags],
+            "contradictions": self.contradictions,
+            "log10_e_flags": None if self.e_flags is None else _finite(self.e_flags),
+            "token_counts": self.token_counts.tolist(),
+            "chi_square_p": self.chi_square_p,
+            "log10_e_tokens": self.e_tokens,
+            "alarm": self.alarm,
+            "root": self.root,
+        }
+
+
+def audit_log(
+    trace: Trace, *, lenience: float = 1.0, rng: RandomSource = 0, progress: Progress | None = None
+) -> LogAudit:
+    """Test the accept flags and the drafted tokens of `trace` against its own rows; one pass. The module's text says how.
+
+    It holds for token-wise verification of a drafted chain: the standard rule, or lenience in (0, 1]; block and tree
+    verification accept by other laws. `rng` draws the uniforms of the tokens' image. Raises ValueError for a trace in
+    which nothing was drafted, or a damaged row.
+    """
+    if not 0 < lenience <= 1:
+        raise ValueError(f"lenience: {lenience} is outside (0, 1]")
+    if trace.gamma == 0 or not trace.num_steps:
+        raise ValueError(f"{trace.path}: nothing was drafted in it, so that there is nothing to audit")
+    layout, root, done = trace.layout, root_of(rng), 0
+    flags, tokens = _Flags(layout.gamma), np.zeros(TOKEN_BINS, dtype=np.int64)
+    for shard in trace.shards:
+        for columns, _ in shard.scan():
+            if layout.flags:
+                flags.add(columns, layout, lenience)
+            tokens += _token_counts(columns, layout, key_of(root), done // layout.rows_per_step)
+            done += columns.step.size
+            if progress is not None:
+                progress(done, trace.num_rows)
+    law = np.full(TOKEN_BINS, 1 / TOKEN_BINS)
+    return LogAudit(
+        steps=trace.num_steps,
+        lenience=lenience,
+        flags=flags.bins(),
+        contradictions=flags.contradictions,
+        e_flags=flags.log_e() / math.log(10) if layout.flags else None,
+        token_counts=tokens,
+        chi_square_p=chi_square(tokens, law).p_value,
+        e_tokens=log_e_value(tokens, law) / math.log(10),
+        root=root,
+    )
+
+
+class _Flags:
+    """Sums over tested tokens, by bin of their acceptance probability, and by position."""
+
+    def __init__(self, gamma: int) -> None:
+        self.counts = np.zeros((FLAG_BINS, 2), dtype=np.int64)  # tested, accepted
+        self.expected = np.zeros((FLAG_BINS, 3))  # the least and the most accepted, and the variance
+        alternatives = 2 * (len(SHIFTS) + len(SHARES))
+        self.logs = np.zeros((FLAG_BINS, alternatives))
+        self.position_logs = np.zeros((gamma, alternatives))
+        self.contradictions = 0
+
+    def add(self, columns: AnyColumns, layout: Layout, lenience: float) -> None:
+        accepted = columns.accepted.reshape(-1, layout.rows_per_step)[:, :-1]
+        tested = accepted >= 0
+        low, high = acceptance_chances(columns, layout, lenience, TOLERANCE[DTYPES[layout.dtype]])[:, tested]
+        passed = accepted[tested] == 1
+        self.contradictions += int(((low == 1.0) & ~passed).sum())
+        middle = (low + high) / 2
+        bins = np.minimum((middle * FLAG_BINS).astype(np.int64), FLAG_BINS - 1)
+        columns_ = (low, high, middle * (1 - middle))
+        self.counts += np.stack(
+            [np.bincount(bins, w, FLAG_BINS) for w in (tested[tested], passed)], axis=1
+        ).astype(np.int64)
+        self.expected += np.stack([np.bincount(bins, w, FLAG_BINS) for w in columns_], axis=1)
+        for i, ratios in enumerate(_log_ratios(low, high, passed)):
+            self.logs[:, i] += np.bincount(bins, ratios, FLAG_BINS)
+            self.position_logs[:, i] += np.bincount(np.nonzero(tested)[1], ratios, layout.gamma)
+
+    def log_e(self) -> float:
+        """Natural log of the e-value: the mean over alternatives, in each bin alone, at each position, everywhere."""
+        if self.contradictions:
+            return float("inf")
+        every = np.concatenate([self.logs.ravel(), self.position_logs.ravel(), self.logs.sum(axis=0)])
+        return float(special.logsumexp(every) - np.log(every.size))
+
+    def bins(self) -> tuple[FlagBin, ...]:
+        found = []
+        for i in np.flatnonzero(self.counts[:, 0]).tolist():
+            (tested, accepted), (low, high, variance) = self.counts[i].tolist(), self.expected[i].tolist()
+            outside = accepted - min(max(accepted, low), high)
+            z = outside / np.sqrt(variance) if variance > 0 else 0.0
+            found.append(FlagBin(i / FLAG_BINS, (i + 1) / FLAG_BINS, tested, accepted, (low, high), float(z)))
+        return tuple(found)
+
+
+def _log_ratios(low: Floats, high: Floats, passed: NDArray[np.bool_]) -> Any:
+    """For each alternative the log-likelihood ratios [n] of the flags; certainties, which none can move, give 0."""
+    for sign, end in ((1.0, high), (-1.0, low)):
+        sure = (end <= 0.0) | (end >= 1.0)
+        a = np.where(sure, 0.5, end)
+        odds = np.log(a) - np.log1p(-a)
+        for shift in SHIFTS:
+            moved = odds + sign * shift
+            ratio = np.where(
+                passed,
+                special.log_expit(moved) - special.log_expit(odds),
+                special.log_expit(-moved) - special.log_expit(-odds),
+            )
+            yield np.where(sure, 0.0, ratio)
+        for share in SHARES:  # that many were accepted, or rejected, without a look
+            if sign > 0:
+                ratio = np.where(passed, np.log1p(share * (1 - a) / a), np.log1p(-share))
+            else:
+                ratio = np.where(passed, np.log1p(-share), np.log1p(share * a / (1 - a)))
+            yield np.where(sure, 0.0, ratio)
+
+
+def _token_counts(columns: AnyColumns, layout: Layout, key: Key, first: int) -> Ints:
+    """The images of the drafted tokens of whole steps, `first` the number of the first, counted in bins."""
+    stride = layout.rows_per_step
+    drafted = np.arange(columns.token.size) % stride < layout.gamma
+    token = columns.token[drafted][:, None]
+    rows = decode(columns.q[drafted]).astype(np.float64)
+    ids = getattr(columns, "q_tokens", None)
+    ids = np.arange(rows.shape[1]) if ids is None else ids[drafted]
+    own = (ids == token) & (ids >= 0)
+    value = np.where(own, rows, 0.0).sum(axis=1)
+    ahead = (rows > value[:, None]) | ((rows == value[:, None]) & (ids < token))
+    above = np.where(ahead, rows, 0.0).sum(axis=1)
+    total = rows.sum(axis=1)
+    if layout.top is not None:
+        # two less than are listed: which token was drafted must not change what the cells are
+        head = np.minimum(layout.top - 2, (ids >= 0).sum(axis=1) - 1)
+        cells = np.pad(np.cumsum(-np.sort(-rows, axis=1), axis=1), [(0, 0), (1, 0)])
+        kept = cells[np.arange(len(rows)), np.maximum(head, 0)]
+        total = np.maximum(total, 1.0)
+        inside = own.any(axis=1) & (ahead.sum(axis=1) < head)
+        above, value = np.where(inside, above, kept), np.where(inside, value, total - kept)
+    steps = columns.token.size // stride
+    u = uniforms(key, int(Purpose.COUNT), first, steps, layout.gamma).T.ravel()
+    image = (above + u * value) / total
+    return np.bincount(
+        np.minimum((image * TOKEN_BINS).astype(np.int64), TOKEN_BINS - 1), minlength=TOKEN_BINS
+    )
+
+
+def _finite(value: float) -> float | str:
+    return value if np.isfinite(value) else str(value)

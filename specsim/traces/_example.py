@@ -1,0 +1,21 @@
+"""The trace that comes along: steps of the shipped n-gram pair, recorded by docs/regenerate.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specsim.traces._reader import Trace, open_trace
+
+__all__ = ["SHIPPED", "default_trace"]
+
+SHIPPED = Path(__file__).parents[1] / "data" / "ngram-trace"
+
+
+def default_trace() -> Trace:
+    """768 steps of γ = 4 of the n-gram pair under the standard rule, along 24 texts; the 16 most probable tokens of each row.
+
+    >>> trace = default_trace()
+    >>> trace.num_steps, trace.gamma, trace.top
+    (768, 4, 16)
+    """
+    return open_trace(SHIPPED)

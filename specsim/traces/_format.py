@@ -1,0 +1,157 @@
+"""The trace format: the columns of a shard, their types, and what rounding each dtype allows.
+
+Rows of p and q are *dense*, over the whole vocabulary, or *truncated* to the k tokens that were logged: `p_tokens` and
+`q_tokens` name these, in rising order, and -1 fills up where a row has fewer. What the others share, the tail, is one
+minus the mass that is listed. The listed tokens are the most probable ones; the drafted token may be listed besides.
+
+A log may lack more. Without `flags` nobody wrote down which drafted tokens were accepted. Without `bonus` q was not
+logged at the bonus position: a dense trace repeats p there, and nobody reads it; a truncated one lists nothing. With
+γ = 0 nothing was drafted at all: every row is a place in a text, `token` the one that followed (-1 if that is not known).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core.distributions import TOLERANCE
+
+FORMAT = "specsim-trace"
+VERSION = 1
+DENSE, TRUNCATED = "probabilities", "top-k"
+MANIFEST = "manifest.json"
+
+#: How p and q may be stored, and the name of each type in a safetensors header.
+DTYPES: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+}
+LABELS: dict[str, np.dtype[Any]] = {
+    "step": np.dtype(np.int64),
+    "context": np.dtype(np.int64),
+    "position": np.dtype(np.int32),
+    "token": np.dtype(np.int32),
+    "accepted": np.dtype(np.int8),
+}
+CODES = {
+    "int8": "I8",
+    "int32": "I32",
+    "int64": "I64",
+    "uint64": "U64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+}
+
+#: The largest vocabulary: token ids are stored as int32.
+MOST_TOKENS = 2**31 - 1
+
+#: `token` and `accepted` at the bonus position; `accepted` also after a rejection; what fills up a truncated row's tokens.
+NONE = -1
+
+
+class Columns(NamedTuple):
+    """The columns of R rows (R / (γ + 1) whole steps): views of a file, or copies of chosen rows."""
+
+    step: NDArray[np.int64]  #: [R] 0, 1, 2, … through the trace
+    context: NDArray[np.int64]  #: [R] the document or starting context that the step belongs to
+    position: NDArray[np.int32]  #: [R] 0 … γ
+    token: NDArray[np.int32]  #: [R] the drafted token, −1 at the bonus position
+    accepted: NDArray[np.int8]  #: [R] 1 accepted, 0 rejected, −1 not tested
+    p: NDArray[Any]  #: [R, V] the target's probabilities
+    q: NDArray[Any]  #: [R, V] the draft's
+    checksum: NDArray[np.uint64]  #: [R] of the row's other columns
+
+    def take(self, rows: slice | NDArray[np.int64]) -> Columns:
+        """The chosen rows: views for a slice, copies for an array of row numbers."""
+        chosen: Any = (column[rows] for column in self)
+        return Columns(*chosen)
+
+
+class TruncatedColumns(NamedTuple):
+    """The same of truncated rows: p and q [R, k] belong to the tokens [R, k] beside them."""
+
+    step: NDArray[np.int64]
+    context: NDArray[np.int64]
+    position: NDArray[np.int32]
+    token: NDArray[np.int32]
+    accepted: NDArray[np.int8]
+    p_tokens: NDArray[np.int32]  #: [R, k] rising, then −1
+    p: NDArray[Any]  #: [R, k] the target's probabilities of these, 0 where there is none
+    q_tokens: NDArray[np.int32]
+    q: NDArray[Any]
+    checksum: NDArray[np.uint64]
+
+    def take(self, rows: slice | NDArray[np.int64]) -> TruncatedColumns:
+        """The chosen rows: views for a slice, copies for an array of row numbers."""
+        chosen: Any = (column[rows] for column in self)
+        return TruncatedColumns(*chosen)
+
+
+AnyColumns = Columns | TruncatedColumns
+
+
+class Layout(NamedTuple):
+    """What every shard of a trace has in common."""
+
+    vocab_size: int
+    gamma: int
+    dtype: str
+    top: int | None = None  #: the k of truncated rows, None if rows are dense
+    flags: bool = True  #: whether it was logged which drafted tokens were accepted
+    bonus: bool = True  #: whether q was logged at the bonus position
+
+    @property
+    def rows_per_step(self) -> int:
+        return self.gamma + 1
+
+    @property
+    def row_bytes(self) -> int:
+        return sum(dtype.itemsize * math.prod(shape) for dtype, shape in self.columns(1).values())
+
+    def columns(self, rows: int) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """The dtype and shape of each column of a shard of `rows` rows, in the order of the columns' class."""
+        labels = {name: (dtype, (rows,)) for name, dtype in LABELS.items()}
+        values = (DTYPES[self.dtype], (rows, self.vocab_size if self.top is None else self.top))
+        listed = (np.dtype(np.int32), values[1])
+        if self.top is None:
+            entries = {"p": values, "q": values}
+        else:
+            entries = {"p_tokens": listed, "p": values, "q_tokens": listed, "q": values}
+        return {**labels, **entries, "checksum": (np.dtype(np.uint64), (rows,))}
+
+    def named(self, columns: dict[str, NDArray[Any]]) -> AnyColumns:
+        """The arrays of a shard, by name, as its columns."""
+        return Columns(**columns) if self.top is None else TruncatedColumns(**columns)
+
+
+def rounding(layout: Layout) -> float:
+    """A bound on |β error| from storing p and q in the dtype; for truncated rows, on the error of either end.
+
+    Rounding to nearest moves an entry by at most u times itself, u the unit roundoff, or by half the smallest
+    subnormal number where that is more; the minimum of two entries moves by no more than they do. An end of a truncated
+    row's interval moves with what is listed of both rows, and with both tails: by no more than four times that.
+    """
+    info = ml_dtypes.finfo(DTYPES[layout.dtype])
+    entries = layout.vocab_size if layout.top is None else layout.top
+    error = float(info.eps) / 2 + entries * float(info.smallest_subnormal) / 2
+    return error if layout.top is None else 4 * error
+
+
+def sum_tolerance(layout: Layout) -> float:
+    """How far from 1 a stored row's sum may be.
+
+    What a writer may hand over, plus what rounding adds; twice, because the sum is taken in float32.
+    """
+    return 2 * (TOLERANCE[DTYPES[layout.dtype]] + rounding(layout))
+
+
+def digest(header: bytes, checksums: NDArray[np.uint64]) -> str:
+    """The SHA-256 of a shard: of its header and its rows' checksums, which cover the rest."""
+    return hashlib.sha256(header + checksums.tobytes()).hexdigest()

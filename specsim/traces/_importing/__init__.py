@@ -1,0 +1,108 @@
+"""Importers of other people's logs, one file for each format: adding one is adding a file.
+
+A format has `SUFFIXES`, by which it is told, and `read(source)`, which gives `specsim.traces._steps.Logged`: the layout,
+and the steps in order, read as they are asked for. `import_trace` writes them to a trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from specsim.core._registry import check_known, modules_beside
+from specsim.traces._reader import Progress, Trace, open_trace
+from specsim.traces._steps import Logged, Source, rows_that_do_not_sum_to_one
+from specsim.traces._writer import writer
+
+__all__ = ["formats", "import_trace"]
+
+HASHED_AT_ONCE = 2**20
+
+
+def formats() -> list[str]:
+    """The names of the formats, as `import_trace` takes them."""
+    return modules_beside(__file__)
+
+
+def import_trace(
+    source: str | Path,
+    out: str | Path,
+    *,
+    draft: str | Path | None = None,
+    format: str | None = None,
+    vocab_size: int | None = None,
+    dtype: str = "float32",
+    progress: Progress | None = None,
+) -> Trace:
+    """Write the log `source` as a trace into the new or empty folder `out`, and open it.
+
+    `format` is one of `formats()`, told by the file's ending if it is not given; their modules say what they expect.
+    `draft` is the draft's file where it has one of its own; `vocab_size` V, where a log of truncated rows does not tell
+    (else the largest id met, plus one; whole rows must agree with it); `dtype` how rows are stored. It reads as it goes;
+    `progress(steps, of_steps)` is called now and then. Files are named in the trace's provenance, with their sizes and
+    SHA-256.
+
+    Raises ValueError for a log that is not as expected, naming file and place: what stands before it is in the trace,
+    which stays readable. FileExistsError if `out` holds anything, OSError where it cannot be written.
+    """
+    asked = Source(Path(source), None if draft is None else Path(draft), vocab_size)
+    for path in (asked.path, asked.draft):
+        if path is not None and not path.exists():
+            raise ValueError(f"{path}: there is no such file")
+    name = format or _told_by_ending(asked.path)
+    check_known("format", name, formats())
+    logged: Logged = import_module(f"{__name__}.{name}").read(asked)
+    if logged.top is None and vocab_size not in (None, logged.vocab_size):
+        raise ValueError(f"{source}, p: V = {logged.vocab_size}, not the {vocab_size} that were given")
+    if vocab_size is not None and vocab_size < logged.vocab_size:
+        raise ValueError(f"{source}: the log has a vocabulary of {logged.vocab_size}, not {vocab_size}")
+    provenance = {"format": name, "files": list(_files(asked)), **logged.facts}
+    with writer(
+        out,
+        vocab_size=logged.vocab_size,
+        gamma=logged.gamma,
+        dtype=dtype,
+        top=logged.top,
+        flags=logged.flags,
+        bonus=logged.bonus,
+        provenance=provenance,
+    ) as log:
+        for done, (place, *step) in enumerate(logged.steps, 1):
+            try:
+                log.append(*step)
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"{place}: {error}{_more(logged, error)}") from None
+            if progress is not None and (done % 256 == 0 or done == logged.total):
+                progress(done, logged.total)
+    return open_trace(out)
+
+
+def _more(logged: Logged, error: Exception) -> str:
+    """Of arrays whose rows have the wrong sums: in how many places."""
+    if logged.top is not None or "p" not in logged.columns or "sums to" not in str(error):
+        return ""
+    return f"; in all, {rows_that_do_not_sum_to_one(logged.columns)}"
+
+
+def _told_by_ending(path: Path) -> str:
+    for name in formats():
+        if path.suffix in import_module(f"{__name__}.{name}").SUFFIXES:
+            return name
+    known = {name: import_module(f"{__name__}.{name}").SUFFIXES for name in formats()}
+    listing = ", ".join(f"{name} ({' '.join(s or 'a folder' for s in ends)})" for name, ends in known.items())
+    raise ValueError(f"{path}: {path.suffix or 'no ending'} tells of no format; give one of {listing}")
+
+
+def _files(source: Source) -> Any:
+    """Name, size and SHA-256 of each file."""
+    named = [source.path] if source.draft is None else [source.path, source.draft]
+    inside = (sorted(path.glob("*.npy")) if path.is_dir() else [path] for path in named)
+    for path in itertools.chain.from_iterable(inside):
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while part := file.read(HASHED_AT_ONCE):
+                digest.update(part)
+        yield {"file": path.name, "bytes": path.stat().st_size, "sha256": digest.hexdigest()}

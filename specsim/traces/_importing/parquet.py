@@ -1,0 +1,129 @@
+"""Parquet, with list columns. One row for each step of speculative decoding:
+
+    draft_tokens  list<int>           γ of them, the same γ in every row
+    p, q          list<list<float>>   γ+1 rows over the vocabulary (q: or γ)
+    p_tokens, q_tokens  list<list<int>>  optional: then p and q are the probabilities of these tokens, the most probable
+    accepted      int                 optional, in every row or in none
+    context       int                 optional, the document; without it, each row is one of its own
+
+or, where there is no `draft_tokens`, one row for each place in a text, at which nothing was drafted:
+
+    p, q          list<float>         one row over the vocabulary
+    p_tokens, q_tokens  list<int>     optional, as above
+    token         int                 optional, the token that followed
+    context       int                 optional, the document; without it, all rows are one text
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from specsim.traces._steps import Logged, Source, Step, as_computed, check_id
+
+__all__ = ["SUFFIXES", "read"]
+
+SUFFIXES = (".parquet",)
+
+#: Rows of a table that are read at a time.
+ROWS = 64
+NAMES = ("draft_tokens", "token", "p", "q", "p_tokens", "q_tokens", "accepted", "context")
+
+
+def read(source: Source) -> Logged:
+    """The steps of the table's rows. Raises ValueError for a file that is not Parquet, or lacks a column."""
+    from pyarrow import ArrowInvalid, parquet
+
+    try:
+        table = parquet.ParquetFile(source.path)
+    except ArrowInvalid as error:
+        raise ValueError(f"{source.path}: not a Parquet file ({error})") from None
+    names = [name for name in NAMES if name in table.schema_arrow.names]
+    truncated = {"p_tokens", "q_tokens"} <= set(names)
+    if not {"p", "q"} <= set(names) or (not truncated and {"p_tokens", "q_tokens"} & set(names)):
+        raise ValueError(
+            f"{source.path}: columns {', '.join(table.schema_arrow.names)}; expected p and q (of truncated rows p_tokens "
+            "and q_tokens too), and draft_tokens for steps, or one row for each place of a text"
+        )
+    if table.metadata.num_rows == 0:
+        raise ValueError(f"{source.path}: no row")
+    first = next(table.iter_batches(1, columns=names)).to_pylist()[0]
+    steps = "draft_tokens" in names
+    wrong = [
+        name
+        for name in names
+        if name not in ("token", "accepted", "context") and not isinstance(first[name], list)
+    ]
+    if wrong or (steps and not (first["draft_tokens"] and all(isinstance(row, list) for row in first["p"]))):
+        raise ValueError(
+            f"{source.path}, row 0: {', '.join(wrong) or 'p'} is not a list as deep as it should be"
+        )
+    gamma = len(first["draft_tokens"]) if steps else 0
+    if truncated:
+        top, vocab_size = _extent(
+            table, [n for n in names if n.endswith(("tokens", "token"))], str(source.path)
+        )
+    else:
+        top, vocab_size = None, len(first["p"][0] if steps else first["p"])
+    return Logged(
+        vocab_size=max(vocab_size, source.vocab_size or 0) if truncated else vocab_size,
+        gamma=gamma,
+        top=top,
+        flags=steps and "accepted" in names,
+        bonus=not steps or len(first["q"]) > gamma,
+        total=table.metadata.num_rows,
+        steps=_steps(table, names, truncated, source),
+        facts={} if steps else {"text": "each row is a place in a text, at which nothing was drafted"},
+    )
+
+
+def _steps(table: Any, names: list[str], truncated: bool, source: Source) -> Iterator[Step]:
+    steps, number = "draft_tokens" in names, 0
+    for batch in table.iter_batches(ROWS, columns=names):
+        for row in batch.to_pylist():
+            place = f"{source.path}, row {number}"
+            missing = [name for name in names if row[name] is None and name != "token"]
+            if missing:
+                raise ValueError(f"{place}: {', '.join(missing)} is null")
+            if not steps:
+                token = row.get("token")
+                row["draft_tokens"] = [] if token is None else [token]
+                row |= {name: [row[name]] for name in ("p", "q", "p_tokens", "q_tokens") if name in row}
+            if truncated:
+                for name in "pq":
+                    if len(row[name]) != len(row[f"{name}_tokens"]):
+                        raise ValueError(f"{place}: {name} and {name}_tokens differ in length")
+                    row[name] = list(zip(row[f"{name}_tokens"], row[name], strict=True))
+            else:
+                row |= {name: _dense(row[name], place, name) for name in "pq"}
+            context = row.get("context", number if steps else 0)
+            yield Step(place, context, row["draft_tokens"], row.get("accepted"), row["p"], row["q"])
+            number += 1
+
+
+def _dense(rows: Any, place: str, name: str) -> Any:
+    try:
+        return as_computed(np.array(rows))
+    except ValueError:
+        raise ValueError(f"{place}, {name}: rows differ in length") from None
+
+
+def _extent(table: Any, names: list[str], path: str) -> tuple[int, int]:
+    """The most tokens that a row lists, and the largest id in the table plus one."""
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    top, largest = 1, 0
+    for batch in table.iter_batches(ROWS, columns=names):
+        for name in names:
+            column, lengths = batch.column(name), None
+            while column.type.num_fields:
+                lengths, column = pc.list_value_length(column), column.flatten()
+            if not (types.is_integer(column.type) or types.is_null(column.type)):
+                raise ValueError(f"{path}, {name}: {column.type}, expected integers, token ids")
+            if name in ("p_tokens", "q_tokens"):
+                top = max(top, pc.max(lengths).as_py() or 0)
+            largest = max(largest, check_id(pc.max(column).as_py() or 0, f"{path}, {name}"))
+    return top, largest + 1

@@ -1,0 +1,391 @@
+"""Reading a trace: memory-mapped columns, checked row by row as they are read."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim.traces._checksums import FAULTS, SOUND, decode, measure, normalise
+from specsim.traces._format import (
+    CODES,
+    DENSE,
+    DTYPES,
+    FORMAT,
+    MANIFEST,
+    TRUNCATED,
+    VERSION,
+    AnyColumns,
+    Layout,
+    digest,
+)
+
+#: Called with the number of rows read so far and the number there are.
+Progress = Callable[[int, int], None]
+
+#: Read at a time: enough to forget the cost of a call.
+CHUNK_BYTES = 16 * 2**20
+
+
+class ShardStatus(NamedTuple):
+    """What checking a shard found."""
+
+    name: str
+    num_rows: int
+    num_bytes: int  #: as the manifest has it
+    damage: str | None  #: None if every row is as it was written
+
+    @property
+    def ok(self) -> bool:
+        return self.damage is None
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of a trace, as its manifest describes it; nothing is read before `columns` or `scan`."""
+
+    path: Path
+    layout: Layout
+    num_rows: int
+    num_bytes: int
+    sha256: str
+    first_step: int
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def num_steps(self) -> int:
+        return self.num_rows // self.layout.rows_per_step
+
+    @cached_property
+    def columns(self) -> AnyColumns:
+        """The shard's columns, views of the memory-mapped file.
+
+        Raises ValueError, naming the file and the first row lost, if it is missing, cut or its header altered.
+        The rows themselves are not read: `scan` checks them.
+        """
+        return self._mapped[1]
+
+    def scan(self) -> Iterator[tuple[AnyColumns, NDArray[np.float64]]]:
+        """Stretches of whole steps in order, each with β = Σ min(p, q) of its rows, float64 [2, R]: what it is at least
+        and at most, two equal numbers for dense rows.
+
+        Raises ValueError at the first damaged row, naming the file, the row and what is wrong with it.
+        """
+        header, columns = self._mapped
+        stride = self.layout.rows_per_step
+        steps = max(1, CHUNK_BYTES // (self.layout.row_bytes * stride))
+        for first in range(0, self.num_steps, steps):
+            local = np.arange(first, min(first + steps, self.num_steps))
+            chosen = columns.take(slice(first * stride, (first + local.size) * stride))
+            yield chosen, self._check(chosen, local)
+        if digest(header, columns.checksum) != self.sha256:
+            raise self._damaged(
+                0, "the header or the checksums are not those that the manifest has the SHA-256 of"
+            )
+
+    def take(self, local: NDArray[np.int64]) -> AnyColumns:
+        """Copies of the rows of the steps numbered `local` within this shard; raises ValueError as `scan` does."""
+        chosen = self.columns.take(step_rows(local, self.layout.rows_per_step))
+        self._check(chosen, local)
+        return chosen
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process needs: the fields, not the mapped file, which it maps for itself."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def _check(self, columns: AnyColumns, local: NDArray[np.int64]) -> NDArray[np.float64]:
+        """β of the rows of the steps numbered `local` within this shard, none of which may be damaged."""
+        found = measure(columns, self.first_step + local, self.layout)
+        altered = found.checksum != columns.checksum
+        bad = altered | (found.fault != SOUND)
+        if bad.any():
+            place = int(np.argmax(bad))
+            row = int(step_rows(local, self.layout.rows_per_step)[place])
+            what = (
+                "altered, its checksum does not match" if altered[place] else FAULTS[int(found.fault[place])]
+            )
+            raise self._damaged(row, what)
+        return found.beta
+
+    @cached_property
+    def _mapped(self) -> tuple[bytes, AnyColumns]:
+        if not self.path.is_file():
+            raise self._damaged(0, "the file is missing")
+        try:
+            size = self.path.stat().st_size
+            if size < 8:
+                raise self._damaged(0, f"the file is cut, {size} of {self.num_bytes} bytes are left")
+            # np.asarray: slicing a plain view is many times cheaper than slicing a memmap
+            raw = np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r"))
+        except OSError as error:
+            raise self._damaged(0, f"cannot be read ({error})") from None
+        start = 8 + int.from_bytes(raw[:8].tobytes(), "little")
+        if start > size:
+            raise self._damaged(0, f"the header, of {start} bytes, is longer than the file, of {size}")
+        header = raw[:start].tobytes()
+        places = self._places(header[8:])
+        self._check_size(size - start, places)
+        columns = {
+            name: raw[start + begin : start + end].view(dtype).reshape(shape)
+            for (name, (dtype, shape)), (begin, end) in zip(
+                self.layout.columns(self.num_rows).items(), places, strict=True
+            )
+        }
+        return header, self.layout.named(columns)
+
+    def _places(self, header: bytes) -> list[tuple[int, int]]:
+        """Where each column begins and ends behind the header, in the order of the layout."""
+        try:
+            entries = {n: entry for n, entry in json.loads(header).items() if n != "__metadata__"}
+            stated = {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in entries.items()}
+            places = {name: _offsets(*entry["data_offsets"]) for name, entry in entries.items()}
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            raise self._damaged(0, f"the header is not that of a safetensors file ({error})") from None
+        wanted = {n: (CODES[t.name], shape) for n, (t, shape) in self.layout.columns(self.num_rows).items()}
+        for name in sorted(wanted.keys() | stated.keys()):
+            if stated.get(name) != wanted.get(name):
+                raise self._damaged(
+                    0,
+                    f"column {name} is {_words(stated.get(name))}, the manifest asks for {_words(wanted.get(name))}",
+                )
+        self._check_tiling(places)
+        return [places[name] for name in wanted]
+
+    def _check_tiling(self, places: dict[str, tuple[int, int]]) -> None:
+        """Raise unless the columns, in some order, follow each other without a gap, each of its own size."""
+        end = 0
+        for name in sorted(places, key=places.__getitem__):
+            dtype, shape = self.layout.columns(self.num_rows)[name]
+            begin, end = end, end + dtype.itemsize * math.prod(shape)
+            if places[name] != (begin, end):
+                raise self._damaged(
+                    0, f"column {name} is said to lie at {places[name]}, not ({begin}, {end})"
+                )
+
+    def _check_size(self, size: int, places: list[tuple[int, int]]) -> None:
+        """Raise, naming the first row lost, unless `size` bytes behind the header are what the columns take."""
+        wanted = max(end for _, end in places)
+        if size > wanted:
+            raise self._damaged(self.num_rows, f"{size - wanted} bytes follow the last row")
+        if size < wanted:
+            whole = min(max(0, size - begin) * self.num_rows // (end - begin) for begin, end in places)
+            raise self._damaged(whole, f"the file is cut, {wanted - size} bytes are missing")
+
+    def _damaged(self, row: int, what: str) -> ValueError:
+        return ValueError(f"{self.path}, row {row}: {what}")
+
+
+def step_rows(steps: NDArray[np.int64], stride: int) -> NDArray[np.int64]:
+    """The numbers of the rows of the steps so numbered, `stride` rows to a step."""
+    return (steps[:, None] * stride + np.arange(stride)).ravel()
+
+
+def _offsets(begin: Any, end: Any) -> tuple[int, int]:
+    return operator.index(begin), operator.index(end)
+
+
+def _words(column: tuple[str, tuple[int, ...]] | None) -> str:
+    return "absent" if column is None else f"{column[0]} {list(column[1])}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trace on disk, as its manifest describes it. Reading from several threads at once is safe."""
+
+    path: Path
+    layout: Layout
+    complete: bool  #: False while it is being written, and where the writer was stopped
+    provenance: dict[str, Any]  #: whatever the writer said about where it comes from
+    shards: tuple[Shard, ...]
+
+    @property
+    def vocab_size(self) -> int:
+        return self.layout.vocab_size
+
+    @property
+    def gamma(self) -> int:
+        return self.layout.gamma
+
+    @property
+    def dtype(self) -> str:
+        """How p and q are stored: "float32", "float16" or "bfloat16"."""
+        return self.layout.dtype
+
+    @property
+    def top(self) -> int | None:
+        """The k that rows are cut to, None for dense rows."""
+        return self.layout.top
+
+    @property
+    def num_rows(self) -> int:
+        return sum(shard.num_rows for shard in self.shards)
+
+    @property
+    def num_steps(self) -> int:
+        return self.num_rows // self.layout.rows_per_step
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(shard.num_bytes for shard in self.shards)
+
+    def steps(self, indices: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+        """The steps numbered `indices` (int[B], in any order): tokens int32[B, γ], p and q float64[B, γ+1, V].
+
+        Each row is divided by its own float64 sum, which undoes the rounding of the dtype. Raises IndexError
+        for a step that the trace does not have, ValueError for a damaged shard or row, naming it, and for a trace of
+        truncated rows, which does not have them.
+        """
+        if self.top is not None:
+            raise ValueError(
+                f"{self.path}: rows are cut to their {self.top} most probable tokens, and this takes whole rows"
+            )
+        wanted = self._indices(indices)
+        stride = self.layout.rows_per_step
+        tokens = np.empty((wanted.size, self.gamma), np.int32)
+        p = np.empty((wanted.size, stride, self.vocab_size))
+        q = np.empty_like(p)
+        starts = np.array([shard.first_step for shard in self.shards])
+        owner = np.searchsorted(starts, wanted, side="right") - 1
+        for number in np.unique(owner):
+            shard = self.shards[number]
+            places = np.flatnonzero(owner == number)
+            rows = shard.take(wanted[places] - shard.first_step)
+            tokens[places] = rows.token.reshape(-1, stride)[:, :-1]
+            places = step_rows(places, stride)
+            normalise(decode(rows.p), places, p.reshape(-1, self.vocab_size))
+            normalise(decode(rows.q), places, q.reshape(-1, self.vocab_size))
+        return tokens, p, q
+
+    def verify(self, progress: Progress | None = None) -> tuple[ShardStatus, ...]:
+        """Read every row, and say of each shard whether it is as it was written; raises nothing for one that is not.
+
+        `progress(rows, of_rows)` is called now and then.
+        """
+        found = []
+        done = 0
+        for shard in self.shards:
+            damage = None
+            try:
+                for columns, _ in shard.scan():
+                    if progress:
+                        progress(done + int(columns.position.size), self.num_rows)
+            except ValueError as error:
+                damage = str(error)
+            found.append(ShardStatus(shard.name, shard.num_rows, shard.num_bytes, damage))
+            done += shard.num_rows
+        return tuple(found)
+
+    def _indices(self, indices: ArrayLike) -> NDArray[np.int64]:
+        wanted = np.asarray(indices)
+        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            raise ValueError(f"indices: expected int[B], got {wanted.dtype} of shape {wanted.shape}")
+        outside = (wanted < 0) | (wanted >= self.num_steps)
+        if outside.any():
+            raise IndexError(f"step {wanted[outside][0]} is outside [0, {self.num_steps}) of {self.path}")
+        return wanted.astype(np.int64)
+
+
+def open_trace(path: str | Path) -> Trace:
+    """Open the trace in the folder `path`: reads the manifest, and no shard.
+
+    Raises ValueError if the folder holds no trace, or its manifest is damaged, of another version, or of
+    values other than probabilities, whole or of the top k tokens.
+    """
+    folder = Path(path)
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise ValueError(f"{folder}: not a trace, it has no {MANIFEST}")
+    try:
+        manifest = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: damaged, not JSON ({error})") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ValueError(f"{file}: not the manifest of a trace, it does not say format {FORMAT!r}")
+    if manifest.get("version") != VERSION:
+        raise ValueError(
+            f"{file}: version {manifest.get('version')!r} of the format; this program reads {VERSION}"
+        )
+    if manifest.get("values") not in (DENSE, TRUNCATED):
+        raise ValueError(
+            f"{file}: rows are {manifest.get('values')!r}; only {DENSE!r} and {TRUNCATED!r} can be read"
+        )
+    return _trace(folder, _Fields(file, manifest))
+
+
+class _Fields(NamedTuple):
+    """Part of a manifest, whose entries are looked up with a check of their type."""
+
+    file: Path
+    entries: dict[str, Any]
+
+    def get(self, name: str, kind: type, what: str, fits: Callable[[Any], bool] = lambda value: True) -> Any:
+        value = self.entries.get(name)
+        if type(value) is not kind or not fits(value):
+            raise ValueError(f"{self.file}: damaged, {name} is {value!r}, not {what}")
+        return value
+
+    def said(self, name: str) -> bool:
+        """A property that every trace once had: absent where it does."""
+        value: bool = name not in self.entries or self.get(name, bool, "true or false")
+        return value
+
+
+def _trace(folder: Path, manifest: _Fields) -> Trace:
+    flags = manifest.said("flags")
+    least = int(flags)  # nothing to flag where nothing was drafted
+    layout = Layout(
+        vocab_size=manifest.get("vocab_size", int, "a whole number ≥ 1", lambda n: n >= 1),
+        gamma=manifest.get("gamma", int, f"a whole number ≥ {least}", lambda n: n >= least),
+        dtype=manifest.get("dtype", str, f"one of {', '.join(DTYPES)}", lambda name: name in DTYPES),
+        top=manifest.get("top", int, "a whole number ≥ 1", lambda n: n >= 1)
+        if manifest.entries["values"] == TRUNCATED
+        else None,
+        flags=flags,
+        bonus=manifest.said("bonus"),
+    )
+    shards: list[Shard] = []
+    first_step = 0
+    for entry in manifest.get(
+        "shards", list, "a list of objects", lambda es: all(type(e) is dict for e in es)
+    ):
+        shards.append(_shard(folder, _Fields(manifest.file, entry), layout, first_step))
+        first_step += shards[-1].num_steps
+    return Trace(
+        path=folder,
+        layout=layout,
+        complete=manifest.get("complete", bool, "true or false"),
+        provenance=manifest.get("provenance", dict, "an object"),
+        shards=tuple(shards),
+    )
+
+
+def _shard(folder: Path, entry: _Fields, layout: Layout, first_step: int) -> Shard:
+    stride = layout.rows_per_step
+    # a plain name: a manifest must not lead out of its folder
+    name = entry.get(
+        "file",
+        str,
+        "a file name in the trace's folder",
+        lambda name: name not in ("", "..") and Path(name).name == name,
+    )
+    return Shard(
+        path=folder / name,
+        layout=layout,
+        num_rows=entry.get(
+            "rows", int, f"a multiple of gamma + 1 = {stride}", lambda n: n > 0 and n % stride == 0
+        ),
+        num_bytes=entry.get("bytes", int, "a number of bytes", lambda n: n > 0),
+        sha256=entry.get("sha256", str, "a SHA-256"),
+        first_step=first_step,
+    )

@@ -1,0 +1,182 @@
+"""What importers hand over: the steps of somebody's log, one after the other, and what they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core.distributions import TOLERANCE
+from specsim.traces._format import MOST_TOKENS
+
+__all__ = ["Column", "Logged", "Source", "Step", "as_computed", "check_id", "from_columns"]
+
+#: Bytes read of a column at a time.
+CHUNK_BYTES = 8 * 2**20
+
+
+class Source(NamedTuple):
+    """What is imported: a file (or a folder), perhaps that of the draft beside it, and V where it is known."""
+
+    path: Path
+    draft: Path | None = None
+    vocab_size: int | None = None
+
+
+class Step(NamedTuple):
+    """The arguments of `TraceWriter.append`, and where in the source they stand."""
+
+    place: str
+    context: int
+    tokens: Any
+    accepted: int | None
+    p: Any
+    q: Any
+
+
+class Logged(NamedTuple):
+    """A log as an importer sees it: its layout, how many steps, the steps, and what to remember of where it is from."""
+
+    vocab_size: int
+    gamma: int
+    top: int | None
+    flags: bool
+    bonus: bool
+    total: int
+    steps: Iterator[Step]
+    facts: dict[str, Any]
+    columns: Mapping[str, Column] = {}  #: of arrays, from which more can be told about rows that are wrong
+
+
+class Column(Protocol):
+    """An array on disk, of which stretches of the first axis can be read, quickest in order."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def read(self, start: int, stop: int) -> NDArray[Any]: ...
+
+
+def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
+    """The steps of arrays: draft_tokens [N, γ], p [N, γ+1, V], q [N, γ+1, V] or [N, γ, V]; if they are there
+    accepted [N] and context [N] (each step a document of its own without); with p_tokens and q_tokens of the shapes of p
+    and q, these are the probabilities of k tokens each, -1 filling up.
+
+    Raises ValueError, naming the array and what was expected, where they do not fit together.
+    """
+    missing = sorted({"draft_tokens", "p", "q"} - columns.keys())
+    if missing:
+        raise ValueError(
+            f"{source.path}: no array {', '.join(missing)}; expected draft_tokens [N, γ], p [N, γ+1, V], q [N, γ+1, V] or "
+            f"[N, γ, V], optionally accepted [N] and context [N]; found {', '.join(sorted(columns)) or 'none'}"
+        )
+    shape = columns["draft_tokens"].shape
+    if len(shape) != 2 or shape[1] < 1:
+        raise ValueError(f"{source.path}, draft_tokens: shape {shape}, expected [N, γ] with γ ≥ 1")
+    steps, gamma = shape
+    width = columns["p"].shape[-1] if columns["p"].shape else 0
+    bonus = columns["q"].shape[1:2] != (gamma,)
+    rows = {"p": (steps, gamma + 1, width), "q": (steps, gamma + bonus, width)}
+    truncated = "p_tokens" in columns or "q_tokens" in columns
+    wanted = rows | {"accepted": (steps,), "context": (steps,)}
+    if truncated:
+        wanted |= {"p_tokens": rows["p"], "q_tokens": rows["q"]}
+        if not {"p_tokens", "q_tokens"} <= columns.keys():
+            raise ValueError(f"{source.path}: p_tokens without q_tokens, or the other way round")
+    for name, expected in wanted.items():
+        if name in columns and columns[name].shape != expected:
+            raise ValueError(
+                f"{source.path}, {name}: shape {columns[name].shape}, expected {expected} beside draft_tokens {shape}"
+                + ("; one vocabulary for p and q" if name == "q" else "")
+            )
+    ids = ("draft_tokens", "p_tokens", "q_tokens") if truncated else ("draft_tokens",)
+    for name in ids:
+        if columns[name].dtype.kind not in "iu":
+            raise ValueError(f"{source.path}, {name}: {columns[name].dtype}, expected integers, token ids")
+    vocab_size = width
+    if truncated:
+        vocab_size = source.vocab_size or 1 + max(
+            check_id(_largest(columns[name]), f"{source.path}, {name}") for name in ids
+        )
+    return Logged(
+        vocab_size=vocab_size,
+        gamma=gamma,
+        top=width if truncated else None,
+        flags="accepted" in columns,
+        bonus=bonus,
+        total=steps,
+        steps=_steps({n: columns[n] for n in ("draft_tokens", *wanted) if n in columns}, source.path),
+        facts={},
+        columns=columns,
+    )
+
+
+def check_id(token: int, place: str) -> int:
+    """`token`, unless it is larger than a trace can hold: ValueError then, naming the `place`."""
+    if token >= MOST_TOKENS:
+        raise ValueError(f"{place}: token id {token} is too large; a trace holds ids below {MOST_TOKENS}")
+    return token
+
+
+def _steps(columns: Mapping[str, Column], path: Path) -> Iterator[Step]:
+    for first, parts in _stretches(columns):
+        for i, tokens in enumerate(parts["draft_tokens"]):
+            p: Any
+            q: Any
+            p, q = (as_computed(parts[name][i]) for name in "pq")
+            if "p_tokens" in parts:
+                p, q = _listed(parts["p_tokens"][i], p), _listed(parts["q_tokens"][i], q)
+            yield Step(
+                place=f"{path}, step {first + i}",
+                context=parts["context"][i] if "context" in parts else first + i,
+                tokens=tokens,
+                accepted=parts["accepted"][i] if "accepted" in parts else None,
+                p=p,
+                q=q,
+            )
+
+
+def as_computed(rows: NDArray[Any]) -> NDArray[Any]:
+    """`rows`; as float32 where they are float64 and hold nothing that is not: so they were before they were stored."""
+    if rows.dtype != np.float64:
+        return rows
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = rows.astype(np.float32)
+    return narrow if np.array_equal(narrow, rows, equal_nan=True) else rows
+
+
+def _stretches(columns: Mapping[str, Column]) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
+    steps = next(iter(columns.values())).shape[0]
+    step_bytes = sum(int(np.prod(column.shape[1:])) * column.dtype.itemsize for column in columns.values())
+    size = max(1, CHUNK_BYTES // max(1, step_bytes))
+    for first in range(0, steps, size):
+        stop = min(first + size, steps)
+        yield first, {name: column.read(first, stop) for name, column in columns.items()}
+
+
+def _listed(tokens: NDArray[Any], values: NDArray[Any]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    return [(ids[ids >= 0], row[ids >= 0]) for ids, row in zip(tokens, values, strict=True)]
+
+
+def _largest(column: Column) -> int:
+    return max((int(part["x"].max(initial=-1)) for _, part in _stretches({"x": column})), default=-1)
+
+
+def rows_that_do_not_sum_to_one(columns: Mapping[str, Column]) -> str | None:
+    """How many rows of p and q there are whose sums are off, the worst, and where; None if there is none."""
+    count, worst = 0, (0.0, "")
+    for name in ("p", "q"):
+        for first, part in _stretches({name: columns[name]}):
+            rows = as_computed(part[name])
+            off = np.abs(rows.sum(axis=-1, dtype=np.float64) - 1.0)
+            off = np.where(np.isnan(off), np.inf, off)
+            wrong = off > TOLERANCE.get(rows.dtype, 0.0)
+            count += int(wrong.sum())
+            step, row = np.unravel_index(int(off.argmax()), off.shape)
+            if wrong.any() and off[step, row] > worst[0]:
+                worst = float(off[step, row]), f"{name}, step {first + step}, row {row}"
+    return f"{count} rows do not sum to 1, the worst is off by {worst[0]:.3g} ({worst[1]})" if count else None

@@ -1,0 +1,455 @@
+"""α over a trace, in one streaming pass: the three meanings of it, each by its own name.
+
+Where rows are truncated, or q is not known at the bonus position, β is an interval at each row, and so is every mean of
+it; where nobody logged what was accepted, so are the tokens that the standard rule would emit (`TraceBounds`).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._html import html_bars, html_list
+from specsim.core._kernels import available_threads, kernel
+from specsim.traces._format import rounding
+from specsim.traces._reader import Progress, Shard, Trace
+from specsim.traces._token_probabilities import acceptance_chances
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Accepted:
+    """What is a matter of counts: how many steps accepted how many tokens. Standard errors as for `TraceSummary`."""
+
+    vocab_size: int
+    gamma: int
+    dtype: str
+    accepted_lengths: NDArray[np.int64]  #: [γ+1] how many steps accepted 0, 1, … γ tokens
+
+    @property
+    def num_steps(self) -> int:
+        return int(self.accepted_lengths.sum())
+
+    @property
+    def drafted(self) -> int:
+        """Tokens drafted."""
+        return self.num_steps * self.gamma
+
+    @property
+    def tested(self) -> int:
+        """Drafted tokens that were tested: all up to the first rejection."""
+        return int(self.tested_by_position.sum())
+
+    @property
+    def accepted(self) -> int:
+        """Drafted tokens that were accepted."""
+        return int(self.accepted_by_position.sum())
+
+    @property
+    def reached_by_position(self) -> NDArray[np.int64]:
+        """[γ+1] steps that reached each position: that accepted all drafted tokens before it."""
+        return np.cumsum(self.accepted_lengths[::-1])[::-1]
+
+    @property
+    def tested_by_position(self) -> NDArray[np.int64]:
+        """[γ] steps that tested the token drafted at each position."""
+        return self.reached_by_position[:-1]
+
+    @property
+    def accepted_by_position(self) -> NDArray[np.int64]:
+        """[γ] steps that accepted the token drafted at each position."""
+        return self.reached_by_position[1:]
+
+    @property
+    def alpha_by_position(self) -> NDArray[np.float64]:
+        """[γ] accepted / tested at each position; NaN where none was tested. Compare `beta_by_position`."""
+        return _ratios(self.accepted_by_position, self.tested_by_position)
+
+    @property
+    def alpha_verified(self) -> float:
+        """Accepted / tested."""
+        return self.accepted / self.tested
+
+    @property
+    def alpha_drafted(self) -> float:
+        """Accepted / drafted."""
+        return self.accepted / self.drafted
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean number of tokens that a step emits: accepted ones and one more."""
+        return self.accepted / self.num_steps + 1
+
+    @property
+    def standard_errors(self) -> dict[str, float]:
+        """The standard error of each mean and ratio, by its name, over steps; NaN for a single step."""
+        lengths = np.arange(self.gamma + 1)
+        tested = np.minimum(lengths + 1, self.gamma)
+        x2, xn = self._length_moment(lengths * lengths), self._length_moment(lengths * tested)
+        mean = self.accepted / self.num_steps
+        drafted = np.full_like(lengths, self.gamma)
+        return {
+            "alpha_verified": self._ratio_error(self.alpha_verified, x2, xn, tested),
+            "alpha_drafted": self._ratio_error(self.alpha_drafted, x2, self.accepted * self.gamma, drafted),
+            "tokens_per_step": self._ratio_error(mean, x2, self.accepted, np.ones_like(lengths)),
+        }
+
+    def _length_moment(self, values: NDArray[np.int64]) -> int:
+        """Σ over steps of a value that depends on the accepted length only."""
+        return int(self.accepted_lengths @ values)
+
+    def _ratio_error(self, ratio: float, x2: float, xn: float, n: NDArray[np.int64]) -> float:
+        """The standard error of Σx / Σn over steps, from Σx², Σxn and n by accepted length (delta method)."""
+        steps = self.num_steps
+        if steps < 2:
+            return float("nan")
+        residual = x2 - 2 * ratio * xn + ratio**2 * self._length_moment(n * n)
+        return float(np.sqrt(max(residual, 0.0) * steps / (steps - 1)) / self._length_moment(n))
+
+
+@dataclass(frozen=True, eq=False)
+class TraceSummary(Accepted):
+    """What `summarise` counted, and what follows from it. β is Σ min(p, q) at a row.
+
+    Standard errors treat steps as independent, and positions within a step as not. Stored rows sum to 1 up to rounding, and
+    so may β be a little above it: sums are kept as they are, means are cut at 1.
+    """
+
+    beta_sums: NDArray[np.float64]  #: [γ+1] Σ β by position, over the steps that reached it
+    reached_moments: tuple[float, float]  #: Σ x² and Σ x·n over steps; x = Σ β over the n positions reached
+    tested_moments: tuple[float, float]  #: the same over the positions tested: without the bonus
+    rounding: float  #: bound on the error of any β, hence of their mean, from storing rows in `dtype`
+    skipped: tuple[str, ...]  #: the damaged shards left out, where that was asked for
+
+    @property
+    def beta_by_position(self) -> NDArray[np.float64]:
+        """[γ+1] mean β of the steps that reached each position, the bonus last; NaN where none did."""
+        return np.minimum(_ratios(self.beta_sums, self.reached_by_position), 1.0)
+
+    @property
+    def alpha_context(self) -> float:
+        """Mean β over the contexts of the target's own text: positions 0 … τ, the bonus included."""
+        return min(1.0, float(self.beta_sums.sum() / self.reached_by_position.sum()))
+
+    @property
+    def expected_verified(self) -> float:
+        """Mean β over the tested positions: what `alpha_verified` should be under token-wise verification."""
+        return min(1.0, float(self.beta_sums[:-1].sum() / self.tested))
+
+    @property
+    def standard_errors(self) -> dict[str, float]:
+        """The standard error of each mean and ratio, by its name, over steps; NaN for a single step."""
+        reached = np.arange(1, self.gamma + 2)
+        tested = np.minimum(reached, self.gamma)
+        return {
+            "alpha_context": self._ratio_error(self.alpha_context, *self.reached_moments, reached),
+            **super().standard_errors,
+            "expected_verified": self._ratio_error(self.expected_verified, *self.tested_moments, tested),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts, derived values and standard errors, as JSON can hold them: None where there is no value."""
+        derived = (
+            "alpha_context", "alpha_verified", "alpha_drafted", "expected_verified", "tokens_per_step",
+        )  # fmt: skip
+        return {
+            "vocab_size": self.vocab_size,
+            "gamma": self.gamma,
+            "dtype": self.dtype,
+            "steps": self.num_steps,
+            "drafted": self.drafted,
+            "tested": self.tested,
+            "accepted": self.accepted,
+            "accepted_lengths": self.accepted_lengths.tolist(),
+            **{name: getattr(self, name) for name in derived},
+            "standard_errors": {name: _or_none(error) for name, error in self.standard_errors.items()},
+            "alpha_by_position": [_or_none(value) for value in self.alpha_by_position],
+            "beta_by_position": [_or_none(value) for value in self.beta_by_position],
+            "rounding": self.rounding,
+            "skipped": list(self.skipped),
+        }
+
+    def _repr_html_(self) -> str:
+        errors = self.standard_errors
+        shown = {
+            "α context": "alpha_context",
+            "α verified": "alpha_verified",
+            "α verified, expected": "expected_verified",
+            "α drafted": "alpha_drafted",
+            "tokens per step": "tokens_per_step",
+        }
+        rows = {
+            "steps": f"{self.num_steps:,} of γ = {self.gamma}",
+            "vocabulary": f"{self.vocab_size:,}, {self.dtype}",
+        }
+        rows |= {word: f"{getattr(self, name):.5f} ± {errors[name]:.5f}" for word, name in shown.items()}
+        if self.skipped:
+            rows["left out"] = "; ".join(self.skipped)
+        plots = [
+            html_bars(f"{word} by position", {str(i): float(rate) for i, rate in enumerate(rates, start=1)})
+            for word, rates in (("α", self.alpha_by_position), ("β", self.beta_by_position))
+        ]
+        return html_list(rows) + "".join(plots)
+
+
+@dataclass(frozen=True, eq=False)
+class TraceBounds(Accepted):
+    """What a trace says that does not say all. Intervals (low, high) hold the true value for every full row that the
+    logged ones may be part of; they know nothing of sampling. Counts raise ValueError where no flags were logged.
+
+    Without flags `alpha_context` is the mean β of the contexts where steps begin (in a text, γ = 0: of all), and
+    `beta_by_position` that of all rows at each position.
+    """
+
+    top: int | None  #: the k of truncated rows
+    flags: bool  #: whether accepted drafts were logged
+    steps: int
+    beta_sums: NDArray[
+        np.float64
+    ]  #: [2, γ+1] the least and the largest Σ β by position, over `rows_by_position` rows
+    rows_by_position: NDArray[np.int64]  #: [γ+1]
+    token_sums: NDArray[
+        np.float64
+    ]  #: [2, γ] Σ over steps of P(the standard rule accepts so many tokens or more)
+    rounding: float  #: the means of β below are wider by this on either side, for storing rows in `dtype`
+    skipped: tuple[str, ...]  #: the damaged shards left out, where that was asked for
+
+    @property
+    def num_steps(self) -> int:
+        return self.steps
+
+    @property
+    def reached_by_position(self) -> NDArray[np.int64]:
+        """[γ+1] steps that reached each position: that accepted all drafted tokens before it."""
+        if not self.flags:
+            raise ValueError("the log has no accept flags: what was accepted, or tested, is not known")
+        return super().reached_by_position
+
+    @property
+    def beta_by_position(self) -> NDArray[np.float64]:
+        """[γ+1, 2] bounds on the mean β at each position, the bonus last; NaN where there is no row."""
+        means = [_ratios(sums, self.rows_by_position) for sums in self.beta_sums]
+        return np.clip(np.stack([means[0] - self.rounding, means[1] + self.rounding], axis=1), 0.0, 1.0)
+
+    @property
+    def alpha_context(self) -> Interval:
+        """Bounds on the mean β over contexts of the target's own text: positions 0 … τ, or see above."""
+        last = self.gamma + 1 if self.flags else 1
+        rows = int(self.rows_by_position[:last].sum())
+        return self._interval(*(self.beta_sums[:, :last].sum(axis=1) / rows))
+
+    @property
+    def expected_verified(self) -> Interval:
+        """Bounds on the mean β over the tested positions."""
+        return self._interval(*(self.beta_sums[:, :-1].sum(axis=1) / self.tested))
+
+    @property
+    def expected_tokens(self) -> NDArray[np.float64]:
+        """[γ, 2] bounds on the mean tokens that a step of the standard rule emits of the first 1, 2, … γ drafted tokens:
+        1 + Σ_j β_j Π_{i<j} min(1, p/q)(drafted i), which rises with every factor. For γ = 0 see `one_token`.
+        """
+        widening = np.array([[-self.rounding], [self.rounding]])
+        shares = np.clip(self.token_sums / self.steps + widening, 0.0, 1.0)
+        found: NDArray[np.float64] = 1.0 + np.cumsum(shares, axis=1).T
+        return found
+
+    @property
+    def one_token(self) -> Interval:
+        """Bounds on the mean tokens of a step with one drafted token, from any of the contexts of `alpha_context`."""
+        low, high = self.alpha_context
+        return 1.0 + low, 1.0 + high
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts and intervals, as JSON can hold them: None where there is no value."""
+        counts = (
+            ["drafted", "tested", "accepted", "alpha_verified", "alpha_drafted", "tokens_per_step", "expected_verified"]
+            if self.flags
+            else []
+        )  # fmt: skip
+        return {
+            "vocab_size": self.vocab_size,
+            "gamma": self.gamma,
+            "dtype": self.dtype,
+            "top": self.top,
+            "steps": self.steps,
+            **{name: getattr(self, name) for name in counts},
+            "alpha_context": list(self.alpha_context),
+            "expected_tokens": self.expected_tokens.tolist(),
+            "one_token": list(self.one_token),
+            "beta_by_position": [[_or_none(end) for end in ends] for ends in self.beta_by_position],
+            "rounding": self.rounding,
+            "skipped": list(self.skipped),
+        }
+
+    def _repr_html_(self) -> str:
+        kept = "" if self.top is None else f", top {self.top}"
+        rows = {
+            "steps": f"{self.steps:,} of γ = {self.gamma}",
+            "vocabulary": f"{self.vocab_size:,}, {self.dtype}{kept}",
+            "α context": _shown(self.alpha_context),
+            "standard rule, γ = 1": f"{_shown(self.one_token)} tokens per step",
+        }
+        if self.gamma > 1:
+            rows[f"standard rule, γ = {self.gamma}"] = f"{_shown(self.expected_tokens[-1])} tokens per step"
+        if self.flags:
+            rows["α verified"] = f"{self.alpha_verified:.5f}"
+            rows["tokens per step"] = f"{self.tokens_per_step:.5f}"
+        if self.skipped:
+            rows["left out"] = "; ".join(self.skipped)
+        return html_list(rows)
+
+    def _interval(self, low: float, high: float) -> Interval:
+        return max(0.0, float(low) - self.rounding), min(1.0, float(high) + self.rounding)
+
+
+def summarise(
+    trace: Trace, *, progress: Progress | None = None, skip_damaged: bool = False
+) -> TraceSummary | TraceBounds:
+    """Measure α over `trace`: one pass over p and q, each row checked as it is read, shards side by side.
+
+    A `TraceSummary`; of a trace whose rows are truncated, that has no accept flags or no q at the bonus position,
+    `TraceBounds`. `progress(rows, of_rows)` is called after every shard. A damaged shard raises ValueError, naming the
+    file and the row, unless `skip_damaged`; it is then left out as a whole and named in the result. Raises ValueError
+    too if there is no step to summarise.
+    """
+    total = _Tally.empty(trace.gamma)
+    skipped = []
+    done = 0
+    with ThreadPoolExecutor(available_threads()) as pool:
+        futures = [pool.submit(_tally_shard, shard) for shard in trace.shards]
+        try:
+            for shard, future in zip(trace.shards, futures, strict=True):
+                try:
+                    total = total.plus(future.result())
+                except ValueError as error:
+                    if not skip_damaged:
+                        raise
+                    skipped.append(str(error))
+                done += shard.num_rows
+                if progress:
+                    progress(done, trace.num_rows)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    layout = trace.layout
+    if not total.steps:
+        raise ValueError(f"{trace.path}: no step to summarise")
+    if layout.top is None and layout.flags and layout.bonus:
+        return TraceSummary(
+            vocab_size=trace.vocab_size,
+            gamma=trace.gamma,
+            dtype=trace.dtype,
+            accepted_lengths=total.lengths,
+            beta_sums=total.beta_sums[0],
+            reached_moments=(float(total.moments[0]), float(total.moments[1])),
+            tested_moments=(float(total.moments[2]), float(total.moments[3])),
+            rounding=rounding(layout),
+            skipped=tuple(skipped),
+        )
+    reached = np.cumsum(total.lengths[::-1])[::-1]
+    return TraceBounds(
+        vocab_size=trace.vocab_size,
+        gamma=trace.gamma,
+        dtype=trace.dtype,
+        accepted_lengths=total.lengths,
+        top=layout.top,
+        flags=layout.flags,
+        steps=total.steps,
+        beta_sums=total.beta_sums,
+        rows_by_position=reached if layout.flags else np.full(trace.gamma + 1, total.steps),
+        token_sums=total.token_sums,
+        rounding=rounding(layout),
+        skipped=tuple(skipped),
+    )
+
+
+class _Tally(NamedTuple):
+    steps: int
+    lengths: NDArray[np.int64]
+    beta_sums: NDArray[np.float64]  #: [2, γ+1]
+    moments: NDArray[np.float64]  #: of dense rows
+    token_sums: NDArray[np.float64]  #: [2, γ] of others
+
+    @classmethod
+    def empty(cls, gamma: int) -> _Tally:
+        return cls(
+            0, np.zeros(gamma + 1, np.int64), np.zeros((2, gamma + 1)), np.zeros(4), np.zeros((2, gamma))
+        )
+
+    def plus(self, other: _Tally) -> _Tally:
+        return _Tally(
+            self.steps + other.steps,
+            self.lengths + other.lengths,
+            self.beta_sums + other.beta_sums,
+            self.moments + other.moments,
+            self.token_sums + other.token_sums,
+        )
+
+
+def _tally_shard(shard: Shard) -> _Tally:
+    """The sums over one shard, all of it or none: so that a damaged one leaves no trace in the total."""
+    layout = shard.layout
+    whole = layout.top is None and layout.flags and layout.bonus
+    _, lengths, beta_sums, moments, token_sums = _Tally.empty(layout.gamma)
+    for columns, beta in shard.scan():
+        if layout.flags:
+            _add_steps(columns.accepted, beta[0], lengths, beta_sums[0], moments)
+        if not whole:
+            ends = beta.reshape(2, -1, layout.rows_per_step)
+            token_sums += _reaching(acceptance_chances(columns, layout), ends).sum(axis=1)
+            if layout.flags:
+                _add_steps(columns.accepted, beta[1], np.zeros_like(lengths), beta_sums[1], np.zeros(4))
+            else:
+                beta_sums += ends.sum(axis=1)
+    return _Tally(shard.num_steps, lengths, beta_sums, moments, token_sums)
+
+
+def _reaching(chances: NDArray[np.float64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[2, S, γ] bounds on P(the standard rule accepts so many tokens or more), from those on the acceptance of the
+    drafted tokens [2, S, γ] and on β [2, S, γ+1]: of the last token counted it is β that matters, not which it was.
+    """
+    before = np.cumprod(chances, axis=2)
+    before = np.concatenate([np.ones_like(before[..., :1]), before[..., :-1]], axis=2)[
+        ..., : chances.shape[2]
+    ]
+    found: NDArray[np.float64] = before * beta[..., :-1]
+    return found
+
+
+@kernel
+def _add_steps(accepted, beta, lengths, beta_sums, moments):  # type: ignore[no-untyped-def]
+    """Add steps to a tally: accepted int8 [R] and beta [R], R a multiple of lengths.size = γ + 1."""
+    stride = lengths.size
+    for first in range(0, beta.size, stride):
+        length = 0
+        reached = 0.0  # Σ β over positions 0 … τ
+        tested = 0.0  # the same without the bonus
+        for j in range(stride):
+            reached += beta[first + j]
+            beta_sums[j] += beta[first + j]
+            if accepted[first + j] >= 0:
+                tested = reached
+            if accepted[first + j] != 1:
+                break
+            length += 1
+        lengths[length] += 1
+        moments[0] += reached * reached
+        moments[1] += reached * (length + 1)
+        moments[2] += tested * tested
+        moments[3] += tested * min(length + 1, stride - 1)
+
+
+def _ratios(sums: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.divide(sums, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _shown(interval: Any) -> str:
+    return f"{interval[0]:.5f} – {interval[1]:.5f}"

@@ -1,0 +1,143 @@
+"""Rows cut to their most probable tokens: how they are cut, and what they leave of β = Σ min(p, q).
+
+Let S_p and S_q be the listed tokens, a = 1 - p(S_p) and b = 1 - q(S_q) the tails, and c_p, c_q the smallest listed
+probabilities, of tokens other than the drafted one: no token that is not listed has more. Then β lies in
+
+    known ≤ β ≤ known + min(A, b) + min(B, a) + min((a - B)₊, (b - A)₊),    known = Σ min(p, q) over S_p ∩ S_q,
+    A = Σ min(p, c_q) over S_p \\ S_q,    B = Σ min(q, c_p) over S_q \\ S_p.
+
+*Proof.* The terms outside S_p ∩ S_q are not negative. If q puts b' ≤ b of its tail on S_p \\ S_q, and p puts a' ≤ a of
+its own on S_q \\ S_p, then the terms there sum to at most min(A, b') and min(B, a'), and those of tokens listed by neither
+to min(a - a', b - b'); in b' and in a' the total rises by as much as it can fall, up to A and B. ∎ With c_p = c_q = 1 it
+is known + min(A + a, B + b, a + b). Both ends are attained where the vocabulary has tokens enough that neither lists.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specsim.core._kernels import interpreted, kernel
+from specsim.core.distributions import Floats, Ints, check_rows
+
+__all__ = ["Listed", "beta_bounds", "truncate"]
+
+#: Behind the last listed token, and where nothing was drafted: -1, as an unsigned number.
+NO_TOKEN = np.uint32(0xFFFFFFFF)
+
+
+class Listed(NamedTuple):
+    """What is known of a row: some token ids, and their probabilities. What is not listed shares the rest."""
+
+    tokens: Ints
+    probabilities: Floats
+
+
+def truncate(row: ArrayLike, k: int, keep: int | None = None) -> Listed:
+    """The `k` ≥ 1 most probable tokens of a `row` [V], the lower ids among ties; the token `keep` takes the last place
+    if it is not one of them.
+
+    Raises ValueError for a row that is no pmf, or k outside [1, V].
+
+    >>> truncate([0.1, 0.5, 0.2, 0.2], 2)
+    Listed(tokens=array([1, 2]), probabilities=array([0.5, 0.2]))
+    >>> truncate([0.1, 0.5, 0.2, 0.2], 2, keep=0).tokens
+    array([0, 1])
+    """
+    values = check_rows(row)
+    if values.ndim != 1 or not 1 <= k <= values.size:
+        raise ValueError(f"truncate: k = {k} of a row of shape {values.shape}; expected a row [V], 1 ≤ k ≤ V")
+    tokens = np.argsort(-values, kind="stable")[:k]
+    if keep is not None and keep not in tokens:
+        tokens[-1] = keep
+    tokens = np.sort(tokens)
+    return Listed(tokens, values[tokens])
+
+
+def beta_bounds(p: Listed, q: Listed, token: int = -1) -> tuple[float, float]:
+    """The smallest and the largest β that two truncated rows allow; `token` was drafted there, -1 for none.
+
+    The module's text has the proof. Raises ValueError for lists of different lengths or a token listed twice.
+
+    >>> low, high = beta_bounds(Listed([0, 1], [0.5, 0.3]), Listed([0, 2], [0.6, 0.2]))
+    >>> round(low, 12), round(high, 12)
+    (0.5, 0.9)
+    """
+    ends, mass = np.empty((2, 1)), np.empty((2, 1))
+    rows: list[NDArray[Any]] = []
+    for tokens, probabilities in (p, q):
+        listed, values = np.asarray(tokens), np.asarray(probabilities, np.float64)
+        if listed.ndim != 1 or listed.shape != values.shape or np.unique(listed).size < listed.size:
+            raise ValueError(
+                f"tokens {listed.shape} and probabilities {values.shape}: expected [k] each, no token twice"
+            )
+        order = np.argsort(listed)
+        rows += [listed[order].astype(np.uint32)[None], values[order][None]]
+    drafted = np.array([token], np.int32).view(np.uint32)
+    with interpreted():  # one row is not worth compiling for
+        bound_rows(*rows, drafted, NO_TOKEN, ends, mass, np.zeros(1, np.uint8))
+    return float(ends[0, 0]), float(ends[1, 0])
+
+
+@kernel
+def bound_rows(  # type: ignore[no-untyped-def]
+    p_tokens, p, q_tokens, q, drafted, vocab_size, ends, mass, fault
+):
+    """Fill ends [2, R] with the bounds on β of each row, mass [2, R] with what is listed of p and of q, and fault [R]
+    with 1 where tokens are not in rising order, then `NO_TOKEN`. Tokens come as unsigned numbers.
+    """
+    for row in range(drafted.size):
+        p_mass, p_cap, p_sound = _listing(p_tokens[row], p[row], drafted[row], vocab_size)
+        q_mass, q_cap, q_sound = _listing(q_tokens[row], q[row], drafted[row], vocab_size)
+        known = 0.0
+        p_only = 0.0
+        q_only = 0.0
+        i = 0
+        j = 0
+        while i < p_tokens.shape[1] or j < q_tokens.shape[1]:
+            # no token is the largest number: a list that has ended waits for the other
+            x = p_tokens[row, i] if i < p_tokens.shape[1] else NO_TOKEN
+            y = q_tokens[row, j] if j < q_tokens.shape[1] else NO_TOKEN
+            if x == y:
+                if x == NO_TOKEN:
+                    break
+                known += min(np.float64(p[row, i]), np.float64(q[row, j]))
+                i += 1
+                j += 1
+            elif x < y:
+                p_only += min(np.float64(p[row, i]), q_cap)
+                i += 1
+            else:
+                q_only += min(np.float64(q[row, j]), p_cap)
+                j += 1
+        p_tail = max(0.0, 1.0 - p_mass)
+        q_tail = max(0.0, 1.0 - q_mass)
+        met = min(p_only, q_tail) + min(q_only, p_tail)
+        unlisted = min(max(0.0, p_tail - q_only), max(0.0, q_tail - p_only))
+        ends[0, row] = known
+        ends[1, row] = known + met + unlisted
+        mass[0, row] = p_mass
+        mass[1, row] = q_mass
+        fault[row] = 0 if p_sound and q_sound else 1
+
+
+@kernel
+def _listing(tokens, values, drafted, vocab_size):  # type: ignore[no-untyped-def]
+    """The mass that is listed, the most that a token not listed can have, and whether the list is as it should be."""
+    mass = 0.0
+    cap = 1.0
+    sound = True
+    for i in range(tokens.size):
+        value = np.float64(values[i])
+        mass += value
+        if tokens[i] == NO_TOKEN:
+            sound = sound and value == 0.0
+        else:
+            if tokens[i] != drafted:
+                cap = min(cap, value)
+            sound = sound and tokens[i] < vocab_size
+            if i > 0:
+                sound = sound and tokens[i - 1] < tokens[i]
+    return mass, cap, sound

@@ -1,0 +1,568 @@
+"""The audit: quiet on exact verifiers, loud on wrong ones, and clear about both."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+import verifiers
+
+from specsim import rules
+from specsim.auditing import BUDGET, audit, mutants
+from specsim.auditing._cases.battery import LEVELS, battery
+from specsim.auditing._cases.rows import rows_of
+from specsim.auditing._checks.claimed_law import Claim, rows_on_path
+from specsim.auditing._checks.counts import EXAMPLES, AuditTally
+from specsim.auditing._checks.proof import prove_on_generated_models
+from specsim.auditing._checks.tables import plan_tables
+from specsim.auditing._report import audit_figure, audit_to_html, audit_to_json, audit_to_terminal
+from specsim.auditing._results import ProofSummary, Verdict
+from specsim.auditing._verifier.calls import Calls
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared
+from specsim.core._plotting import save_figure
+from specsim.core._streams import key_of
+from specsim.core.stats import MIN_EXPECTED
+from specsim.drafts import Tree, chain, chains
+from specsim.models import TableModel
+from specsim.rules import get
+from specsim.simulation._counting import no_counts
+from specsim.simulation._engine import model_rows
+from specsim.simulation._rows import start_of
+from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifier
+
+
+@pytest.fixture(scope="module")
+def standard():
+    return audit("standard", level="smoke", rng=1)
+
+
+@pytest.fixture(scope="module")
+def lenient():
+    return audit("lenience:lenience=0.5", level="smoke", rng=1)
+
+
+@pytest.fixture(scope="module")
+def on_trees():
+    return audit("without_replacement", level="smoke", rng=1)
+
+
+@pytest.fixture(scope="module")
+def from_target():
+    return audit(verifiers.resamples_from_target, level="smoke", rng=1, diagnose=False)
+
+
+def findings(result):
+    return [(case.case, finding.kind, finding.text) for case in result.cases for finding in case.findings]
+
+
+# --- exact verifiers -------------------------------------------------------------------------------------
+
+
+def test_the_standard_rule_is_consistent_and_proved(standard):
+    assert standard.verdict is Verdict.CONSISTENT
+    assert standard.exit_code == 0
+    assert standard.proof is not None
+    assert standard.proof.as_claimed
+    assert standard.proof.lossless
+    assert standard.proof.largest_tv == 0
+    assert findings(standard) == []
+    assert not standard.wasteful
+
+
+def test_measured_acceptance_agrees_with_theory_on_every_pair(standard):
+    for case in standard.cases:
+        if case.iid:
+            assert case.efficiency.lower <= 1.0 <= case.efficiency.upper
+            assert case.alphas.verified == pytest.approx(case.alphas.context, abs=0.02)
+
+
+def test_a_right_verifier_is_consistent_for_many_seeds():
+    for seed in range(5):
+        result = audit(verifiers.right, level="smoke", rng=seed, diagnose=False)
+        assert findings(result) == []
+        assert result.proof is None
+
+
+def test_an_exact_verifier_that_wastes_drafts_is_consistent_and_wasteful():
+    result = audit(verifiers.ignores_drafts, level="smoke", rng=1, diagnose=False)
+    assert result.verdict is Verdict.CONSISTENT
+    assert result.wasteful
+    wasteful = {case.case: case.efficiency.wasteful for case in result.cases if case.efficiency}
+    assert wasteful["disjoint"] is False
+
+
+def test_the_same_seed_gives_the_same_audit_on_any_number_of_threads(standard):
+    again = audit("standard", level="smoke", rng=1, threads=1).to_dict()
+    first = standard.to_dict()
+    assert again.pop("provenance")["root"] == first.pop("provenance")["root"] == 1
+    assert again == first
+
+
+# --- rules for trees -------------------------------------------------------------------------------------
+
+
+def test_a_rule_for_trees_is_audited_on_pairs_of_chains(on_trees):
+    assert on_trees.verdict is Verdict.CONSISTENT
+    assert findings(on_trees) == []
+    assert on_trees.proof.as_claimed
+    chains_of_standard = {case.name: case.tree.size for case in battery(get("standard"))}
+    for case in on_trees.cases:
+        assert case.tree == chains(2, chains_of_standard[case.case], "without replacement")
+        assert case.gamma == chains_of_standard[case.case] == len(case.lengths) - 1
+        assert case.alphas.drafted == pytest.approx((case.tokens_per_step - 1) / (2 * case.gamma))
+    assert all(case.efficiency.upper >= 1 for case in on_trees.cases if case.iid)
+    assert max(case.efficiency.lower for case in on_trees.cases if case.iid) > 1
+    document = json.loads(audit_to_json(on_trees))["cases"][0]
+    assert (document["drawing"], document["parents"][:2]) == ("without replacement", [0, 0])
+
+
+# --- lossy rules -----------------------------------------------------------------------------------------
+
+
+def test_a_lossy_rule_that_keeps_its_word_is_lossy_and_no_failure(lenient):
+    assert lenient.verdict is Verdict.LOSSY
+    assert lenient.exit_code == 0
+    assert lenient.verifier == "lenience:lenience=0.5"
+    assert findings(lenient) == []
+    assert lenient.proof.as_claimed
+    assert not lenient.proof.lossless
+
+
+def test_the_total_variation_of_a_lossy_rule_is_said(lenient):
+    """Lenience l costs α(l) - α(1), see `specsim/rules/_lossy/lenience.py`."""
+    for case, of_battery in zip(lenient.cases, battery(get("lenience")), strict=True):
+        contexts = of_battery.contexts[:256]
+        p, q = of_battery.target.rows(contexts), of_battery.draft.rows(contexts)
+        cost = (np.minimum(p / 0.5, q) - np.minimum(p, q)).sum(axis=1).mean()
+        assert case.declared_tv == pytest.approx(cost, abs=1e-9)
+        assert case.verdict is (Verdict.LOSSY if cost > 1e-9 else Verdict.CONSISTENT)
+    unharmed = {case.case for case in lenient.cases if case.verdict is Verdict.CONSISTENT}
+    assert unharmed == {
+        "zeros",
+        "disjoint",
+        "identical",
+    }  # there p/q is 0, or at least 1/2, wherever q drafts
+    assert lenient.declared_tv == max(case.declared_tv for case in lenient.cases) > 0.2
+    assert {case.case: case.declared_tv for case in lenient.cases}["one-hot draft"] == pytest.approx(
+        0.3, abs=1e-6
+    )
+
+
+def test_a_lossy_rule_is_faster_than_the_standard_rule(lenient, standard):
+    assert not lenient.wasteful
+    faster = {case.case: case.tokens_per_step for case in lenient.cases}
+    slower = {case.case: case.tokens_per_step for case in standard.cases}
+    for case in ("two-point", "asymmetric", "near-equal", "Zipf 1 000", "Markov chain", "n-gram pair"):
+        assert faster[case] > slower[case]
+
+
+def test_reports_of_a_lossy_rule_say_so(lenient):
+    from rich.console import Console
+
+    document = json.loads(audit_to_json(lenient))
+    assert (document["verdict"], document["exit_code"]) == ("lossy", 0)
+    assert document["proof"]["as_claimed"]
+    assert document["cases"][0]["declared_tv"] == lenient.cases[0].declared_tv
+    console = Console(width=120, file=io.StringIO())
+    console.print(*audit_to_terminal(lenient))
+    text = " ".join(console.file.getvalue().split())
+    assert f"lenience:lenience=0.5: lossy as declared, TV up to {lenient.declared_tv:.3f}" in text
+    assert "the law of a step is the declared one" in text
+    assert "lossy as declared" in lenient._repr_html_()
+    audit_figure(lenient)
+
+
+# --- wrong on purpose ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("block_tokenwise_residual", False),  # a chain, and the first token is perfect
+        ("sorted_siblings", True),  # siblings that may be alike
+        ("one_coin_real_q", True),  # siblings that differ
+    ],
+)
+def test_a_control_is_biased_by_its_draws_alone(name, first):
+    result = audit(name, level="smoke", rng=1)
+    assert result.verdict is Verdict.BIASED
+    assert result.exit_code == 1
+    assert not result.proof.as_claimed
+    assert {kind for _, kind, _ in findings(result)} == {"deviation"}
+    assert any(text.startswith("position 1") for _, _, text in findings(result)) == first
+    assert any(case.verdict is Verdict.BIASED for case in result.cases if case.iid)
+    assert any(case.verdict is Verdict.BIASED for case in result.cases if not case.iid)
+    assert dataclasses.replace(result, proof=None).verdict is Verdict.BIASED
+
+
+@pytest.mark.parametrize("name", rules.names("controls"))
+def test_every_control_is_refuted_by_the_proof_part(name):
+    proof = prove_on_generated_models(get(name))
+    assert not proof.as_claimed
+    assert proof.largest_tv > 0.05
+    assert proof.lossless
+
+
+@pytest.mark.parametrize("name", ["block", "gumbel", "k_seq", "traversal", "lenience:lenience=0.3"])
+def test_the_proof_part_finds_other_rules_as_they_claim(name):
+    proof = prove_on_generated_models(get(name))
+    assert proof.as_claimed
+    assert proof.largest_tv == 0
+    assert proof.lossless == (not name.startswith("lenience"))
+
+
+def test_a_refuted_rule_is_biased_whatever_the_draws_say(standard, lenient):
+    for result in (standard, lenient):
+        refuted = dataclasses.replace(result, proof=ProofSummary(30, 0.01, result.proof.lossless))
+        assert refuted.verdict is Verdict.BIASED
+        assert refuted.exit_code == 1
+        assert "NOT " in audit_to_html(refuted)
+
+
+# --- wrong verifiers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        verifiers.one_hot_residual,
+        verifiers.lenient,
+        verifiers.accepts_everything,
+        verifiers.always_argmax,
+    ],
+)
+def test_wrong_laws_are_biased(wrong):
+    result = audit(wrong, level="smoke", rng=1, diagnose=False)
+    assert result.verdict is Verdict.BIASED
+    assert result.exit_code == 1
+    assert any(kind in ("deviation", "support") for _, kind, _ in findings(result))
+
+
+def test_resampling_from_the_target_is_biased_with_place_token_and_size(from_target):
+    assert from_target.verdict is Verdict.BIASED
+    text = next(text for case, _, text in findings(from_target) if case == "asymmetric")
+    assert re.match(r"position 1: TV 0\.\d+ \[0\.\d+, 0\.\d+\] on the tokens, e = 10\^\d+", text)
+    assert "token 0 too often" in text
+    unharmed = {case.case for case in from_target.cases if case.verdict is Verdict.CONSISTENT}
+    assert {"disjoint", "identical"} <= unharmed  # there the residual is p, or is never drawn from
+
+
+def test_a_reused_uniform_is_found_at_the_second_position_only():
+    result = audit(verifiers.reuses_one_uniform, level="smoke", rng=1, diagnose=False)
+    assert result.verdict is Verdict.BIASED
+    assert not any(text.startswith("position 1") for _, _, text in findings(result))
+    assert any(text.startswith("position 2") for _, _, text in findings(result))
+
+
+def test_impossible_tokens_end_the_matter():
+    result = audit(verifiers.accepts_everything, level="smoke", rng=1, diagnose=False)
+    support = [text for case, kind, text in findings(result) if (case, kind) == ("zeros", "support")]
+    assert "have probability 0 under the target" in support[0]
+    assert "token 3" in support[0] or "token 4" in support[0]
+    zeros = next(case for case in result.cases if case.case == "zeros")
+    assert zeros.steps < 2**14  # it stopped early
+
+
+def test_draws_that_are_too_even_are_called_dependent():
+    result = audit(verifiers.too_even, level="smoke", rng=1, diagnose=False)
+    assert result.verdict is Verdict.BIASED
+    assert {(case, kind) for case, kind, _ in findings(result)} == {("disjoint", "dependence")}
+
+
+def test_a_law_that_is_off_is_not_called_dependent(from_target):
+    assert {kind for _, kind, _ in findings(from_target)} == {"deviation"}
+    off = [table for case in from_target.cases for table in case.tables if table.kind == "neighbours"]
+    assert any(table.rejected for table in off)  # pairs are improbable, since each of them is
+
+
+@pytest.mark.parametrize("name", ["batch_shares_uniforms", "pairs_share_uniforms", "reseeded"])
+def test_shared_randomness_is_called_dependent(name):
+    result = audit(mutants.get(name).function, level="smoke", rng=1, diagnose=False)
+    assert "dependence" in {kind for _, kind, _ in findings(result)}
+
+
+def test_tokens_of_another_row_are_caught_without_statistics():
+    result = audit(verifiers.neighbours_tokens, level="smoke", rng=1, diagnose=False)
+    assert result.verdict is Verdict.BIASED
+    kind, text = next((kind, text) for case, kind, text in findings(result) if case == "n-gram pair")
+    assert kind == "path"
+    assert "was drafted" in text
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (verifiers.raises, "raised RuntimeError: out of cheese"),
+        (verifiers.exits, "raised SystemExit"),
+        (verifiers.ragged, "returned no array"),
+        (verifiers.returns_floats, "returned float64, expected integer tokens"),
+        (verifiers.returns_nan, "returned float64"),
+        (verifiers.wrong_shape, "returned shape"),
+        (verifiers.out_of_range, "step 3, position 1: token 2 is outside [0, 2)"),
+        (verifiers.empty_step, "step 5: emitted no token"),
+        (verifiers.hole_in_padding, "step 0: a token follows the padding"),
+        (verifiers.alters_p, "altered its input: p *= 0.5 (verifiers.py, line "),
+    ],
+)
+def test_breaches_of_the_contract_are_broken(broken, said):
+    result = audit(broken, level="smoke", rng=1, diagnose=False)
+    assert result.verdict is Verdict.BROKEN
+    assert result.exit_code == 1
+    assert any(said in text for _, _, text in findings(result))
+    json.loads(audit_to_json(result))
+    audit_to_html(result)
+    audit_figure(result)
+
+
+def test_a_lossy_law_is_refuted_by_the_proof():
+    rule = get("standard")
+
+    def lenient_law(parents, tokens, p, q):
+        scaled = [[weight * type(weight)(4) / 5 for weight in row] for row in q]
+        stop, _ = rule.law(parents, tokens, p, scaled)
+        _, follow = rule.law(parents, tokens, p, q)
+        return stop, follow
+
+    assert prove_on_generated_models(rule).as_claimed
+    assert not prove_on_generated_models(dataclasses.replace(rule, law=lenient_law)).as_claimed
+
+
+# --- claims ----------------------------------------------------------------------------------------------
+
+
+def test_the_claimed_row_is_the_target_or_what_the_rule_declares():
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.1, 0.7])
+    for rule in (None, get("standard"), get("block_first_failure")):
+        claim = Claim(rule, chain(2))
+        assert claim.lossless
+        assert claim.row(p, q, 0) is p
+        assert claim.row(p, None, 2) is p
+    lenience, alpha, lenient_alpha = 0.25, 0.5, 1.0
+    claim = Claim(get(f"lenience:lenience={lenience}"), chain(2))
+    expected = np.minimum(p / lenience, q) + np.maximum(p - q, 0) * (1 - lenient_alpha) / (1 - alpha)
+    assert not claim.lossless
+    for position in (0, 1):
+        np.testing.assert_allclose(claim.row(p, q, position), expected, rtol=1e-14)
+    assert claim.row(p, q, 2).tolist() == p.tolist()  # the bonus
+    at_leaves = Claim(get("cascade_token:alpha=1"), chain(2))
+    np.testing.assert_allclose(
+        at_leaves.row(p, q, 2), q, rtol=1e-14
+    )  # the draft decides, after its last token too
+
+
+def test_claimed_rows_are_those_of_each_step():
+    rng = np.random.default_rng(0)
+    p, q = rng.dirichlet(np.ones(3), (20, 3)), rng.dirichlet(np.ones(3), (20, 2))
+    for name in ("lenience:lenience=0.3", "greedy_match", "typical"):
+        claim = Claim(get(name), chain(2))
+        rows = claim.rows(p, q)
+        np.testing.assert_allclose(rows.sum(axis=2), 1, rtol=1e-12)
+        for step, position in np.ndindex(20, 3):
+            q_row = q[step, position] if position < 2 else None
+            fresh = Claim(get(name), chain(2)).row(p[step, position], q_row, position)
+            assert rows[step, position].tolist() == fresh.tolist()
+    assert Claim(None, chain(2)).rows(p, q) is p
+
+
+def deep_tables(size=3):
+    """A target of order 2 and a draft of order 1: rows that differ along a path."""
+    rng = np.random.default_rng(5)
+    return TableModel(rng.dirichlet(np.ones(size), (size, size))), TableModel(
+        rng.dirichlet(np.ones(size), size)
+    )
+
+
+@pytest.mark.parametrize(
+    "parents", [(0, 0, 1, 2), (0, 1, 0, 3), (0, 0, 1, 1, 2, 2), (0, 0, 0, 2, 1, 4), (0, 1, 2)]
+)
+def test_rows_on_the_path_are_those_after_the_emitted_tokens(parents):
+    target, draft = deep_tables()
+    tree = Tree(parents)
+    reader = model_rows(target, draft, tree)
+    rows = reader.rows(key_of(1), 0, 300)
+    tokens, accepted = rule_verifier(get("traversal"), tree)(rows, key_of(1), 0)
+    p, q = rows_on_path(rows, tokens)
+    assert p.shape == (300, tree.depth + 1, 3)
+    inner = set(parents)
+    for s in range(300):
+        history = reader.contexts[start_of(key_of(1), s, len(reader.contexts))].tolist()
+        alike = {0}
+        for i in range(accepted[s] + 1):
+            assert p[s, i].tolist() == target.row(history).tolist()
+            if alike & inner:
+                assert q[s, i].tolist() == draft.row(history).tolist()
+            x = int(tokens[i, s])
+            history.append(x)
+            alike = {
+                j + 1 for j, above in enumerate(parents) if above in alike and rows.draft_tokens[s, j] == x
+            }
+    assert set(accepted.tolist()) == set(range(tree.depth + 1))
+
+
+@pytest.mark.parametrize("case_name", ["asymmetric", "Markov chain"])
+def test_tokens_outside_the_claimed_law_are_counted_and_named(case_name):
+    """Steps of the standard rule, judged by what greedy match claims: all but the argmax is impossible."""
+    claimed = get("greedy_match")
+    case = next(case for case in battery(claimed) if case.name == case_name)
+    p, q = (model.rows(case.contexts[:1])[0] for model in (case.target, case.draft))
+    reader = model_rows(case.target, case.draft, case.tree)
+    source = (
+        FixedPairSource(get("standard"), p, q, case.tree)
+        if case.is_pair
+        else RowSource(reader, rule_verifier(get("standard"), case.tree))
+    )
+    tally = AuditTally(case, Claim(claimed, case.tree))
+    counts, impossible, visits, named = no_counts(tally), [0] * (case.gamma + 1), [0] * (case.gamma + 1), []
+    for batch in source.batches(key_of(3), 0, 500):
+        tally.count(counts, batch, key_of(3))
+        for s in range(len(batch.accepted)):
+            history = case.contexts[0].tolist()
+            for i in range(batch.accepted[s] + 1):
+                x = int(batch.tokens[i, s])
+                visits[i] += 1
+                if x != np.argmax(case.target.row(history)):
+                    impossible[i] += 1
+                    named.append((batch.first + s, i, x))
+                history.append(x)
+    assert counts["impossible"].tolist() == impossible
+    assert counts["pit"].sum(axis=1).tolist() == [
+        n - lost for n, lost in zip(visits, impossible, strict=True)
+    ]
+    found = [(one.step, one.position, one.token) for one in tally.examples]
+    assert found[:EXAMPLES] == named[:EXAMPLES]
+    assert len(named) > 100
+
+
+# --- plan, budget, report --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["standard", "lenience:lenience=0.5", "k_seq", "cascade_token", None])
+def test_tables_are_laws_over_cells_that_are_worth_testing(name):
+    rule = None if name is None else get(name)
+    for case in battery(rule or Declared()):
+        steps = case.rule_steps("smoke", rule) if rule else case.verifier_steps("smoke")
+        assert steps % 8 == 0
+        for table in plan_tables(case, Claim(rule, case.tree), steps):
+            assert table.law.sum() == pytest.approx(1.0, abs=1e-12)
+            assert (table.law > 0).all()
+            assert table.law.min() * steps >= MIN_EXPECTED
+            assert table.cells.max() == len(table.law) - 1
+
+
+def test_the_battery_fits_the_rule():
+    by_name = {case.name: case for case in battery(get("standard"))}
+    assert len(by_name) == len(battery(get("standard"))) == 12
+    assert all(case.tree == chain(case.gamma) for case in by_name.values())
+    for name, drawing in (("k_seq", "sampled"), ("deterministic_children", "top")):
+        for case in battery(get(name)):
+            assert case.tree == chains(2, by_name[case.name].gamma, drawing)
+            assert case.gamma == by_name[case.name].gamma
+    # what a lossy rule declares of a token is for chains
+    assert all(case.tree == chain(case.gamma, case.tree.drawing) for case in battery(get("two_thresholds")))
+    left_out = {name: set(by_name) - {case.name for case in battery(rule)} for name, rule in SUBJECTS.items()}
+    assert left_out == {"verifier": set(), "lossy": {"Zipf 32 000"}, "tree": set()}
+
+
+SUBJECTS = {"verifier": Declared(), "lossy": get("lenience"), "tree": get("traversal")}
+
+
+def test_a_level_gives_every_case_its_steps():
+    level = LEVELS["smoke"]
+    for subject, rule in SUBJECTS.items():
+        for case in battery(rule):
+            steps = case.verifier_steps("smoke") if subject == "verifier" else case.rule_steps("smoke", rule)
+            assert steps % 8 == 0
+            if subject == "verifier":
+                most = case.weight * level.verifier_bytes
+                assert steps == level.verifier or steps * case.step_bytes <= most
+            elif case.is_pair:
+                assert steps == level.rule
+            else:
+                assert level.rule // 128 <= steps <= level.rule // 2
+    ngrams = next(case for case in battery(get("lenience")) if case.name == "n-gram pair")
+    assert ngrams.rule_steps("quick", get("lenience")) == ngrams.rule_steps("smoke", get("lenience")) == 1024
+    assert ngrams.rule_steps("quick", get("standard")) == 2**20
+
+
+def test_the_budget_is_split_over_all_tests(standard):
+    tables = sum(len(case.tables) for case in standard.cases)
+    assert standard.tests > tables
+    assert standard.budget == BUDGET
+    for case in standard.cases:
+        for table in case.tables:
+            assert table.rejected == (table.log10_e >= math.log10(standard.tests / standard.budget))
+
+
+def test_printed_power_is_real(from_target):
+    """Every deviation found is larger than what the report says it could find, and smaller ones exist."""
+    for case in from_target.cases:
+        for table in case.tables:
+            if table.certified_tv is not None and not table.rejected:
+                assert table.detectable_tv > 0.0
+    found = [table for case in from_target.cases for table in case.tables if table.rejected]
+    assert found
+
+
+def test_reports_say_the_same_in_every_form(standard, tmp_path):
+    from rich.console import Console
+
+    document = json.loads(audit_to_json(standard))
+    assert document["verdict"] == "consistent"
+    assert document["provenance"]["root"] == 1
+    assert sum(document["cases"][0]["lengths"]) == document["cases"][0]["steps"]
+    console = Console(width=120, file=io.StringIO())
+    console.print(*audit_to_terminal(standard))
+    text = console.file.getvalue()
+    for words in ("standard: consistent", "exact", "n-gram pair", "α drafted", "1e-06"):
+        assert words in text
+    assert "<table>" in standard._repr_html_()
+    figure = audit_figure(standard)
+    for name in ("audit.png", "audit.svg"):
+        save_figure(figure, tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 1000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["audit.png", "audit.svg"]
+    with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf"):
+        save_figure(figure, tmp_path / "audit.bmp")
+
+
+def test_progress_reaches_the_total():
+    seen = []
+    audit("standard", level="smoke", rng=1, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1][0] == seen[-1][1]
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="did you mean 'standard'"):
+        audit("standart")
+    with pytest.raises(ValueError, match="one of smoke, quick"):
+        audit("standard", level="forever")
+    with pytest.raises(ValueError, match="cannot import no_such_module"):
+        audit("no_such_module:verify")
+    with pytest.raises(ValueError, match="verifiers has no function nothing"):
+        audit("verifiers:nothing")
+    with pytest.raises(ValueError, match=r"expected a rule's name, an engine's, or package\.module:function"):
+        audit(":verify")
+    with pytest.raises(ValueError, match=r"lenience: parameter lenience = 7\.0 is outside \(0, 1\]"):
+        audit("lenience:lenience=7")
+    with pytest.raises(ValueError, match="lenience: no parameter 'verify'"):
+        audit("lenience:verify=1")
+    with pytest.raises(ValueError, match="write lenience:parameter=number"):
+        audit("lenience:verify")
+    with pytest.raises(TypeError, match="expected a rule's name or a function"):
+        audit(3)
+
+
+def test_the_contract_hands_over_arrays_that_a_verifier_may_read_and_not_write():
+    case = next(case for case in battery(Declared()) if case.name == "asymmetric")
+    rows = rows_of(case).rows((1, 2), 0, 10)
+    tokens, accepted = Calls.of(verifiers.right, Declared(), case)(rows, (1, 2), 0)
+    assert tokens.shape == (case.gamma + 1, 10)
+    assert ((tokens >= 0).sum(axis=0) - 1).tolist() == accepted.tolist()
+    with pytest.raises(BrokenVerifier, match="altered its input"):
+        Calls.of(verifiers.alters_p, Declared(), case)(rows, (1, 2), 0)

@@ -1,0 +1,319 @@
+"""The audit of decoders: ours passes, wrong ones are caught, and every breach of the contract is named."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+import numpy as np
+import pytest
+from conftest import FALSE_ALARM
+
+from specsim import generate
+from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
+from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
+from specsim.auditing._checks.findings import find, judge_table, rejects_early
+from specsim.auditing._verifier.contract import BrokenVerifier
+from specsim.core.distributions import inverse_cdf
+from specsim.core.stats import log_e_value
+from specsim.decoding import _sessions as sides
+from specsim.models import Session, TableModel
+from specsim.simulation._counting import run
+
+CASES = {case.name: case for case in decoder_battery()}
+KEY = (3, 4)
+NONE = Processing()
+SEQUENCES = 4096
+
+
+def counted(case, decode, count=SEQUENCES, processing=NONE):
+    """The tables of `case`, the counts of `count` sequences, and the tally that counted them."""
+    tally = DecoderTally(case, processing)
+    counts = run(DecoderSource(case, decode), tally, KEY, 0, count, threads=1)
+    return plan_decoder_tables(case, processing, count), counts, tally
+
+
+def rejected(case, decode, count=SEQUENCES, processing=NONE):
+    tables, counts, _ = counted(case, decode, count, processing)
+    return rejects_early(tables, counts, FALSE_ALARM / len(tables))
+
+
+# --- decoders --------------------------------------------------------------------------------------------
+
+
+def ours(target, draft, prompt, max_new_tokens, eos, rng, **options):
+    options = {"gamma": 3} | options
+    text = generate(target, draft, prompt, max_new_tokens=max_new_tokens, eos=eos, rng=rng, **options)
+    return list(text.tokens)
+
+
+@cache
+def known_row(model, context, processing):
+    return processing.rows(np.asarray(model.row(context), dtype=np.float64)).tolist()
+
+
+def decode(
+    target, draft, prompt, max_new_tokens, eos, rng, *, gamma=2, greedy=False, bonus="p", stale=False, behind=False,
+    late_end=False, processing=NONE, process=("draft", "test", "recovered", "bonus"),
+):  # fmt: skip
+    """Standard speculative decoding in plain Python, with ways to spoil it."""
+    state, new = list(prompt), []
+
+    def row(model, text, role):
+        context = tuple(text[len(text) - model.order :])
+        return known_row(model, context, processing if role in process else NONE)
+
+    while len(new) < max_new_tokens:
+        text, drafted, q = list(state), [], []
+        for _ in range(gamma):
+            q.append(row(draft, text, "draft"))
+            drafted.append(int(np.argmax(q[-1])) if greedy else inverse_cdf(q[-1], rng.random()))
+            text.append(drafted[-1])
+        emitted = []
+        for i, x in enumerate(drafted):
+            p = row(target, [*state, *drafted[:i]], "test")
+            if rng.random() * q[i][x] < p[x]:
+                emitted.append(x)
+                continue
+            p = row(target, [*state, *drafted[:i]], "recovered")
+            excess = [max(a - b, 0.0) for a, b in zip(p, q[i], strict=True)]
+            emitted.append(inverse_cdf(excess if any(excess) else p, rng.random()))
+            break
+        else:
+            model = target if bonus == "p" else draft
+            emitted.append(inverse_cdf(row(model, text[:-1] if behind else text, "bonus"), rng.random()))
+        # a state that is not rolled back keeps the rejected token, and the recovered one comes after it
+        state += [*drafted[: len(emitted)], emitted[-1]] if stale and len(emitted) <= gamma else emitted
+        new += emitted
+        if eos in (emitted[-1:] if late_end else emitted):
+            break
+    if eos is not None and eos in new and not late_end:
+        new = new[: new.index(eos) + 1]
+    return new[:max_new_tokens]
+
+
+# --- the verdict -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("rule", ["standard", "block"])
+def test_our_decoder_passes(name, rule):
+    tables, counts, tally = counted(CASES[name], partial(ours, rule=rule))
+    level = FALSE_ALARM / len(tables)
+    assert max(log_e_value(table.counts(counts), table.law) for table in tables) < -np.log(level)
+    results = [judge_table(table, counts, level) for table in tables]
+    assert find(tables, results, counts, tally.examples, level) == []
+    assert counts["lengths"].sum() == SEQUENCES == tables[0].counts(counts).sum()
+    # enough was tested: deviations of a tenth are seen at the first token and after every likely one
+    assert results[0].detectable_tv < 0.1
+    assert {table.position for table in tables} == set(range(CASES[name].max_new_tokens))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_plain_decoder_passes(name):
+    assert not rejected(CASES[name], decode, 2048)
+
+
+WRONG = [
+    ("second order", {"greedy": True}, "a greedy draft verified with the softmax it was not drawn from"),
+    ("second order", {"bonus": "q"}, "the bonus from the draft"),
+    ("zeros", {"bonus": "q"}, "tokens that the target excludes"),
+    ("second order", {"stale": True}, "a rejected token left in the state"),
+    ("far", {"stale": True}, "the same at almost every step"),
+    ("second order", {"behind": True}, "the bonus from the row before it"),
+    ("near", {"behind": True}, "the same at almost every step"),
+]
+
+
+@pytest.mark.parametrize(("name", "mistake", "meaning"), WRONG, ids=[f"{one[2]}, {one[0]}" for one in WRONG])
+def test_a_wrong_decoder_is_rejected(name, mistake, meaning):
+    assert rejected(CASES[name], partial(decode, **mistake))
+
+
+def test_our_decoder_without_rollback_is_rejected(monkeypatch):
+    class KeepsRejected(Session):
+        def rollback(self, length):
+            pass
+
+    monkeypatch.setattr(sides, "Session", KeepsRejected)
+    assert rejected(CASES["second order"], ours, 2048)
+
+
+def test_an_end_noticed_too_late_is_a_breach():
+    with pytest.raises(BrokenVerifier, match="a token follows eos = 0, which ends the text"):
+        counted(CASES["end in the draft"], partial(decode, late_end=True))
+
+
+def test_an_impossible_token_is_shown():
+    case = CASES["zeros"]
+    tables, counts, tally = counted(case, partial(decode, bonus="q"), 512)
+    results = [judge_table(table, counts, FALSE_ALARM) for table in tables]
+    first = find(tables, results, counts, tally.examples, FALSE_ALARM)[0]
+    assert first.kind == "support"
+    for example in tally.examples:
+        sequence = next(DecoderSource(case, partial(decode, bonus="q")).batches(KEY, example.step, 1)).tokens[
+            :, 0
+        ]
+        assert sequence[example.position] == example.token
+        before = (*case.prompt, *sequence[: example.position])
+        assert case.target.row(before)[example.token] == 0.0
+
+
+PROCESSINGS = [
+    Processing(temperature=0.6),
+    Processing(top_k=2),
+    Processing(top_p=0.8),
+    Processing(0.7, 2, 0.9),
+]
+
+
+@pytest.mark.parametrize("processing", PROCESSINGS, ids=str)
+def test_a_claimed_processing_is_held_to(processing):
+    case = CASES["peaked"]
+    right = partial(decode, processing=processing)
+    assert not rejected(case, right, processing=processing)
+    assert rejected(case, right)  # the unprocessed law is another
+    assert rejected(case, decode, processing=processing)
+
+
+@pytest.mark.parametrize("forgotten", ["recovered", "bonus", "test"])
+def test_processing_on_one_side_is_rejected(forgotten):
+    """Engines forget it in one place of three: EAGLE's bonus (commit bf10ac5), vllm-project/vllm#42744."""
+    processing = Processing(temperature=0.6)
+    process = {"draft", "test", "recovered", "bonus"} - {forgotten}
+    wrong = partial(decode, processing=processing, process=process)
+    assert rejected(CASES["peaked"], wrong, 2 * SEQUENCES, processing)
+
+
+def test_temperature_on_the_draft_alone_is_only_slower():
+    """A draft may be drawn in any way, as long as its q is handed over."""
+    cool = partial(decode, processing=Processing(temperature=0.6), process={"draft"})
+    assert not rejected(CASES["peaked"], cool)
+
+
+def test_greedy_decoding_is_a_law_too():
+    greedy = Processing(temperature=0.0)
+    case = CASES["second order"]
+    _, counts, _ = counted(case, partial(decode, processing=greedy), 16, greedy)
+    assert not counts["impossible"].any()
+    _, counts, tally = counted(case, decode, 16, greedy)
+    assert counts["impossible"].any()
+    assert tally.examples[0].step == 0
+
+
+def test_processing_checks_its_numbers():
+    for bad in ({"temperature": -1.0}, {"top_k": 0}, {"top_p": 0.0}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            Processing(**bad)
+
+
+# --- the battery -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_cases_are_what_they_say(case):
+    assert case.target.vocab_size**case.max_new_tokens <= 512
+    assert len(case.prompt) >= max(case.target.order, case.draft.order)
+    for model in (case.target, case.draft):
+        rows = model.rows(model.contexts)
+        assert (rows.sum(axis=1) == 1.0).all()
+        assert (rows * 2**24 == np.round(rows * 2**24)).all()
+    texts = [
+        generate(
+            case.target,
+            case.draft,
+            case.prompt,
+            max_new_tokens=case.max_new_tokens,
+            gamma=2,
+            eos=case.eos,
+            rng=seed,
+        )
+        for seed in range(200)
+    ]
+    iterations = [text.iterations for text in texts]
+    assert np.mean([n >= 3 for n in iterations]) > 0.3
+    accepted = sum(text.accepted for text in texts) / sum(text.drafted for text in texts)
+    assert (accepted > 0.85) == (case.name == "near")
+    assert (accepted < 0.2) == (case.name == "far")
+    assert any(text.dropped for text in texts) == (case.name == "end in the draft")
+    assert ((case.target.rows(case.target.contexts) == 0.0).any()) == (case.name == "zeros")
+    assert ((case.draft.rows(case.draft.contexts) == 0.0).any()) == (case.name == "zeros")
+
+
+def test_the_tables_cover_every_prefix_and_their_visits_are_exact():
+    case = CASES["end in the draft"]
+    tables = plan_decoder_tables(case, NONE, 10**9)
+    prefixes = {table.prefix for table in tables}
+    assert len(prefixes) == len(tables) == sum(2**i for i in range(5))  # the end of the text goes no further
+    assert not any(case.eos in prefix for prefix in prefixes)
+    assert len(plan_decoder_tables(case, NONE, 100)) < len(tables)
+
+
+def test_counts_do_not_depend_on_the_pieces():
+    case, decoder = CASES["second order"], decode
+    tally = DecoderTally(case)
+    whole = run(DecoderSource(case, decoder), tally, KEY, 0, 96, threads=1)
+    parts = [run(DecoderSource(case, decoder), tally, KEY, first, 32, threads=1) for first in (0, 32, 64)]
+    for name, counts in whole.items():
+        assert np.array_equal(counts, sum(part[name] for part in parts))
+
+
+# --- the contract ----------------------------------------------------------------------------------------
+
+COIN = TableModel([0.5, 0.25, 0.25])
+
+
+def returning(tokens):
+    return lambda *arguments: tokens
+
+
+def raising(*arguments):
+    raise RuntimeError("out of cheese")
+
+
+def quitting(*arguments):
+    raise SystemExit(0)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "says"),
+    [
+        (raising, "raised RuntimeError: out of cheese"),
+        (quitting, "raised SystemExit"),
+        (returning(None), "returned shape \\(\\), expected a single row"),
+        (returning([[0, 0, 2]]), "returned shape \\(1, 3\\)"),
+        (returning([[0], [0, 2]]), "returned no row of tokens"),
+        (returning([]), "returned no token"),
+        (returning([0.0, 1.0, 2.0]), "returned float64, expected integer"),
+        (returning([True, True, True]), "returned bool"),
+        (returning([0, 3, 1]), "position 2: token 3 is outside \\[0, 3\\)"),
+        (returning([0, 0, -1]), "position 3: token -1"),
+        (returning([0, 0, 0, 0]), "returned 4 tokens, more than max_new_tokens = 3"),
+        (returning([0, 2, 0]), "position 3: a token follows eos = 2"),
+        (returning([0, 1]), "stopped after 2 of 3 tokens without eos = 2"),
+    ],
+)
+def test_a_breach_of_the_contract_says_where_and_what(decoder, says):
+    case = DecoderCase("coin", "", COIN, COIN, (0,), 3, eos=2)
+    with pytest.raises(BrokenVerifier, match=f"sequence 7.*{says}"):
+        list(DecoderSource(case, decoder).batches(KEY, 7, 1))
+
+
+def test_an_end_nobody_asked_for_is_a_breach():
+    case = DecoderCase("coin", "", COIN, COIN, (0,), 3)
+    with pytest.raises(BrokenVerifier, match=r"stopped after 1 of 3 tokens$"):
+        list(DecoderSource(case, returning([2])).batches(KEY, 0, 1))
+    assert next(DecoderSource(case, returning((2, 2, 2))).batches(KEY, 0, 1)).tokens[:, 0].tolist() == [
+        2,
+        2,
+        2,
+    ]
+
+
+def test_what_a_decoder_does_to_its_prompt_is_its_own_affair():
+    def greedy_hands(target, draft, prompt, max_new_tokens, eos, rng):
+        prompt.append(int(rng.integers(3)))
+        return np.full(max_new_tokens, prompt[-1])
+
+    case = DecoderCase("coin", "", COIN, COIN, (0,), 3)
+    list(DecoderSource(case, greedy_hands).batches(KEY, 0, 2))
+    assert case.prompt == (0,)

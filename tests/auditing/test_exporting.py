@@ -1,0 +1,311 @@
+"""Cases as files, and the tokens that somebody's engine made of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import verifiers
+from safetensors.numpy import load_file, save_file
+
+from specsim.auditing._cases.battery import battery
+from specsim.auditing._offline import MANIFEST, export, score
+from specsim.auditing._results import Verdict
+from specsim.auditing._verifier.contract import Declared
+
+#: Cases that are answered; the others' files are left out, which makes them broken.
+FEW = ("asymmetric", "own rows", "Markov chain")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cases") / "new"
+    export(path, rng=7, lengths=True)
+    keep_only(path, (*FEW, "uneven lengths"))
+    return path
+
+
+def keep_only(folder, names):
+    """Shorten an export, as an older version with fewer cases would have written it."""
+    manifest = folder / MANIFEST
+    document = json.loads(manifest.read_text())
+    dropped = [entry for entry in document["cases"] if entry["name"] not in names]
+    document["cases"] = [entry for entry in document["cases"] if entry["name"] in names]
+    manifest.write_text(json.dumps(document))
+    for entry in dropped:
+        (folder / entry["file"]).unlink()
+
+
+def entries(folder):
+    return json.loads((folder / MANIFEST).read_text())["cases"]
+
+
+def rows_of_all(arrays, steps):
+    """p and q of every step, as float64."""
+    return (
+        np.broadcast_to(array, (steps, *array.shape[-2:])).astype(np.float64)
+        for array in (arrays["p"], arrays["q"])
+    )
+
+
+def answer(folder, tokens, verify=verifiers.right, seed=1, **spoiled):
+    """What an engine does: read every file, verify, write the tokens."""
+    tokens.mkdir()
+    rng = np.random.default_rng(seed)
+    for entry in entries(folder):
+        arrays = load_file(folder / entry["file"])
+        drafted = arrays["draft_tokens"]
+        found = np.empty((len(drafted), drafted.shape[1] + 1), dtype=np.int64)
+        lengths = arrays.get("lengths", np.full(len(drafted), drafted.shape[1]))
+        p, q = rows_of_all(arrays, len(drafted))
+        for length in np.unique(lengths):
+            some = lengths == length
+            found[some] = -1
+            found[some, : length + 1] = (
+                verify(drafted[some, :length], p[some, : length + 1], q[some, :length], rng)
+                if length or verify is not verifiers.right
+                else bonus(p[some, 0], rng)
+            )
+        save_file({"tokens": found}, tokens / entry["file"])
+    return tokens
+
+
+def bonus(p, rng):
+    cdf = p.cumsum(axis=1)
+    return (cdf <= rng.random((len(p), 1)) * cdf[:, -1:]).sum(axis=1)[:, None]
+
+
+@pytest.fixture
+def answered(folder, tmp_path):
+    return answer(folder, tmp_path / "tokens")
+
+
+def by_case(result):
+    return {case.case: case for case in result.cases}
+
+
+def only_finding(result, case):
+    (finding,) = by_case(result)[case].findings
+    return finding.text
+
+
+# --- what is written -------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_what_the_module_says(folder):
+    assert {entry["name"] for entry in entries(folder)} == {*FEW, "uneven lengths"}
+    for entry in entries(folder):
+        arrays = load_file(folder / entry["file"])
+        steps, gamma, size = entry["steps"], entry["gamma"], entry["vocab_size"]
+        shared = entry["name"] == "asymmetric"
+        assert arrays["draft_tokens"].shape == (steps, gamma)
+        assert arrays["draft_tokens"].dtype == np.int64
+        assert arrays["p"].shape == ((gamma + 1, size) if shared else (steps, gamma + 1, size))
+        assert arrays["q"].shape == ((gamma, size) if shared else (steps, gamma, size))
+        assert arrays["p"].dtype == arrays["q"].dtype == np.float32
+        assert (arrays["p"].astype(np.float64).sum(axis=-1) == 1).all()
+        assert ("lengths" in arrays) == (entry["name"] == "uneven lengths")
+        _, q = rows_of_all(arrays, steps)
+        assert (np.take_along_axis(q, arrays["draft_tokens"][..., None], axis=2) > 0).all()
+
+
+def test_the_same_seed_writes_the_same_files(folder, tmp_path):
+    export(tmp_path / "again", rng=7, lengths=True)
+    export(tmp_path / "other", rng=8, lengths=True)
+    for entry in entries(folder):
+        once, again, other = (
+            (path / entry["file"]).read_bytes() for path in (folder, tmp_path / "again", tmp_path / "other")
+        )
+        assert once == again != other
+    complete = [entry["name"] for entry in entries(tmp_path / "again")]
+    assert complete == [case.name for case in battery(Declared(dtypes=("float32",), lengths=True))]
+
+
+def test_rows_of_float16_are_scored_as_such(tmp_path):
+    export(tmp_path / "cases", rng=7, dtype="float16")
+    keep_only(tmp_path / "cases", FEW)
+    assert {load_file(path)["p"].dtype.name for path in (tmp_path / "cases").glob("*.safetensors")} == {
+        "float16"
+    }
+    result = score(tmp_path / "cases", answer(tmp_path / "cases", tmp_path / "tokens"))
+    assert result.verdict is Verdict.CONSISTENT
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"level": "forever"}, "unknown level 'forever'"),
+        ({"dtype": "float8"}, "must be some of float64"),
+        ({"dtype": "bfloat16"}, "bfloat16 cannot be written from NumPy; float32 holds its values exactly"),
+    ],
+)
+def test_what_cannot_be_written_leaves_no_folder(tmp_path, options, said):
+    with pytest.raises(ValueError, match=said):
+        export(tmp_path / "cases", **options)
+    assert not (tmp_path / "cases").exists()
+
+
+def test_only_a_new_or_empty_folder_is_written_to(folder, tmp_path):
+    with pytest.raises(ValueError, match="is not an empty folder; give a new one"):
+        export(folder)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is not an empty folder"):
+        export(tmp_path / "file")
+
+
+# --- what is judged --------------------------------------------------------------------------------------
+
+
+def test_right_tokens_are_consistent(folder, answered):
+    seen = []
+    result = score(folder, answered, name="engine", progress=lambda done, total: seen.append((done, total)))
+    assert result.verdict is Verdict.CONSISTENT
+    assert result.exit_code == 0
+    assert result.verifier == "engine"
+    assert result.provenance.root == 7
+    assert [case.case for case in result.cases] == [entry["name"] for entry in entries(folder)]
+    assert all(
+        case.steps == case.planned == entry["steps"]
+        for case, entry in zip(result.cases, entries(folder), strict=True)
+    )
+    assert seen == [(k, 4) for k in range(1, 5)]
+    assert not result.wasteful
+
+
+@pytest.mark.parametrize("wrong", [verifiers.resamples_from_target, verifiers.reuses_one_uniform])
+def test_wrong_tokens_are_biased(folder, tmp_path, wrong):
+    def verify(drafted, p, q, rng):
+        return wrong(drafted, p, q, rng) if drafted.shape[1] else bonus(p[:, 0], rng)
+
+    result = score(folder, answer(folder, tmp_path / "tokens", verify))
+    assert result.verdict is Verdict.BIASED
+    assert by_case(result)["asymmetric"].verdict is Verdict.BIASED
+
+
+def test_tokens_of_another_export_are_not_on_the_path(folder, tmp_path):
+    export(tmp_path / "other", rng=8, lengths=True)
+    keep_only(tmp_path / "other", (*FEW, "uneven lengths"))
+    result = score(folder, answer(tmp_path / "other", tmp_path / "tokens"))
+    found = {case.case: [finding.kind for finding in case.findings] for case in result.cases}
+    assert found == {name: ["path"] for name in FEW} | {
+        "uneven lengths": ["contract"]
+    }  # drafts of other lengths
+
+
+def test_tokens_beyond_a_drafts_length_are_broken(folder, answered):
+    entry = next(entry for entry in entries(folder) if entry["name"] == "uneven lengths")
+    drafted = load_file(folder / entry["file"])["draft_tokens"]
+    whole = np.column_stack([drafted, np.zeros(len(drafted), dtype=np.int64)])
+    save_file({"tokens": whole}, answered / entry["file"])
+    assert "tokens where only" in only_finding(score(folder, answered), "uneven lengths")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda tokens: None, "cannot be read"),
+        (lambda tokens: {"output": tokens}, "holds no tensor named tokens, but output"),
+        (lambda tokens: {"tokens": tokens[:-1]}, "returned shape"),
+        (lambda tokens: {"tokens": tokens[:, :-1]}, "returned shape"),
+        (lambda tokens: {"tokens": tokens.astype(np.float32)}, "returned float32, expected integer tokens"),
+        (lambda tokens: {"tokens": tokens + 100}, "is outside [0, 8)"),
+        (lambda tokens: {"tokens": np.full_like(tokens, -1)}, "step 0: emitted no token"),
+        (lambda tokens: b"", "cannot be read"),
+        (lambda tokens: b"\xff" * 64, "cannot be read"),
+        (lambda tokens: b"\x08\0\0\0\0\0\0\0{}      " + b"\0" * 9, "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_answer_breaks_its_case_alone(folder, answered, spoil, said):
+    file = next(entry["file"] for entry in entries(folder) if entry["name"] == "asymmetric")
+    spoiled = spoil(load_file(answered / file)["tokens"])
+    (answered / file).unlink()
+    if isinstance(spoiled, bytes):
+        (answered / file).write_bytes(spoiled)
+    elif spoiled is not None:
+        save_file({name: np.ascontiguousarray(array) for name, array in spoiled.items()}, answered / file)
+    result = score(folder, answered)
+    assert result.verdict is Verdict.BROKEN
+    assert said in only_finding(result, "asymmetric")
+    assert {case.case for case in result.cases if not case.findings} == {
+        "own rows",
+        "Markov chain",
+        "uneven lengths",
+    }
+
+
+def test_a_truncated_file_breaks_its_case(folder, answered):
+    file = answered / entries(folder)[0]["file"]
+    file.write_bytes(file.read_bytes()[:-100])
+    assert "cannot be read" in only_finding(score(folder, answered), entries(folder)[0]["name"])
+
+
+def test_smaller_integers_will_do(folder, answered):
+    for file in answered.iterdir():
+        save_file({"tokens": load_file(file)["tokens"].astype(np.int16)}, file)
+    assert score(folder, answered).verdict is Verdict.CONSISTENT
+
+
+def test_no_tokens_at_all_are_broken(folder, tmp_path):
+    with pytest.raises(ValueError, match="nowhere: there is no such folder"):
+        score(folder, tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    result = score(folder, tmp_path / "empty")
+    assert result.verdict is Verdict.BROKEN
+    assert all(case.broken for case in result.cases)
+
+
+def test_ctrl_c_ends_the_scoring(folder, answered, monkeypatch):
+    from specsim.auditing import _offline as exporting
+
+    def interrupted(*given, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exporting, "read_tokens", interrupted)
+    result = score(folder, answered)
+    assert result.interrupted
+    assert result.exit_code == 3
+    assert len(result.cases) == 1
+
+
+# --- manifests -------------------------------------------------------------------------------------------
+
+
+def altered(folder, tmp_path, change):
+    """A copy of the export, its manifest changed."""
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    document = json.loads((copy / MANIFEST).read_text())
+    found = change(document)
+    (copy / MANIFEST).write_text(
+        found if isinstance(found, str) else json.dumps(document if found is None else found)
+    )
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda document: "not json", "cannot be read"),
+        (lambda document: [], "is no manifest of audit cases"),
+        (lambda document: {"format": "specsim trace 1"}, "is no manifest of audit cases"),
+        (lambda document: {"format": document["format"]}, "'specsim' is missing"),
+        (lambda document: document.update(root="7"), "'root' is missing or no int"),
+        (lambda document: document.update(level="forever"), "a known level"),
+        (lambda document: document.update(cases=[]), "at least one case"),
+        (lambda document: document.update(cases=[3]), "'file' is missing"),
+        (lambda document: document.update(dtype="float8"), "dtypes"),
+        (lambda document: document.update(root=8), "made the case .* otherwise .*; export again"),
+        (lambda document: document["cases"][0].update(steps=8), "otherwise .*; export again"),
+        (lambda document: document["cases"][0].update(name="unheard of"), "otherwise .*; export again"),
+        (lambda document: document["cases"][0].update(drafts=None), "'drafts' is missing"),
+    ],
+)
+def test_a_manifest_that_is_not_the_exports_is_refused(folder, tmp_path, change, said):
+    with pytest.raises(ValueError, match=said):
+        score(altered(folder, tmp_path, change), tmp_path)
+
+
+def test_a_folder_without_a_manifest_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"cannot be read .*; give the folder that export wrote"):
+        score(tmp_path, tmp_path)

@@ -1,0 +1,349 @@
+"""The forms of a report: they agree with each other and with the audit, and each can be read by what it is for."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+import verifiers
+from rich.console import Console
+
+from specsim.auditing import audit
+from specsim.auditing._report import (
+    audit_figure,
+    audit_page,
+    audit_to_html,
+    audit_to_json,
+    audit_to_junit,
+    audit_to_terminal,
+)
+from specsim.auditing._report import text as words
+from specsim.auditing._report.figures import main_tables, worst_tables
+from specsim.auditing._results import Efficiency, Finding, ProofSummary, Verdict
+from specsim.core._plotting import save_figure
+
+SEED = 1
+
+
+def says_what_cannot_be_written(draft_tokens, p, q, rng):
+    raise RuntimeError("\x00 \x1b[31m <b>&\ud800 $x$")
+
+
+@pytest.fixture(scope="module")
+def audits():
+    """{what it shows: an audit}."""
+    standard = audit("standard", "smoke", SEED)
+    found = {
+        "consistent": standard,
+        "lossy": audit("lenience:lenience=0.5", "smoke", SEED),
+        "biased": audit(verifiers.resamples_from_target, "smoke", SEED),
+        "broken": audit(verifiers.raises, "smoke", SEED),
+        "unprintable": audit(says_what_cannot_be_written, "smoke", SEED),
+        "refuted": dataclasses.replace(standard, proof=ProofSummary(30, 0.01, True)),
+    }
+    found["limited"] = with_cases(standard, lambda case: dataclasses.replace(case, planned=2 * case.steps))
+    half = dataclasses.replace(standard.cases[4], interrupted=True, planned=2 * standard.cases[4].steps)
+    found["interrupted"] = dataclasses.replace(
+        standard, cases=(*standard.cases[:4], half), interrupted=True, proof=None
+    )
+    found["nothing"] = dataclasses.replace(standard, cases=(), interrupted=True, proof=None)
+    found["decoder"] = with_cases(
+        dataclasses.replace(found["biased"]), lambda case: dataclasses.replace(case, tree=None, measures=None)
+    )
+    return found
+
+
+@pytest.fixture(scope="module")
+def pages(audits):
+    return {kind: audit_page(result) for kind, result in audits.items()}
+
+
+def with_cases(result, change):
+    return dataclasses.replace(result, cases=tuple(map(change, result.cases)))
+
+
+KINDS = (
+    "consistent",
+    "lossy",
+    "biased",
+    "broken",
+    "unprintable",
+    "refuted",
+    "limited",
+    "interrupted",
+    "nothing",
+    "decoder",
+)
+
+
+def printed(result, width=80):
+    console = Console(width=width, file=io.StringIO())
+    console.print(*audit_to_terminal(result), sep="\n")
+    return console.file.getvalue()
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+class Page(HTMLParser):
+    """Text, tags that were not closed in order, and what is referred to."""
+
+    VOID = ("meta", "br", "link", "img", "input", "hr")
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.wrong, self.texts, self.references, self.ids = [], [], [], [], []
+        self.feed(page)
+        self.close()
+        self.text = flat(" ".join(self.texts))
+
+    def handle_starttag(self, tag, attributes):
+        self.open += [] if tag in self.VOID else [tag]
+        named = dict(attributes)
+        self.references += [
+            value for name, value in named.items() if name.endswith(("href", "src")) or name == "data"
+        ]
+        self.ids += [named["id"]] if "id" in named else []
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.handle_endtag(tag)
+
+    def handle_data(self, data):
+        self.texts += [] if self.open[-1:] == ["style"] else [data]
+
+
+# --- every form of every audit ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_form_says_the_verdict_the_seed_and_every_finding(audits, pages, kind):
+    result = audits[kind]
+    page, suite = Page(pages[kind]), ElementTree.fromstring(audit_to_junit(result))
+    document, terminal, compact = (
+        json.loads(audit_to_json(result)),
+        flat(printed(result)),
+        audit_to_html(result),
+    )
+    assert document["verdict"] == (None if kind == "nothing" else str(result.verdict))
+    assert document["provenance"]["root"] == SEED
+    assert words.headline(result) in terminal
+    assert f"seed {SEED}" in terminal
+    assert words.headline(result) in page.text
+    assert f"--seed {SEED}" in page.text or f"rng={SEED}" in page.text
+    properties = {entry.get("name"): entry.get("value") for entry in suite.iter("property")}
+    assert properties["verdict"] == ("none" if kind == "nothing" else str(result.verdict))
+    assert properties["seed"] == str(SEED)
+    assert "<h4>" in compact
+    failures = "".join(element.text for name in ("failure", "error") for element in suite.iter(name))
+    for case in result.cases:
+        for finding in case.findings:
+            assert flat(finding.text) in page.text
+            assert finding.text in failures
+        if case.findings:
+            assert flat(case.findings[0].text) in terminal
+    for text in (page.text, terminal, Page(compact).text, *properties.values()):
+        assert not re.search(r"\b(nan|inf)\b", text, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("kind", ["biased", "broken", "nothing"])
+def test_the_picture_is_drawn_whatever_was_run(audits, kind, tmp_path):
+    save_figure(audit_figure(dataclasses.replace(audits[kind], verifier="$x")), tmp_path / "audit.png")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_is_whole_and_refers_to_nothing_outside_itself(pages, kind):
+    text = pages[kind]
+    page = Page(text)
+    assert page.open == page.wrong == []
+    assert len(page.ids) == len(set(page.ids))
+    assert {reference[0] for reference in page.references} <= {"#"}
+    assert {reference[1:] for reference in page.references} <= set(page.ids)
+    outside = set(re.findall(r"https?://[^\s\"'<]*", text))
+    assert outside <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}  # names, not addresses
+    assert "url(" not in text.replace("url(#", "")
+    assert "@import" not in text
+    text.encode("utf-8")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_junit_counts_what_it_holds(audits, kind):
+    result = audits[kind]
+    suite = ElementTree.fromstring(audit_to_junit(result))
+    cases = suite.findall("testcase")
+    assert len(cases) == int(suite.get("tests")) == len(result.cases) + (result.proof is not None)
+    assert {case.get("classname") for case in cases} <= {result.verifier}
+    for name, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        assert sum(case.find(name) is not None for case in cases) == int(suite.get(attribute))
+    verdicts = [case.verdict for case in result.cases]
+    refuted = result.proof is not None and not result.proof.as_claimed
+    assert int(suite.get("errors")) == verdicts.count(Verdict.BROKEN)
+    assert int(suite.get("failures")) == verdicts.count(Verdict.BIASED) + refuted
+    failed = int(suite.get("errors")) + int(suite.get("failures")) > 0
+    assert failed == (result.exit_code == 1)
+    assert float(suite.get("time")) == pytest.approx(result.provenance.seconds, abs=1e-3)
+    assert sum(float(case.get("time", 0)) for case in cases) <= result.provenance.seconds + 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_table_fits_into_eighty_columns(audits, kind):
+    lines = printed(audits[kind]).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert "…" not in "\n".join(lines)
+    rows = words.evidence(audits[kind])
+    for row in rows:
+        line = next(line for line in lines if line.startswith(f"{row['case']} "))
+        assert line.split()[-1] == row["verdict"]
+
+
+# --- what is particular ----------------------------------------------------------------------------------
+
+
+def test_an_interrupt_is_said_first(audits, pages):
+    assert printed(audits["interrupted"]).startswith("interrupted: the verdict so far")
+    assert printed(audits["nothing"]).startswith("interrupted")
+    assert "no verdict, nothing was run" in printed(audits["nothing"])
+    page = Page(pages["interrupted"]).text
+    assert page.index("interrupted: the verdict so far") < page.index("No deviation")
+    assert "interrupted" not in printed(audits["consistent"])
+
+
+def test_fewer_steps_than_planned_are_said(audits, pages):
+    limited = audits["limited"]
+    planned = 2 * limited.steps
+    said = f"{limited.steps:,} of {planned:,} planned steps in {len(limited.cases)} cases (the time was up)"
+    assert said in flat(printed(limited))
+    assert said in Page(pages["limited"]).text
+    assert "planned steps" not in printed(audits["biased"])  # these ended early to reject
+
+
+def test_what_has_no_rows_shows_dashes(audits):
+    promises = words.evidence(audits["biased"])[0]
+    assert promises.pop("case") == "promises"
+    assert promises.pop("verdict") == "consistent"
+    assert set(promises.values()) == {"–"}
+    assert "promises" not in [row["case"] for row in words.speed(audits["biased"])]
+    assert words.speed(audits["broken"]) == words.speed(audits["decoder"]) == []
+    assert {row["γ"] for row in words.evidence(audits["decoder"])} == {"–"}
+    assert {row["min p"] for row in words.evidence(audits["broken"])} == {"–"}
+
+
+def test_cases_with_one_finding_share_a_line(audits):
+    lines = words.finding_lines(audits["broken"])
+    assert len(lines) == 2
+    others = len(audits["broken"].cases) - 2
+    assert lines[1].startswith(f"two-point and {others} more cases: raised RuntimeError: out of cheese")
+
+
+def test_what_an_error_says_is_escaped(audits, pages):
+    finding = audits["unprintable"].cases[1].findings[0]
+    assert "\\x00 \\x1b[31m <b>&\\ud800 $x$" in finding.text
+    assert Finding("contract", "a\nb – é").text == "a\nb – é"
+    assert len(Finding("contract", "x" * 100_000).text) < 2000
+    assert "&lt;b&gt;" in pages["unprintable"]
+
+
+def test_tables_keep_what_the_pictures_need(audits):
+    tables = [table for case in audits["biased"].cases for table in case.tables]
+    kept = [table for table in tables if table.labels]
+    assert {table.cells <= 64 for table in kept} == {True}
+    assert all(table.cells > 64 for table in tables if not table.labels)
+    for table in kept:
+        assert len(table.labels) == len(table.observed) == len(table.expected) == table.cells
+        assert sum(table.observed) == table.n
+        assert sum(table.expected) == pytest.approx(table.n)
+    counts = audits["biased"].cases[1].counts["prefixes"][:2]
+    assert kept[0].labels == ("token 0", "token 1")
+    assert kept[0].observed == tuple(counts)
+
+
+def test_the_worst_tables_are_those_that_were_rejected(audits):
+    worst = worst_tables(audits["biased"])
+    accused = [case for case in audits["biased"].cases if any(table.rejected for table in case.tables)]
+    assert len(worst) == min(8, len(accused))
+    assert all(tested.table.rejected for tested in worst)
+    (calm,) = worst_tables(audits["consistent"])
+    assert calm.table.log10_e == max(
+        table.log10_e for case in audits["consistent"].cases for table in case.tables if table.labels
+    )
+    assert worst_tables(audits["broken"]) == worst_tables(audits["nothing"]) == []
+    impossible = Finding("support", "no table shows it")
+    elsewhere = with_cases(
+        audits["consistent"], lambda case: dataclasses.replace(case, findings=(impossible,))
+    )
+    assert worst_tables(elsewhere) == []
+
+
+def test_the_power_curve_passes_through_what_was_reached(audits):
+    for kind in ("consistent", "biased"):
+        shown = main_tables(audits[kind])
+        assert shown
+        for tested in shown:
+            reached = tested.detectable(audits[kind], tested.case.steps)
+            assert reached == pytest.approx(tested.table.detectable_tv, rel=1e-9)
+            assert tested.detectable(audits[kind], 100 * tested.case.steps) < 0.5 * reached or reached == 1
+    assert main_tables(audits["nothing"]) == []
+
+
+def test_wasteful_is_said_and_no_failure(audits):
+    slow = with_cases(
+        audits["consistent"],
+        lambda case: dataclasses.replace(
+            case, measures=dataclasses.replace(case.measures, efficiency=Efficiency(0.5, 0.4, 0.6))
+        ),
+    )
+    assert slow.exit_code == 0
+    assert "standard: consistent, wasteful" in printed(slow)
+    assert "0.5000 wasteful" in printed(slow)
+    assert "that costs speed, not correctness" in Page(audit_page(slow)).text
+    assert ElementTree.fromstring(audit_to_junit(slow)).get("failures") == "0"
+
+
+def test_the_diagnosis_is_told(audits, pages):
+    lines = audits["biased"].diagnosis.lines()
+    assert lines[0].startswith("It looks like resamples_target ")
+    output = ElementTree.fromstring(audit_to_junit(audits["biased"])).find("system-out").text
+    for line in lines:
+        for text in (printed(audits["biased"]), Page(pages["biased"]).text, output):
+            assert flat(line) in flat(text)
+    assert words.diagnosis(audits["consistent"]) == []
+
+
+def test_how_to_run_it_again(audits):
+    assert words.replay(audits["consistent"]) == "specsim audit standard --level smoke --seed 1"
+    assert words.replay(audits["biased"]) == (
+        "specsim audit verifiers:resamples_from_target --level smoke --seed 1"
+    )
+    engine = dataclasses.replace(audits["biased"], verifier="hf:generate")
+    assert words.replay(engine) == "specsim audit hf:generate --level smoke --seed 1"
+    for name in ("tokens", "__main__:verify", "mine:make.<locals>.verify"):
+        renamed = dataclasses.replace(audits["biased"], verifier=name)
+        assert words.replay(renamed) == 'the same function or tokens, with level "smoke" and rng=1'
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (1000, "1k"),
+        (9999, "10k"),
+        (16_384, "16.4k"),
+        (999_499, "999k"),
+        (999_500, "1M"),
+        (2**21, "2.1M"),
+        (2**30, "1.07G"),
+    ],
+)
+def test_counts_are_short(count, shown):
+    assert words.short(count) == shown

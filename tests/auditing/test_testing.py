@@ -1,0 +1,139 @@
+"""Audits as assertions: what passes, what is raised and says why, the pytest fixture, the example of the docs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import verifiers
+
+from specsim.auditing import Verdict, declares
+from specsim.testing import assert_exact, assert_same
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@declares(vocab_size=8)
+def right(draft_tokens, p, q, rng):
+    return verifiers.right(draft_tokens, p, q, rng)
+
+
+@declares(vocab_size=8)
+def wrong(draft_tokens, p, q, rng):
+    return verifiers.resamples_from_target(draft_tokens, p, q, rng)
+
+
+def pytest_in(folder, *arguments):
+    """Run pytest in `folder`, with the plugin as an installed one, and nothing of this repository's configuration."""
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    # where specsim is installed with its entry point, the plugin is there already
+    plugin = [] if installed() else ["-p", "specsim._pytest_plugin"]
+    return subprocess.run([*command, *plugin], cwd=folder, capture_output=True, text=True)
+
+
+def installed():
+    from importlib.metadata import entry_points
+
+    return any(entry.value == "specsim._pytest_plugin" for entry in entry_points(group="pytest11"))
+
+
+def test_an_exact_verifier_passes_and_gives_its_audit():
+    found = assert_exact("standard")
+    assert found.verdict is Verdict.CONSISTENT
+    assert (found.level, found.provenance.root) == ("smoke", 0)
+
+
+@pytest.mark.parametrize(
+    ("verifier", "said"),
+    [
+        (verifiers.resamples_from_target, r"resamples_from_target: biased\n.*\ntwo-point: position \d: TV"),
+        (verifiers.raises, r"raises: broken\n.*out of cheese"),
+        ("greedy_match", r"greedy_match: lossy as declared"),
+    ],
+)
+def test_any_other_verdict_is_an_assertion_that_tells_the_report(verifier, said):
+    with pytest.raises(AssertionError) as raised:
+        assert_exact(verifier, rng=3)
+    text = str(raised.value)
+    assert re.search(said, text, re.DOTALL)
+    assert re.search(r"\nagain: specsim audit \S+ --level smoke --seed 3$", text)
+
+
+def test_a_wasteful_verifier_passes_unless_that_is_refused():
+    found = assert_exact(verifiers.ignores_drafts, seconds=10)
+    assert found.wasteful
+    with pytest.raises(AssertionError, match=r"two-point: 1\.0000 tokens per step, 0\.271 of the standard"):
+        assert_exact(verifiers.ignores_drafts, seconds=10, allow_wasteful=False)
+
+
+def test_wrong_usage_is_no_assertion():
+    with pytest.raises(ValueError, match="unknown level"):
+        assert_exact("standard", "forever")
+    with pytest.raises(TypeError, match="nonsense"):
+        assert_exact("standard", nonsense=1)
+
+
+def test_an_interrupt_goes_on():
+    def interrupted(draft_tokens, p, q, rng):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        assert_exact(interrupted)
+
+
+def test_old_against_new():
+    assert assert_same(right, "standard").verdict == "same"
+    with pytest.raises(AssertionError) as raised:
+        assert_same(wrong, "standard", rng=2)
+    text = str(raised.value)
+    assert "test_testing:wrong against standard: changed" in text
+    assert re.search(r"two-point: position \d.*: token \d 0\.\d+ new, 0\.\d+ old", text)
+    assert text.endswith('again: assert_same(new, old, "smoke", rng=2)')
+
+
+def test_the_plugin_loads_nothing_of_specsim():
+    listing = subprocess.run(
+        [sys.executable, "-c", "import specsim._pytest_plugin, sys; print(*sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert not set(listing.stdout.split()) & {"numpy", "scipy", "numba", "matplotlib", "specsim.auditing"}
+
+
+def test_the_fixture_has_the_level_and_the_seed_of_the_command_line(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "def test_right(specsim_audit):\n"
+        '    found = specsim_audit("standard")\n'
+        '    assert (found.level, found.provenance.root) == ("smoke", 7)\n'
+        "def test_wrong(specsim_audit):\n"
+        "    specsim_audit(lambda *_: 1 / 0)\n"
+    )
+    done = pytest_in(tmp_path, "--specsim-seed", "7")
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "raised ZeroDivisionError" in done.stdout
+    assert "specsim/testing.py" not in done.stdout  # the caller's line is shown, not ours
+    unknown = pytest_in(tmp_path, "--specsim-level", "forever")
+    assert "unknown level 'forever'; one of smoke" in unknown.stdout
+
+
+def test_pytest_runs_as_before_where_the_fixture_is_not_used(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import sys\ndef test_nothing():\n    assert 'numpy' not in sys.modules\n"
+    )
+    done = pytest_in(tmp_path)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_example_of_the_docs_runs_as_it_stands(tmp_path):
+    page = (DOCS / "auditing-your-engine.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL)
+    assert [name for name, _ in blocks] == ["mine.py", "test_mine.py"]
+    for name, code in blocks:
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    done = pytest_in(tmp_path)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr

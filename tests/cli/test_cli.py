@@ -1,0 +1,484 @@
+"""The command line: what it prints, its exit codes, and that nothing a user does ends in a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import specsim
+from specsim import rules
+from specsim.cli import main
+from specsim.cli._simulate import simulate as simulate_command
+
+HELPERS = Path(__file__).parents[1] / "helpers"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command line in this process: run("audit", "standard") -> (exit code, stdout, stderr)."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["specsim", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.out + captured.err
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def trace(run, tmp_path):
+    code, out, _ = run("trace", "record", tmp_path / "trace", "--steps", "60", "--gamma", "3", "--seed", "1")
+    assert code == 0
+    assert "60 steps, 240 rows" in out
+    return tmp_path / "trace"
+
+
+def test_audit_prints_a_verdict_and_writes_its_files(run, tmp_path):
+    code, out, _ = run("audit", "standard", "--level", "smoke", "--seed", "1", "--out", tmp_path / "audit")
+    assert code == 0
+    assert "standard: consistent" in out
+    assert "α drafted" in out
+    written = sorted(path.name for path in (tmp_path / "audit").iterdir())
+    assert written == ["audit.html", "audit.json", "audit.png", "audit.svg", "audit.xml"]
+    assert "standard: consistent" in (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "audit" / "audit.json").read_text())["verdict"] == "consistent"
+
+
+def test_audit_of_a_wrong_verifier_exits_with_1(run):
+    code, out, _ = run("audit", "verifiers:resamples_from_target", "--level", "smoke", "--seed", "1")
+    assert code == 1
+    assert "resamples_from_target: biased" in out
+    code, out, _ = run("audit", "verifiers:raises", "--level", "smoke", "--seed", "1")
+    assert code == 1
+    assert "out of cheese" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["audit", "standrad"], "did you mean 'standard'"),
+        (["audit", "--level", "forever"], "unknown level"),
+        (["audit", "--time", "0"], "seconds: 0.0 is not a positive number of seconds"),
+        (["audit", "--time", "inf"], "seconds: inf is not a positive number of seconds"),
+        (["audit", "--timeout", "-1"], "timeout: -1.0 is not a positive number of seconds"),
+        (["audit", "verifiers:right", "--against", "standrad"], "did you mean 'standard'"),
+        (["audit", "verifiers:right", "--against", "k_seq"], "only rules for chains"),
+        (["audit", "no_such:thing", "--against", "standard"], "cannot import no_such"),
+        (["audit", "export", "."], "is not an empty folder; give a new one"),
+        (["audit", "export", "no_such_folder", "--dtype", "bfloat16"], "bfloat16 cannot be written"),
+        (["audit", "score", "nowhere", "."], "give the folder that export wrote"),
+        (["audit", "no_such:thing"], "cannot import no_such"),
+        (["audit", "--seed", "x"], "seed"),
+        (["audit", "--seed", "-1"], "at least 0"),
+        (["audit", "--threads", "0", "--level", "smoke"], "threads"),
+        (["audit", "--seed", "1.5"], "'1.5' is not a whole number"),
+        (["simulate", "zipf", "--steps", "1e6"], "'1e6' is not a whole number"),
+        (["simulate", "zipf", "--gamma", "1000000"], "at most 1024"),
+        (["simulate", "zipf", "--vocab-size", "1000000000000"], "not enough memory"),
+        (["replay", "zipf", "--step", "99999999999999999999999", "--seed", "1"], "2^63 - 1"),
+        (["audit", "--out", "conftest.py"], "conftest.py"),
+        (["models", "build", ".", "--pattern", "/abs*", "--out", "x.npz"], "pattern"),
+        (["models", "build", ".", "--out", "nowhere/x.npz"], "does not exist"),
+        (["audit", "--colour"], "colour"),
+        (["nonsense"], "nonsense"),
+        (["simulate", "nowhere"], "neither 'ngram'"),
+        (["simulate", "zipf", "--gamma", "0"], "gamma"),
+        (["simulate", "zipf", "--steps", "0"], "steps"),
+        (["simulate", "zipf", "--overlap", "1.5"], "overlap"),
+        (["simulate", "zipf", "--vocab-size", "1"], "vocab_size"),
+        (["simulate", "--rule", "standart"], "did you mean 'standard'"),
+        (["replay", "--step", "-1", "--seed", "1"], "step"),
+        (["replay"], "step"),
+        (["trace", "info", "nowhere"], "not a trace"),
+        (["trace", "alpha", "nowhere"], "not a trace"),
+        (["trace", "record", ".", "--steps", "5"], "not empty"),
+        (["models", "build", "nowhere", "--out", "x.npz"], "nowhere"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(run, arguments, said, monkeypatch):
+    monkeypatch.chdir(HELPERS)
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert said in err
+    assert err.startswith("specsim: ")
+
+
+def test_simulate_says_all_three_alphas(run):
+    code, out, _ = run("simulate", "zipf", "--steps", "20000", "--seed", "1")
+    assert code == 0
+    assert "20,000 steps, seed 1" in out
+    for name in ("context", "verified", "drafted"):
+        assert f"α {name}" in out
+
+
+def test_simulate_prints_json(run):
+    code, out, _ = run("simulate", "--steps", "2000", "--seed", "1", "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert sum(document["lengths"]) == document["steps"] == 2000
+    assert np.array(document["tokens"]).shape == (256,)
+    assert document["provenance"]["root"] == 1
+
+
+def test_replay_prints_a_step(run):
+    code, out, _ = run("replay", "--step", "3", "--seed", "1")
+    assert code == 0
+    assert "step 3 of models, rule standard, seed 1" in out
+
+
+def test_rules_are_listed(run):
+    code, out, _ = run("rules")
+    assert code == 0
+    assert all(name in out for name in rules.names())
+    for claim in (
+        "a single draft, lossless",
+        "wrong on purpose",
+        "argmax p: lossless at temperature 0",
+        "clamped to [p/β, p/α]",
+        "2211.17192",
+    ):
+        assert claim in out
+    assert "lenience: lenience in (0, 1], 0.5: l; 1 is the standard rule" in out
+
+
+def test_rules_are_compared(run, tmp_path):
+    options = ("--rule", "standard", "--rule", "lenience:lenience=0.5", "--steps", "2000", "--seed", "1")
+    code, out, _ = run("compare", "zipf", "--vocab-size", "50", *options, "--out", tmp_path / "there")
+    assert code == 0
+    assert "lenience:lenience=0.5" in out
+    names = {path.name for path in (tmp_path / "there").iterdir()}
+    assert names == {"comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.svg"}
+    assert len(json.loads((tmp_path / "there/comparison.json").read_text())["entries"]) == 2
+
+
+def test_a_tree_is_drafted(run):
+    code, out, _ = run(
+        "simulate", "zipf", "--rule", "traversal", "--tree", "2,2", "--steps", "1000", "--seed", "1"
+    )
+    assert code == 0
+    assert "parents (0, 0, 1, 1, 2, 2)" in out
+    code, out, _ = run("replay", "zipf", "--rule", "k_seq", "--tree", "2,1", "--seed", "1", "--step", "3")
+    assert code == 0
+    assert "draft   2 below 0" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--rule", "k_seq"), "k_seq chooses between several drafts"),
+        (("--rule", "block", "--tree", "2,2"), "block verifies a chain of drafted tokens"),
+        (("--rule", "lenience:lenience=2"), r"lenience: parameter lenience = 2.0 is outside (0, 1]"),
+        (("--rule", "k_seq", "--tree", "2,x"), "'2,x' is not a list of whole numbers"),
+        (
+            ("--rule", "without_replacement", "--tree", "2", "--drawing", "sampled"),
+            "forbids siblings with the same",
+        ),
+        (("--rule", "k_seq", "--tree", "2", "--drawing", "sorted"), "'sorted' is not one of"),
+    ],
+)
+def test_drafts_that_a_rule_cannot_verify(run, options, message):
+    code, _, err = run("simulate", "zipf", *options, "--steps", "10")
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_trace_info_and_alpha(run, trace):
+    code, out, _ = run("trace", "info", trace)
+    assert code == 0
+    assert "ok" in out
+    code, out, _ = run("trace", "alpha", trace)
+    assert code == 0
+    assert "α context" in out
+    code, out, _ = run("trace", "alpha", trace, "--json")
+    assert json.loads(out)["steps"] == 60
+    code, out, _ = run("simulate", trace, "--gamma", "3", "--steps", "1000", "--seed", "1")
+    assert code == 0
+    assert "frozen rows" in out
+
+
+def test_an_altered_shard_is_named_with_its_row(run, trace):
+    shard = trace / "shard-00000.safetensors"
+    raw = bytearray(shard.read_bytes())
+    raw[-3000] ^= 1
+    shard.write_bytes(raw)
+    code, out, _ = run("trace", "info", trace)
+    assert code == 2
+    assert "shard-00000.safetensors" in out
+    assert "row 2" in out
+    code, _, err = run("trace", "alpha", trace)
+    assert code == 2
+    assert "shard-00000.safetensors, row 2" in err
+
+
+def test_a_pair_is_built_from_a_folder_and_simulated(run, tmp_path):
+    for i in range(4):
+        (tmp_path / f"{i}.txt").write_text(
+            f"the cat {i} sat on the mat and the dog {i} sat on the log\n" * 20
+        )
+    code, out, _ = run("models", "build", tmp_path, "--out", tmp_path / "pair.npz", "--pattern", "*.txt")
+    assert code == 0
+    assert "wrote" in out
+    code, out, _ = run("simulate", tmp_path / "pair.npz", "--steps", "2000", "--seed", "1")
+    assert code == 0
+    assert "models, rule standard" in out
+
+
+def test_ctrl_c_exits_with_3_and_leaves_nothing_half_written(tmp_path):
+    """A real interrupt, to a real process, in the middle of a recording."""
+    command = [
+        sys.executable,
+        "-m",
+        "specsim",
+        "trace",
+        "record",
+        str(tmp_path / "trace"),
+        "--steps",
+        "100000000",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "trace" / "manifest.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()  # where interrupts are ignored, nothing else would end it
+    assert process.returncode == 3
+    assert err.strip() == "specsim: interrupted"
+    from specsim.traces import open_trace
+
+    found = open_trace(tmp_path / "trace")
+    assert all(shard.ok for shard in found.verify())
+    assert not [path for path in (tmp_path / "trace").iterdir() if path.suffix == ".tmp"]
+
+
+def test_help_and_import_do_not_load_numba():
+    program = "import sys, specsim.cli; sys.exit('numba' in sys.modules or 'scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_module_that_exits_on_import_is_bad_usage(run, tmp_path, monkeypatch):
+    (tmp_path / "quits.py").write_text("import sys; sys.exit(0)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    code, _, err = run("audit", "quits:verify")
+    assert code == 2
+    assert "cannot import quits" in err
+
+
+def test_a_refused_recording_leaves_nothing_behind(run, tmp_path):
+    code, _, err = run("trace", "record", tmp_path / "trace", "--rule", "nope", "--steps", "3")
+    assert code == 2
+    assert "did you mean" in err
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_trace_of_one_step_has_no_standard_errors(run, tmp_path):
+    run("trace", "record", tmp_path / "trace", "--steps", "1", "--seed", "1")
+    code, out, _ = run("trace", "alpha", tmp_path / "trace")
+    assert code == 0
+    assert "nan" not in out
+
+
+def test_an_empty_trace_is_refused(run, tmp_path):
+    from specsim.traces import writer
+
+    with writer(tmp_path / "trace", vocab_size=2, gamma=1) as log:
+        pass
+    with pytest.raises(ValueError, match="closed"):
+        log.append(0, [0], 1, [[0.5, 0.5]] * 2, [[0.5, 0.5]] * 2)
+    for command in (["simulate"], ["replay", "--step", "3", "--seed", "1"]):
+        code, _, err = run(command[0], tmp_path / "trace", "--gamma", "1", *command[1:])
+        assert code == 2
+        assert "no step" in err
+
+
+def test_generate_prints_text_and_numbers_beside_the_target_alone(run):
+    code, out, _ = run(
+        "generate", "--prompt", "def ", "--max-new-tokens", "30", "--gamma", "3", "--seed", "1"
+    )
+    assert code == 0
+    assert out.startswith("def ")
+    assert "target alone" in out
+    assert "tokens per iteration" in out
+    code, out, _ = run("generate", "--max-new-tokens", "30", "--seed", "1", "--drafting", "greedy", "--json")
+    found = json.loads(out)
+    assert len(found["speculative"]["tokens"]) == len(found["plain"]["tokens"]) == 30
+    assert found["speculative"]["drafting"] == "greedy"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--prompt", "ab"], "prompt: 2 tokens; at least 4"),
+        (["--max-new-tokens", "0"], "max_new_tokens: 0"),
+        (["--drafting", "beam"], "drafting: 'beam'"),
+        (["--rule", "standart"], "did you mean 'standard'"),
+    ],
+)
+def test_generate_refuses_bad_input(run, arguments, says):
+    code, _, err = run("generate", *arguments)
+    assert code == 2
+    assert says in err
+
+
+#: Verifiers of two tokens, for whom one case is enough.
+OF_TWO_TOKENS = """
+import time
+import verifiers
+
+def right(*given): return verifiers.right(*given)
+def wrong(*given): return verifiers.resamples_from_target(*given)
+def hangs(*given): time.sleep(60)
+def slow(*given):
+    time.sleep(0.01)
+    return verifiers.right(*given)
+
+right.declared = wrong.declared = hangs.declared = {"vocab_size": 2}
+slow.declared = {"vocab_size": 2, "batch": 4}
+"""
+
+
+@pytest.fixture
+def theirs(tmp_path, monkeypatch):
+    (tmp_path / "of_two_tokens.py").write_text(OF_TWO_TOKENS)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "of_two_tokens"
+
+
+def test_a_call_that_hangs_is_given_up_after_the_timeout(run, theirs):
+    code, out, _ = run("audit", f"{theirs}:hangs", "--level", "smoke", "--timeout", "0.3")
+    assert code == 1
+    assert "hangs: broken" in out
+    assert "hung: a call took longer than 0.3 s" in out
+
+
+def test_a_slow_verifier_is_given_the_time_that_it_may_take(run, theirs, tmp_path):
+    options = ("--level", "deep", "--time", "1", "--seed", "1")
+    code, out, _ = run("audit", f"{theirs}:slow", *options, "--out", tmp_path / "audit")
+    assert code == 0
+    assert "slow: consistent" in out
+    cases = json.loads((tmp_path / "audit" / "audit.json").read_text())["cases"]
+    limited = [case for case in cases if case["planned"]]
+    assert limited
+    assert all(16 <= case["steps"] < case["planned"] and case["tables"] for case in limited)
+
+
+def test_old_is_compared_with_new(run, theirs, tmp_path):
+    options = ("--level", "smoke", "--seed", "1")
+    code, out, _ = run("audit", f"{theirs}:right", "--against", "standard", *options)
+    assert code == 0
+    assert "right against standard: same" in out
+    changed = (
+        "audit",
+        f"{theirs}:wrong",
+        "--against",
+        f"{theirs}:right",
+        *options,
+        "--out",
+        tmp_path / "there",
+    )
+    code, out, _ = run(*changed)
+    assert code == 1
+    assert "wrong against of_two_tokens:right: changed" in out
+    document = json.loads((tmp_path / "there" / "against.json").read_text())
+    assert (document["verdict"], document["exit_code"], document["cases"][0]["changed"]) == (
+        "changed",
+        1,
+        True,
+    )
+
+
+def test_cases_are_exported_and_tokens_scored(run, tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    code, out, _ = run("audit", "export", tmp_path / "cases", "--seed", "1", "--dtype", "float16")
+    assert code == 0
+    assert "specsim audit score" in out
+    tokens = tmp_path / "tokens"
+    tokens.mkdir()
+    for file in (tmp_path / "cases").glob("*.safetensors"):  # every draft is taken, whatever p says
+        drafted = load_file(file)["draft_tokens"]
+        save_file(
+            {"tokens": np.column_stack([drafted, np.zeros(len(drafted), np.int64)])}, tokens / file.name
+        )
+    score = ("audit", "score", tmp_path / "cases", tokens, "--name", "engine", "--out", tmp_path / "report")
+    code, out, _ = run(*score)
+    assert code == 1
+    assert "engine: biased" in out
+    assert "have probability 0 under the target" in out
+    assert json.loads((tmp_path / "report" / "audit.json").read_text())["verdict"] == "biased"
+    code, _, err = run("audit", "score", tmp_path / "cases", tmp_path / "nowhere")
+    assert (code, "there is no such folder" in err) == (2, True)
+    (tmp_path / "empty").mkdir()
+    code, out, _ = run("audit", "score", tmp_path / "cases", tmp_path / "empty")
+    assert code == 1
+    assert "tokens: broken" in out
+    assert "cannot be read" in out
+
+
+def test_engines_are_listed(run):
+    from specsim.auditing import adapters
+
+    code, out, _ = run("engines")
+    assert code == 0
+    assert all(name in out for name in adapters.names())
+
+
+def test_shards_are_merged_to_what_simulate_prints(run, tmp_path):
+    common = ("zipf", "--vocab-size", "50", "--steps", "300000", "--seed", "1", "--json")
+    _, whole, _ = run("simulate", *common)
+    files = [tmp_path / f"{i}.part" for i in range(3)]
+    for i, file in enumerate(files):
+        assert run("simulate", *common, "--shard", f"{i}/3", "--out", file)[0] == 0
+    code, merged, _ = run("merge", *reversed(files), "--json")
+    assert code == 0
+    whole, merged = json.loads(whole), json.loads(merged)
+    assert whole["provenance"].pop("seconds") != merged["provenance"].pop("seconds")
+    assert merged == whole
+    code, _, complaint = run("merge", *files[1:])
+    assert (code, "are missing: 0 to" in complaint) == (2, True)
+    assert "steps, seed 1" in run("merge", *files)[1]
+
+
+def test_an_interrupted_run_says_where_its_checkpoint_is(capsys, tmp_path, monkeypatch):
+    path = tmp_path / "run.part"
+
+    def interrupted(*_, checkpoint, **__):
+        checkpoint.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(specsim, "simulate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        simulate_command("zipf", checkpoint=path)
+    assert f"{path} has what was counted; the same command goes on from it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--shard", "1-3", "--out", "x.part"), "'1-3' is not of the form i/n, such as 0/8"),
+        (("--shard", "3/3", "--out", "x.part"), "3/3 does not exist; the 3 shards are numbered from 0"),
+        (("--shard", "1/3"), "give the file for it with --out"),
+        (("--executor", "dusk"), "'dusk' is none of threads, processes, dask"),
+    ],
+)
+def test_wrong_executors_and_shards_are_told(run, tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    code, _, complaint = run("simulate", "zipf", "--seed", "1", "--steps", "1000", *options)
+    assert (code, message in complaint) == (2, True)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,126 @@
+"""What results show in Jupyter: the numbers that they hold, in tables, and nothing that a name could break."""
+
+import re
+from fractions import Fraction
+from html.parser import HTMLParser
+
+import numpy as np
+
+import specsim
+from specsim.core._html import html_bars
+from specsim.models import TableModel
+from specsim.planning._plan import Candidate, plan, rank_drafts
+from specsim.planning.policies import Constant, Oracle, draft_log
+from specsim.traces import summarise, writer
+
+
+class Cells(HTMLParser):
+    """The texts of table cells, row by row; those of rows in bold; and whatever stands in paragraphs."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.rows, self.bold, self.said, self._open = [], [], [], []
+        self.feed(html)
+        self.close()
+        assert not self._open, "every element is closed"
+
+    def handle_starttag(self, tag, attrs):
+        self._open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+            if ("style", "font-weight:bold") in attrs:
+                self.bold.append(self.rows[-1])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if self._open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+        else:
+            self.said.append(data)
+
+
+def shown(result):
+    return Cells(result._repr_html_())
+
+
+P, Q = ([Fraction(n, 6) for n in weights] for weights in ((3, 2, 1), (1, 2, 3)))
+
+
+def test_a_proof_shows_what_was_proved():
+    found = dict(shown(specsim.prove(TableModel(P), TableModel(Q), gamma=2)).rows)
+    assert found["TV from the target"] == "0, exactly"
+    assert found["every next token"] == "as claimed"
+    assert found["drafts enumerated"] == "9"
+    assert found["tokens per step"] == "19/9 = 2.11111"
+
+
+def test_a_refuted_rule_shows_where_it_is_worst():
+    proof = specsim.prove(TableModel(P), TableModel(Q), rule="pointwise_envelope", gamma=1)
+    found = dict(shown(proof).rows)
+    assert found["TV from the target"].startswith(f"{proof.tv} = 0.")
+    assert found["worst next token"].startswith(f"after {list(proof.worst_prefix)}, TV {proof.worst_tv} = 0.")
+    assert "every next token" not in found
+
+
+def test_a_plan_has_its_best_choice_in_bold():
+    made = plan(0.8, 0.05)
+    ((gamma, *_),) = shown(made).bold
+    assert gamma == str(made.best.gamma) == "8"
+    assert not shown(plan(0.01, 0.5)).bold[0][0].strip("0"), "γ = 0: do not speculate"
+
+
+def test_ranked_drafts_stand_in_their_order():
+    ranked = rank_drafts(
+        [Candidate.of_counts("<small>", 750, 1000, 0.02), Candidate.of_counts("large", 820, 1000, 0.11)]
+    )
+    head, *rows = shown(ranked).rows
+    assert [row[0] for row in rows] == ["<small>", "large"]
+    assert dict(zip(head, rows[1], strict=False))["best γ"] == str(ranked[1].gamma)
+    assert rows[1][-1] == "surely worse"
+
+
+def test_small_plots_scale_to_their_largest_bar_and_leave_out_what_is_not_finite():
+    page = html_bars("α < 1", {"a": 0.5, "b": 0.25, "c": float("nan")})
+    assert Cells(page).said == ["α < 1", "a", "0.5", "b", "0.25", "c", "–"]
+    widths = [float(width) for width in re.findall(r'<rect[^>]* width="([0-9.]+)"', page)]
+    assert widths == [widths[0], widths[0] / 2, 0.0]
+    assert widths[0] > 0
+    assert "nan" not in html_bars("nothing", {"a": 0.0, "b": float("inf")})
+
+
+def test_policies_stand_side_by_side_and_the_fastest_in_bold():
+    log = draft_log(TableModel([0.5, 0.3, 0.2]), TableModel([0.3, 0.3, 0.4]), 2000, rng=1)
+    runs = specsim.simulate_policies(log, [Constant(9), Oracle(log)])
+    found = shown(runs)
+    assert [row[0] for row in found.rows[1:]] == ["constant 9", "oracle"]
+    assert [row[0] for row in found.bold] == ["oracle"]
+    assert found.rows[1][3] == f"{runs[0].speedup:.3f}"
+    assert isinstance(runs, tuple)
+
+
+def test_reported_numbers_that_are_at_odds_stand_in_bold():
+    found = shown(specsim.check_metrics(gamma=4, accepted=20, emitted=30, steps=7))
+    assert ["emitted = accepted + steps", "fails", "30", "27", "-3"] in found.bold
+    assert found.said[-1].startswith("impossible: emitted = accepted + steps fails")
+    right = shown(specsim.check_metrics(gamma=4, accepted=20, emitted=27, steps=7))
+    assert not right.bold
+    assert ["it follows", "", ""] in right.rows
+    assert right.said[-1].startswith("possible")
+
+
+def test_a_summary_of_a_trace_shows_its_rates(tmp_path):
+    p, q = np.full((3, 4), 0.25), np.array([[0.5, 0.5, 0, 0]] * 3)
+    with writer(tmp_path / "trace", vocab_size=4, gamma=2) as log:
+        for accepted in (0, 0, 1, 0):
+            log.append(0, [0, 1], accepted, p, q)
+    summary = summarise(specsim.open_trace(tmp_path / "trace"))
+    page = shown(summary)
+    found = dict(page.rows)
+    assert found["steps"] == "4 of γ = 2"
+    assert page.said[:5] == ["α by position", "1", "0.25", "2", "0"]
+    assert page.said[5:] == ["β by position", "1", "0.5", "2", "0.5", "3", "–"], "no step reached the bonus"
+    assert found["tokens per step"] == "1.25000 ± 0.25000"

@@ -1,0 +1,288 @@
+"""Statistics against SciPy, exact enumeration and slow code, and what they promise under optional stopping."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from conftest import FALSE_ALARM
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special, stats
+
+from specsim.core.stats import (
+    DEVIATIONS,
+    MIN_EXPECTED,
+    binomial_p_value,
+    certified_tv,
+    chi_square,
+    detectable_tv,
+    log_e_value,
+    merge_cells,
+    too_good,
+    tv_interval,
+)
+
+LAW = np.array([0.1, 0.2, 0.3, 0.4])
+
+
+def most_hits(trials, probability):
+    """More hits than this are had with chance `FALSE_ALARM` at most."""
+    return int(stats.binom.isf(FALSE_ALARM, trials, probability))
+
+
+def least_favourable(cells, tv):
+    """The uniform law on `cells` (an even number), and the hardest one to detect at total variation `tv`."""
+    return np.full(cells, 1 / cells), (1 + 2 * tv * np.resize([1, -1], cells)) / cells
+
+
+# --- chi-square ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cells", [2, 3, 10, 400])
+def test_chi_square_is_that_of_scipy(cells):
+    rng = np.random.default_rng(cells)
+    for _ in range(20):
+        law = rng.dirichlet(np.ones(cells))
+        counts = rng.multinomial(1000 * cells, rng.dirichlet(1000 * law))
+        got, expected = chi_square(counts, law), stats.chisquare(counts, counts.sum() * law, sum_check=False)
+        assert got.statistic == pytest.approx(expected.statistic, rel=1e-12)
+        assert got.p_value == pytest.approx(expected.pvalue, rel=1e-9)
+        assert got.df == cells - 1
+
+
+def test_chi_square_of_a_single_cell_or_of_nothing_has_nothing_to_say():
+    for counts, law in (([7], [1.0]), ([0, 0], [0.5, 0.5])):
+        result = chi_square(counts, law)
+        assert (result.statistic, result.df, result.p_value) == (0.0, 0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [chi_square, log_e_value, lambda c, p: certified_tv(c, p, 0.1), lambda c, p: tv_interval(c, p, 0.1)],
+)
+def test_every_statistic_refuses_what_is_no_table_of_counts(function):
+    for counts in ([0.48, 0.52], [48.0, 52.0], [True, False]):
+        with pytest.raises(TypeError, match=r"expected integers, got .*frequencies cannot fail"):
+            function(counts, [0.5, 0.5])
+    with pytest.raises(ValueError, match=r"counts \(3,\) and pmf \(2,\) must share one shape"):
+        function([1, 2, 3], [0.5, 0.5])
+    with pytest.raises(ValueError, match="k ≥ 1"):
+        function(np.empty(0, dtype=int), [])
+    for law in ([1.0, 0.0], [0.5, 0.4], [1.5, -0.5]):
+        with pytest.raises(ValueError, match="every cell must have positive probability"):
+            function([1, 2], law)
+
+
+def test_a_law_that_is_not_a_number_is_refused():
+    with pytest.raises(ValueError, match="pmf"):
+        chi_square([1, 2], [math.nan, 0.5])
+
+
+def test_negative_counts_are_refused():
+    with pytest.raises(ValueError, match="counts"):
+        chi_square([-1, 5], [0.5, 0.5])
+
+
+# --- the e-value -----------------------------------------------------------------------------------------
+
+
+def slow_log_e_value(draws, law):
+    """The mean over concentrations of the product of one-step predictions, each over the null's own."""
+    k = len(law)
+    total = Fraction(0)
+    for deviation in DEVIATIONS:
+        c = Fraction(k / (4 * deviation**2))
+        seen, product = [0] * k, Fraction(1)
+        for t, x in enumerate(draws):
+            product *= (c * law[x] + seen[x]) / (c + t) / law[x]
+            seen[x] += 1
+        total += product
+    return math.log(total / len(DEVIATIONS))
+
+
+@pytest.mark.parametrize("law", [[0.5, 0.5], [0.25, 0.75], [0.125, 0.125, 0.5, 0.25], [0.0625] * 16])
+def test_the_e_value_is_the_sequential_predictive_product(law):
+    rng = np.random.default_rng(len(law))
+    exact = [Fraction(x) for x in law]
+    for drawn_from in (law, rng.dirichlet(np.ones(len(law)))):
+        draws = rng.choice(len(law), size=60, p=drawn_from).tolist()
+        counts = np.bincount(draws, minlength=len(law))
+        assert log_e_value(counts, law) == pytest.approx(slow_log_e_value(draws, exact), abs=1e-7)
+        assert slow_log_e_value(sorted(draws), exact) == pytest.approx(slow_log_e_value(draws, exact))
+
+
+@pytest.mark.parametrize(
+    ("law", "other"),
+    [
+        ((0.5, 0.5), (0.4, 0.6)),
+        ((0.01, 0.99), (0.1, 0.9)),
+        ((0.2, 0.3, 0.5), (0.5, 0.3, 0.2)),
+        ((0.1, 0.2, 0.3, 0.4), (0.2, 0.1, 0.4, 0.3)),
+    ],
+)
+@pytest.mark.parametrize("n", [1, 2, 5, 12])
+def test_the_e_value_has_expectation_one_under_the_null(law, other, n):
+    outcomes = [c for c in itertools.product(range(n + 1), repeat=len(law)) if sum(c) == n]
+    e_values = np.exp([log_e_value(np.array(c), law) for c in outcomes])
+    assert stats.multinomial.pmf(outcomes, n, law) @ e_values == pytest.approx(1, abs=1e-9)
+    elsewhere = stats.multinomial.pmf(outcomes, n, other) @ e_values
+    if n == 1:  # a first draw tells nothing: the prediction before it is the null's
+        assert np.allclose(e_values, 1, atol=1e-9)
+    else:
+        assert elsewhere > 1 + 1e-7
+
+
+def test_no_draws_and_a_single_cell_are_no_evidence():
+    assert log_e_value([0, 0], [0.5, 0.5]) == pytest.approx(0, abs=1e-9)
+    assert log_e_value([1000], [1.0]) == 0.0
+
+
+def vectorised_log_e_value(tables, law):
+    """`log_e_value` of each table [..., k] at once, as one Dirichlet–multinomial likelihood ratio per concentration."""
+    c = (len(law) / (4 * DEVIATIONS**2))[:, None]
+    n = tables.sum(axis=-1, keepdims=True)
+    ratios = (
+        special.gammaln(c * law + tables[..., None, :])
+        - special.gammaln(c * law)
+        - tables[..., None, :] * np.log(law)
+    )
+    return special.logsumexp(
+        ratios.sum(axis=-1) + special.gammaln(c[:, 0]) - special.gammaln(c[:, 0] + n), axis=-1
+    ) - math.log(len(c))
+
+
+def test_the_e_value_allows_a_look_at_any_time_and_chi_square_does_not():
+    """2 000 streams drawn from the null, each looked at 100 times, at level 1 %."""
+    streams, looks, level = 2000, 100, 0.01
+    rng = np.random.default_rng(11)
+    tables = rng.multinomial(200, LAW, size=(streams, looks)).cumsum(axis=1)
+    expected = 200 * np.arange(1, looks + 1)[:, None] * LAW
+    statistics = ((tables - expected) ** 2 / expected).sum(axis=2)
+    assert statistics[3, 7] == pytest.approx(chi_square(tables[3, 7], LAW).statistic)
+
+    evidence = vectorised_log_e_value(tables, LAW)
+    for stream, look in rng.integers([streams, looks], size=(300, 2)):
+        assert evidence[stream, look] == pytest.approx(log_e_value(tables[stream, look], LAW), abs=1e-7)
+    alarms = (evidence.max(axis=1) > math.log(1 / level)).sum()
+    assert alarms <= most_hits(streams, level)
+    peeking = (statistics.max(axis=1) > stats.chi2.isf(level, len(LAW) - 1)).sum()
+    assert peeking > 0.05 * streams > most_hits(streams, level)
+
+
+def test_the_e_value_grows_where_the_null_is_false():
+    rng = np.random.default_rng(12)
+    wrong = LAW + np.array([0.01, -0.01, 0.01, -0.01])
+    grown = [log_e_value(rng.multinomial(n, wrong), LAW) for n in (10_000, 100_000, 1_000_000)]
+    assert grown[0] < grown[1] < grown[2]
+    assert grown[2] > math.log(1e100)
+
+
+# --- power -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cells", "n", "level"), [(2, 10_000, 1e-3), (8, 50_000, 1e-6), (64, 10**6, 1e-9)])
+def test_a_deviation_called_detectable_is_detected_and_a_third_of_it_mostly_is_not(cells, n, level):
+    """Power .999: 2 of 2 000 misses are expected, and more than 20 have a chance of 1e-14."""
+    runs = 2000
+    tv = detectable_tv(cells, n, level)
+    rng = np.random.default_rng(cells)
+
+    def rejections(deviation):
+        law, wrong = least_favourable(cells, deviation)
+        assert np.abs(law - wrong).sum() / 2 == pytest.approx(deviation)
+        tables = rng.multinomial(n, wrong, size=runs)
+        return sum(log_e_value(table, law) >= math.log(1 / level) for table in tables)
+
+    assert rejections(tv) >= 0.99 * runs
+    assert rejections(tv / 3) < 0.3 * runs
+    assert rejections(0) <= most_hits(runs, level)
+
+
+def test_what_is_detectable_shrinks_with_n_and_grows_with_cells_and_severity():
+    base = detectable_tv(8, 10**5, 1e-6)
+    assert 0 < detectable_tv(8, 10**7, 1e-6) < base / 5
+    assert detectable_tv(80, 10**5, 1e-6) > base
+    assert detectable_tv(8, 10**5, 1e-12) > base
+    assert detectable_tv(8, 10**5, 1e-6, power=0.5) < base
+
+
+def test_nothing_is_detectable_without_cells_or_draws():
+    assert detectable_tv(1, 1000, 0.01) == 1.0
+    assert detectable_tv(8, 0, 0.01) == 1.0
+    assert detectable_tv(8, 5, 1e-9) == 1.0
+
+
+# --- bounds ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tv", [0.0, 0.01, 0.2])
+def test_bounds_on_total_variation_cover_it(tv):
+    runs, n, delta = 1000, 2000, 0.01
+    law, sampled = least_favourable(4, tv)
+    tables = np.random.default_rng(13).multinomial(n, sampled, size=runs)
+    bounds = np.array([certified_tv(table, law, delta) for table in tables])
+    estimates, lower, upper = np.array([tv_interval(table, law, delta) for table in tables]).T
+    assert (bounds < tv).sum() <= most_hits(runs, delta)
+    assert ((lower > tv) | (upper < tv)).sum() <= most_hits(runs, delta)
+    assert (estimates == np.abs(tables / n - law).sum(axis=1) / 2).all()
+    assert np.allclose(bounds, estimates + math.sqrt((4 * math.log(2) + math.log(100)) / (2 * n)))
+    if tv == 0.2:  # the estimate alone does not cover
+        assert (estimates < tv).sum() > most_hits(runs, delta)
+
+
+def test_bounds_without_draws_say_nothing():
+    assert certified_tv([0, 0], [0.5, 0.5], 0.1) == 1.0
+    assert tv_interval([0, 0], [0.5, 0.5], 0.1)[1:] == (0.0, 1.0)
+
+
+# --- cells -----------------------------------------------------------------------------------------------
+
+pmfs = st.lists(st.one_of(st.just(0.0), st.floats(1e-9, 1)), min_size=1, max_size=30).filter(any)
+
+
+@given(pmfs.map(lambda w: np.array(w) / sum(w)), st.floats(1, 1e5), st.floats(0.5, 50))
+def test_merged_cells_are_a_partition_into_cells_that_are_expected_often_enough(pmf, visits, minimum):
+    cells = merge_cells(pmf, visits, minimum)
+    assert cells.dtype == np.int64
+    assert ((cells == -1) == (pmf == 0)).all()
+    used = sorted(set(cells.tolist()) - {-1})
+    assert used == list(range(len(used)))
+    expected = np.bincount(cells[cells >= 0], weights=pmf[cells >= 0]) * visits
+    assert (expected >= minimum * (1 - 1e-12)).all() or len(used) == 1
+    alone = [cell for cell in used if (cells == cell).sum() == 1]
+    assert set(used[:-1]) <= set(alone)  # only the last cell is shared
+    first = [int(np.flatnonzero(cells == cell)[0]) for cell in used[:-1]]
+    assert first == sorted(first)
+
+
+def test_frequent_outcomes_keep_a_cell_each():
+    assert merge_cells(LAW, visits=100, minimum=MIN_EXPECTED).tolist() == [0, 1, 2, 3]
+    assert merge_cells(LAW, visits=99).tolist() == [2, 2, 0, 1]
+    assert merge_cells([0.25] * 4, visits=1).tolist() == [0] * 4
+    assert merge_cells([0.0, 1.0], visits=1000).tolist() == [-1, 0]
+
+
+# --- suspicion, single cells -----------------------------------------------------------------------------
+
+
+def test_stratified_counts_agree_too_well_and_independent_ones_do_not():
+    law, n = np.full(400, 1 / 400), 40_000
+    rng = np.random.default_rng(14)
+    stratified = np.bincount(((np.arange(n) + rng.random(n)) / n * 400).astype(int), minlength=400)
+    independent = rng.multinomial(n, law)
+    for counts, flagged in ((stratified, True), (independent, False)):
+        result = chi_square(counts, law)
+        assert (too_good(result.statistic, result.df) < FALSE_ALARM) == flagged
+        assert result.p_value > FALSE_ALARM
+
+
+def test_the_binomial_p_value_is_twice_the_smaller_tail():
+    n, probability = 12, Fraction(1, 4)
+    pmf = [math.comb(n, k) * probability**k * (1 - probability) ** (n - k) for k in range(n + 1)]
+    for hits in range(n + 1):
+        expected = min(Fraction(1), 2 * min(sum(pmf[: hits + 1]), sum(pmf[hits:])))
+        assert binomial_p_value(hits, n, 0.25) == pytest.approx(float(expected), rel=1e-9)
+    assert binomial_p_value(1, 10**9, 0.0) == 0.0
+    assert binomial_p_value(0, 0, 0.3) == 1.0

@@ -1,0 +1,401 @@
+"""The decoder: its sequences have the target's law, its sessions see each token once, its numbers add up."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from conftest import FALSE_ALARM
+
+from specsim import default_pair, generate, rules, sample
+from specsim.core._kernels import interpreted
+from specsim.core.distributions import dyadic, normalise
+from specsim.core.stats import chi_square, merge_cells
+from specsim.decoding import _sessions as sides
+from specsim.drafts import Tree, branching, chain, chains
+from specsim.models import Mixture, Session, TableModel
+
+EOS = 2
+PROMPT = (0, 1)
+LENGTH = 6
+SEQUENCES = 3000
+
+LOSSLESS = [name for name in rules.names("chain", "tree") if rules.get(name).lossless]
+
+
+def table(seed, order, size=3):
+    """Rows of a random Markov chain, a few entries zero; the end of the text is possible and not too likely."""
+    rng = np.random.default_rng(seed)
+    shape = (size,) * (order + 1)
+    weights = rng.gamma(0.8, size=shape) * (rng.uniform(size=shape) < 0.8) + np.eye(size) * 0.05
+    weights[..., EOS] = 0.15 * weights.sum(axis=-1)
+    return TableModel(dyadic(normalise(weights)))
+
+
+TARGET, DRAFT = table(1, 2), table(2, 1)
+
+
+def law(target, context, length, eos):
+    """The target's law of whole sequences: {tokens: probability}."""
+    found = {}
+
+    def go_on(tokens, probability):
+        if len(tokens) == length or (tokens and tokens[-1] == eos):
+            found[tokens] = probability
+            return
+        for token, mass in enumerate(target.row((*context, *tokens))):
+            if mass > 0:
+                go_on((*tokens, token), probability * float(mass))
+
+    go_on((), 1.0)
+    return found
+
+
+def p_value(sequences, expected):
+    """Chi-square of whole sequences against their law; 0 if one was impossible."""
+    counts = Counter(sequences)
+    if not counts.keys() <= expected.keys():
+        return 0.0
+    pmf = np.array(list(expected.values()))
+    cells = merge_cells(pmf, len(sequences))
+    observed = np.bincount(cells, weights=[counts[tokens] for tokens in expected]).astype(np.int64)
+    return chi_square(observed, np.bincount(cells, weights=pmf)).p_value
+
+
+def decoded(count=SEQUENCES, target=TARGET, draft=DRAFT, **options):
+    options = {"max_new_tokens": LENGTH, "gamma": 3, "eos": EOS} | options
+    return [generate(target, draft, PROMPT, rng=seed, **options) for seed in range(count)]
+
+
+def tokens_of(texts):
+    return [text.tokens for text in texts]
+
+
+def tree_for(rule):
+    return branching(2, 1, 2, drawing=rule.drawings[0]) if rule.many_drafts or rule.claimed_on_trees else 3
+
+
+# --- the law ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["standard", "block"])
+@pytest.mark.parametrize("drafting", ["sample", "greedy"])
+def test_sequences_have_the_targets_law(rule, drafting):
+    texts = decoded(rule=rule, drafting=drafting)
+    assert max(text.iterations for text in texts) >= 3
+    assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
+
+
+def test_without_an_end_every_sequence_is_whole():
+    texts = decoded(eos=None)
+    assert {len(text.tokens) for text in texts} == {LENGTH}
+    assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, None)) > FALSE_ALARM
+
+
+def test_the_target_alone_has_its_law():
+    sequences = [
+        sample(TARGET, PROMPT, max_new_tokens=LENGTH, eos=EOS, rng=seed).tokens for seed in range(SEQUENCES)
+    ]
+    assert p_value(sequences, law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_every_lossless_rule_keeps_the_law(name):
+    texts = decoded(800, rule=name, gamma=tree_for(rules.get(name)))
+    assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("drawing", ["top", "sampled"])
+def test_heads_and_trees_that_are_cut_at_the_end(drawing):
+    for tree in (Tree((0, 1, 1, 3), drawing, block=2), Tree((0, 0, 2, 1, 3), drawing)):
+        texts = decoded(800, rule="deterministic_children", gamma=tree)
+        assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("name", "gamma"),
+    [
+        ("block_first_failure", 3),
+        ("sorted_siblings", chains(2, 3)),
+        ("traversal_wrong_update", branching(2, 2)),
+    ],
+)
+def test_a_wrong_rule_is_seen(name, gamma):
+    texts = decoded(rule=name, gamma=gamma)
+    assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) < FALSE_ALARM
+
+
+def test_greedy_text_is_the_targets_greedy_text():
+    sure = TableModel(
+        np.eye(3)[np.argmax([[TARGET.row((a, b)) for b in range(3)] for a in range(3)], axis=2)]
+    )
+    text = generate(sure, DRAFT, PROMPT, max_new_tokens=9, rule="greedy_match", drafting="greedy")
+    assert text.tokens == sample(sure, PROMPT, max_new_tokens=9).tokens
+
+
+def test_a_lossy_rule_keeps_its_law_to_the_last_token():
+    """With exact matching every token is the target's argmax, also where nothing is left to be drafted."""
+    sure, expected = [*PROMPT], []
+    for _ in range(7):
+        expected.append(int(np.argmax(TARGET.row(sure))))
+        sure.append(expected[-1])
+    for length in range(1, 8):
+        text = generate(TARGET, DRAFT, PROMPT, max_new_tokens=length, rule="greedy_match", rng=length)
+        assert list(text.tokens) == expected[:length]
+        assert length == text.accepted + text.iterations - text.dropped
+
+
+# --- sessions --------------------------------------------------------------------------------------------
+
+
+class KeepsRejected(Session):
+    """Forgets to roll back."""
+
+    def rollback(self, length):
+        pass
+
+
+class LosesLast(Session):
+    """Rolls back one token too far."""
+
+    def rollback(self, length):
+        super().rollback(length - 1)
+
+
+def with_session(monkeypatch, wrong, of):
+    """Let the sessions of the model `of` be `wrong`."""
+    monkeypatch.setattr(
+        sides, "Session", lambda model, text: (wrong if model is of else Session)(model, text)
+    )
+
+
+@pytest.mark.parametrize("wrong", [KeepsRejected, LosesLast])
+def test_a_target_with_a_wrong_state_is_seen(monkeypatch, wrong):
+    with_session(monkeypatch, wrong, TARGET)
+    assert p_value(tokens_of(decoded()), law(TARGET, PROMPT, LENGTH, EOS)) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("wrong", [KeepsRejected, LosesLast])
+def test_a_draft_with_a_wrong_state_costs_acceptance_not_the_law(monkeypatch, wrong):
+    """What is drafted is drawn from the q handed over, if from a worse one: of 10 000 drafted tokens, 4 % less pass."""
+    rng = np.random.default_rng(3)
+    peaked = TableModel(dyadic(rng.permuted(np.broadcast_to([0.86, 0.10, 0.04], (3, 3, 3)), axis=2)))
+    near = Mixture(DRAFT, peaked, 0.8)
+    right = decoded(1000, target=peaked, draft=near, eos=None, max_new_tokens=12)
+    with_session(monkeypatch, wrong, near)
+    texts = decoded(1000, target=peaked, draft=near, eos=None, max_new_tokens=12)
+    starts = [tokens[:LENGTH] for tokens in tokens_of(texts)]
+    assert p_value(starts, law(peaked, PROMPT, LENGTH, None)) > FALSE_ALARM
+    accepted, drafted = (sum(getattr(text, name) for text in texts) for name in ("accepted", "drafted"))
+    alpha = sum(text.accepted for text in right) / sum(text.drafted for text in right)
+    assert accepted < (alpha - 0.04) * drafted
+
+
+@pytest.fixture
+def fed(monkeypatch):
+    """What every session is fed after its prompt, and the sessions: {model: [tokens of each call]}, {model: session}."""
+    calls, sessions = {}, {}
+
+    class Recording(Session):
+        def __init__(self, model, text):
+            super().__init__(model, text)
+            calls[model], sessions[model] = [], self
+
+        def advance(self, tokens):
+            calls[self.model].append(list(tokens))
+            return super().advance(tokens)
+
+    monkeypatch.setattr(sides, "Session", Recording)
+    return calls, sessions
+
+
+def test_none_accepted_both_next_see_the_recovered_token(fed):
+    calls, _ = fed
+    target, draft = TableModel([1.0, 0.0]), TableModel([0.0, 1.0])
+    text = generate(target, draft, [0], max_new_tokens=4, gamma=2)
+    assert text.tokens == (0, 0, 0, 0)
+    assert calls[draft] == [[0], [1], [0], [1], [0]]  # in the last step but one a single token is drafted
+    assert calls[target] == [[0, 1, 1], [0, 1, 1], [0, 1], [0]]
+
+
+def test_all_accepted_leaves_the_draft_one_token_behind(fed):
+    calls, _ = fed
+    cycle = np.roll(np.eye(4), 1, axis=1)
+    target, draft = TableModel(cycle), TableModel(cycle)
+    text = generate(target, draft, [0], max_new_tokens=6, gamma=2)
+    assert text.tokens == (1, 2, 3, 0, 1, 2)
+    assert calls[draft] == [[0], [1], [2, 3], [0]]  # 2 was drafted, and is fed with the bonus 3
+    assert calls[target] == [[0, 1, 2], [3, 0, 1]]
+    assert (text.bonus, text.rejected) == (2, 0)
+
+
+def test_some_accepted_both_next_see_the_recovered_token(fed):
+    calls, _ = fed
+    cycle = np.roll(np.eye(4), 1, axis=1)
+    target, draft = TableModel(cycle), TableModel(np.array([cycle[0], cycle[0], cycle[2], cycle[3]]))
+    text = generate(target, draft, [0], max_new_tokens=5, gamma=2)
+    assert text.tokens == (1, 2, 3, 0, 1)
+    assert calls[draft] == [[0], [1], [2], [3]]  # 1 accepted, 1 rejected; then 3 and 0 accepted
+    assert calls[target] == [[0, 1, 1], [2, 3, 0]]
+
+
+def test_a_rule_that_reads_the_drafts_last_row_leaves_no_draft_behind(fed):
+    calls, _ = fed
+    cycle = np.roll(np.eye(4), 1, axis=1)
+    target, draft = TableModel(cycle), TableModel(cycle)
+    with interpreted():
+        generate(target, draft, [0], max_new_tokens=6, gamma=2, rule="cascade_token")
+    assert calls[draft] == [[0], [1], [2], [3], [0], [1]]
+
+
+@pytest.mark.parametrize("gamma", [1, 3, branching(2, 2)])
+def test_sessions_hold_the_text_and_nothing_else(fed, gamma):
+    """Every token is consumed once, in its place, whatever was accepted."""
+    _, sessions = fed
+    rule = "standard" if isinstance(gamma, int) else "recursive_rejection"
+    for seed in range(50):
+        text = generate(TARGET, DRAFT, PROMPT, max_new_tokens=12, gamma=gamma, rule=rule, rng=seed)
+        whole = [*PROMPT, *text.tokens]
+        target, draft = (sessions[model]._consumed for model in (TARGET, DRAFT))
+        assert target == whole[: len(target)]
+        assert draft == whole[: len(draft)]
+        assert len(whole) - len(target) <= (1 if isinstance(gamma, int) else gamma.depth + 1)
+
+
+def test_a_session_says_what_it_lacks():
+    session = Session(TARGET)
+    with pytest.raises(ValueError, match="the model reads 2"):
+        session.advance([0])
+    session = Session(TARGET, [0])
+    assert np.array_equal(session.advance([1, 2]), TARGET.rows([[0, 1], [1, 2]]))
+    assert np.array_equal(session.after([[0, 1], [2, 2]]), TARGET.rows([[0, 1], [2, 2]]))
+    assert np.array_equal(session.after([[0]]), TARGET.rows([[2, 0]]))
+    assert session.length == 3
+    session.rollback(1)
+    assert np.array_equal(session.advance([2]), TARGET.rows([[0, 2]]))
+    for length in (-1, 3):
+        with pytest.raises(ValueError, match="outside \\[0, 2\\]"):
+            session.rollback(length)
+    with pytest.raises(ValueError, match="outside the vocabulary"):
+        Session(TARGET, [3])
+    constant = Session(TableModel([0.5, 0.5]))
+    assert constant.advance([0, 1]).tolist() == [[0.5, 0.5]] * 2
+
+
+# --- what is reported ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("eos", "gamma"), [(None, 3), (EOS, 3), (EOS, branching(2, 2))])
+def test_the_numbers_add_up(eos, gamma):
+    rule = "standard" if isinstance(gamma, int) else "traversal"
+    for text in decoded(200, eos=eos, gamma=gamma, max_new_tokens=10, rule=rule):
+        assert len(text.tokens) == text.accepted + text.iterations - text.dropped
+        assert text.dropped == 0 or (eos is not None and text.tokens[-1] == eos)
+        assert len(text.tokens) == 10 or text.tokens[-1] == eos
+        assert eos is None or eos not in text.tokens[:-1]
+        undrafted = sum(step.drafted == 0 for step in text.steps)
+        assert text.iterations == text.rejected + text.bonus + undrafted
+        assert text.drafted == sum(step.drafted for step in text.steps)
+        assert text.tokens_per_iteration == len(text.tokens) / text.iterations
+        assert set(text.seconds) == {"draft", "target", "verify"}
+        assert all(spent >= 0 for spent in text.seconds.values())
+        assert sum(text.seconds.values()) <= text.provenance.seconds
+
+
+def test_accepted_and_alpha_by_hand():
+    cycle = np.roll(np.eye(4), 1, axis=1)
+    text = generate(TableModel(cycle), TableModel(cycle), [0], max_new_tokens=8, gamma=2, eos=1)
+    assert text.tokens == (1,)
+    assert (text.iterations, text.accepted, text.bonus, text.dropped) == (1, 2, 1, 2)
+    text = generate(TableModel([1.0, 0.0]), TableModel([0.0, 1.0]), [0], max_new_tokens=3, gamma=2)
+    assert [tuple(step) for step in text.steps] == [(2, 2, 0), (1, 1, 0), (0, 0, 0)]
+    assert (text.alpha_drafted, text.alpha_verified, text.rejected) == (0.0, 0.0, 2)
+
+
+def test_the_same_seed_gives_the_same_text():
+    first, again, other = (
+        generate(*default_pair(), b"import ", max_new_tokens=40, rng=seed) for seed in (5, 5, 6)
+    )
+    assert first.tokens == again.tokens != other.tokens
+    assert first.provenance.root == 5
+    unseeded = generate(*default_pair(), b"import ", max_new_tokens=40)
+    assert (
+        generate(*default_pair(), b"import ", max_new_tokens=40, rng=unseeded.provenance.root).tokens
+        == unseeded.tokens
+    )
+
+
+def test_tokens_of_a_seed():
+    """Golden: a change belongs into the changelog."""
+    text = generate(*default_pair(), b"import ", max_new_tokens=24, rng=1)
+    assert bytes(text.tokens) == GOLDEN
+
+
+GOLDEN = b"wheneversion = skipUnord"
+
+
+def test_a_result_can_be_shown_and_stored():
+    text = generate(TARGET, DRAFT, PROMPT, max_new_tokens=5, rng=1)
+    stored = json.loads(json.dumps(text.to_dict(), allow_nan=False))
+    assert stored["tokens"] == list(text.tokens)
+    assert stored["draft"]["parents"] == list(range(5))
+    assert "tokens per iteration" in text._repr_html_()
+    plain = sample(TARGET, PROMPT, max_new_tokens=5, rng=1)
+    stored = json.loads(json.dumps(plain.to_dict(), allow_nan=False))
+    assert (stored["rule"], stored["draft"], stored["alpha_drafted"], plain.alpha_verified) == (None,) * 4
+    assert "the target alone" in plain._repr_html_()
+
+
+@pytest.mark.parametrize("name", rules.names("lossy", "controls"))
+def test_every_other_rule_runs(name):
+    with interpreted():
+        text = generate(
+            TARGET, DRAFT, PROMPT, max_new_tokens=8, gamma=tree_for(rules.get(name)), rule=name, rng=1
+        )
+    assert len(text.tokens) == 8
+
+
+# --- what is refused -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"prompt": (0,)}, "prompt: 1 tokens; at least 2"),
+        ({"prompt": ()}, "prompt: 0 tokens"),
+        ({"prompt": (0, 3)}, "prompt, position 1: token 3"),
+        ({"max_new_tokens": 0}, "max_new_tokens: 0"),
+        ({"max_new_tokens": 2.5}, "max_new_tokens: 2.5"),
+        ({"max_new_tokens": True}, "max_new_tokens: True"),
+        ({"drafting": "beam"}, "drafting: 'beam' is not one of sample, greedy"),
+        ({"eos": 3}, "eos, position 0: token 3"),
+        ({"draft": TableModel([0.5, 0.5])}, "share one vocabulary"),
+        ({"rule": "standart"}, "did you mean 'standard'"),
+        ({"gamma": 0}, "gamma: 0"),
+        ({"gamma": branching(2, 2)}, "standard verifies a chain"),
+        ({"gamma": 3, "rule": "recursive_rejection"}, "a chain is a single one"),
+        ({"gamma": chain(3, "top")}, "standard holds for drafts drawn 'sampled', not 'top'"),
+        ({"gamma": chain(3), "drafting": "greedy"}, "a Tree says itself"),
+        ({"rng": -1}, "seed must be at least 0"),
+    ],
+)
+def test_bad_arguments_are_value_errors(change, says):
+    arguments = {"target": TARGET, "draft": DRAFT, "prompt": PROMPT, "max_new_tokens": 3} | change
+    with pytest.raises(ValueError, match=says):
+        generate(**arguments)
+
+
+@pytest.mark.parametrize(
+    "change", [{"target": [0.5, 0.5]}, {"prompt": "ab"}, {"eos": 1.0}, {"gamma": "3"}, {"rng": "seed"}]
+)
+def test_bad_types_are_type_errors(change):
+    arguments = {"target": TARGET, "draft": DRAFT, "prompt": PROMPT, "max_new_tokens": 3} | change
+    with pytest.raises(TypeError):
+        generate(**arguments)
+
+
+def test_sample_wants_a_model():
+    with pytest.raises(TypeError, match="expected a model"):
+        sample([0.5, 0.5], PROMPT, max_new_tokens=3)

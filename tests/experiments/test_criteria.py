@@ -1,0 +1,325 @@
+"""The published criteria: a right verifier passes each, each rejects something, and their blind spots are where they
+were found to be. The kill matrix: its numbers, its table, its picture.
+"""
+
+import importlib.util
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import verifiers
+from scipy.special import softmax
+
+from experiments.kill_matrix import AUDIT, Cell, KillMatrix, exact_tv, kill_matrix, shipped
+from experiments.kill_matrix.criteria import Criterion, criteria, deepspec, vllm
+from experiments.kill_matrix.criteria import base as anatomy
+from experiments.kill_matrix.criteria import smell as smell_test
+from experiments.kill_matrix.table import show_cell, show_tv
+from figures._kill_matrix import matrix_figure
+from specsim import rules
+from specsim.auditing._verifier.contract import declared
+from specsim.core._plotting import save_figure
+
+ROOT = Path(__file__).parents[2]
+CRITERIA = {criterion.name: criterion for criterion in criteria()}
+#: All its four settings take half a minute; a right verifier is tried on one of them.
+WIDE = "vLLM V2 wide"
+
+
+def double_chance(draft_tokens, p, q, rng):
+    """Also accepts a drafted token that a draw from the target equals."""
+    cdf = p[:, :-1].cumsum(axis=2)
+    same = (cdf <= rng.random((*draft_tokens.shape, 1)) * cdf[..., -1:]).sum(axis=2) == draft_tokens
+    tested, drafted = q.copy(), draft_tokens[..., None]
+    q_drafted = np.where(same[..., None], 0.0, np.take_along_axis(q, drafted, axis=2))  # u·0 < p
+    np.put_along_axis(tested, drafted, q_drafted, axis=2)
+    return verifiers.verify(draft_tokens, p, tested, rng)
+
+
+def least_likely(draft_tokens, p, q, rng):
+    """Right but for the recovered token, which is drawn from the residual turned upside down."""
+    turned = p.copy()
+    turned[:, 2, [1, 7]] = p[:, 2, [7, 1]]
+    return verifiers.verify(draft_tokens, turned, q, rng)
+
+
+def passes(name, verifier, seed=1):
+    return CRITERIA[name].passes(verifier, np.random.default_rng(seed))
+
+
+def wide(verifier, seed=1):
+    """One of the four settings of the wide test: γ = 1, temperature 1."""
+    rng = np.random.default_rng(seed)
+    p, q = softmax(rng.standard_normal((2, 4096)), axis=1)
+    return vllm.every_position_fits(verifier, p, q, 1, 40_960, rng)
+
+
+# --- the criteria ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in CRITERIA if name != WIDE])
+def test_a_right_verifier_passes(name):
+    assert passes(name, verifiers.right)
+
+
+@pytest.mark.parametrize("name", [name for name in CRITERIA if "HF" not in name and "Flash" not in name])
+def test_a_recovered_token_from_the_target_itself_is_seen(name):
+    assert not passes(name, verifiers.resamples_from_target)
+
+
+@pytest.mark.parametrize(
+    ("name", "verifier"),
+    [
+        ("FlashInfer validity", verifiers.neighbours_tokens),
+        ("FlashInfer validity", verifiers.wrong_shape),
+        ("FlashInfer validity", verifiers.out_of_range),
+        ("FlashInfer validity", verifiers.ignores_drafts),
+        ("HF unit", verifiers.always_argmax),
+        ("HF unit", verifiers.accepts_everything),
+        ("HF ordinal", verifiers.accepts_everything),
+        ("HF ordinal", least_likely),
+    ],
+)
+def test_the_others_see_what_is_broken(name, verifier):
+    rng_error = verifier is verifiers.out_of_range  # spoils the fourth row, and the first batches have one
+    if rng_error:
+        with pytest.raises(IndexError):
+            passes(name, verifier)
+    else:
+        assert not passes(name, verifier)
+
+
+def test_blind_spots_of_the_wide_chi_square(monkeypatch):
+    monkeypatch.setattr(anatomy, "CALL_ENTRIES", 2**22)  # faster: it stays in cache
+    assert wide(verifiers.right)
+    assert wide(double_chance)
+    assert not wide(verifiers.one_hot_residual)
+
+
+@pytest.mark.parametrize("verifier", [double_chance, verifiers.lenient])
+def test_what_the_narrow_chi_square_rejects_passes_a_bound_on_kl(verifier):
+    assert not passes("vLLM V2 narrow", verifier)
+    assert passes("TensorRT-LLM KL", verifier)
+
+
+@pytest.mark.parametrize("name", ["FlashInfer validity", "HF unit", "HF ordinal"])
+def test_tests_without_a_law_pass_wrong_laws(name):
+    assert all(passes(name, one) for one in (double_chance, verifiers.lenient, verifiers.one_hot_residual))
+
+
+def test_only_later_positions_show_a_uniform_used_twice():
+    first_only = ("vLLM TV", "TensorRT-LLM KL", "smell test")
+    assert all(passes(name, verifiers.reuses_one_uniform) for name in first_only)
+    assert not any(passes(name, verifiers.reuses_one_uniform) for name in ("vLLM V2 narrow", "DeepSpec"))
+
+
+def test_a_case_of_the_smell_test_hardly_sees_double_chance_but_all_cases_together_do():
+    rng = np.random.default_rng(1)
+    seen = [not smell_test.pair_fits(double_chance, p, q, rng) for p, q in smell_test.pairs()]
+    assert 1 <= sum(seen) <= 10  # 2.4 of 26 on average, by the exact law; none of them with probability 5e-6
+
+
+def test_the_random_pairs_of_the_smell_test_are_pytorch_s():
+    pairs = list(smell_test.pairs())
+    assert [len(p) for p, _ in pairs[6:12]] == [5, 6, 9, 7, 1, 2]  # torch.randint(10, (1,)) + 1, seeds 0 to 5
+    u = [0.7682218, 0.08847743, 0.13203049, 0.30742282, 0.63407868]  # torch.rand after it, seed 0
+    assert pairs[6][0] == pytest.approx(softmax(3 * np.array(u)), abs=1e-7)
+
+
+def test_a_test_that_loses_its_power_says_so(monkeypatch):
+    assert deepspec.power() > 1 - 1e-9
+    monkeypatch.setattr(deepspec, "UNDECLARED", 0.99 * deepspec.DRAFT + 0.01 * deepspec.UNDECLARED)
+    with pytest.raises(AssertionError, match="lost its power"):
+        passes("DeepSpec", verifiers.right)
+
+
+def test_rounds_are_calls_of_at_most_so_many_entries(monkeypatch):
+    sizes = []
+
+    def counted(draft_tokens, p, q, rng):
+        sizes.append(len(p))
+        return verifiers.alters_p(draft_tokens, p, q, rng)
+
+    p, q = np.full((3, 4), 0.25), np.full((2, 4), 0.25)
+    monkeypatch.setattr(anatomy, "CALL_ENTRIES", 100)
+    assert anatomy.rounds(counted, p, q, 12, np.random.default_rng(0)).shape == (12, 3)
+    assert sizes == [5, 5, 2]
+    assert (p == 0.25).all()
+
+
+def test_a_token_outside_the_vocabulary_is_an_error():
+    with pytest.raises(ValueError, match="token 0 or 4 is outside"):
+        anatomy.tally(np.array([0, 4]), 4)
+
+
+def test_a_chi_square_does_not_see_cells_that_are_left_out():
+    law = np.array([0.5, 0.5 - 1e-6, 1e-6])
+    tokens = np.repeat([0, 1], 50)
+    assert anatomy.chi_square_below(np.append(tokens, 2), law, lambda df: 0.1)
+    assert not anatomy.chi_square_below(np.append(tokens, [1] * 9), law, lambda df: 0.1)
+    assert anatomy.chi_square_below(tokens[:5], law, lambda df: 0.0)
+
+
+# --- the kill matrix -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Subject:
+    """A row, as the catalogue of mutants has them."""
+
+    name: str
+    family: str
+    verify: object
+    mechanism: str = "one sentence"
+    threads: tuple = ("owner/repository#1",)
+    values: dict = field(default_factory=dict)
+    law: object = None
+    decode: object = None
+
+    def num_rows(self, tree):
+        return tree.num_rows
+
+
+STANDARD = Subject("right", "Exact", verifiers.right, law=rules.get("standard").law)
+LENIENT = Subject(
+    "lenient",
+    "F acceptance",
+    verifiers.verify,
+    values={"lenience": 0.8},
+    law=rules.get("lenience:lenience=0.8").law,
+)
+RAISES = Subject("raises", "G index", verifiers.raises)
+DECODER = Subject(
+    "greedy_draft", "A proposal", None, decode=lambda *_, temperature: [0], values={"temperature": 1}
+)
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    own = Criterion(AUDIT, "", "", lambda decode, rng: not declared(decode).decoder, 1)
+    chosen = [CRITERIA[name] for name in ("TensorRT-LLM KL", "DeepSpec")]
+    return kill_matrix(
+        [LENIENT, RAISES, DECODER], chosen, exact=[STANDARD], level="smoke", seeds=(3, 4), decoder_audit=own
+    )
+
+
+def test_the_fraction_of_runs_that_pass(matrix):
+    assert matrix.cell("right", "DeepSpec") == Cell("right", "DeepSpec", 2, 2)
+    assert matrix.cell("lenient", "TensorRT-LLM KL").fraction == 1.0
+    assert matrix.cell("lenient", "DeepSpec").fraction == 0.0
+    assert {cell.column: cell.passed for cell in matrix if cell.row == "raises"}.keys() == {
+        "TensorRT-LLM KL",
+        "DeepSpec",
+        AUDIT,
+    }
+    assert sum(cell.passed for cell in matrix if cell.row == "raises") == 0
+    assert {cell.row: cell.passed for cell in matrix if cell.column == AUDIT} == {
+        "right": 1,
+        "lenient": 0,
+        "raises": 0,
+        "greedy_draft": 0,
+    }
+    assert matrix.missed("TensorRT-LLM KL") == ["lenient", "greedy_draft"]
+    assert matrix.missed(AUDIT) == []
+
+
+def test_the_exact_deviation_stands_beside_each_row(matrix):
+    assert [row.tv for row in matrix.rows] == [0.0, pytest.approx(0.0375), None, None]
+    assert exact_tv(LENIENT) == pytest.approx(0.0375)
+
+
+def test_a_run_depends_on_criterion_and_seed_alone():
+    drawn = []
+
+    def passes(verifier, rng):
+        drawn.append(rng.random())
+        return True
+
+    criteria = [Criterion(name, "", "", passes, 2) for name in ("one", "other")]
+    again = Subject("again", "G index", verifiers.raises)
+    found = kill_matrix([RAISES, again], criteria, level="smoke", seeds=(3, 4, 5))
+    assert drawn[:4] == drawn[4:]
+    assert len(set(drawn)) == 4
+    assert {cell.runs for cell in found if cell.column == "one"} == {2}
+
+
+def test_the_matrix_goes_through_json(matrix):
+    assert KillMatrix.from_dict(json.loads(json.dumps(matrix.to_dict(), allow_nan=False))) == matrix
+
+
+def test_rows_that_were_run_again_take_their_old_places(matrix):
+    name = matrix.rows[-1].name
+    cells = tuple(replace(cell, passed=0) for cell in matrix.cells if cell.row == name)
+    again = matrix.with_rows_of(replace(matrix, rows=matrix.rows[-1:], cells=cells))
+    assert again.rows == matrix.rows
+    assert [cell for cell in again if cell.row != name] == [cell for cell in matrix if cell.row != name]
+    assert [cell for cell in again if cell.row == name] == list(cells)
+
+
+def test_the_matrix_as_a_table(matrix):
+    lines = matrix.markdown().splitlines()
+    assert lines[0] == "| | TV | TensorRT-LLM KL | DeepSpec | specsim audit |"
+    assert "| `right` | 0 | 1 | 1 | 1 |" in lines
+    assert "| `lenient` | 0.037 | 1 | 0 | 0 |" in lines or "| `lenient` | 0.038 | 1 | 0 | 0 |" in lines
+    assert "| `greedy_draft` | – | – | – | 0 |" in lines
+    assert "| **wrong, and not caught** | | 2 of 3 | 1 of 3 | 0 of 3 |" in lines
+    assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
+    assert "- –: not seen: drafts are drawn by the test." in lines
+    assert show_cell(Cell("", "", 1, 3)) == "0.33"
+    assert [show_tv(tv) for tv in (None, 0.0, 3e-5, 0.25)] == ["–", "0", "3e-05", "0.250"]
+
+
+def test_the_picture_has_a_number_in_each_cell(matrix, tmp_path):
+    figure = matrix_figure(matrix)
+    (axis,) = figure.axes
+    texts = [text.get_text() for text in axis.texts]
+    assert texts[:12] == ["1", "1", "1", "1", "0", "0", "0", "0", "0", "–", "–", "0"]
+    assert texts[12:] == ["Exact", "F acceptance", "G index", "A proposal"]
+    save_figure(figure, tmp_path / "matrix.svg")
+    assert (tmp_path / "matrix.svg").stat().st_size > 1000
+
+
+def test_what_cannot_be_run():
+    with pytest.raises(ValueError, match="right more than once"):
+        kill_matrix([STANDARD], [], exact=[STANDARD])
+    with pytest.raises(ValueError, match="seeds: none"):
+        kill_matrix([STANDARD], [], seeds=())
+
+
+def program():
+    """docs/kill_matrix.py as a module."""
+    spec = importlib.util.spec_from_file_location("kill_matrix_program", ROOT / "docs/kill_matrix.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_program_writes_data_picture_and_table(matrix, tmp_path):
+    for folder in ("specsim/data", "docs"):
+        (tmp_path / folder).mkdir(parents=True)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "README.md").write_text(readme, encoding="utf-8")
+    program().write(matrix, tmp_path)
+    stored = json.loads((tmp_path / "specsim/data/kill_matrix.json").read_text(encoding="utf-8"))
+    assert KillMatrix.from_dict(stored).cells == matrix.cells
+    assert (tmp_path / "docs/kill-matrix.svg").exists()
+    written = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert matrix.markdown() in written
+    assert written.startswith(readme[:1000])
+    assert written.endswith(readme[-200:])
+    draft_tokens, p, q = np.array([[1]]), np.full((1, 2, 2), 0.5), np.full((1, 1, 2), 0.5)
+    assert program().standard(draft_tokens, p, q, np.random.default_rng(0))[0, 0] == 1
+
+
+def test_the_readme_has_the_matrix_that_is_shipped():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert program().with_table(readme, shipped()) == readme, "run make kill-matrix"
+    assert [column.name for column in shipped().columns] == [*CRITERIA, AUDIT]
+    assert all(
+        cell.passed == cell.runs
+        for cell in shipped()
+        for row in shipped().rows
+        if row.exact and cell.row == row.name
+    )

@@ -1,0 +1,185 @@
+"""Printed numbers against recomputed ones: the verdicts, and what they rest on."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from experiments.published.recomputed import implied_alpha, lenience_misfit, published
+from experiments.published.values import ALPHAS_ROWS, CHEN, FIGURES, LEVIATHAN, SPEEDS, SPEEDS_ROWS
+from specsim.theory import acceptance_rate, block_range, expected_tokens
+
+VERDICTS = {"reproduced", "within rounding", "not reproducible", "inputs unavailable"}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return published()
+
+
+def of(rows, paper, quantity):
+    (row,) = [row for row in rows if row.paper == paper and row.quantity == quantity]
+    return row
+
+
+def test_there_is_a_row_for_every_figure_and_no_two_are_alike(rows):
+    assert [(row.paper, row.where, row.quantity, row.published) for row in rows] == [
+        (figure.paper, figure.where, figure.quantity, figure.printed) for figure in FIGURES
+    ]
+    assert len({(figure.where, figure.quantity) for figure in FIGURES}) == len(FIGURES)
+
+
+def test_a_row_has_a_value_exactly_where_there_were_inputs(rows):
+    for row in rows:
+        assert row.verdict in VERDICTS
+        missing = row.verdict == "inputs unavailable"
+        assert (row.recomputed is None) == (row.difference is None) == missing
+
+
+def test_verdicts(rows):
+    assert Counter(row.verdict for row in rows) == {
+        "reproduced": 42,
+        "within rounding": 13,
+        "not reproducible": 6,
+        "inputs unavailable": 112,
+    }
+    assert [(row.paper, row.quantity) for row in rows if row.verdict == "not reproducible"] == [
+        ("2211.17192", "speed-up at l = 1, c = .015, T5-small"),
+        ("2211.17192", "speed-up at l = .5, c = .015, T5-small"),
+        ("2211.17192", "speed-up at l = .3, c = .015, T5-small"),
+        (CHEN, "speed-up, XSum, nucleus"),
+        (CHEN, "K with the shortest time, XSum"),
+        ("2310.15141", "tokens a step, 1 draft of 8"),
+    ]
+
+
+def test_a_reproduced_value_rounds_to_the_printed_one(rows):
+    for row in rows:
+        if row.verdict == "reproduced" and "/" not in row.published:
+            digits = len(row.published.partition(".")[2])
+            assert round(row.recomputed, digits) == float(row.published)
+
+
+# --- tables of Leviathan et al. and of Chen et al. --------------------------------------------------------
+
+
+def test_tables_of_leviathan(rows):
+    verdicts = Counter(
+        (row.where.partition(",")[0], row.verdict)
+        for row in rows
+        if row.paper == LEVIATHAN and row.recomputed is not None
+    )
+    assert verdicts == {
+        ("Table 1", "reproduced"): 12,
+        ("Tables 2 and 4", "reproduced"): 9,
+        ("Tables 2 and 4", "within rounding"): 3,
+        ("text on Table 3", "reproduced"): 1,
+        ("Table 5", "within rounding"): 4,
+        ("text on Table 5", "reproduced"): 5,
+        ("text on Table 5", "within rounding"): 1,
+        ("text on Table 5", "not reproducible"): 3,
+    }
+    rounded = [row.recomputed for row in rows if (row.where, row.verdict) == (SPEEDS, "within rounding")]
+    assert np.round(rounded, 3).tolist() == [2.347, 1.934, 1.541]
+
+
+def test_the_alphas_of_table_2_are_those_of_table_3():
+    alphas = {pair.removeprefix("T5-XXL, "): given for pair, *given in ALPHAS_ROWS}
+    for pair, t, _, alpha, *_ in SPEEDS_ROWS:
+        assert alphas[pair][int(t)] == alpha
+
+
+def test_table_1_of_chen(rows):
+    assert of(rows, CHEN, "speed-up, XSum, nucleus").recomputed == 1.875
+    assert of(rows, CHEN, "K with the shortest time, XSum").recomputed == 4
+    gains = [of(rows, CHEN, f"speed-up, {task}") for task in ("XSum, greedy", "HumanEval")]
+    assert [(round(row.recomputed, 3), row.verdict) for row in gains] == [
+        (2.014, "reproduced"),
+        (2.461, "reproduced"),
+    ]
+    score = of(rows, CHEN, "%, speculative, HumanEval")
+    assert score.note.startswith("3.5 standard errors")
+
+
+# --- block verification ----------------------------------------------------------------------------------
+
+
+def test_the_token_by_token_column_has_one_alpha(rows):
+    alphas = [implied_alpha(tokens, gamma) for tokens, gamma in ((2.89, 4), (3.23, 6), (3.41, 8))]
+    assert np.round(alphas, 4).tolist() == [0.7217, 0.7221, 0.7225]
+    for gamma, verdict in ((4, "reproduced"), (6, "reproduced"), (8, "within rounding")):
+        row = of(rows, "2403.10444", f"tokens a step, token by token, γ = {gamma}")
+        assert row.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("token", "block", "gamma", "high"), [(2.89, 2.99, 4, 3.33), (3.23, 3.43, 6, 4.09), (3.41, 3.70, 8, 4.71)]
+)
+def test_the_block_column_is_what_some_iid_pair_has(rows, token, block, gamma, high):
+    found = block_range(implied_alpha(token, gamma), gamma)
+    assert 1 + found.low == pytest.approx(token, abs=1e-9)
+    assert 1 + found.low < block < 1 + found.high
+    assert round(1 + found.high, 2) == high
+    row = of(rows, "2403.10444", f"tokens a step, block verification, γ = {gamma}")
+    assert row.note.endswith(f"{token:.2f} to {high:.2f}")
+
+
+@pytest.mark.parametrize("gamma", [1, 4, 8])
+def test_implied_alpha_inverts_expected_tokens(gamma):
+    for alpha in (0.0, 0.01, 0.5, 0.722, 0.999, 1.0):
+        assert implied_alpha(expected_tokens(alpha, gamma), gamma) == pytest.approx(alpha, abs=1e-12)
+
+
+# --- lenience --------------------------------------------------------------------------------------------
+
+
+def test_the_published_leniences_are_of_the_kind_that_any_must_be(rows):
+    found = [row for row in rows if row.where.startswith("Table 5")]
+    assert [row.quantity for row in found] == [
+        "α(l), unigram",
+        "α(l), bigram",
+        "α(l), T5-small",
+        "α(l), T5-base",
+    ]
+    for row in found:
+        assert row.verdict == "within rounding"
+        assert row.recomputed == 0
+
+
+def test_any_pair_of_rows_has_leniences_without_misfit():
+    rng = np.random.default_rng(1)
+    leniences = np.array([1, 0.5, 0.3, 0.1])
+    for _ in range(50):
+        p, q = rng.dirichlet(np.full(8, 0.3), (2, 20))
+        alphas = np.minimum(p / leniences[:, None, None], q).sum(axis=-1).mean(axis=1)
+        assert alphas[0] == pytest.approx(np.mean(acceptance_rate(p, q)))
+        assert lenience_misfit(alphas, leniences) == pytest.approx(0, abs=1e-9)
+        assert lenience_misfit(alphas[::-1], leniences[::-1]) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "alphas",
+    [
+        (0.62, 0.60, 0.76, 0.84),  # falls
+        (0.20, 0.45, 0.50, 0.60),  # above α(1)/l
+        (0.62, 0.64, 0.76, 0.84),  # not concave in 1/l
+        (0.95, 0.97, 0.99, 1.02),  # above 1
+    ],
+)
+def test_what_no_pair_can_have_is_a_misfit(alphas):
+    assert lenience_misfit(alphas, (1, 0.5, 0.3, 0.1)) > 0.005
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: implied_alpha(6.5, 5), "6.5 tokens a step of 5 drafted"),
+        (lambda: implied_alpha(1.0, 0), "of 0 drafted"),
+        (lambda: lenience_misfit([0.5], [0.0]), r"are not in \(0, 1\]"),
+        (lambda: lenience_misfit([0.5, 0.5], [1, 1]), "distinct leniences"),
+        (lambda: lenience_misfit([0.5], [1, 0.5]), "one alpha for each"),
+    ],
+)
+def test_what_is_out_of_range_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

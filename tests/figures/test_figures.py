@@ -1,0 +1,653 @@
+"""Experiments and figures: tables beside what is printed, pictures beside tables, and what is kept on disk."""
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import FALSE_ALARM
+from scipy.stats import norm
+from test_layout import FILES, IMPORTS
+
+import experiments
+import figures
+from experiments import _tables as tables
+from experiments import simulated_speed
+from experiments._tables import MissingTable, read_table, rows_digest, table
+from figures._making import make_figures
+from specsim.theory import expected_tokens
+
+PACKAGE = Path(experiments.__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def fast(made):
+    """The fast table of an experiment, read: fast("leviathan_figure_2")."""
+    return lambda name: read_table(name, made[0] / "tables", fast=True)
+
+
+def line(found, y, **values):
+    """Column `y` against α, where the other columns have these values."""
+    return {
+        round(row["alpha"], 4): row[y]
+        for row in found.to_pylist()
+        if all(row[name] == value for name, value in values.items())
+    }
+
+
+def changed(found, column, change, **values):
+    """The table with `change` made to `column`, where others have these values."""
+    rows = found.to_pylist()
+    for row in rows:
+        if all(row[name] == value for name, value in values.items()):
+            row[column] = change(row[column])
+    return pa.Table.from_pylist(rows)
+
+
+# --- specsim's own ---------------------------------------------------------------------------------------
+
+
+def is_bounded_by_the_oracle(found):
+    """Whether no policy is faster than the oracle of its pair and cost, and speeds agree with times."""
+    rows = found.to_pylist()
+    oracle = {(row["pair"], row["c"]): row["time_per_token"] for row in rows if row["policy"] == "oracle"}
+    return all(
+        row["time_per_token"] >= oracle[row["pair"], row["c"]]
+        and row["speedup"] * row["time_per_token"] == pytest.approx(1.0)
+        for row in rows
+    )
+
+
+def test_policies_are_bounded_by_the_oracle(fast):
+    found = fast("lookahead_policies")
+    assert len(found) == 4 * 11
+    assert is_bounded_by_the_oracle(found)
+    assert not is_bounded_by_the_oracle(
+        changed(found, "time_per_token", lambda x: 0.9 * x, policy="constant 5")
+    )
+    fixed = [row for row in found.to_pylist() if row["policy"] == "constant 5"]
+    assert all(row["difference"] >= 0 for row in fixed)
+
+
+# --- side by side with what is printed -------------------------------------------------------------------
+
+
+def side_by_side_figure_2(found):
+    ends = {1: 1.90, 3: 3.439, 5: 4.686, 7: 5.695, None: 10.0}
+    assert set(found["gamma"].to_pylist()) == set(ends)
+    for gamma, end in ends.items():
+        tokens = line(found, "tokens", gamma=gamma)
+        assert min(tokens) == 0.5
+        assert max(tokens) == 0.9
+        assert tokens[0.9] == pytest.approx(end, abs=0.0005)
+        assert tokens[0.5] == pytest.approx(2 if gamma is None else 2 - 0.5**gamma)
+
+
+#: Where the best γ becomes k, first α on a grid of .0005.
+STEPS = {
+    0.01: "6@.5185 7@.5795 8@.6295 9@.6705 10@.7045 11@.7335 12@.758 13@.779 14@.7975 15@.813 16@.827 17@.8395 "
+    "18@.8505 19@.8605 20@.869 21@.877 22@.8845 23@.891 24@.897",
+    0.02: "5@.517 6@.591 7@.649 8@.695 9@.7325 10@.763 11@.7885 12@.81 13@.828 14@.8435 15@.857 16@.8685 17@.879 "
+    "18@.888 19@.896",
+    0.05: "4@.543 5@.634 6@.700 7@.750 8@.7885 9@.8185 10@.8425 11@.8615 12@.878 13@.891",
+    0.1: "3@.5335 4@.6525 5@.7325 6@.788 7@.828 8@.8575 9@.88 10@.898",
+}
+
+
+def side_by_side_figure_3(found):
+    ends = {0.01: (5, 24), 0.02: (4, 19), 0.05: (3, 13), 0.1: (2, 10)}
+    for c, (left, right) in ends.items():
+        best = line(found, "gamma", c=c)
+        assert (best[0.5], best[0.9]) == (left, right)
+        steps = [(later, best[later]) for earlier, later in pairwise(best) if best[later] != best[earlier]]
+        printed = [step.split("@") for step in STEPS[c].split()]
+        assert steps == [(float(alpha), int(gamma)) for gamma, alpha in printed]
+
+
+def side_by_side_figure_4(found):
+    begins = {1: 1.333, 3: 2.133, 5: 3.048, 7: 4.016, 10: 5.503}
+    ends = {1: 1.90, 3: 3.439, 5: 4.686, 7: 5.695, 10: 6.862}
+    for gamma, begin in begins.items():
+        operations, speed = (line(found, name, gamma=gamma) for name in ("operations", "speed"))
+        assert operations[0.5] == pytest.approx(begin, abs=0.0005)
+        assert speed[0.9] == pytest.approx(ends[gamma], abs=0.0005)
+        assert [round(value, 9) for value in operations.values()] == [
+            round((gamma + 1) / value, 9) for value in speed.values()
+        ]
+
+
+def side_by_side_lenience(found):
+    printed = {1.0: (2.33, 7, "2.5"), 0.5: (2.94, 9, "3.1"), 0.3: (3.45, 10, "3.6"), 0.1: (4.79, 15, "5")}
+    for lenience, (most, gamma, speed) in printed.items():
+        rows = [row for row in found.to_pylist() if row["lenience"] == lenience]
+        best = max(rows, key=lambda row: row["improvement"])
+        assert (round(best["improvement"], 2), best["gamma"], best["printed"]) == (most, gamma, speed)
+        assert max(row["high"] for row in rows) < float(speed)
+        assert all(row["low"] < row["improvement"] < row["high"] for row in rows)
+
+
+def side_by_side_chen(found):
+    rows = found.to_pylist()
+    alphas = {(row["draft_ms"], row["task"]): row["alpha"] for row in rows if row["alpha"] is not None}
+    assert [round(alpha, 2) for alpha in alphas.values()] == [0.71, 0.75, 0.85, 0.74, 0.77, 0.88]
+
+    def values(quantity, draft_ms, task):
+        wanted = (quantity, draft_ms, task)
+        return {
+            row["k"]: row["value"]
+            for row in rows
+            if (row["quantity"], row["draft_ms"], row["task"]) == wanted
+        }
+
+    time, acceptance, loop = dict.fromkeys(row["quantity"] for row in rows)
+    assert [values(loop, ms, "all")[4] for ms in (1.8, 2.07)] == pytest.approx([21.3, 22.38])
+    assert values(loop, 2.07, "all")[7] == pytest.approx(values(loop, None, "all")[7], abs=0.1)
+    for ms in (1.8, 2.07):
+        for task, per_token in (("XSum, nucleus", 7.52), ("XSum, greedy", 7.00), ("HumanEval", 5.73)):
+            times = values(time, ms, task)
+            assert times[0] == pytest.approx(128 * 14.1)
+            assert times[4] == pytest.approx(128 * per_token)
+            assert min(times, key=times.get) in ((6, 7) if task == "HumanEval" else (4,))
+            if task != "HumanEval":  # the text has 3
+                assert times[3] < 1.025 * times[4]
+    for task, own in (("XSum, nucleus", "XSum"), ("HumanEval", "HumanEval")):
+        for quantity, tolerance in ((time, 0.06), (acceptance, 0.06)):
+            points, curve = values(quantity, None, own), values(quantity, 2.07, task)
+            assert len(points) >= 2
+            assert all(curve[k] == pytest.approx(value, rel=tolerance) for k, value in points.items())
+
+
+def side_by_side_simulated(found):
+    """Simulated steps against the closed form, at the suite's false-alarm rate."""
+    rows = [row for row in found.to_pylist() if row["kind"] == "simulated"]
+    assert {row["gamma"] for row in rows} == {1, 3, 5, 7, 10}
+    assert sorted({round(row["alpha"], 9) for row in rows}) == pytest.approx(np.arange(0.5, 0.95, 0.05))
+    most = norm.isf(FALSE_ALARM / 2)
+    for row in rows:
+        closed = expected_tokens(row["alpha"], row["gamma"])
+        assert abs(row["tokens"] - closed) < most * row["tokens_error"]
+        assert row["deviation"] == pytest.approx((row["tokens"] - closed) / row["tokens_error"])
+        assert row["improvement"] == pytest.approx(row["tokens"] / (row["gamma"] * 0.05 + 1))
+        assert row["operations"] * row["tokens"] == pytest.approx(row["gamma"] * 1.05 + 1)
+
+
+SIDE_BY_SIDE = {
+    "leviathan_figure_2": side_by_side_figure_2,
+    "leviathan_figure_3": side_by_side_figure_3,
+    "leviathan_figure_4": side_by_side_figure_4,
+    "leviathan_lenience": side_by_side_lenience,
+    "chen_figure_1": side_by_side_chen,
+    "simulated_speed": side_by_side_simulated,
+}
+
+
+@pytest.mark.parametrize("name", SIDE_BY_SIDE)
+def test_a_table_agrees_with_what_is_printed(fast, name):
+    SIDE_BY_SIDE[name](fast(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "change", "values"),
+    [
+        ("leviathan_figure_2", "tokens", lambda value: value * 1.001, {"gamma": 7}),
+        ("leviathan_figure_3", "gamma", lambda value: value + (value == 13), {"c": 0.05}),
+        ("leviathan_figure_3", "alpha", lambda value: value - 0.0005, {"c": 0.1}),
+        ("leviathan_figure_4", "operations", lambda value: value * 1.001, {"gamma": 10}),
+        ("leviathan_lenience", "improvement", lambda value: value * 1.03, {"lenience": 0.1}),
+        (
+            "chen_figure_1",
+            "value",
+            lambda value: value * 0.9,
+            {"task": "HumanEval", "k": 2, "draft_ms": 2.07},
+        ),
+        ("chen_figure_1", "alpha", lambda value: value and value - 0.02, {"task": "XSum, greedy"}),
+        ("simulated_speed", "tokens", lambda value: value * 1.1, {"kind": "simulated", "gamma": 3}),
+    ],
+)
+def test_a_table_that_is_a_little_off_is_seen(fast, name, column, change, values):
+    with pytest.raises((AssertionError, KeyError)):
+        SIDE_BY_SIDE[name](changed(fast(name), column, change, **values))
+
+
+def test_a_wrong_sampler_leaves_the_line(monkeypatch):
+    right = simulated_speed.simulate
+    monkeypatch.setattr(
+        simulated_speed,
+        "simulate",
+        lambda *pair, **given: right(*pair, rule="lenience:lenience=0.9", **given),
+    )
+    cell = simulated_speed.cells(fast=True)[0]
+    row = simulated_speed.run_cell(cell, fast=True, rng=0)
+    assert abs(row["deviation"]) > norm.isf(FALSE_ALARM / 2)
+
+
+def test_tables_of_printed_numbers(fast):
+    leviathan, chen = fast("leviathan_tables").to_pylist(), fast("chen_table_1").to_pylist()
+    assert len(leviathan) == 82
+    assert len(chen) == 17
+    for row in leviathan + chen:
+        if row["verdict"] == "reproduced":
+            assert abs(row["units"]) <= 0.5 + 1e-9
+        if row["units"] is not None:
+            assert row["difference"] == pytest.approx(row["recomputed"] - float(row["published"]))
+    above = {row["quantity"]: row["units"] for row in leviathan if row["verdict"] == "not reproducible"}
+    assert list(above.values()) == pytest.approx([-1.705, -1.608, -1.538], abs=0.001)
+
+
+# --- pictures beside tables ------------------------------------------------------------------------------
+
+
+def drawn(name, fast):
+    """The lines in the axes of a figure, as (x, y) lists."""
+    module = figures.get(name)
+    figure = module.draw(*map(fast, module.TABLES))
+    return [
+        (np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist())
+        for axis in figure.axes
+        for line in axis.get_lines()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "by", "x", "ys"),
+    [
+        ("leviathan_figure_2", "gamma", "alpha", ["tokens"]),
+        ("leviathan_figure_3", "c", "alpha", ["gamma"]),
+        ("leviathan_figure_4", "gamma", "alpha", ["speed", "operations"]),
+        ("leviathan_lenience", "lenience", "gamma", ["improvement"]),
+    ],
+)
+def test_what_is_drawn_is_the_table(fast, name, by, x, ys):
+    rows, lines = fast(name).to_pylist(), drawn(name, fast)
+    for value in dict.fromkeys(row[by] for row in rows):
+        here = [row for row in rows if row[by] == value]
+        for y in ys:
+            assert ([row[x] for row in here], [row[y] for row in here]) in lines
+    assert sum(len(xs) == len(here) for xs, _ in lines) == len({row[by] for row in rows}) * len(ys)
+
+
+def test_curves_and_points_of_the_other_figures_are_the_table(fast):
+    points = {point for xs, ys in drawn("chen_figure_1", fast) for point in zip(xs, ys, strict=True)}
+    assert points == {(row["k"], row["value"]) for row in fast("chen_figure_1").to_pylist()}
+    lines = drawn("simulated_speed", fast)
+    for kind, count in (("closed form", 81), ("simulated", 9)):
+        rows = [row for row in fast("simulated_speed").to_pylist() if row["kind"] == kind]
+        for gamma in simulated_speed.GAMMAS:
+            here = [row for row in rows if row["gamma"] == gamma]
+            assert len(here) == count
+            for y in ("tokens", "improvement", "operations"):
+                assert ([row["alpha"] for row in here], [row[y] for row in here]) in lines
+    for name in ("leviathan_tables", "chen_table_1"):
+        units = sorted(row["units"] for row in fast(name).to_pylist() if row["units"] is not None)
+        assert sorted(x for xs, ys in drawn(name, fast) for x in xs) == units
+
+
+@pytest.mark.parametrize(("name", "top"), [("leviathan_figure_2", 10), ("leviathan_figure_4", 10)])
+def test_axes_are_those_printed(fast, name, top):
+    (axis,) = figures.get(name).draw(fast(name)).axes
+    assert axis.get_xlim() == (0.5, 0.9)
+    assert axis.get_ylim() == (0, top)
+
+
+def test_every_figure_is_drawn_from_its_fast_tables(made):
+    folder, found, told = made
+    assert [figure.name for figure in found] == figures.names()
+    assert all(figure.drawn for figure in found)
+    starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
+    for figure in found:
+        for file in figure.files:
+            assert file.read_bytes().startswith(starts[file.suffix[1:]])
+    names = {path.name for path in folder.iterdir()}
+    assert names == {file.name for figure in found for file in figure.files} | {"tables", "made.json"}
+    needed = {source for name in figures.names() for source in figures.get(name).TABLES}
+    assert {path.name for path in (folder / "tables").iterdir()} == {f"{name}.parquet" for name in needed}
+    done, totals = zip(*told, strict=True)
+    assert list(done) == sorted(done)
+    assert done[-1] == totals[-1] == max(totals) == min(totals)
+
+
+# --- what is kept ----------------------------------------------------------------------------------------
+
+
+def bytes_in(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_again_is_the_same_bytes(made, tmp_path):
+    names = ["chen_figure_1", "leviathan_figure_2", "simulated_speed"]
+    make_figures(names, tmp_path, fast=True)
+    first, second = bytes_in(made[0]), bytes_in(tmp_path)
+    second.pop(Path("made.json"))
+    assert len(second) == 3 * 3 + 3
+    assert all(first[name] == content for name, content in second.items())
+
+
+def refuses(*given, **named):
+    raise AssertionError("this was to be left alone")
+
+
+def test_what_is_there_is_neither_run_nor_drawn_again(made, monkeypatch):
+    before = bytes_in(made[0])
+    for name in experiments.names():
+        module = experiments.get(name)
+        monkeypatch.setattr(module, "run_cell" if hasattr(module, "cells") else "run", refuses)
+    for name in figures.names():
+        monkeypatch.setattr(figures.get(name), "draw", refuses)
+    again = make_figures(out=made[0], fast=True)
+    assert not any(figure.drawn for figure in again)
+    assert bytes_in(made[0]) == before
+
+
+def test_a_picture_that_is_lost_or_altered_is_drawn_again(tmp_path):
+    names = ["leviathan_figure_2", "leviathan_figure_3"]
+    make_figures(names, tmp_path)
+    before = bytes_in(tmp_path)
+    (tmp_path / "leviathan_figure_2.svg").write_text("<svg/>")
+    (tmp_path / "leviathan_figure_3.pdf").unlink()
+    assert [figure.drawn for figure in make_figures(names, tmp_path)] == [True, True]
+    assert bytes_in(tmp_path) == before
+    (tmp_path / "made.json").write_text('{"leviathan')
+    assert [figure.drawn for figure in make_figures(names, tmp_path)] == [True, True]
+    assert bytes_in(tmp_path) == before
+
+
+def test_a_figure_whose_table_has_changed_is_drawn_again(tmp_path, monkeypatch):
+    name = "leviathan_figure_2"
+    make_figures([name], tmp_path)
+    module = experiments.get(name)
+    rows = module.run(fast=False, rng=0, progress=None)
+    monkeypatch.setattr(module, "run", lambda **_: [{**row, "tokens": row["tokens"] + 0.1} for row in rows])
+    assert not make_figures([name], tmp_path)[0].drawn
+    (tmp_path / "tables" / f"{name}.parquet").unlink()
+    assert make_figures([name], tmp_path)[0].drawn
+
+
+def test_a_table_says_where_it_came_from(made, fast):
+    about = json.loads(fast("simulated_speed").schema.metadata[b"specsim"])
+    assert about["provenance"]["root"] == 0
+    assert about["provenance"]["seconds"] == 0
+    assert (about["name"], about["fast"]) == ("simulated_speed", True)
+    assert about["rows"] == rows_digest(fast("simulated_speed"))
+
+
+def test_a_table_that_is_missing_is_named(tmp_path):
+    with pytest.raises(MissingTable, match=r"leviathan_figure_2\.parquet: no such table; make it with"):
+        read_table("leviathan_figure_2", tmp_path)
+    with pytest.raises(ValueError, match="unknown experiment 'leviathan'; did you mean 'leviathan_"):
+        table("leviathan", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_stale_table_is_named_and_made_again(tmp_path, monkeypatch):
+    name = "leviathan_figure_2"
+    table(name, tmp_path)
+    before = bytes_in(tmp_path)
+    for other in ({"rng": 1}, {"fast": True}):
+        with pytest.raises(
+            ValueError, match=r"leviathan_figure_2\.parquet: made with other settings or by other code"
+        ):
+            read_table(name, tmp_path, **other)
+    sources = tables._sources
+    monkeypatch.setattr(tables, "_sources", lambda name: list(sources(name))[:-1])
+    with pytest.raises(ValueError, match="by other code"):
+        read_table(name, tmp_path)
+    table(name, tmp_path)
+    assert bytes_in(tmp_path) != before
+    monkeypatch.undo()
+    table(name, tmp_path)
+    assert bytes_in(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: raw[: len(raw) // 2],
+        lambda raw: b"",
+        lambda raw: b"not a table",
+        lambda raw: raw[:-20] + bytes(20),
+        lambda raw: raw[:2000] + bytes(64) + raw[2064:],
+    ],
+)
+def test_a_damaged_table_is_named_and_made_again(tmp_path, damage):
+    name = "leviathan_figure_4"
+    table(name, tmp_path)
+    place = tmp_path / f"{name}.parquet"
+    whole = place.read_bytes()
+    place.write_bytes(damage(whole))
+    with pytest.raises(ValueError, match=r"leviathan_figure_4\.parquet: .*delete the file"):
+        read_table(name, tmp_path)
+    table(name, tmp_path)
+    assert place.read_bytes() == whole
+
+
+def test_rows_that_somebody_changed_are_not_taken(tmp_path):
+    import pyarrow.parquet as pq
+
+    table("leviathan_figure_2", tmp_path)
+    place = tmp_path / "leviathan_figure_2.parquet"
+    found = pq.read_table(place)
+    other = changed(found, "tokens", lambda value: value + 1, gamma=1)
+    pq.write_table(other.replace_schema_metadata(found.schema.metadata), place)
+    with pytest.raises(ValueError, match="its rows are not those that were written"):
+        read_table("leviathan_figure_2", tmp_path)
+
+
+def test_what_a_table_depends_on():
+    sources = {path.relative_to(PACKAGE).as_posix() for path in tables._sources("simulated_speed")}
+    library = {
+        "specsim/simulation/_engine.py",
+        "specsim/rules/_chain/standard.py",
+        "specsim/core/specsim.mplstyle",
+    }
+    assert library | {"experiments/_tables.py", "experiments/simulated_speed.py"} <= sources
+    assert not {"experiments/chen_figure_1.py", "figures/_making.py", "specsim/cli/__init__.py"} & sources
+    assert tables.table_digest("simulated_speed", fast=True, rng=0) != tables.table_digest(
+        "simulated_speed", fast=True, rng=1
+    )
+
+
+def other_experiments(imported, name):
+    """The experiments but `name` that are among the modules `imported`."""
+    return {module.split(".")[1] for module in imported if module.startswith("experiments.")} & {
+        *experiments.names()
+    } - {name}
+
+
+def test_experiments_know_nothing_of_one_another():
+    for name in experiments.names():
+        for module in FILES:
+            if f"{module}.".startswith(f"experiments.{name}."):
+                assert not other_experiments(IMPORTS[module], name)
+    assert other_experiments({"experiments.simulated_speed", "experiments"}, "claims") == {"simulated_speed"}
+
+
+def test_figures_read_tables_and_nothing_else():
+    shared = {name for name in FILES if name.startswith("figures._")}
+    for name in figures.names():
+        assert IMPORTS[f"figures.{name}"] <= {"figures", "specsim.core._plotting", *shared}
+
+
+# --- interrupts ------------------------------------------------------------------------------------------
+
+
+def stops_after(function, calls):
+    """`function`, interrupted at the call after so many; `left` counts down."""
+    state = SimpleNamespace(left=calls)
+
+    def stopping(*given, **named):
+        state.left -= 1
+        if state.left < 0:
+            raise KeyboardInterrupt
+        return function(*given, **named)
+
+    return stopping
+
+
+def test_an_experiment_goes_on_where_it_was_interrupted(made, tmp_path, monkeypatch):
+    name, right = "simulated_speed", simulated_speed.run_cell
+    part = tmp_path / "tables" / f"{name}.part"
+    for calls in (4, 3):
+        monkeypatch.setattr(simulated_speed, "run_cell", stops_after(right, calls))
+        with pytest.raises(KeyboardInterrupt):
+            make_figures([name], tmp_path, fast=True)
+        assert {path.name for path in tmp_path.rglob("*")} == {"tables", part.name}
+    assert len(part.read_text().splitlines()) == 1 + 7
+    part.write_text(part.read_text()[:-10])  # as if the machine had stopped
+    ran = []
+    monkeypatch.setattr(
+        simulated_speed, "run_cell", lambda cell, **given: ran.append(cell.number) or right(cell, **given)
+    )
+    told = []
+    make_figures([name], tmp_path, fast=True, progress=lambda *parts: told.append(parts))
+    cells = len(simulated_speed.cells(fast=True))
+    assert ran == list(range(6, cells))
+    assert told[0] == (7, cells + 1)
+    assert not part.exists()
+    one = Path("tables") / f"{name}.parquet"
+    assert bytes_in(tmp_path)[one] == bytes_in(made[0])[one]
+
+
+@pytest.mark.parametrize("spoil", ["other seed", "garbage", "numbers"])
+def test_rows_of_another_run_are_not_taken_up(made, tmp_path, monkeypatch, spoil):
+    name, right = "simulated_speed", simulated_speed.run_cell
+    monkeypatch.setattr(simulated_speed, "run_cell", stops_after(right, 3))
+    with pytest.raises(KeyboardInterrupt):
+        table(name, tmp_path, fast=True, rng=1 if spoil == "other seed" else 0)
+    part = tmp_path / f"{name}.part"
+    if spoil == "garbage":
+        part.write_bytes(b"\xff\xfe" + part.read_bytes())
+    if spoil == "numbers":  # two processes wrote
+        head, *lines = part.read_text().splitlines()
+        part.write_text("\n".join([head, lines[0], lines[0], lines[2], ""]))
+    monkeypatch.setattr(simulated_speed, "run_cell", right)
+    table(name, tmp_path, fast=True)
+    assert (tmp_path / f"{name}.parquet").read_bytes() == (
+        made[0] / "tables" / f"{name}.parquet"
+    ).read_bytes()
+
+
+def test_experiments_side_by_side_give_the_same_tables(made, tmp_path, monkeypatch):
+    names, right = ["leviathan_figure_2", "simulated_speed"], simulated_speed.run_cell
+    ran, told = [], []
+    part = tmp_path / "tables" / "simulated_speed.part"
+
+    def slower_first(cell, **given):
+        time.sleep(0.2 if cell.number % 40 == 5 else 0.0)  # so that cells come out of order
+        ran.append(cell.number)
+        return right(cell, **given)
+
+    def stop(done, total):
+        if part.exists() and len(part.read_text().splitlines()) > 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulated_speed, "run_cell", slower_first)
+    with ThreadPoolExecutor(3) as pool, pytest.raises(KeyboardInterrupt):
+        make_figures(names, tmp_path, fast=True, executor=pool, progress=stop)
+    ran.clear()
+    with ThreadPoolExecutor(3) as pool:
+        make_figures(names, tmp_path, fast=True, executor=pool, progress=lambda *parts: told.append(parts))
+    cells = len(simulated_speed.cells(fast=True))
+    assert ran != sorted(ran)
+    assert not {0, 1, 2} & {*ran}  # kept before the interrupt
+    assert told[-1] == (cells + 3, cells + 3)
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    tables_made = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert tables_made == {f"{name}.parquet" for name in names}
+    for name in tables_made:
+        assert (tmp_path / "tables" / name).read_bytes() == (made[0] / "tables" / name).read_bytes()
+
+
+def test_a_fresh_table_is_run_again_from_the_start(tmp_path, monkeypatch):
+    module, calls = experiments.get("leviathan_figure_2"), []
+    right = module.run
+    monkeypatch.setattr(module, "run", lambda **given: calls.append(given) or right(**given))
+    for fresh in (False, False, True):
+        table("leviathan_figure_2", tmp_path, fresh=fresh)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "the experiment gave no rows"),
+        ([{"x": 1.0}, {"y": 1.0}], "row 1: columns y; row 0 has x"),
+        ([{"x": float("nan")}], "row 0, column x: nan is not a finite number"),
+        ([{"x": np.float32(1)}], "is not a finite number, a text or None"),
+        ([{"x": [1]}], "is not a finite number, a text or None"),
+    ],
+)
+def test_rows_that_are_no_table(tmp_path, monkeypatch, rows, message):
+    monkeypatch.setattr(experiments.get("leviathan_figure_2"), "run", lambda **_: rows)
+    with pytest.raises(ValueError, match=f"leviathan_figure_2.*{message}"):
+        table("leviathan_figure_2", tmp_path)
+    assert not (tmp_path / "leviathan_figure_2.parquet").exists()
+
+
+# --- registries and the command line ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", experiments.names())
+def test_every_experiment_is_one(name):
+    module = experiments.get(name)
+    assert isinstance(module.TITLE, str)
+    assert module.__doc__
+    assert hasattr(module, "run") or (hasattr(module, "cells") and hasattr(module, "run_cell"))
+
+
+@pytest.mark.parametrize("name", figures.names())
+def test_every_figure_is_one(name):
+    module = figures.get(name)
+    assert isinstance(module.TITLE, str)
+    assert set(module.TABLES) <= set(experiments.names())
+    assert importlib.import_module(f"figures.{name}") is module
+
+
+def test_listing_is_light():
+    program = (
+        "import sys\nimport experiments, figures\nexperiments.names()\n"
+        "[figures.get(name).TITLE for name in figures.names()]\n"
+        "sys.exit(bool({'numba', 'pyarrow', 'matplotlib'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, cwd=PACKAGE).returncode == 0
+
+
+def test_an_unknown_figure_is_refused_before_anything_is_run(tmp_path):
+    with pytest.raises(
+        ValueError, match="unknown figure 'leviathan_figure2'; did you mean 'leviathan_figure_2'"
+    ):
+        make_figures(["simulated_speed", "leviathan_figure2"], tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
+def test_the_command_line(tmp_path, monkeypatch, capsys):
+    from figures.__main__ import app
+    from specsim.cli import run_app
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["figures", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            run_app(app)
+        return ended.value.code, *capsys.readouterr()
+
+    code, out, _ = run("--list")
+    assert code == 0
+    assert all(f"{name} " in out for name in figures.names())
+    monkeypatch.chdir(tmp_path)
+    for how in ("drawn", "unchanged"):
+        code, out, _ = run("leviathan_figure_2", "--fast")
+        assert code == 0
+        assert out == f"results/figures-fast/leviathan_figure_2 (.svg, .png, .pdf): {how}\n"
+    code, _, err = run("leviathan_figure2")
+    assert code == 2
+    assert err.startswith("specsim: unknown figure 'leviathan_figure2'; did you mean 'leviathan_figure_2'?")
+    code, _, err = run("--seed", "-1", "--out", "there")
+    assert code == 2
+    assert "a seed must be at least 0" in err

@@ -1,0 +1,147 @@
+"""Cost models: limits that are known in closed form, what each is for, and bad input."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from specsim.planning.costs import (
+    ConstantRatio,
+    Experts,
+    Hardware,
+    LinearStep,
+    Network,
+    Roofline,
+    best_gamma,
+    critical_context,
+    experts_touched,
+    improvement,
+)
+from specsim.theory import optimal_gamma, oracle_improvement, walltime_improvement
+
+GPU = Hardware(bandwidth=2e12, flops=300e12)
+LARGE, SMALL = Network(7e9, cache_bytes_per_token=5e5), Network(7e7, cache_bytes_per_token=1e4)
+
+
+@pytest.mark.parametrize("c", [0.0, 0.02, 0.3])
+@pytest.mark.parametrize("alpha", [0.3, 0.8])
+def test_a_constant_ratio_is_theorem_3_8(alpha, c):
+    for gamma in (0, 1, 5):
+        assert improvement(ConstantRatio(c), alpha, gamma) == pytest.approx(
+            walltime_improvement(alpha, gamma, c)
+        )
+    assert best_gamma(ConstantRatio(c), alpha, most=30) == optimal_gamma(alpha, c, most=30)
+    assert improvement(ConstantRatio(c, overhead=0.5), alpha, 3) < improvement(ConstantRatio(c), alpha, 3)
+    assert improvement(ConstantRatio(c), alpha, 4) <= oracle_improvement(alpha, c)
+
+
+def test_bound_by_memory_the_roofline_is_a_constant_ratio():
+    cost = Roofline(LARGE, SMALL, GPU)
+    assert cost.step(5) == pytest.approx(5 * 7e7 / 7e9 + 1.0)
+    assert cost.free_tokens == int(GPU.flops * 2 / (2 * GPU.bandwidth))
+    assert Roofline(LARGE, SMALL, GPU, batch=10).free_tokens == cost.free_tokens // 10
+
+
+def test_bound_by_arithmetic_verification_costs_what_it_computes():
+    slow = Roofline(LARGE, SMALL, replace(GPU, flops=1e9))
+    assert slow.free_tokens == 1
+    assert slow.step(5) == pytest.approx(6 + 5 * 0.01)
+    assert best_gamma(slow, 0.8) == 0
+
+
+def test_the_best_gamma_falls_with_the_batch():
+    """Synergy of batching and speculation, arXiv 2310.18813."""
+    best = [best_gamma(Roofline(LARGE, SMALL, GPU, batch=batch), 0.8) for batch in (1, 16, 64, 128, 512)]
+    assert best == sorted(best, reverse=True)
+    assert best[0] > 5
+    assert best[-1] <= 1
+
+
+def test_long_contexts_make_large_batches_gain_again():
+    """MagicDec, arXiv 2408.11049: with a draft on a sparse cache there is a context from which on batches help."""
+    cost = Roofline(LARGE, SMALL, GPU, batch=64, draft_context=512)
+    critical = critical_context(cost, 0.8, 4)
+    assert critical is not None
+    for context, rises in ((critical * 0.5, False), (critical * 2, True)):
+        here, twice = (
+            improvement(replace(cost, context=context, batch=batch), 0.8, 4) for batch in (64, 128)
+        )
+        assert (twice >= here) is rises
+    assert improvement(replace(cost, context=1e5), 0.8, 4) > improvement(
+        replace(cost, context=1e5, draft_context=None), 0.8, 4
+    )
+    assert critical_context(Roofline(Network(7e9), SMALL, GPU, batch=32), 0.8, 4) is None  # no cache to read
+
+
+def test_experts_touched_by_choice_alone():
+    rng = np.random.default_rng(4)
+    for count, active, tokens in ((8, 2, 3), (16, 1, 10), (4, 4, 2)):
+        seen = [
+            len(np.unique(np.concatenate([rng.permutation(count)[:active] for _ in range(tokens)])))
+            for _ in range(4000)
+        ]
+        assert np.mean(seen) == pytest.approx(
+            experts_touched(count, active, tokens), abs=5 * count / 4000**0.5 / 2
+        )
+    assert experts_touched(256, 8, 0) == 0.0
+    assert experts_touched(64, 8, 1) == pytest.approx(8.0)
+
+
+def test_few_tokens_touch_more_experts_and_make_verification_dear():
+    dense = Network(2e9)
+    sparse = Network(2e9, experts=Experts(64, 4, 2e8))
+    for network, dearer in ((dense, False), (sparse, True)):
+        assert (Roofline(network, SMALL, GPU).step(4) > 1.0 + 4 * 0.04 + 1e-9) is dearer
+    many = [Roofline(sparse, SMALL, GPU, batch=batch).step(4) for batch in (1, 8, 32)]
+    assert many == sorted(many, reverse=True)  # once all are read anyway, more tokens cost nothing
+
+
+def test_a_tree_is_paid_by_depth_and_by_nodes():
+    cost = Roofline(LARGE, SMALL, GPU)
+    assert cost.tree_step([1, 1, 1]) == pytest.approx(cost.step(3))
+    assert cost.tree_step([4, 4]) == pytest.approx(cost.step(2))  # bound by memory, nodes are free
+    slow = replace(cost, hardware=replace(GPU, flops=1e9))
+    assert slow.tree_step([4, 4]) == pytest.approx(9 + 5 * 0.01)
+
+
+def test_a_linear_step_is_fitted_to_what_was_measured():
+    rng = np.random.default_rng(5)
+    context, tokens = rng.uniform(0, 1e5, 200), rng.integers(1, 500, 200).astype(float)
+    seconds = 0.02 + 3e-8 * context + 5e-5 * tokens
+    found = LinearStep.fit(
+        context, tokens, seconds * rng.normal(1, 0.01, 200), 0.001, batch=8, at_context=1000
+    )
+    assert found.fixed == pytest.approx(0.02, rel=0.05)
+    assert found.per_token == pytest.approx(5e-5, rel=0.05)
+    assert (found.batch, found.context) == (8, 1000)
+    assert found.step(3) == pytest.approx((0.003 + found._target_pass(4)) / found._target_pass(1))
+    exact = LinearStep.fit(context, tokens, seconds, 0.001)
+    assert exact.per_context == pytest.approx(3e-8)
+    falling = LinearStep.fit(context, tokens, 0.02 - 1e-8 * context, 0.001)
+    assert falling.per_context == 0.0  # never negative
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ConstantRatio(-0.1), "c: -0.1 must be at least 0"),
+        (lambda: ConstantRatio(float("nan")), "c: nan"),
+        (lambda: ConstantRatio(0.1).step(-1), "gamma: -1"),
+        (lambda: ConstantRatio(0.1).step(1.5), "gamma: 1.5"),
+        (lambda: improvement(ConstantRatio(0.1), 1.5, 2), "alpha: 1.5"),
+        (lambda: best_gamma(ConstantRatio(0.1), 0.5, most=0), "most: 0"),
+        (lambda: Hardware(0, 1), "bandwidth: 0 must be more than 0"),
+        (lambda: Network(-1), "parameters: -1"),
+        (lambda: Experts(4, 5, 1e6), "active: 5 is not among 1 … 4"),
+        (lambda: experts_touched(4, 2, -1), "tokens ≥ 0"),
+        (lambda: Roofline(LARGE, SMALL, GPU, batch=0), "batch: 0"),
+        (lambda: Roofline(LARGE, SMALL, GPU).tree_step([2, 0]), "at least one node"),
+        (lambda: LinearStep(0, 0, 0, 1), "takes no time at all"),
+        (lambda: LinearStep.fit([1, 2], [1, 2], [1, 2], 0.1), "at least 3"),
+        (lambda: LinearStep.fit([1, 2, 3], [1, 2, 3], [1, 2, 3], 0.1), "do not tell"),
+        (lambda: LinearStep.fit([1, 2, np.inf], [1, 2, 4], [1, 2, 3], 0.1), "finite"),
+    ],
+)
+def test_values_out_of_range_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

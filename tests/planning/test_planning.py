@@ -1,0 +1,155 @@
+"""Plans: the best γ by Theorem 3.8, from a rate or a log; drafts ranked; the command."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from specsim import default_pair
+from specsim.planning._plan import Candidate, plan, rank_drafts
+from specsim.recording import record
+from specsim.theory import operations_factor, optimal_gamma, walltime_improvement
+from specsim.traces import open_trace, summarise
+
+
+@pytest.mark.parametrize(("alpha", "c"), [(0.8, 0.05), (0.6, 0.1), (0.95, 0.01), (0.1, 0.3)])
+def test_a_plan_is_the_theorems(alpha, c):
+    found = plan(alpha, c, most=200)
+    best = optimal_gamma(alpha, c)
+    assert found.best.gamma == best
+    assert found.best.improvement == pytest.approx(walltime_improvement(alpha, best, c))
+    assert found.best.operations == pytest.approx(operations_factor(alpha, best, c))
+    assert plan(alpha, c, c_hat=0.0).choices[3].operations == pytest.approx(operations_factor(alpha, 3, 0.0))
+    assert [choice.gamma for choice in found.choices] == list(range(201))
+
+
+def test_what_a_wrong_guess_costs():
+    found = plan(0.8, 0.05)
+    by_name = {shift.what: shift for shift in found.sensitivity}
+    assert list(by_name) == ["α -0.05", "α +0.05", "c /1.5", "c ·1.5"]
+    for what, alpha, c in (("α +0.05", 0.85, 0.05), ("c ·1.5", 0.8, 0.075)):
+        shift = by_name[what]
+        assert shift.gamma == optimal_gamma(alpha, c)
+        assert shift.kept == pytest.approx(walltime_improvement(alpha, found.best.gamma, c))
+        assert shift.kept <= shift.improvement
+
+
+def test_rates_by_position_are_taken_as_they_are_and_the_last_goes_on():
+    found = plan([0.9, 0.5], 0.02, most=4)
+    assert [choice.tokens_per_step for choice in found.choices] == pytest.approx(
+        [1.0, 1.9, 1.9 + 0.45, 2.35 + 0.225, 2.575 + 0.1125]
+    )
+    assert found.measured == 2
+    falling, steady = plan([0.9, 0.8, 0.5, 0.2], 0.05), plan(0.6, 0.05)
+    assert falling.best.gamma < plan(0.9, 0.05).best.gamma
+    assert steady.best.gamma == optimal_gamma(0.6, 0.05)
+
+
+def test_drafts_are_ranked_by_what_they_gain():
+    ranked = rank_drafts(
+        [
+            Candidate.of_counts("large", 8200, 10_000, 0.11),
+            Candidate.of_counts("small", 7500, 10_000, 0.02),
+            Candidate.of_counts("small, few tests", 8, 10, 0.02),
+        ]
+    )
+    assert [one.candidate.name for one in ranked] == ["small, few tests", "small", "large"]
+    few, small, large = ranked
+    assert few.high - few.low > 5 * (small.high - small.low)
+    assert not small.surely_worse  # ten tests are not enough to say
+    assert rank_drafts([small.candidate, large.candidate])[1].surely_worse
+    assert few.low < few.improvement < few.high
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    target, draft = default_pair()
+    folder = tmp_path_factory.mktemp("plan") / "trace"
+    record(folder, target, draft, gamma=4, steps=400, rng=1)
+    return folder
+
+
+def test_a_plan_from_a_trace_has_its_own_rates(trace):
+    summary = summarise(open_trace(trace))
+    found = plan(summary.alpha_by_position, 0.05)
+    assert found.measured == 4
+    assert found.choices[4].tokens_per_step == pytest.approx(summary.tokens_per_step)
+    candidate = Candidate.of_trace("n-gram", summary, 0.05)
+    assert candidate.low < candidate.alpha < candidate.high
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: plan(1.2, 0.05), "1.2 is outside"),
+        (lambda: plan([], 0.05), "at least one"),
+        (lambda: plan(np.nan, 0.05), "nan is outside"),
+        (lambda: plan(0.8, -0.1), "c: -0.1"),
+        (lambda: plan(0.8, 0.1, most=0), "most: 0"),
+        (lambda: rank_drafts([]), "none; expected at least one"),
+        (lambda: rank_drafts([Candidate.of_rate("a", 0.5, 0.1)] * 2), "a name of its own"),
+        (lambda: rank_drafts([Candidate.of_rate("a", 1.5, 0.1)]), "a: α = 1.5"),
+        (lambda: Candidate.of_counts("a", 11, 10, 0.1), "a: 11 accepted of 10"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# --- the command -----------------------------------------------------------------------------------------
+
+
+def command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "specsim", "plan", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_command_prints_the_plan():
+    run = command("--alpha", "0.8", "--c", "0.05")
+    assert run.returncode == 0
+    assert run.stdout.splitlines()[-1].startswith("γ = 8: 3.0921 times as fast")
+    assert "best" in run.stdout
+    assert "Do not speculate" in command("--alpha", "0.1", "--c", "0.2").stdout
+    assert json.loads(command("--alpha", "0.8", "--c", "0.05", "--json").stdout)["best"]["gamma"] == 8
+
+
+def test_the_command_plans_from_a_trace_and_ranks_drafts(trace):
+    assert "beyond the log" in command("--trace", trace, "--c", "0.01").stdout
+    run = command(
+        "--draft",
+        "small=7500/10000,0.02",
+        "--draft",
+        "large=8200/10000,0.11",
+        "--draft",
+        f"logged={trace},0.05",
+    )
+    lines = run.stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["small", "large", "logged"]
+    assert "surely worse" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give one of --alpha, --trace and --draft"),
+        (("--alpha", "0.8", "--trace", "x"), "give one of"),
+        (("--alpha", "0.8"), "--c is missing"),
+        (("--alpha", "1.8", "--c", "0.1"), "1.8 is outside"),
+        (("--alpha", "0.8", "--c", "-1"), "c: -1"),
+        (("--draft", "small"), "expected name=alpha,c"),
+        (("--draft", "small=9/8,0.1"), "9 accepted of 8"),
+        (("--trace", "nowhere", "--c", "0.1"), "nowhere"),
+    ],
+)
+def test_the_command_says_what_is_wrong(arguments, message):
+    run = command(*arguments)
+    assert run.returncode == 2
+    assert message in run.stderr
+    assert len(run.stderr.strip().splitlines()) == 1

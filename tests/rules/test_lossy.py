@@ -1,0 +1,502 @@
+"""The lossy rules: examples by hand, their limits, and what acceptance costs them.
+
+That every rule follows the law that it declares is proved in `test_rules`; here the laws are held to what is known of
+them otherwise. `first_token` computes a law from acceptance and recovery alone, without the declared one.
+"""
+
+import math
+import re
+from fractions import Fraction as F
+
+import numpy as np
+import pytest
+from conftest import PAIR_FLAVOURS, rational_pair
+
+from specsim import rules
+from specsim.core._kernels import interpreted
+from specsim.drafts import Tree, chain
+from specsim.models import TableModel
+from specsim.rules._lossy import mentored, two_thresholds
+from specsim.simulation._verification import verify
+from specsim.theory._enumeration import prove
+
+HALVES = ([F(1, 2), F(1, 2), F(0)], [F(1, 2), F(0), F(1, 2)])
+
+
+def first_token(rule, p, q):
+    """The law of the first token of a step that drafts one token from q, and the probability of rejecting it."""
+    rule = rules.get(rule) if isinstance(rule, str) else rule
+    values = {name: F(value) for name, value in rule.values.items()}
+    law, rejected = [F(0)] * len(p), F(0)
+    for x, chance in enumerate(q):
+        if chance:
+            stop, follow = rule.law((0,), (x,), [p, p], [q, q], **values)
+            rejected += chance * stop[0]
+            law[x] += chance * stop[1]
+            law = [mass + chance * stop[0] * weight for mass, weight in zip(law, follow[0], strict=True)]
+    return law, rejected
+
+
+def tv(p, q):
+    return sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2
+
+
+def overlap(p, q, lenience=1):
+    """α(l) = Σ min(p/l, q)."""
+    return sum(min(a / lenience, b) for a, b in zip(p, q, strict=True))
+
+
+def kl(p, q):
+    if any(a > 0 and b == 0 for a, b in zip(p, q, strict=True)):
+        return math.inf
+    return sum(float(a) * math.log(a / b) for a, b in zip(p, q, strict=True) if a > 0)
+
+
+def pairs(count, seed=0):
+    """Rational rows p, q of 2 to 6 tokens: zeros, ties, equal and disjoint rows among them."""
+    rng = np.random.default_rng(seed)
+    for i in range(count):
+        models = rational_pair(rng, 2 + i % 5, 0, 0, PAIR_FLAVOURS[i // 5 % 5])
+        p, q = ([F(weight) for weight in model.row(())] for model in models)
+        yield p, q
+
+
+# --- limits ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "lenience:lenience=1",
+        "scaled_lenience:lenience=1",
+        "ensemble:weight=1",
+        "judge:overrule=0",
+        "mentored:divergence=0",
+        "cactus:delta=0",
+        "fuzzy:threshold=0",
+        "cascade_diff:alpha=-1",
+        "cascade_opt:alpha=-10",
+    ],
+)
+def test_one_end_of_the_range_is_the_standard_rule(rule):
+    for p, q in pairs(50):
+        assert first_token(rule, p, q) == first_token("standard", p, q) == (p, tv(p, q))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "ensemble:weight=0",
+        "judge:overrule=1",
+        "fuzzy:threshold=1",
+        "cascade_chow:alpha=1",
+        "cascade_diff:alpha=1",
+        "cascade_opt:alpha=1",
+        "cascade_token:alpha=1",
+        "blockwise:min_block=1",
+        "blockwise:top_k=6",
+    ],
+)
+def test_the_other_end_follows_the_draft(rule):
+    for p, q in pairs(50):
+        assert first_token(rule, p, q) == (q, 0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "parameter", "bad", "interval"),
+    [
+        ("scaled_lenience", "lenience", 0, "(0, 1]"),
+        ("greedy_lenience", "lenience", 1.1, "(0, 1]"),
+        ("typical", "epsilon", 0, "(0, 1]"),
+        ("typical", "delta", 2, "(0, 1]"),
+        ("ensemble", "weight", -0.1, "[0, 1]"),
+        ("judge", "overrule", 1.5, "[0, 1]"),
+        ("mentored", "divergence", -1, "[0, inf)"),
+        ("cascade_chow", "alpha", 2, "[0, 1]"),
+        ("cascade_diff", "alpha", -1.5, "[-1, 1]"),
+        ("cascade_opt", "alpha", 11, "[-10, 10]"),
+        ("cascade_token", "alpha", -0.5, "[0, 1]"),
+        ("fuzzy", "threshold", 1.5, "[0, 1]"),
+        ("cactus", "delta", -1, "[0, 10]"),
+        ("mars", "theta", 1.5, "[0, 1]"),
+        ("mars", "log_partition", 1e5, "[-10000, 10000]"),
+        ("two_thresholds", "threshold_single", 0, "(0, 1]"),
+        ("two_thresholds", "threshold_acc", 1.2, "(0, 1]"),
+        ("blockwise", "top_k", 0, "[1, 1e+06]"),
+        ("blockwise", "distance", -1, "[0, 1e+06]"),
+        ("blockwise", "min_block", 2000, "[0, 1024]"),
+    ],
+)
+def test_a_parameter_out_of_range_is_refused_by_name(rule, parameter, bad, interval):
+    message = f"{rule}: parameter {parameter} = {bad} is outside {interval}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        rules.get(rule).having(**{parameter: bad})
+
+
+def test_tokens_are_counted_in_whole_numbers():
+    with pytest.raises(ValueError, match=r"blockwise: parameter top_k = 1.5 is not a whole number"):
+        rules.get("blockwise:top_k=1.5")
+
+
+# --- what acceptance costs -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lenience", [0.1, 0.3, 0.5, 0.9])
+def test_lenience_gains_as_much_acceptance_as_it_loses_total_variation(lenience):
+    """And no token gains more than 1/l, as Leviathan et al., arXiv 2211.17192, Appendix A.5, say."""
+    share = F(lenience)
+    for p, q in pairs(100):
+        law, rejected = first_token(f"lenience:lenience={lenience}", p, q)
+        scaled, rejected_too = first_token(f"scaled_lenience:lenience={lenience}", p, q)
+        assert rejected == rejected_too == 1 - overlap(p, q, share)
+        assert tv(law, p) == overlap(p, q, share) - overlap(p, q)
+        assert tv(scaled, p) >= tv(law, p)
+        for lenient in (law, scaled):
+            assert all(b <= a / share for a, b in zip(p, lenient, strict=True))
+
+
+def test_the_scaled_residual_costs_up_to_a_quarter_more():
+    p, q = HALVES
+    assert first_token("lenience", p, q) == (p, F(1, 2))
+    assert first_token("scaled_lenience", p, q) == ([F(2, 3), F(1, 3), F(0)], F(1, 2))
+    for share in (F(1, 2), F(1, 8), F(1, 1024)):
+        law, _ = first_token(rules.get("scaled_lenience").having(lenience=share), p, q)
+        assert tv(law, p) == (1 - share) / (4 - 2 * share) < F(1, 4)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "lenience:lenience=0.25",
+        "ensemble:weight=0.3",
+        "judge:overrule=0.2",
+        "mentored:divergence=0.01",
+        "mentored:divergence=0.3",
+    ],
+)
+def test_rejections_and_total_variation_add_up_to_the_least_possible(rule):
+    """The Pareto front is the line between (0, TV) and (TV, 0): Yin et al., arXiv 2411.00841."""
+    for p, q in pairs(100):
+        law, rejected = first_token(rule, p, q)
+        assert rejected + tv(law, p) == tv(p, q)
+
+
+def test_cascades_pay_the_same_price():
+    """As the standard rule against a law between p and q on every token, or p or q itself."""
+    for rule in ("cascade_chow", "cascade_diff", "cascade_opt", "fuzzy"):
+        for p, q in pairs(100):
+            law, rejected = first_token(rule, p, q)
+            assert law in (p, q)
+            assert rejected + tv(law, p) == tv(p, q)
+
+
+def test_judge_is_ensemble_under_another_name():
+    for share in (0.2, 0.75):
+        judge, ensemble = rules.get(f"judge:overrule={share}"), rules.get("ensemble")
+        ensemble = ensemble.having(weight=1 - F(share))
+        for p, q in pairs(50):
+            assert first_token(judge, p, q)[1] == tv(p, q) * (1 - F(share))
+            mixture = [(1 - F(share)) * a + F(share) * b for a, b in zip(p, q, strict=True)]
+            assert first_token(judge, p, q)[0] == mixture
+            assert ensemble.declared(p, q, 0, weight=1 - F(share)) == mixture
+
+
+# --- mentored --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("divergence", [0.001, 0.1, 1.0])
+def test_mentored_spends_its_divergence_and_no_more(divergence):
+    rule = rules.get("mentored").having(divergence=divergence)
+    spent = 0
+    for p, q in pairs(200):
+        law, rejected = first_token(rule, p, q)
+        assert kl(p, law) <= divergence + 1e-12
+        if kl(p, q) <= divergence:
+            assert (law, rejected) == (q, 0)
+        elif all(a > 0 for a, b in zip(p, q, strict=True) if b > 0):
+            assert kl(p, law) == pytest.approx(divergence, abs=1e-9)
+            spent += 1
+    assert spent > 10
+
+
+def test_mentored_diverges_less_than_lenience_that_accepts_as_much():
+    closer = 0
+    for p, q in pairs(200):
+        alpha = mentored.alpha_of(p, q, 0.1)
+        if alpha:
+            law, rejected = first_token("mentored", p, q)
+            lenience = rules.get("lenience")
+            lenient = lenience.declared(p, q, 0, lenience=alpha)
+            assert rejected == 1 - overlap(p, q, alpha)
+            assert tv(law, p) == tv(lenient, p)
+            assert kl(p, law) <= kl(p, lenient) + 1e-12
+            closer += kl(p, law) < kl(p, lenient) - 1e-6
+    assert closer > 20
+
+
+def test_mentored_has_three_zones():
+    p, q = [F(6, 10), F(3, 10), F(1, 10)], [F(2, 10), F(3, 10), F(5, 10)]
+    alpha = mentored.alpha_of(p, q, 0.1)
+    law, rejected = first_token("mentored", p, q)
+    assert law[2] == p[2] / alpha
+    assert law[1] == q[1] == F(3, 10)
+    assert p[0] > law[0] > q[0]
+    assert rejected == q[2] - p[2] / alpha
+
+
+def test_mentored_accepts_most_of_all_rules_that_diverge_no_more():
+    """Against a search over π on a grid: acceptance is at most Σ min(q, π)."""
+    p, q = [F(6, 10), F(3, 10), F(1, 10)], [F(2, 10), F(3, 10), F(5, 10)]
+    steps = 200
+    best = 0.0
+    for i in range(1, steps):
+        for j in range(1, steps - i):
+            law = [i / steps, j / steps, (steps - i - j) / steps]
+            if kl(p, law) <= 0.1:
+                best = max(best, sum(min(float(b), c) for b, c in zip(q, law, strict=True)))
+    _, rejected = first_token("mentored", p, q)
+    assert best <= 1 - rejected <= best + 0.01
+
+
+def test_mentored_does_not_accept_in_part_what_the_target_cannot_say():
+    p, q = [F(1, 2), F(1, 2), F(0)], [F(1, 4), F(1, 4), F(1, 2)]
+    for divergence in (0.01, 0.3, 0.69):
+        assert first_token(f"mentored:divergence={divergence}", p, q) == (p, F(1, 2))
+    assert first_token("mentored:divergence=0.7", p, q) == (q, 0)  # log 2 = .693…
+
+
+# --- rules that fall back on the argmax ------------------------------------------------------------------
+
+
+def test_greedy_lenience_of_1_matches_the_argmax_and_its_ties():
+    for p, q in pairs(100):
+        if p.count(max(p)) == 1:
+            assert first_token("greedy_lenience:lenience=1", p, q) == first_token("greedy_match", p, q)
+    p, q = [F(2, 5), F(2, 5), F(1, 5)], [F(1, 4), F(1, 4), F(1, 2)]
+    assert first_token("greedy_lenience:lenience=1", p, q) == ([F(3, 4), F(1, 4), F(0)], F(1, 2))
+    assert first_token("greedy_lenience:lenience=0.5", p, q) == (q, 0)
+
+
+def test_the_threshold_of_typical_acceptance():
+    q, just = [F(1, 4), F(3, 4)], F(1, 10**6)
+    assert first_token("typical", [F(91, 100) + just, F(9, 100) - just], q) == (
+        [F(1), F(0)],
+        F(3, 4),
+    )  # below ε
+    assert first_token("typical", [F(91, 100) - just, F(9, 100) + just], q) == (q, 0)
+    uniform = [F(1, 100)] * 100
+    assert first_token("typical", uniform, uniform) == (uniform, 0)  # far below ε, but above .3·exp(-H)
+    lopsided = [F(497, 1000), F(497, 1000), F(6, 1000)]
+    assert first_token("typical", lopsided, [F(1, 3)] * 3) == ([F(2, 3), F(1, 3), F(0)], F(1, 3))
+
+
+def test_the_other_default_of_medusa_leaves_epsilon_without_effect():
+    for p, q in pairs(100):
+        laws = [first_token(f"typical:delta=0.09,epsilon={epsilon}", p, q) for epsilon in (0.3, 1.0)]
+        assert laws[0] == laws[1]
+
+
+def test_mars_keeps_a_runner_up_whose_logit_is_near():
+    p, q = [F(5, 10), F(3, 10), F(2, 10)], [F(1, 5), F(2, 5), F(2, 5)]
+    assert first_token("mars", p, q) == ([F(3, 5), F(2, 5), F(0)], F(2, 5))
+    # the same probabilities, another shift of the logits: 1 + log .3 < 0, -1 + log .5 < 0
+    for shift in (1, -1):
+        assert first_token(f"mars:log_partition={shift}", p, q) == ([F(1), F(0), F(0)], F(4, 5))
+    ratio = (20 + math.log(0.3)) / (20 + math.log(0.5))
+    assert first_token(f"mars:theta={ratio - 1e-9}", p, q)[1] == F(2, 5)
+    assert first_token(f"mars:theta={ratio + 1e-9}", p, q)[1] == F(4, 5)
+
+
+def test_mars_on_ties_and_impossible_tokens():
+    third, q = [F(1, 3)] * 3, [F(1, 2), F(1, 4), F(1, 4)]
+    assert first_token("mars", third, q) == ([F(3, 4), F(1, 4), F(0)], F(1, 4))  # token 1 is the runner-up
+    assert first_token("mars:theta=1", third, q) == (
+        [F(1), F(0), F(0)],
+        F(1, 2),
+    )  # a ratio of 1 is not above 1
+    assert first_token("mars:theta=0", [F(0), F(0), F(1)], q) == ([F(0), F(0), F(1)], F(3, 4))
+
+
+def test_blockwise_relaxes_exact_match_in_three_ways():
+    p, q = [F(1, 10), F(4, 10), F(2, 10), F(2, 10), F(1, 10)], [F(1, 5)] * 5
+    kept = {
+        "blockwise": {1},
+        "blockwise:top_k=2": {1, 2},  # of the tie between 2 and 3 the lower
+        "blockwise:top_k=4": {0, 1, 2, 3},
+        "blockwise:distance=1": {0, 1, 2},
+        "blockwise:top_k=3,distance=1": {0, 1, 2, 3},
+    }
+    for rule, tokens in kept.items():
+        law = [F(1, 5) * (x in tokens) for x in range(5)]
+        law[1] += 1 - sum(law)
+        assert first_token(rule, p, q) == (law, 1 - F(len(tokens), 5))
+    for p, q in pairs(50):
+        assert first_token("blockwise", p, q) == first_token("greedy_match", p, q)
+
+
+def test_a_minimum_block_is_accepted_unseen():
+    p = [[F(1), F(0)]] * 4
+    stop, follow = rules.get("blockwise").law((0, 1, 2), (1, 1, 1), p, p, top_k=1, distance=0, min_block=2)
+    assert stop == [0, 0, 1, 0]
+    assert follow[2] == [1, 0]
+    rows = [[1.0, 0.0]] * 4
+    assert verify([1, 1, 1], rows, None, "blockwise:min_block=2").tokens == [1, 1, 0]
+    tables = rules.get("blockwise:min_block=2").fixed_pair.tables(
+        np.array([1.0, 0.0]), np.array([0.5, 0.5]), chain(2), top_k=1.0, distance=0.0, min_block=2.0
+    )
+    assert tables[2].tolist() == [[1.0, 1.0]] * 2  # as many rows as there are positions
+
+
+# --- standard verification against another law -----------------------------------------------------------
+
+
+def test_who_decides_in_a_cascade():
+    p, q = [F(7, 10), F(2, 10), F(1, 10)], [F(5, 10), F(5, 10), F(0)]
+    follows_target = {
+        "cascade_chow:alpha=0.49": True,  # max q = .5 < 1 - α
+        "cascade_chow:alpha=0.5": False,
+        "cascade_diff:alpha=0.19": True,  # max p - max q = .2
+        "cascade_diff:alpha=0.21": False,
+        "cascade_opt:alpha=0.66": True,  # .2 = α·TV at α = 2/3
+        "cascade_opt:alpha=0.67": False,
+        "fuzzy:threshold=0.076": True,  # JSD = 0.07624
+        "fuzzy:threshold=0.077": False,
+    }
+    for rule, target in follows_target.items():
+        assert first_token(rule, p, q)[0] == (p if target else q), rule
+
+
+def test_the_optimal_cascade_weighs_nothing_up_beyond_1():
+    for p, q in pairs(100):
+        assert abs(max(p) - max(q)) <= tv(p, q)
+        assert first_token("cascade_opt:alpha=1", p, q)[0] == q
+        assert first_token("cascade_opt:alpha=-1.01", p, q)[0] == p
+
+
+def test_the_token_cascade_redraws_what_the_target_distrusts():
+    p, q = [F(6, 10), F(4, 10)], [F(1, 2), F(1, 2)]
+    assert first_token("cascade_token:alpha=0", p, q) == ([F(8, 10), F(2, 10)], F(3, 10))  # not strict
+    assert first_token("cascade_token:alpha=0.5", p, q) == (q, 0)
+    p, q = [F(5, 10), F(4, 10), F(1, 10)], [F(2, 10), F(3, 10), F(5, 10)]
+    assert first_token("cascade_token:alpha=0.5", p, q)[0] == [F(45, 100), F(50, 100), F(5, 100)]
+
+
+@pytest.mark.parametrize("rule", ["cascade_chow", "cascade_diff", "cascade_opt", "cascade_token", "fuzzy"])
+def test_the_bonus_follows_the_same_law_as_drafted_tokens(rule):
+    rule = rules.get(rule)
+    assert rule.leaf_rows
+    values = {name: F(value) for name, value in rule.values.items()}
+    for p, q in pairs(50):
+        _, follow = rule.law((0,), (q.index(max(q)),), [p, p], [q, q], **values)
+        assert follow[1] == first_token(rule, p, q)[0]
+
+
+def test_rows_of_q_at_the_leaf_are_asked_for():
+    p, q = [[1.0, 0.0]] * 2, [[0.0, 1.0]] * 2
+    assert verify([1], p, q, "fuzzy:threshold=1").tokens == [1, 1]
+    with pytest.raises(ValueError, match=r"q: shape \(1, 2\), expected \(2, 2\)"):
+        verify([1], p, q[:1], "fuzzy")
+
+
+# --- cactus ----------------------------------------------------------------------------------------------
+
+
+def test_cactus_by_hand():
+    p = [F(1, 2), F(1, 2)]
+    assert first_token("cactus:delta=0.125", p, [F(1), F(0)]) == (
+        [F(3, 4), F(1, 4)],
+        F(1, 4),
+    )  # h = 1/2 + 1/4
+    assert first_token("cactus:delta=0.5", p, [F(1), F(0)]) == ([F(1), F(0)], 0)  # h = 1
+    certain = [F(1), F(0)]
+    assert first_token("cactus", certain, p) == (certain, F(1, 2))  # p(n) = 1 keeps p, and p(n) = 0 too
+
+
+def test_the_recovered_token_of_cactus_depends_on_the_rejected_one():
+    rule = rules.get("cactus:delta=0.125")
+    p, q = [F(1, 2), F(1, 4), F(1, 4), F(0)], [F(0), F(1, 8), F(3, 8), F(1, 2)]
+    rejected = [rule.law((0,), (x,), [p, p], [q, q], delta=F(1, 8))[1][0] for x in (2, 3)]
+    assert rejected[1] == [F(4, 5), F(1, 5), 0, 0]  # p(3) = 0 leaves p as it is
+    assert rejected[0] != rejected[1]
+
+
+def test_cactus_exceeds_its_budget():
+    delta = 0.1
+    h = [1 / (1 + 2 * delta), 1 - 1 / (1 + 2 * delta)]
+    assert h[0] + math.sqrt(2 * delta * h[0] * h[1]) == pytest.approx(1.0)  # so that h is certain of token 0
+    assert kl([1.0, 0.0], h) == pytest.approx(math.log(1 + 2 * delta))  # 1.82 times δ
+    p, q = [F(3, 10), F(4, 10), F(3, 10)], [F(1, 2), F(0), F(1, 2)]
+    assert first_token("cactus", p, q) == (q, 0)
+    assert kl(q, p) == pytest.approx(math.log(5 / 3))  # 5.1 times δ
+
+
+@pytest.mark.parametrize("k", [10, 100, 1000])
+def test_the_divergence_of_cactus_grows_with_the_vocabulary(k):
+    delta = 0.1
+    s = next(s for s in np.linspace(0.0, 1.0, 10_001)[1:] if (1 - s) ** 2 <= 2 * delta * s * (k - s))
+    chance = s / k + math.sqrt(2 * delta * s / k * (1 - s / k))
+    assert chance >= 1 / k * (1 - 1e-12)  # every draft of q, uniform on k tokens, passes
+    assert math.log(1 / s) > math.log(k) - 2.0  # = KL(π‖p): 8 δ, 29 δ, 52 δ
+
+
+# --- two thresholds --------------------------------------------------------------------------------------
+
+
+def test_one_coin_is_cut_by_the_siblings():
+    p = [F(5, 10), F(3, 10), F(2, 10)]
+    law = two_thresholds.at_a_node
+    assert law(p, None, (1, 2), 1, F(8, 10)) == ([F(3, 8), F(2, 8)], [1, 0, 0])
+    assert law(p, None, (1, 2), F(3, 10), 1) == ([1, 0], [1, 0, 0])
+    assert law(p, None, (2, 1), F(3, 10), 1) == ([F(2, 10), F(8, 10)], [1, 0, 0])
+    assert law(p, None, (0, 1), 1, F(4, 10)) == ([1, 0], [0, 0, 1])
+    row, children = np.array([0.5, 0.3, 0.2]), np.array([1, 2])
+    with interpreted():
+        chosen = [
+            two_thresholds.choose(row, row, children, np.array([coin]), np.array([1.0, 0.8]), np.empty(3))
+            for coin in (np.arange(8) + 0.5) / 8
+        ]
+    assert chosen == [0, 0, 0, 1, 1, -1, -1, -1]
+
+
+def test_the_coin_never_lets_an_impossible_token_through():
+    row = np.array([0.0, 1.0])
+    with interpreted():
+        chosen = two_thresholds.choose(
+            row, row, np.array([0]), np.array([0.0]), np.array([0.5, 0.5]), np.empty(2)
+        )
+    assert chosen == -1
+
+
+@pytest.mark.parametrize("drawing", ["top", "without replacement", "top and sample"])
+@pytest.mark.parametrize("parents", [(0,), (0, 0), (0, 0, 0), (0, 0, 1, 1), (0, 0, 1, 2), (0, 1, 1)])
+def test_thresholds_of_1_are_lossless_for_distinct_siblings(parents, drawing):
+    rng = np.random.default_rng(0)
+    rule = rules.get("two_thresholds:threshold_single=1,threshold_acc=1")
+    for flavour in PAIR_FLAVOURS * 2:
+        target, draft = rational_pair(rng, 3, 1, 1, flavour)
+        assert prove(target, draft, rule=rule, gamma=Tree(parents, drawing), context=(0,)).exact
+
+
+def test_siblings_with_the_same_token_count_twice():
+    rule = "two_thresholds:threshold_single=1,threshold_acc=1"
+    target, draft = TableModel([F(1, 4), F(3, 4)]), TableModel([F(3, 4), F(1, 4)])
+    assert prove(target, draft, rule=rule, gamma=Tree((0, 0), "sampled")).tv == F(1, 8)
+    with pytest.raises(ValueError, match="forbids siblings with the same token"):
+        verify([0, 0], [[0.5, 0.5]] * 3, None, rule, parents=(0, 0))
+
+
+def test_lower_thresholds_accept_more_and_follow_another_law():
+    target = TableModel([F(1, 8), F(5, 8), F(2, 8)])
+    draft = TableModel([F(1, 2), F(1, 4), F(1, 4)])
+    lossless = prove(target, draft, rule="two_thresholds:threshold_single=1,threshold_acc=1")
+    for rule in ("two_thresholds", "two_thresholds:threshold_single=1", "two_thresholds:threshold_acc=1"):
+        proof = prove(target, draft, rule=rule)
+        assert proof.as_claimed
+        assert proof.tv > 0
+        assert proof.mean_tokens > lossless.mean_tokens
+
+
+def test_two_thresholds_walks_a_tree():
+    p = [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    step = verify([0, 1, 2], p, None, "two_thresholds", parents=(0, 0, 2))
+    assert step.tokens == [1, 2, 1]

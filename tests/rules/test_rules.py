@@ -1,0 +1,362 @@
+"""Every rule of the registry: its law proved, its kernels held to the law, the wrong ones caught."""
+
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+from zlib import crc32
+
+import numpy as np
+import pytest
+from conftest import FALSE_ALARM, awkward_pairs
+from laws import Outcomes, drafts_of, every, evidence, generated
+
+import specsim
+from specsim import rules
+from specsim.core._kernels import interpreted, kernel
+from specsim.drafts import DRAWINGS, Tree, branching, chain, draw_siblings
+from specsim.models import TableModel
+from specsim.rules._chain import standard
+from specsim.rules._common import tokenwise
+from specsim.simulation._rows import ModelRows
+from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifier
+from specsim.theory._enumeration import prove, step_law
+
+MODELS = 200
+STEPS = 10_000_000
+#: An exact kernel's e-value reaches 1/FALSE_ALARM with probability at most FALSE_ALARM.
+ALARM = -np.log(FALSE_ALARM)
+
+LOSSLESS = [name for name in rules.names("chain", "tree") if rules.get(name).lossless]
+DECLARED = [name for name in rules.names() if rules.get(name).declared]
+CONTROLS = rules.names("controls")
+
+
+# --- the law ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_a_lossless_rule_is_proved_exact(name):
+    rule = rules.get(name)
+    for target, draft, tree, context in generated(rule, MODELS, seed=1):
+        proof = prove(target, draft, rule=rule, gamma=tree, context=context)
+        assert proof.exact, (tree, target._exact, draft._exact, context)
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_rule_with_a_declared_law_follows_it(name):
+    rule = rules.get(name)
+    lossy = 0
+    for values in settings_of(rule):
+        for target, draft, tree, context in generated(rule, MODELS, seed=2):
+            proof = prove(target, draft, rule=rule.having(**values), gamma=tree, context=context)
+            assert proof.as_claimed, (values, tree, target._exact, draft._exact, context)
+            lossy += not proof.exact
+    assert lossy > MODELS / 4, "it declares the target's law, so why declare anything?"
+
+
+def settings_of(rule):
+    """The default parameters, and each parameter towards both ends of its range, the others at their defaults."""
+    yield {}
+    for parameter in rule.parameters:
+        width = min(parameter.high, parameter.default + 4) - parameter.low
+        for share in (0.1, 0.7):
+            value = parameter.low + share * width
+            yield {parameter.name: float(round(value)) if parameter.whole else value}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_control_is_refuted(name):
+    rule = rules.get(name)
+    proofs = [
+        prove(target, draft, rule=rule, gamma=tree, context=context)
+        for target, draft, tree, context in generated(rule, MODELS, seed=3)
+    ]
+    refuted = [proof for proof in proofs if not proof.exact]
+    assert len(refuted) > MODELS / 10
+    assert max(proof.worst_tv for proof in refuted) > Fraction(1, 20)
+
+
+def drawn_otherwise():
+    """(rule, way of drawing) for every way that a lossless rule does not name, but could be handed."""
+    for name in LOSSLESS:
+        rule = rules.get(name)
+        others = set(DRAWINGS if rule.on_trees else ("sampled", "top")) - set(rule.drawings)
+        for drawing in sorted(others - {"sampled"} if rule.distinct else others):
+            yield name, drawing
+
+
+@pytest.mark.parametrize(("name", "drawing"), list(drawn_otherwise()))
+def test_a_rule_is_not_lossless_for_drafts_drawn_otherwise(name, drawing):
+    """The claim names all the ways of drafting for which it holds, and no others."""
+    rule = rules.get(name)
+    otherwise = generated(replace(rule, drawings=(drawing,)), 120, seed=4)
+    assert not all(
+        prove(target, draft, rule=rule, gamma=tree, context=context).exact
+        for target, draft, tree, context in otherwise
+    )
+
+
+def test_rules_that_never_read_q_are_lossless_for_every_way_of_drawing():
+    blind = [name for name in LOSSLESS if not rules.get(name).reads_draft]
+    assert set(blind) >= {"one_hot", "sampler_match", "naive_matching", "deterministic_children"}
+    for name in blind:
+        rule = rules.get(name)
+        assert set(rule.drawings) == (set(DRAWINGS) if rule.on_trees else {"sampled", "top"})
+
+
+def test_independent_heads_and_blocks_are_no_matter_to_a_lossless_rule():
+    """What q depends on is the drafter's affair, as long as the drafts are drawn from it."""
+    for name, tree in (
+        ("standard", chain(3, block=3)),
+        ("block", chain(3, block=2)),
+        ("recursive_rejection", branching(2, 2, block=2)),
+        ("traversal", branching(2, 1, block=2)),
+    ):
+        for target, draft, _, context in generated(rules.get(name), 60, seed=5):
+            if target.vocab_size**tree.size <= 1024:
+                assert prove(target, draft, rule=name, gamma=tree, context=context).exact
+
+
+# --- kernels against their plain twins -------------------------------------------------------------------
+
+
+def twin(kernel, *arguments):
+    """What a kernel fills in, compiled and interpreted."""
+    for compiled in (True, False):
+        *inputs, shape = arguments
+        tokens, accepted = np.full(shape, -7, dtype=np.int32), np.full(shape[1], -7, dtype=np.int64)
+        if compiled:
+            kernel(*inputs, tokens, accepted)
+        else:
+            with interpreted():
+                kernel(*inputs, tokens, accepted)
+        yield tokens, accepted
+
+
+def awkward_uniforms(rng, shape):
+    ends = rng.choice([0.0, 2.0**-42, 0.5, 1 - 2.0**-42], size=shape)
+    return np.where(rng.random(shape) < 0.2, ends, rng.random(shape))
+
+
+def awkward_drafts(rng, rule, tree, size, steps):
+    """Drafted tokens and rows, zeros, ties, subnormals, equal and disjoint rows among them."""
+    nodes = tree.size + 1
+    p, q = (rows.reshape(steps, nodes, size) for rows in awkward_pairs(rng, steps * nodes, size))
+    q = np.ascontiguousarray(q[:, : rule.num_rows(tree)])
+    tokens = np.empty((steps, tree.size), dtype=np.int64)
+    for node in range(nodes):
+        if children := tree.children(node):
+            columns = [child - 1 for child in children]
+            row = np.ascontiguousarray(q[:, node])
+            tokens[:, columns] = draw_siblings(tree.drawing, row, rng.random((len(columns), steps))).T
+    return tokens, p, q
+
+
+def some_drafts_of(rule, drawing):
+    """A few shapes: the interpreter is slow."""
+    shapes = list(drafts_of(rule, drawing))
+    return shapes[:: max(1, len(shapes) // 5)]
+
+
+@pytest.mark.parametrize(("name", "drawing"), every())
+def test_the_row_kernel_is_its_plain_twin_bit_for_bit(name, drawing):
+    rule, steps = rules.get(name), 40
+    for size, tree in some_drafts_of(rule, drawing):
+        rng = np.random.default_rng([crc32(name.encode()), size, tree.size])
+        tokens, p, q = awkward_drafts(rng, rule, tree, size, steps)
+        u = awkward_uniforms(rng, (rule.uniforms(tree, size), steps))
+        parents = np.broadcast_to(np.array(tree.parents), tokens.shape)
+        compiled, plain = twin(rule.rows, parents, tokens, p, q, u, rule.array(), (tree.depth + 1, steps))
+        assert np.array_equal(compiled[0], plain[0])
+        assert np.array_equal(compiled[1], plain[1])
+        for s in range(steps):
+            check_step(rule, tree, compiled[0][:, s], compiled[1][s], tokens[s], p[s])
+
+
+def check_step(rule, tree, emitted, accepted, drafted, p):
+    """Accepted tokens are a path of the draft; then one token more; then padding; nothing impossible if lossless."""
+    assert (emitted[: accepted + 1] >= 0).all()
+    assert (emitted[accepted + 1 :] == -1).all()
+    alike = {0}
+    for i in range(accepted + 1):
+        if rule.lossless:
+            assert p[min(alike), emitted[i]] > 0
+        if i < accepted:
+            alike = {
+                j + 1 for j, parent in enumerate(tree.parents) if parent in alike and drafted[j] == emitted[i]
+            }
+            assert alike
+
+
+@pytest.mark.parametrize(("name", "drawing"), every())
+def test_the_fixed_pair_kernel_is_its_plain_twin_bit_for_bit(name, drawing):
+    rule, steps = rules.get(name), 20
+    for size, tree in some_drafts_of(rule, drawing):
+        rng = np.random.default_rng([crc32(name.encode()), size, tree.size])
+        for p, q in zip(*awkward_pairs(rng, 6, size), strict=True):
+            tables = rule.fixed_pair.tables(p, q, tree, **rule.values)
+            u = awkward_uniforms(rng, (tree.size, steps))
+            v = awkward_uniforms(rng, (rule.fixed_pair.uniforms(tree), steps))
+            compiled, plain = twin(rule.fixed_pair.kernel, *tables, u, v, (tree.depth + 1, steps))
+            assert np.array_equal(compiled[0], plain[0])
+            assert np.array_equal(compiled[1], plain[1])
+            emitted = compiled[0][compiled[0] >= 0]
+            assert not rule.lossless or (p[emitted] > 0).all()
+            assert ((compiled[0] >= 0).sum(axis=0) == compiled[1] + 1).all()
+
+
+# --- kernels against the law -----------------------------------------------------------------------------
+
+
+def models(rng, size, order):
+    """A rational target and draft without zeros, so that everything happens; steps begin after token 0."""
+
+    def row():
+        weights = rng.integers(1, 12, size)
+        return [Fraction(int(weight), int(weights.sum())) for weight in weights]
+
+    if order == 0:
+        return TableModel(row()), TableModel(row())
+    return tuple(TableModel([row() for _ in range(size)], contexts=[[0]]) for _ in range(2))
+
+
+def shape_of(rule, drawing):
+    return Tree((0, 0, 1, 2) if rule.on_trees else (0, 1), drawing)
+
+
+def row_source(rule, tree, target, draft):
+    reader = ModelRows(target, draft, tree, np.zeros((1, 1), dtype=np.int32), rule.leaf_rows)
+    return RowSource(reader, rule_verifier(rule, tree))
+
+
+def pair_source(rule, tree, target, draft):
+    return FixedPairSource(rule, *(np.array(model.row(()), dtype=float) for model in (target, draft)), tree)
+
+
+KINDS = {"rows": (row_source, 1, (0,)), "fixed pair": (pair_source, 0, ())}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("name", "drawing"), every())
+def test_the_kernels_follow_the_law_of_whole_steps(name, drawing, kind):
+    rule, (make, order, context) = rules.get(name), KINDS[kind]
+    tree = shape_of(rule, drawing)
+    target, draft = models(np.random.default_rng(11), 3, order)
+    law = step_law(rule, target, draft, tree, context)
+    steps = STEPS if drawing == rule.drawings[0] else STEPS // 10
+    log_e, impossible = evidence(make(rule, tree, target, draft), law, steps, (crc32(name.encode()), 1))
+    assert impossible == 0
+    assert log_e < ALARM
+
+
+#: What each control pretends to be, and the way of drawing that both share.
+IMITATED = {
+    "block_first_failure": "block",
+    "block_tokenwise_residual": "block",
+    "hierarchical_uncapped": "hierarchical",
+    "k_seq_small_rho": "k_seq",
+    "k_seq_wrong_k": "k_seq",
+    "one_coin_real_q": "naive_matching",
+    "pointwise_envelope": "von_neumann",
+    "pruned_children": "recursive_rejection",
+    "sorted_siblings": "recursive_rejection",
+    "traversal_wrong_update": "traversal",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", CONTROLS)
+def test_the_kernels_of_a_control_are_told_from_the_rule_that_it_imitates(name, kind):
+    rule, imitated, (make, order, context) = rules.get(name), rules.get(IMITATED[name]), KINDS[kind]
+    tree = shape_of(rule, rule.drawings[0])
+    target, draft = next(
+        pair
+        for pair in (models(np.random.default_rng(seed), 3, order) for seed in range(100))
+        if prove(*pair, rule=rule, gamma=tree, context=context).worst_tv > Fraction(1, 50)
+    )
+    law = step_law(imitated, target, draft, tree, context)
+    log_e, impossible = evidence(make(rule, tree, target, draft), law, STEPS // 10, (5, 6))
+    assert impossible or log_e > ALARM
+
+
+def test_outcomes_are_numbered_apart():
+    tally = Outcomes(2, chain(1))
+    law = tally.law({(0,): Fraction(1, 2), (1, 0): Fraction(1, 4), (1, 1): Fraction(1, 4)})
+    assert sorted(law[law > 0]) == [0.25, 0.25, 0.5]
+
+
+def test_kernels_that_a_function_makes_are_told_apart_on_disk():
+    """numba's cache knows a closure by what its cells pickle to, and those of these rules differ only further in."""
+    made = [rules.get(name).rows for name in ("cascade_chow", "cascade_diff", "cascade_opt", "fuzzy")]
+    assert len({pickle.dumps(rows.__reduce__()[1][2:]) for rows in made}) == 4
+
+
+def recover_0(p, q, x, values, weights):
+    weights[:] = 0.0
+    weights[0] = 1.0
+
+
+def recover_1(p, q, x, values, weights):
+    weights[:] = 0.0
+    weights[1] = 1.0
+
+
+def test_a_kernel_written_elsewhere_is_not_taken_for_its_former_self():
+    """What is kept on disk is known by names and by the package's sources, which say nothing of a notebook's cells."""
+    rows = np.array([[[0.5, 0.5], [0.5, 0.5]]]), np.array([[[1.0, 0.0]]])
+    drafted, u = np.zeros((1, 1), dtype=np.int64), np.array([[0.75], [0.5]])
+    for token, function in enumerate((recover_0, recover_1)):
+        function.__qualname__ = "recover"  # one cell, run twice
+        verify = tokenwise.rows(standard.accept, kernel(function))
+        tokens, accepted = np.empty((2, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
+        verify(drafted, drafted, *rows, u, np.empty(0), tokens, accepted)
+        assert tokens[0, 0] == token
+        assert not verify.kept
+    assert rules.get("standard").rows.kept
+
+
+def test_a_rule_may_be_handed_over_itself():
+    lenient = rules.get("lenience:lenience=0.5")
+    pair = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
+    by_name, itself = (
+        specsim.simulate(*pair, rule=rule, steps=1000, rng=1) for rule in (str(lenient), lenient)
+    )
+    assert itself.lengths.tolist() == by_name.lengths.tolist()
+    assert itself.rule == by_name.rule == "lenience:lenience=0.5"
+    audit = specsim.audit(replace(rules.get("standard"), name="ours"), level="smoke", rng=1, threads=1)
+    assert (audit.verifier, str(audit.verdict), audit.proof.as_claimed) == ("ours", "consistent", True)
+
+
+# --- the registry ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", rules.names())
+def test_the_entry_fits_its_file(name):
+    rule, group = rules.get(name), rules.group_of(name)
+    assert (rule.name, rule.control) == (name, group == "controls")
+    assert rule.drawings
+    assert set(rule.drawings) <= set(DRAWINGS)
+    assert rule.citation
+    assert bool(rule.declares) == (rule.declared is not None)
+    assert (rule.declared is not None) == (group == "lossy" or name == "greedy_match")
+    assert not (rule.many_drafts and not rule.on_trees)
+    assert rules.get(str(rule)).values == rule.values
+    for parameter in rule.parameters:
+        assert parameter.meaning
+        with pytest.raises(ValueError, match=rf"{name}: parameter {parameter.name} = .* is outside"):
+            rule.having(**{parameter.name: parameter.low - 1})
+        with pytest.raises(ValueError, match=f"{name}: parameter {parameter.name} = nan is outside"):
+            rule.having(**{parameter.name: float("nan")})
+
+
+def test_what_cannot_be_had_is_named():
+    with pytest.raises(ValueError, match="unknown rule 'blok'; did you mean 'block'"):
+        rules.get("blok")
+    with pytest.raises(ValueError, match="lenience: no parameter 'l'; it has lenience"):
+        rules.get("lenience:l=0.5")
+    with pytest.raises(ValueError, match="standard: no parameter 'x'; it has none"):
+        rules.get("standard:x=1")
+    with pytest.raises(ValueError, match=r"lenience: parameter lenience = 1.5 is outside \(0, 1\]"):
+        rules.get("lenience:lenience=1.5")
+    with pytest.raises(ValueError, match="write lenience:parameter=number"):
+        rules.get("lenience:lenience")

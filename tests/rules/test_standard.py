@@ -1,0 +1,543 @@
+"""The standard rule: proved against a second implementation, its kernels against steps by hand and against its law.
+
+The second implementation, `algorithm_1`, is written from Leviathan, Kalman & Matias, arXiv 2211.17192,
+Algorithm 1, and from nothing else; `conftest` has the steps by hand.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from conftest import (
+    FALSE_ALARM,
+    LAST_UNIFORM,
+    PAIR_FLAVOURS,
+    TINY,
+    awkward_pairs,
+    rational_pair,
+    standard_step,
+    standard_steps_of_a_pair,
+)
+from scipy import stats
+
+from specsim import rules
+from specsim.core._kernels import interpreted
+from specsim.drafts import branching, chain
+from specsim.models import TableModel
+from specsim.rules._common import fixed_pairs
+from specsim.theory._enumeration import conditional_laws, prove, step_law, target_law
+
+RULE = rules.get("standard")
+HALF = Fraction(1, 2)
+
+
+def algorithm_1(target, draft, gamma, context):
+    """The law of what a step emits, from the probabilities that a prefix is kept, without enumerating drafts."""
+    law = defaultdict(Fraction)
+
+    def reach(prefix, chance):
+        if chance == 0:
+            return
+        p = target.row(context + prefix)
+        if len(prefix) == gamma:
+            for x, px in enumerate(p):
+                law[(*prefix, x)] += chance * px
+            return
+        q = draft.row(context + prefix)
+        adjusted = [max(Fraction(0), px - qx) for px, qx in zip(p, q, strict=True)]
+        rejected = sum((max(Fraction(0), qx - px) for px, qx in zip(p, q, strict=True)), Fraction(0))
+        for x, (px, qx) in enumerate(zip(p, q, strict=True)):
+            if qx > 0:
+                reach((*prefix, x), chance * qx * min(Fraction(1), px / qx))
+            if rejected > 0:
+                law[(*prefix, x)] += chance * rejected * adjusted[x] / sum(adjusted)
+
+    reach((), Fraction(1))
+    return {emitted: mass for emitted, mass in law.items() if mass}
+
+
+def generated_pairs(trials, seed, most_drafts=256):
+    """(target, draft, γ, context): V in 2..6, γ in 1..4, V^γ ≤ `most_drafts`, orders 0 to 2, every flavour in turn."""
+    rng = np.random.default_rng(seed)
+    shapes = [(size, gamma) for size in range(2, 7) for gamma in range(1, 5) if size**gamma <= most_drafts]
+    for trial in range(trials):
+        size, gamma = shapes[trial % len(shapes)]
+        flavour = PAIR_FLAVOURS[trial // len(shapes) % 5]
+        yield generated_pair(rng, size, gamma, flavour)
+
+
+def generated_pair(rng, size, gamma, flavour):
+    order = int(rng.integers(3))
+    draft_order = order if flavour == "equal" else int(rng.integers(3))
+    target, draft = rational_pair(rng, size, order, draft_order, flavour)
+    context = tuple(rng.integers(size, size=max(order, draft_order)).tolist())
+    return target, draft, gamma, context
+
+
+# --- the law ---------------------------------------------------------------------------------------------
+
+
+def test_the_law_is_that_of_algorithm_1():
+    for target, draft, gamma, context in generated_pairs(100, seed=1):
+        assert step_law(RULE, target, draft, chain(gamma), context) == algorithm_1(
+            target, draft, gamma, context
+        )
+
+
+def test_the_law_of_one_draft_node_by_node():
+    p = [
+        [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)],
+        [Fraction(1), Fraction(0), Fraction(0)],
+        [HALF, HALF, 0],
+    ]
+    q = [[Fraction(1, 4), Fraction(1, 2), Fraction(1, 4)], [Fraction(1, 3)] * 3]
+    stop, follow = RULE.law((0, 1), (1, 2), p, q)
+    assert list(stop) == [HALF, HALF, 0]  # 1 passes with 1/2, 2 is impossible, the bonus is never reached
+    assert list(follow[0]) == [1, 0, 0]
+    assert list(follow[1]) == [1, 0, 0]
+    stop, follow = RULE.law((0, 1), (0, 0), p, q)
+    assert list(stop) == [0, 0, 1]
+    assert list(follow[2]) == p[2]
+
+
+def test_the_law_works_in_floats_too():
+    p, q = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3)).tolist()
+    exact_p, exact_q = ([[Fraction(x) for x in row] for row in rows] for rows in (p, q))
+    stop, follow = RULE.law((0, 1), (2, 0), p, q[:2])
+    exact_stop, exact_follow = RULE.law((0, 1), (2, 0), exact_p, exact_q[:2])
+    assert np.allclose(stop, [float(x) for x in exact_stop])
+    for row, exact_row in zip(follow, exact_follow, strict=True):
+        assert np.allclose(row, [float(x) for x in exact_row])
+
+
+def test_a_tree_that_is_no_chain_is_refused():
+    with pytest.raises(ValueError, match=r"standard verifies a chain .* parents \(0, 0\)"):
+        RULE.law((0, 0), (1, 1), [[HALF, HALF]] * 3, [[HALF, HALF]] * 2)
+
+
+# --- the proof -------------------------------------------------------------------------------------------
+
+
+def test_the_rule_is_proved_exact_on_generated_context_dependent_pairs():
+    proofs = [
+        prove(target, draft, gamma=gamma, context=context)
+        for target, draft, gamma, context in generated_pairs(220, seed=2)
+    ]
+    assert all(proof.exact and proof.as_claimed for proof in proofs)
+    assert {(proof.vocab_size, proof.tree.size) for proof in proofs} >= {(2, 4), (4, 4), (5, 3), (6, 3)}
+    assert max(proof.drafts for proof in proofs) == 4**4
+
+
+@pytest.mark.parametrize(("size", "flavour"), [(5, "zeros"), (6, "plain")])
+def test_the_rule_is_proved_exact_on_larger_pairs(size, flavour):
+    target, draft, gamma, context = generated_pair(np.random.default_rng(size), size, 4, flavour)
+    assert prove(target, draft, gamma=gamma, context=context).exact
+
+
+def test_the_rule_is_proved_exact_with_a_single_token_and_from_every_context():
+    assert prove(TableModel([Fraction(1)]), TableModel([Fraction(1)]), gamma=4).exact
+    target, draft = rational_pair(np.random.default_rng(3), 3, 2, 1, "zeros")
+    assert all(
+        prove(target, draft, gamma=2, context=tuple(context)).exact for context in target.contexts.tolist()
+    )
+
+
+def test_the_proof_counts_drafts_and_emitted_tokens():
+    for target, draft, gamma, context in generated_pairs(40, seed=8, most_drafts=81):
+        proof = prove(target, draft, gamma=gamma, context=context)
+        law = algorithm_1(target, draft, gamma, context)
+        assert proof.mean_tokens == sum(len(emitted) * mass for emitted, mass in law.items())
+        assert proof.drafts == len(target_law(draft, gamma, context))
+        assert (proof.rule, proof.tree, proof.vocab_size) == ("standard", chain(gamma), target.vocab_size)
+
+
+@pytest.mark.parametrize("block", [2, 3])
+def test_the_rule_is_proved_exact_for_tokens_drafted_several_at_a_time(block):
+    """As by heads that do not see each other's tokens; a chain drafted so is another one."""
+    lengths = set()
+    for seed in range(20):
+        target, draft = rational_pair(np.random.default_rng(seed), 3, 1, 1, PAIR_FLAVOURS[seed % 5])
+        tree = chain(3, block=block)
+        proof = prove(target, draft, gamma=tree, context=(0,))
+        assert proof.exact
+        assert proof.tree == tree
+        lengths.add(proof.mean_tokens - prove(target, draft, gamma=3, context=(0,)).mean_tokens)
+    assert len(lengths) > 10
+
+
+def wrong_law(name, accept=None, residual=None, bonus=None):
+    """The standard rule with one part replaced: accept(p, q), residual(p, q, x) or bonus(p, q) of one position."""
+
+    def law(parents, tokens, p, q):
+        gamma = len(parents)
+        stop, reached, follow = [], Fraction(1), []
+        for i, x in enumerate(tokens):
+            ratio = min(Fraction(1), p[i][x] / q[i][x])
+            passed = accept(p[i][x], q[i][x]) if accept else ratio
+            stop.append(reached * (1 - passed))
+            reached *= passed
+            follow.append(residual(p[i], q[i], x) if residual else positive_part(p[i], q[i]))
+        follow.append(bonus(p[gamma], q[gamma - 1]) if bonus else p[gamma])
+        return [*stop, reached], follow
+
+    return replace(RULE, name=name, law=law)
+
+
+def positive_part(p, q):
+    gaps = [max(Fraction(0), px - qx) for px, qx in zip(p, q, strict=True)]
+    return [gap / sum(gaps) for gap in gaps] if any(gaps) else list(p)
+
+
+def without(p, x):
+    left = [Fraction(0) if token == x else px for token, px in enumerate(p)]
+    return [px / sum(left) for px in left] if any(left) else list(p)
+
+
+def reused_uniform_law(parents, tokens, p, q):
+    """One uniform for every accept test: the draft survives node i iff it lies below all ratios up to there."""
+    ratios = [min(Fraction(1), p[i][x] / q[i][x]) for i, x in enumerate(tokens)]
+    survival = [min(ratios[:i], default=Fraction(1)) for i in range(len(parents) + 2)][: len(parents) + 1]
+    stop = [a - b for a, b in zip(survival, [*survival[1:], Fraction(0)], strict=True)]
+    return stop, [positive_part(p[i], q[i]) for i in range(len(parents))] + [p[-1]]
+
+
+RESAMPLED_FROM_P = wrong_law("resampled from p", residual=lambda p, q, x: p)
+LENIENT = wrong_law("lenience 0.8", accept=lambda px, qx: min(Fraction(1), px / (qx * Fraction(4, 5))))
+ONE_HOT_RESIDUAL = wrong_law("one-hot residual", residual=lambda p, q, x: without(p, x))
+BONUS_FROM_Q = wrong_law("bonus from q", bonus=lambda p, q: q)
+REUSED_UNIFORM = replace(RULE, name="reused uniform", law=reused_uniform_law)
+
+
+def differs_after(token):
+    """Order-1 pair over 3 tokens: p and q agree on (1/2, 1/4, 1/4), but after `token` they differ by TV 1/4."""
+    common = [HALF, Fraction(1, 4), Fraction(1, 4)]
+    p, q = [common] * 3, [common] * 3
+    p[token], q[token] = [Fraction(1, 4), HALF, Fraction(1, 4)], common
+    return TableModel(p), TableModel(q)
+
+
+def test_the_same_construction_without_a_replaced_part_is_exact():
+    for target, draft, gamma, context in generated_pairs(90, seed=4, most_drafts=81):
+        assert prove(target, draft, rule=wrong_law("nothing replaced"), gamma=gamma, context=context).exact
+
+
+@pytest.mark.parametrize("token", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("rule", "worst_tv"),
+    [
+        (
+            RESAMPLED_FROM_P,
+            Fraction(1, 4) - Fraction(1, 8),
+        ),  # 1/4 rejected; p has 1/2 of it on the missing token
+        (LENIENT, Fraction(1, 4) - Fraction(3, 16)),  # token 0 accepted with 5/8, so only 3/16 is rejected
+        (ONE_HOT_RESIDUAL, Fraction(1, 4) - Fraction(1, 6)),  # of 1/4 rejected, 2/3 go to the missing token
+    ],
+)
+def test_a_wrong_rule_is_rejected_after_the_prefix_where_the_pair_differs(rule, worst_tv, token):
+    """The context is another token, so that the step begins where p = q and every part is harmless."""
+    target, draft = differs_after(token)
+    proof = prove(target, draft, rule=rule, gamma=2, context=((token + 1) % 3,))
+    assert not proof.exact
+    assert (proof.worst_prefix, proof.worst_tv) == ((token,), worst_tv)
+    assert proof.tv == worst_tv * target.row([(token + 1) % 3])[token]
+
+
+def test_a_bonus_from_q_is_rejected_after_a_whole_accepted_draft():
+    target, draft = (
+        TableModel([[HALF, HALF], [HALF, HALF]]),
+        TableModel([[HALF, HALF], [Fraction(1, 4), Fraction(3, 4)]]),
+    )
+    proof = prove(target, draft, rule=BONUS_FROM_Q, gamma=2, context=(0,))
+    # the bonus is drawn from q after the first token, which is wrong where that was 1
+    assert (len(proof.worst_prefix), proof.worst_prefix[0], proof.worst_tv) == (2, 1, Fraction(1, 4))
+    assert proof.tv == Fraction(1, 4) * sum(
+        mass
+        for emitted, mass in algorithm_1(target, draft, 2, (0,)).items()
+        if emitted[0] == 1 and len(emitted) == 3
+    )
+
+
+def test_a_reused_uniform_is_perfect_at_the_first_position_and_rejected_after_it():
+    p, q = [Fraction(1, 3), Fraction(2, 3)], [Fraction(2, 3), Fraction(1, 3)]
+    target, draft = TableModel(p), TableModel(q)
+    law = step_law(REUSED_UNIFORM, target, draft, chain(2))
+    assert dict(conditional_laws(law))[()] == target_law(target, 1)
+    proof = prove(target, draft, rule=REUSED_UNIFORM, gamma=2)
+    # after an accepted 0 the uniform lies below 1/2: a second 0 always passes, so q is emitted, TV 1/3
+    assert (proof.worst_prefix, proof.worst_tv) == ((0,), Fraction(1, 3) * Fraction(1, 1))
+    assert not proof.exact
+
+
+@pytest.mark.parametrize("rule", [RESAMPLED_FROM_P, LENIENT, ONE_HOT_RESIDUAL, BONUS_FROM_Q, REUSED_UNIFORM])
+def test_wrong_rules_are_seen_on_most_generated_pairs(rule):
+    """Not on all: where p = q, or one token, there is nothing to get wrong."""
+    pairs = [pair for pair in generated_pairs(100, seed=5, most_drafts=81) if pair[2] > 1]
+    wrong = [not prove(p, q, rule=rule, gamma=gamma, context=context).exact for p, q, gamma, context in pairs]
+    assert sum(wrong) > len(wrong) / 3
+
+
+def test_the_least_deviation_is_no_proof():
+    least = Fraction(1, 10**30)
+    rule = wrong_law("nearly right", accept=lambda px, qx: min(Fraction(1), px / qx * (1 - least)))
+    proof = prove(*differs_after(0), rule=rule, gamma=2, context=(0,))
+    assert not proof.exact
+    assert 0 < proof.tv < 10 * least
+    assert 0 < proof.worst_tv < 10 * least
+
+
+# --- other rules, other claims ---------------------------------------------------------------------------
+
+
+def test_a_lossy_rule_is_held_to_what_it_declares():
+    p, q = [HALF, HALF], [Fraction(3, 4), Fraction(1, 4)]
+    proof = prove(TableModel(p), TableModel(q), rule="lenience:lenience=0.5", gamma=1)
+    assert (proof.as_claimed, proof.worst_prefix, proof.worst_tv) == (True, None, 0)
+    assert not proof.exact
+    assert proof.tv == Fraction(1, 4)  # α(1/2) - α(1): everything passes, where 3/4 should
+    assert proof.rule == "lenience:lenience=0.5"
+    standard = prove(TableModel(p), TableModel(q), rule="lenience:lenience=1", gamma=1)
+    assert (standard.as_claimed, standard.exact) == (True, True)
+
+
+def test_a_lossy_rule_that_declares_the_wrong_law_is_refuted():
+    p, q = [HALF, HALF], [Fraction(3, 4), Fraction(1, 4)]
+    lenient = rules.get("lenience:lenience=0.5")
+    modest = replace(lenient, declared=lambda p, q, position, lenience: lenient.declared(p, q, position, 1))
+    silent = replace(lenient, declared=None)
+    for rule in (modest, silent):
+        proof = prove(TableModel(p), TableModel(q), rule=rule, gamma=2)
+        assert not proof.as_claimed
+        assert not proof.exact
+        assert proof.worst_tv == Fraction(1, 4)
+
+
+def test_a_rule_for_trees_is_proved_on_a_tree():
+    target, draft = rational_pair(np.random.default_rng(1), 3, 1, 1, "plain")
+    tree = branching(2, 2)
+    proof = prove(target, draft, rule="k_seq", gamma=tree, context=(0,))
+    assert (proof.exact, proof.tree, proof.drafts) == (True, tree, 3**6)
+
+
+def test_prove_names_what_it_cannot_do():
+    pair = TableModel([0.5, 0.5]), TableModel([0.5, 0.5])
+    with pytest.raises(ValueError, match=r"2\^13 drafts are too many to enumerate \(at most 4096\)"):
+        prove(*pair, gamma=13)
+    with pytest.raises(ValueError, match=r"2\^14 drafts are too many to enumerate"):
+        prove(*pair, rule="k_seq", gamma=branching(2, 2, 2))
+    with pytest.raises(ValueError, match=r"standard verifies a chain .* parents \(0, 0\)"):
+        prove(*pair, gamma=branching(2))
+    with pytest.raises(ValueError, match=r"lenience: parameter lenience = 0\.0 is outside \(0, 1\]"):
+        prove(*pair, rule="lenience:lenience=0")
+    with pytest.raises(ValueError, match="target has 2 tokens, draft 1"):
+        prove(pair[0], TableModel([1.0]))
+    with pytest.raises(ValueError, match=r"the row after \(\) sums to .*, not exactly 1"):
+        prove(TableModel([0.1] * 10), TableModel([0.1] * 10))
+    with pytest.raises(ValueError, match="gamma: 0"):
+        prove(*pair, gamma=0)
+    with pytest.raises(ValueError, match="unknown rule 'standart'; did you mean 'standard'"):
+        prove(*pair, rule="standart")
+
+
+# --- kernels against the step by hand, and against their plain twins ----------------------------------------------------------------------
+
+
+def awkward_uniforms(rng, shape, ratios=None):
+    """Uniforms with the ends of the interval among them, and `ratios`, where an accept test is a tie."""
+    u = rng.random(shape)
+    ends = rng.choice([0.0, TINY, 2.0**-53, 0.5, LAST_UNIFORM], size=shape)
+    u = np.where(rng.random(shape) < 0.2, ends, u)
+    return u if ratios is None else np.where(rng.random(shape) < 0.2, ratios, u)
+
+
+def drawable_tokens(rng, q):
+    """One token of positive probability from each row of q [..., V], whatever that probability."""
+    return np.argmax((q > 0) * rng.random(q.shape), axis=-1)
+
+
+def verify_rows(tokens, p, q, u):
+    """Tokens [γ+1, B] and accepted [B] of the row kernel."""
+    steps, gamma = tokens.shape
+    emitted, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
+    parents = np.broadcast_to(np.arange(gamma), tokens.shape)
+    RULE.rows(parents, tokens, p, q, u, RULE.array(), emitted, accepted)
+    return emitted, accepted
+
+
+def verify_pair(p, q, draft, verify):
+    """Tokens [γ+1, steps] and accepted [steps] of the fixed-pair kernel."""
+    gamma, steps = draft.shape
+    tables = RULE.fixed_pair.tables(p, q, chain(gamma))
+    emitted, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
+    RULE.fixed_pair.kernel(*tables, draft, verify, emitted, accepted)
+    return emitted, accepted
+
+
+def same_interpreted(kernel, arguments, found):
+    """Whether the same numbers come out of the kernel as plain Python."""
+    with interpreted():
+        again = kernel(*arguments)
+    return all(np.array_equal(one, other) for one, other in zip(found, again, strict=True))
+
+
+def test_a_step_needs_one_uniform_for_each_token_that_it_can_emit():
+    for gamma in (1, 2, 5):
+        assert RULE.uniforms(chain(gamma), 1000) == RULE.fixed_pair.uniforms(chain(gamma)) == gamma + 1
+    assert RULE.array().shape == (0,)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("gamma", [1, 2, 5])
+def test_the_row_kernel_is_the_step_by_hand_bit_for_bit(size, gamma):
+    rng, steps = np.random.default_rng([size, gamma]), 1000
+    p, q = (rows.reshape(steps, gamma + 1, size) for rows in awkward_pairs(rng, steps * (gamma + 1), size))
+    q = np.ascontiguousarray(q[:, :gamma])
+    tokens = drawable_tokens(rng, q)
+    drafted = tokens[..., None]
+    with np.errstate(over="ignore"):
+        ratios = np.take_along_axis(p[:, :gamma], drafted, -1) / np.take_along_axis(q, drafted, -1)
+    last = rng.random((1, steps))
+    u = awkward_uniforms(rng, (gamma + 1, steps), np.vstack([ratios[..., 0].clip(max=LAST_UNIFORM).T, last]))
+    emitted, accepted = verify_rows(tokens, p, q, u)
+    for s in range(steps):
+        step = standard_step(tokens[s].tolist(), p[s].tolist(), q[s].tolist(), u[:, s].tolist())
+        n = len(step) - 1
+        assert emitted[:, s].tolist() == step + [-1] * (gamma - n)
+        assert accepted[s] == n
+        assert step[:n] == tokens[s, :n].tolist()
+        passed = [u[i, s] * q[s, i, x] < p[s, i, x] for i, x in enumerate(tokens[s])]
+        assert all(passed[:n])
+        assert n == gamma or not passed[n]
+        assert p[s, n, step[n]] > 0
+    assert len(set(accepted.tolist())) == (gamma + 1 if size > 1 else 1)
+    assert same_interpreted(verify_rows, (tokens, p, q, u), (emitted, accepted))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 100])
+@pytest.mark.parametrize("gamma", [1, 2, 5])
+def test_the_fixed_pair_kernel_is_the_step_by_hand_bit_for_bit(size, gamma):
+    rng, steps = np.random.default_rng([size, gamma]), 40
+    seen = set()
+    for p, q in zip(*awkward_pairs(rng, 60, size), strict=True):
+        draft, verify = awkward_uniforms(rng, (gamma, steps)), awkward_uniforms(rng, (gamma + 1, steps))
+        tokens, accepted = verify_pair(p, q, draft, verify)
+        by_hand = standard_steps_of_a_pair(p, q)
+        for s in range(steps):
+            drafted, step = by_hand(draft[:, s].tolist(), verify[:, s].tolist())
+            n = len(step) - 1
+            assert tokens[:, s].tolist() == step + [-1] * (gamma - n)
+            assert accepted[s] == n
+            assert step[:n] == drafted[:n]
+            assert len(drafted) == gamma
+            assert (q[drafted] > 0).all()
+            assert (p[step] > 0).all()
+            seen.add(n)
+        assert drafted == fixed_pairs.drafted(p, q, chain(gamma), draft[:, -1])
+        assert same_interpreted(verify_pair, (p, q, draft, verify), (tokens, accepted))
+    assert seen == (set(range(gamma + 1)) if size > 1 else {gamma})
+
+
+def test_a_rejection_without_residual_draws_from_p():
+    """Rows apart by rounding only: p nowhere exceeds q, and yet the test at u just below 1 fails."""
+    p, q = [0.5 - 2**-54, 0.5], [0.5, 0.5]
+    for last, token in ((0.25, 0), (0.75, 1)):
+        u = [LAST_UNIFORM, last]
+        assert standard_step([0], [p, p], [q], u) == [token]
+        arguments = np.array([[0]]), np.array([[p, p]]), np.array([[q]]), np.array(u)[:, None]
+        emitted, accepted = verify_rows(*arguments)
+        assert emitted[:, 0].tolist() == [token, -1]
+        assert accepted.tolist() == [0]
+        assert same_interpreted(verify_rows, arguments, (emitted, accepted))
+
+
+# --- kernels against the law -----------------------------------------------------------------------------
+
+STEPS = 1_000_000
+GAMMA = 2
+
+
+def dyadic_table(rng, size, order, zeros):
+    """A table whose rows are multiples of 1/64, so that floats and Fractions are the same."""
+    table = np.empty((size,) * (order + 1), dtype=object)
+    for place in np.ndindex(table.shape[:-1]):
+        weights = rng.dirichlet(np.ones(size)) * (rng.random(size) >= zeros)
+        units = rng.multinomial(64, weights / weights.sum())
+        table[place] = [Fraction(int(unit), 64) for unit in units]
+    return TableModel(table)
+
+
+def law_p_value(tokens, law, size):
+    """Chi-square of the whole steps in tokens [γ+1, steps], padded with -1, against {emitted tokens: chance}."""
+    base = size + 1
+    codes = np.zeros(tokens.shape[1], dtype=np.int64)
+    for row in tokens:
+        codes = codes * base + row + 1
+    counts = np.bincount(codes, minlength=base ** len(tokens))
+    expected = np.zeros(len(counts))
+    for emitted, mass in law.items():
+        padded = (*emitted, *[-1] * (len(tokens) - len(emitted)))
+        expected[int(sum((x + 1) * base**i for i, x in enumerate(reversed(padded))))] = float(mass)
+    if counts[expected == 0].any():
+        return 0.0
+    observed, wanted = counts[expected > 0], expected[expected > 0] * tokens.shape[1]
+    assert wanted.min() >= 10
+    return stats.chisquare(observed, wanted).pvalue
+
+
+def inverse_cdf(rows, u):
+    return (rows.cumsum(axis=-1) <= u[..., None]).sum(axis=-1)
+
+
+def row_kernel_steps(target, draft, rng, spoil):
+    """Whole steps from context (0,), drafted by NumPy and verified by the row kernel; `spoil` alters its inputs."""
+    p_table, q_table = target.rows(np.arange(3)[:, None]), draft.rows(np.arange(3)[:, None])
+    history = np.zeros((STEPS, GAMMA + 1), dtype=np.int64)
+    for i in range(GAMMA):
+        history[:, i + 1] = inverse_cdf(q_table[history[:, i]], rng.random(STEPS))
+    p, q = p_table[history], q_table[history[:, :GAMMA]]
+    tokens, u = history[:, 1:].copy(), rng.random((GAMMA + 1, STEPS))
+    spoil(tokens, q, u)
+    return verify_rows(tokens, p, q, u)[0]
+
+
+def nothing(tokens, q, u):
+    pass
+
+
+def reuse_uniform(tokens, q, u):
+    u[1] = u[0]
+
+
+def misreport_q(tokens, q, u):
+    q[:, 1] = q[:, 0]
+
+
+def shift_uniforms(tokens, q, u):
+    u[0] **= 1.05  # accepts a little too much
+
+
+@pytest.mark.parametrize("spoil", [nothing, reuse_uniform, misreport_q, shift_uniforms])
+def test_the_row_kernel_follows_the_law_of_whole_steps(spoil):
+    rng = np.random.default_rng(6)
+    target, draft = dyadic_table(rng, 3, 1, zeros=0.0), dyadic_table(rng, 3, 1, zeros=0.0)
+    law = algorithm_1(target, draft, GAMMA, (0,))
+    p_value = law_p_value(row_kernel_steps(target, draft, rng, spoil), law, 3)
+    assert (p_value > FALSE_ALARM) == (spoil is nothing)
+
+
+def fixed_pair_steps(p, q, rng, spoil):
+    draft, u = rng.random((GAMMA, STEPS)), rng.random((GAMMA + 1, STEPS))
+    spoil(None, None, u)
+    return verify_pair(p, q, draft, u)[0]
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.4])
+@pytest.mark.parametrize("spoil", [nothing, reuse_uniform, shift_uniforms])
+def test_the_fixed_pair_kernel_follows_the_law_of_whole_steps(spoil, zeros):
+    rng = np.random.default_rng(7)
+    target, draft = dyadic_table(rng, 5, 0, zeros), dyadic_table(rng, 5, 0, zeros)
+    p, q = (model.rows(np.empty((1, 0), dtype=int))[0] for model in (target, draft))
+    law = algorithm_1(target, draft, GAMMA, ())
+    p_value = law_p_value(fixed_pair_steps(p, q, rng, spoil), law, 5)
+    assert (p_value > FALSE_ALARM) == (spoil is nothing)

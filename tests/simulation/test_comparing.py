@@ -1,0 +1,122 @@
+"""Rules side by side: what is shipped is what is computed, and the README says so."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import FALSE_ALARM
+from scipy.stats import norm
+
+import specsim
+from specsim import rules
+from specsim.core.distributions import synthetic_pair
+from specsim.simulation import acceptance_by_drafts, compare, shipped
+from specsim.simulation._comparison import sweep_values
+from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
+from specsim.theory import expected_tokens
+
+ROOT = Path(__file__).parents[2]
+P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
+
+
+def test_the_shipped_table_is_what_the_seed_gives():
+    """Every rule again, from the seed, steps and γ that the table records; bit for bit, but for sums of TV."""
+    stored = shipped()
+    again = compare(
+        *specsim.default_pair(), gamma=stored.gamma, steps=stored.steps, rng=stored.provenance.root
+    )
+    assert [entry.rule for entry in stored] == [str(rules.get(name)) for name in rules.names()]
+    for one, other in zip(stored, again, strict=True):
+        assert (one.rule, one.group, one.drafts) == (other.rule, other.group, other.drafts)
+        assert one.tokens_per_step == other.tokens_per_step
+        assert one.tv == (None if other.tv is None else pytest.approx(other.tv, abs=1e-12))
+
+
+def regenerate():
+    """docs/regenerate.py as a module."""
+    spec = importlib.util.spec_from_file_location("regenerate", ROOT / "docs/regenerate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_readme_has_the_table_of_the_registry():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert regenerate().with_table(readme) == readme, "run make docs"
+    assert all(f"| `{name}` |" in readme for name in rules.names())
+    assert regenerate().with_table(readme.replace("| `block` |", "| `blok` |")) == readme
+
+
+def test_the_page_of_printed_numbers_is_up_to_date():
+    page = (ROOT / "docs/published.md").read_text(encoding="utf-8")
+    assert regenerate().printed_numbers() == page, "run make docs"
+    assert "inputs unavailable" in page
+
+
+def test_one_rule_beside_another():
+    table = compare(P, Q, names=["standard", "block", "lenience:lenience=0.5"], gamma=3, steps=2**17, rng=1)
+    standard, block, lenience = table
+    tolerance = norm.isf(FALSE_ALARM / 2) * standard.error
+    assert standard.tokens_per_step == pytest.approx(expected_tokens(0.7, 3), abs=tolerance)
+    assert standard.tokens_per_step < block.tokens_per_step < lenience.tokens_per_step
+    assert (standard.tv, block.tv) == (0.0, 0.0)
+    assert lenience.tv == pytest.approx(np.minimum(P / 0.5, Q).sum() - np.minimum(P, Q).sum())
+    assert json.loads(json.dumps(table.to_dict()))["entries"][1]["rule"] == "block"
+    assert "lenience:lenience=0.5" in table._repr_html_()
+
+
+def test_a_control_has_no_total_variation_to_show():
+    (entry,) = compare(P, Q, names=["sorted_siblings"], steps=100, rng=1)
+    assert entry.tv is None
+    assert entry.group == "controls"
+
+
+def test_a_sweep_goes_over_the_range_of_every_parameter():
+    swept = compare(P, Q, names=["typical", "standard", "lenience"], sweep=True, steps=100, rng=1)
+    assert sum(entry.name == "standard" for entry in swept) == 1
+    assert sum(entry.name == "typical" for entry in swept) == 18
+    tvs = [entry.tv for entry in swept if entry.name == "lenience"]
+    assert tvs == sorted(tvs, reverse=True)
+    assert tvs[-1] == 0.0
+    for name in rules.names("lossy"):
+        for parameter in rules.get(name).parameters:
+            values = sweep_values(parameter)
+            assert len(values) > 3
+            assert [parameter.check(name, value) for value in values] == values
+
+
+def test_what_cannot_be_compared():
+    with pytest.raises(ValueError, match="unknown rule 'standart'"):
+        compare(P, Q, names=["standart"])
+    with pytest.raises(ValueError, match="gamma: 0"):
+        compare(P, Q, names=["standard"], gamma=0)
+    with pytest.raises(ValueError, match="steps: 0"):
+        compare(P, Q, names=["standard"], steps=0)
+
+
+def test_acceptance_by_the_number_of_drafts():
+    p, q = synthetic_pair("dirichlet", 12, 0.6)
+    found = acceptance_by_drafts(p, q, 4, steps=2**16, rng=1)
+    bounds = {(row.drawing, row.drafts): row.theory for row in found if row.name == "bound"}
+    simulated = [row for row in found if row.simulated is not None]
+    assert {row.drafts for row in simulated} == {2, 3, 4}
+    z = norm.isf(FALSE_ALARM / 2)
+    for row in simulated:
+        assert row.simulated <= bounds[row.drawing, row.drafts] + z * row.error
+        if row.theory is not None:
+            assert row.simulated == pytest.approx(row.theory, abs=z * row.error + 1e-9)
+    assert sum(row.theory is not None for row in simulated) >= 12
+
+
+def test_the_pictures_show_every_rule():
+    table = compare(
+        P, Q, names=[*rules.names("chain", "tree"), "lenience", "typical"], sweep=True, steps=50, rng=1
+    )
+    texts = [text.get_text() for axis in pareto_figure(table).axes for text in axis.texts]
+    assert set(texts) == {name for name in rules.names("chain", "tree") if rules.get(name).lossless}
+    legend = [text.get_text() for text in pareto_figure(table).axes[1].get_legend().get_texts()]
+    assert legend == ["greedy_match", "lenience", "typical, delta", "typical, epsilon"]
+    labels = drafts_figure(acceptance_by_drafts(P, Q, 3, steps=50, rng=1), "a pair").axes[0]
+    assert {"α*, sampled", "k_seq"} <= set(labels.get_legend_handles_labels()[1])

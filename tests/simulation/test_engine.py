@@ -1,0 +1,525 @@
+"""The engine: the same counts however the work is cut, what the counts mean, and how a run ends early."""
+
+import dataclasses
+import itertools
+import json
+import threading
+
+import numpy as np
+import pytest
+from conftest import FALSE_ALARM
+from scipy import stats
+
+from specsim.core._provenance import Provenance
+from specsim.core._streams import key_of
+from specsim.core.distributions import dyadic, synthetic_pair
+from specsim.drafts import DynamicTree, PromptLookup, Tree, branching, chain, chains
+from specsim.models import TableModel, default_pair
+from specsim.simulation import _sources as sources
+from specsim.simulation._counting import run
+from specsim.simulation._engine import Simulation, StepTally, make_source, simulate
+from specsim.simulation._replay import replay
+from specsim.simulation._sources import FixedPairSource, RowSource
+from specsim.theory import accepted_law, expected_tokens
+from specsim.theory._enumeration import prove
+
+P, Q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
+KEY = key_of(5)
+
+
+def table_pair(seed=0, size=3):
+    """A target of order 1 and a draft of order 2."""
+    rng = np.random.default_rng(seed)
+    p, q = rng.dirichlet(np.ones(size), size), rng.dirichlet(np.ones(size), (size, size))
+    return TableModel(p), TableModel(q)
+
+
+@pytest.fixture(scope="module")
+def all_sources(small_trace):
+    return {
+        "fixed pair": make_source(*synthetic_pair("zipf", 50, 0.7), rule="standard", gamma=3),
+        "models": make_source(*table_pair(), rule="standard", gamma=3),
+        "n-grams": make_source(*default_pair(), rule="standard", gamma=3),
+        "trace": make_source(small_trace, None, rule="standard", gamma=2),
+    }
+
+
+KINDS = ["fixed pair", "models", "n-grams", "trace"]
+STEPS = {"fixed pair": 9001, "models": 9001, "n-grams": 501, "trace": 2001}
+
+
+class SmallChunks(FixedPairSource):
+    chunk = 613
+
+
+class SmallRowChunks(RowSource):
+    chunk = 613
+
+
+def cut_small(source):
+    kind = SmallChunks if isinstance(source, FixedPairSource) else SmallRowChunks
+    return kind(**{field.name: getattr(source, field.name) for field in dataclasses.fields(source)})
+
+
+def count(source, steps, threads=1, first=0, **options):
+    tally = StepTally(source.tree.depth, source.vocab_size)
+    return run(source, tally, KEY, first, steps, threads=threads, **options)
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+# --- the same counts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_do_not_depend_on_threads_or_chunks(all_sources, kind, monkeypatch):
+    source, steps = all_sources[kind], STEPS[kind]
+    whole = count(source, steps)
+    assert whole["lengths"].sum() == steps
+    assert {array.dtype for array in whole.values()} == {np.dtype(np.int64)}
+    for threads in (1, 2, 3):
+        assert same(count(cut_small(source), steps, threads), whole)
+    monkeypatch.setattr(sources, "FIXED_PAIR_BATCH", 100)
+    monkeypatch.setattr(sources, "ROW_BATCH_BYTES", 20_000)
+    assert same(count(source, steps, threads=2), whole)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_of_pieces_in_any_order_add_up(all_sources, kind):
+    source, steps = all_sources[kind], STEPS[kind]
+    cuts = [0, 1, 7, steps // 3, steps - 1, steps]
+    pieces = [count(source, b - a, first=a) for a, b in reversed(list(itertools.pairwise(cuts)))]
+    assert same({name: sum(piece[name] for piece in pieces) for name in pieces[0]}, count(source, steps))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_are_those_of_the_steps_one_by_one(all_sources, kind):
+    source, steps = all_sources[kind], 200
+    lengths = np.zeros(source.tree.depth + 1, dtype=int)
+    tokens = np.zeros((2, source.vocab_size + 1), dtype=int)  # even and odd positions; the padding first
+    for batch in source.batches(KEY, 0, steps):
+        for s in range(batch.accepted.size):
+            lengths[batch.accepted[s]] += 1
+            for i, x in enumerate(batch.tokens[:, s].tolist()):
+                tokens[i % 2, x + 1] += 1
+                assert (x == -1) == (i > batch.accepted[s])
+    assert same(count(source, steps), {"lengths": lengths, "tokens": tokens})
+
+
+def test_simulate_gives_the_same_for_the_same_root_on_any_number_of_threads():
+    for pair in ((P, Q), table_pair()):
+        runs = [simulate(*pair, gamma=3, steps=40_000, rng=8, threads=threads) for threads in (1, 2, None)]
+        for other in runs[1:]:
+            assert np.array_equal(runs[0].lengths, other.lengths)
+            assert np.array_equal(runs[0].tokens, other.tokens)
+        again = simulate(*pair, gamma=3, steps=40_000, rng=runs[0].provenance.root)
+        assert np.array_equal(runs[0].tokens, again.tokens)
+        assert not np.array_equal(simulate(*pair, gamma=3, steps=40_000, rng=9).tokens, runs[0].tokens)
+
+
+def test_golden_counts():
+    fixed = simulate(P, Q, gamma=2, steps=10_000, rng=1)
+    assert fixed.tokens.sum() == fixed.steps + fixed.accepted
+    assert fixed.lengths.tolist() == [3011, 2102, 4887]
+    assert fixed.tokens.tolist() == [10954, 6555, 4367]
+    models = simulate(TableModel([P, [0.1, 0.6, 0.3], Q]), TableModel(Q), gamma=2, steps=10_000, rng=1)
+    assert models.lengths.tolist() == [2029, 1375, 6596]
+    assert models.tokens.tolist() == [5849, 10126, 8592]
+
+
+# --- what the counts mean --------------------------------------------------------------------------------
+
+
+def chi_square_p_value(counts, law):
+    return stats.chisquare(counts, counts.sum() * np.asarray(law)).pvalue
+
+
+def test_lengths_of_a_fixed_pair_follow_the_capped_geometric_law():
+    result = simulate(P, Q, gamma=4, steps=1_000_000, rng=2)
+    assert chi_square_p_value(result.lengths, accepted_law(0.7, 4)) > FALSE_ALARM
+    assert chi_square_p_value(result.lengths, accepted_law(0.705, 4)) < FALSE_ALARM
+    error = result.tokens_per_step_error
+    assert abs(result.tokens_per_step - expected_tokens(0.7, 4)) < 6.2 * error  # two-sided 1e-9
+    assert abs(result.tokens_per_step - expected_tokens(0.705, 4)) > 6.2 * error
+
+
+class FirstTokens:
+    """A tally of the first token that a step emits."""
+
+    def zeros(self):
+        return {"first": np.zeros(3, dtype=np.int64)}
+
+    def count(self, counts, batch, key):
+        counts["first"] += np.bincount(batch.tokens[0], minlength=3)
+
+
+def test_the_first_token_has_the_target_law_given_the_context():
+    target, draft = table_pair(3)
+    one_context = TableModel(target.rows(np.arange(3)[:, None]), contexts=[[1]])
+    two_tokens = TableModel(
+        draft.rows(np.indices((3, 3)).reshape(2, 9).T).reshape(3, 3, 3), contexts=[[2, 1]]
+    )
+    for chosen_draft in (TableModel(Q), two_tokens):
+        source = make_source(one_context, chosen_draft, rule="standard", gamma=2)
+        first = run(source, FirstTokens(), KEY, 0, 300_000, threads=2)["first"]
+        assert chi_square_p_value(first, target.row([1])) > FALSE_ALARM
+        assert chi_square_p_value(first, target.row([2])) < FALSE_ALARM
+
+
+def hand_counted(lengths, tree=None):
+    provenance = Provenance.record(0, 1, 0.0)
+    lengths = np.array(lengths)
+    tokens = np.array([lengths @ np.arange(1, len(lengths) + 1)])
+    return Simulation(
+        "hand",
+        "standard",
+        tree or chain(len(lengths) - 1),
+        int(lengths.sum()),
+        lengths,
+        tokens,
+        0.5,
+        provenance,
+    )
+
+
+def test_alphas_of_hand_counted_lengths():
+    result = hand_counted([5, 3, 0, 2])  # 10 steps, 3 drafted each: 9 accepted, 8 rejected
+    assert result.accepted == 9
+    assert result.alpha_drafted == 9 / 30
+    assert result.alpha_verified == 9 / 17
+    assert result.tokens_per_step == 1.9
+    emitted = np.repeat([1, 2, 4], [5, 3, 2])
+    assert result.tokens_per_step_error == pytest.approx(emitted.std() / np.sqrt(10))
+    assert (hand_counted([4, 0]).alpha_verified, hand_counted([0, 4]).alpha_verified) == (0.0, 1.0)
+    assert (result.gamma, result.tree) == (3, chain(3))
+
+
+def test_of_a_tree_the_depth_counts_for_lengths_and_all_nodes_for_what_was_drafted():
+    result = hand_counted([5, 3, 2], branching(3, 2))  # 10 steps, 9 drafted each: 7 accepted
+    assert (result.gamma, result.tree.size) == (2, 9)
+    assert result.alpha_drafted == 7 / 90
+    assert result.alpha_verified == 7 / 15
+    assert result.tokens_per_step == 1.7
+
+
+def test_alpha_context_is_the_mean_overlap_where_steps_begin(small_trace):
+    assert simulate(P, Q, steps=10, rng=0).alpha_context == pytest.approx(0.7, abs=1e-15)
+    target, draft = table_pair()
+    overlaps = [np.minimum(target.row(c), draft.row(c)).sum() for c in draft.contexts.tolist()]
+    assert simulate(target, draft, steps=10, rng=0).alpha_context == pytest.approx(np.mean(overlaps))
+    assert 0 < simulate(small_trace, gamma=2, steps=10, rng=0).alpha_context < 1
+
+
+def test_two_regimes_tell_the_alphas_apart():
+    """β is .3 or .95 throughout a step, γ = 5: Eq. 1 gives 2.51 from one α and 3.64 from another; truth is 3.36."""
+    p, q = np.zeros((4, 4)), np.zeros((4, 4))
+    p[:2, :2], q[:2, :2] = [1.0, 0.0], [0.3, 0.7]
+    p[2:, 2:], q[2:, 2:] = [0.5, 0.5], [0.55, 0.45]
+    result = simulate(TableModel(p), TableModel(q), gamma=5, steps=400_000, rng=4)
+    truth = (expected_tokens(0.3, 5) + expected_tokens(0.95, 5)) / 2
+    assert round(truth, 2) == 3.36
+    assert abs(result.tokens_per_step - truth) < 6.2 * result.tokens_per_step_error
+    assert result.alpha_context == pytest.approx(0.625)
+    assert round(expected_tokens(result.alpha_context, 5), 2) == 2.51
+    assert expected_tokens(result.alpha_verified, 5) == pytest.approx(3.64, abs=0.03)
+    assert result.alpha_drafted == pytest.approx((truth - 1) / 5, abs=0.01)
+
+
+def test_a_result_goes_to_json_and_to_html():
+    result = simulate(P, Q, gamma=2, steps=1000, rng=6, threads=2)
+    told = json.loads(json.dumps(result.to_dict()))
+    assert told["lengths"] == result.lengths.tolist()
+    assert told["alpha_verified"] == result.alpha_verified
+    assert (told["gamma"], told["draft"]) == (2, {"parents": [0, 1], "drawing": "sampled", "block": 1})
+    assert (told["provenance"]["root"], told["provenance"]["threads"]) == (6, 2)
+    assert "<th>α verified</th>" in result._repr_html_()
+    assert "<td>sampled chain of 2</td>" in result._repr_html_()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.steps = 1
+
+
+# --- other rules, trees ----------------------------------------------------------------------------------
+
+DRAFTS = {
+    "standard": chain(3),
+    "gumbel": chain(3),
+    "lenience:lenience=0.5": chain(3),
+    "cascade_token:alpha=0.5": chain(3),
+    "k_seq": branching(2, 2),
+    "without_replacement": branching(2, 2, drawing="without replacement"),
+    "traversal": branching(2, 2),
+}
+SIZES = {"fixed pair": 5000, "models": 5000, "n-grams": 200}
+
+
+#: Drafts of which nothing is random.
+CHOSEN = {
+    "dynamic tree": ("deterministic_children", DynamicTree(width=3, depth=3, nodes=5)),
+    "prompt lookup": ("one_hot", chain(4)),
+}
+
+
+def chosen_pair(kind):
+    target, draft = default_pair()
+    text = np.array(list(b"to be or not to be, that is the question: to be is to do; to do is to be. " * 8))
+    return target, draft if kind == "dynamic tree" else PromptLookup(text)
+
+
+def pair_of(kind):
+    return {"fixed pair": (P, Q), "models": table_pair(), "n-grams": default_pair()}[kind]
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("rule", DRAFTS)
+def test_counts_of_any_rule_do_not_depend_on_threads_or_chunks(rule, kind, monkeypatch):
+    source, steps = make_source(*pair_of(kind), rule=rule, gamma=DRAFTS[rule]), SIZES[kind]
+    whole = count(source, steps)
+    assert whole["lengths"].sum() == steps
+    assert len(whole["lengths"]) == DRAFTS[rule].depth + 1
+    assert whole["lengths"].all()
+    for threads in (1, 2, 3):
+        assert same(count(cut_small(source), steps, threads), whole)
+    cuts = [0, 1, 7, steps // 3, steps]
+    pieces = [count(source, b - a, first=a) for a, b in itertools.pairwise(cuts)]
+    assert same({name: sum(piece[name] for piece in pieces) for name in whole}, whole)
+    monkeypatch.setattr(sources, "FIXED_PAIR_BATCH", 100)
+    monkeypatch.setattr(sources, "ROW_BATCH_BYTES", 20_000)
+    assert same(count(source, steps, threads=2), whole)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("rule", DRAFTS)
+def test_the_counts_are_those_of_the_replays_of_every_step(rule, kind):
+    pair, tree, steps = pair_of(kind), DRAFTS[rule], 30 if kind == "n-grams" else 200
+    result = simulate(*pair, rule=rule, gamma=tree, steps=steps, rng=12)
+    assert result.rule == rule
+    lengths, tokens = np.zeros_like(result.lengths), np.zeros_like(result.tokens)
+    for step in range(steps):
+        told = replay(*pair, step=step, rule=rule, gamma=tree, rng=12)
+        lengths[told.num_accepted] += 1
+        np.add.at(tokens, list(told.tokens), 1)
+    assert np.array_equal(lengths, result.lengths)
+    assert np.array_equal(tokens, result.tokens)
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_counts_of_drafts_that_are_not_drawn(kind):
+    (rule, tree), pair = CHOSEN[kind], chosen_pair(kind)
+    source = make_source(*pair, rule=rule, gamma=tree)
+    whole = count(source, 300)
+    assert (whole["lengths"].sum(), len(whole["lengths"])) == (300, tree.depth + 1)
+    for threads in (1, 2, 3):
+        assert same(count(cut_small(source), 300, threads), whole)
+    pieces = [count(source, b - a, first=a) for a, b in itertools.pairwise([0, 1, 7, 200, 300])]
+    assert same({name: sum(piece[name] for piece in pieces) for name in whole}, whole)
+    result = simulate(*pair, rule=rule, gamma=tree, steps=40, rng=12)
+    told = [replay(*pair, step=step, rule=rule, gamma=tree, rng=12) for step in range(40)]
+    assert np.bincount([one.num_accepted for one in told], minlength=tree.depth + 1).tolist() == list(
+        result.lengths
+    )
+    assert np.bincount(np.concatenate([one.tokens for one in told]), minlength=256).tolist() == list(
+        result.tokens
+    )
+    assert 0 < result.alpha_context < 1
+    assert (result.tree, result.gamma) == (tree, tree.depth)
+    assert result.alpha_drafted == result.accepted / (40 * tree.size)
+    assert json.loads(json.dumps(result.to_dict()))["draft"] == tree.to_dict()
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_the_first_token_after_a_draft_that_is_not_drawn_has_the_target_law(kind):
+    """From a single context: a target with one start, a text that a lookup always meets in one state."""
+    target, _ = table_pair(3)
+    one_context = TableModel(target.rows(np.arange(3)[:, None]), contexts=[[1]])
+    rule, tree = CHOSEN[kind]
+    if kind == "dynamic tree":
+        source = make_source(one_context, TableModel(Q), rule=rule, gamma=tree)
+    else:
+        source = make_source(one_context, PromptLookup(np.array([1] * 50)), rule=rule, gamma=tree)
+    first = run(source, FirstTokens(), KEY, 0, 300_000, threads=2)["first"]
+    assert chi_square_p_value(first, target.row([1])) > FALSE_ALARM
+    assert chi_square_p_value(first, target.row([2])) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("kind", ["fixed pair", "models"])
+@pytest.mark.parametrize(
+    ("rule", "tree"),
+    [
+        *DRAFTS.items(),
+        ("standard", chain(3, block=3)),
+        ("k_seq", chains(2, 2)),
+        ("k_seq", Tree((0, 0, 1, 2), block=2)),
+        ("traversal", Tree((0, 1, 0, 2))),
+        ("naive_matching", branching(3, 1, drawing="top")),
+    ],
+)
+def test_measured_tokens_per_step_are_those_of_the_proof(rule, tree, kind):
+    rng = np.random.default_rng(8)
+    shape = (3,) if kind == "fixed pair" else (3, 3)
+    p, q = (dyadic(rng.dirichlet(np.ones(3), shape[:-1]), bits=10) for _ in range(2))
+    models = [TableModel(rows, contexts=None if kind == "fixed pair" else [[0]]) for rows in (p, q)]
+    proof = prove(*models, rule=rule, gamma=tree)
+    pair = (p, q) if kind == "fixed pair" else models
+    result = simulate(*pair, rule=rule, gamma=tree, steps=200_000, rng=3)
+    error = result.tokens_per_step_error
+    assert abs(result.tokens_per_step - float(proof.mean_tokens)) < 6.2 * error  # two-sided 1e-9
+    assert result.tree == proof.tree == tree
+    assert result.rule == proof.rule
+
+
+def test_tokens_drafted_ahead_are_drawn_from_the_law_given_the_context_alone():
+    """Two independent heads after token 0, where the draft's second token would be certain given the first."""
+    flip = TableModel([[0.5, 0.5], [1.0, 0.0]], contexts=[[0]])
+    ahead, seen = (simulate(flip, flip, gamma=chain(2, block=b), steps=50_000, rng=1) for b in (2, 1))
+    assert seen.lengths.tolist() == [0, 0, 50_000]
+    # the second head has (3/4, 1/4): after 0 it is tested against (1/2, 1/2), after 1 against (1, 0)
+    assert chi_square_p_value(ahead.lengths[1:], [0.25, 0.75]) > FALSE_ALARM
+    assert ahead.lengths[0] == 0
+
+
+def test_a_simulated_tree_says_what_was_drafted():
+    result = simulate(P, Q, rule="k_seq", gamma=branching(2, 2), steps=1000, rng=6)
+    told = json.loads(json.dumps(result.to_dict()))
+    assert (told["rule"], told["gamma"], told["draft"]["parents"]) == ("k_seq", 2, [0, 0, 1, 1, 2, 2])
+    assert result.alpha_drafted == result.accepted / 6000
+    assert "sampled tree with parents (0, 0, 1, 1, 2, 2)" in result._repr_html_()
+
+
+def test_a_chain_of_a_trace_takes_any_rule_for_chains(small_trace):
+    for rule in ("standard", "lenience:lenience=0.5", "gumbel", "cascade_token", "one_hot"):
+        result = simulate(small_trace, rule=rule, gamma=2, steps=200, rng=0, threads=2)
+        assert result.lengths.sum() == 200
+        told = [replay(small_trace, step=step, rule=rule, gamma=2, rng=0).num_accepted for step in range(200)]
+        assert np.bincount(told, minlength=3).tolist() == result.lengths.tolist()
+
+
+# --- progress and early ends -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_progress_grows_to_the_total(all_sources, threads):
+    calls = []
+    count(cut_small(all_sources["fixed pair"]), 9001, threads, progress=lambda *call: calls.append(call))
+    done = [steps for steps, _ in calls]
+    assert done == sorted(set(done))
+    assert len(calls) == 15
+    assert calls[-1] == (9001, 9001)
+    assert {total for _, total in calls} == {9001}
+
+
+class Watched:
+    """A source that notes the chunks it begins, and fails in the one that begins at `broken`."""
+
+    kind, tree, vocab_size, chunk = "watched", chain(3), 50, 10
+
+    def __init__(self, source, broken=None):
+        self.source, self.broken, self.begun = source, broken, []
+
+    def batches(self, key, first, steps):
+        self.begun.append(first)
+        if first == self.broken:
+            raise ZeroDivisionError("in a chunk")
+        return self.source.batches(key, first, steps)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_exception_in_the_callback_ends_the_run(all_sources, error):
+    source, before = Watched(all_sources["fixed pair"]), threading.active_count()
+
+    def stop_at_second(done, total):
+        if done == 20:
+            raise error
+
+    with pytest.raises(error):
+        count(source, 100_000, threads=2, progress=stop_at_second)
+    assert 2 <= len(source.begun) < 20
+    assert threading.active_count() == before
+
+
+def test_an_exception_in_a_chunk_ends_the_run(all_sources):
+    source = Watched(all_sources["fixed pair"], broken=30)
+    with pytest.raises(ZeroDivisionError, match="in a chunk"):
+        count(source, 100_000, threads=2)
+    assert len(source.begun) < 20
+
+
+# --- errors ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((P, [0.5, 0.5]), {}, r"target \(3,\) and draft \(2,\) must be two pmfs of one shape"),
+        (([P], [Q]), {}, r"target \(1, 3\) and draft \(1, 3\) must be two pmfs"),
+        (([0.5, 0.6], [0.5, 0.5]), {}, r"target: sums to 1\.1, off by 0\.1"),
+        (([0.5, 0.5], [1.5, -0.5]), {}, r"draft, token 1: -0\.5 is not a probability"),
+        (([np.nan, 1.0], [0.5, 0.5]), {}, "target, token 0: nan is not a probability"),
+        ((P, Q), {"gamma": 0}, "gamma: 0 drafted tokens leave nothing to verify"),
+        ((P, Q), {"steps": 0}, "steps: 0 is not a positive integer"),
+        ((P, Q), {"steps": 1.5}, r"steps: 1\.5 is not"),
+        ((P, Q), {"steps": True}, "steps: True is not"),
+        ((P, Q), {"threads": 0}, "threads: 0 is not at least 1"),
+        ((P, Q), {"rng": -3}, "rng: a seed must be at least 0, got -3"),
+        ((P, Q), {"rule": "standrd"}, "unknown rule 'standrd'; did you mean 'standard'"),
+        ((P, Q), {"rule": "lenience:lenience=2"}, r"lenience: parameter lenience = 2\.0 is outside \(0, 1\]"),
+        ((P, Q), {"rule": "lenience:x=1"}, "lenience: no parameter 'x'; it has lenience"),
+        ((P, Q), {"rule": "k_seq", "gamma": 3}, "k_seq chooses between several drafts, and a chain is"),
+        (
+            (P, Q),
+            {"gamma": branching(2, 2)},
+            r"standard verifies a chain .*, not a sampled tree with parents",
+        ),
+        (
+            (P, Q),
+            {"rule": "without_replacement", "gamma": branching(2)},
+            "without_replacement forbids siblings with the same token, which 'sampled' drawing can give; "
+            "draw them 'without replacement'",
+        ),
+        (
+            (TableModel(P), TableModel([0.5, 0.5])),
+            {},
+            "target has 3 tokens, draft 2: they must share one vocabulary",
+        ),
+    ],
+)
+def test_values_out_of_range_are_named(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        simulate(*arguments, **{"steps": 10, "rng": 0} | options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((P,), {}, "draft: missing; only a trace brings its own"),
+        ((TableModel(P),), {}, "must be of one kind"),
+        ((TableModel(P), Q), {}, "must be of one kind"),
+        ((P, TableModel(Q)), {}, "must be of one kind"),
+        ((P, Q), {"gamma": 2.0}, "gamma: expected an int, got float"),
+        (
+            (P, Q),
+            {"gamma": DynamicTree(2, 2, 3), "rule": "naive_matching"},
+            "must be of one kind: two models",
+        ),
+        ((P, PromptLookup(np.array([0, 1]))), {"rule": "one_hot"}, "prompt lookup drafts for a model"),
+        ((P, Q), {"gamma": True}, "gamma: expected an int, got bool"),
+        ((P, Q), {"rng": "7"}, "rng: expected an int, .* got str"),
+        ((P, Q), {"rule": 3}, "rule: expected a name"),
+    ],
+)
+def test_wrong_types_are_named(arguments, options, message):
+    with pytest.raises(TypeError, match=message):
+        simulate(*arguments, **{"steps": 10, "rng": 0} | options)
+
+
+def test_a_trace_brings_its_own_draft_and_no_more_than_it_logged(small_trace):
+    with pytest.raises(TypeError, match="a trace brings its own q"):
+        simulate(small_trace, Q, gamma=2, steps=10, rng=0)
+    with pytest.raises(ValueError, match="the trace logged 2 drafted tokens a step, 3 were asked for"):
+        simulate(small_trace, gamma=3, steps=10, rng=0)
+    with pytest.raises(
+        ValueError, match="a trace logs the rows along one path, so it cannot answer for a tree"
+    ):
+        simulate(small_trace, rule="k_seq", gamma=branching(2), steps=10, rng=0)
+    assert simulate(small_trace, gamma=1, steps=10, rng=0).lengths.sum() == 10

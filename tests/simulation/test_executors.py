@@ -1,0 +1,623 @@
+"""Executors: the same counts from threads, processes and a cluster, whatever dies on the way; Ctrl-C and plain messages."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import psutil
+import pytest
+
+from specsim import audit, rules, simulate
+from specsim.auditing._execution import workers as elsewhere
+from specsim.core._streams import key_of
+from specsim.core.distributions import synthetic_pair
+from specsim.drafts import DynamicTree, PromptLookup, branching
+from specsim.models import Mixture, NGramModel, TableModel, default_pair
+from specsim.simulation import _executors as executors
+from specsim.simulation._checkpoints import Part
+from specsim.simulation._counting import count_chunks
+from specsim.simulation._engine import StepTally, make_source
+from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
+
+P, Q = synthetic_pair("zipf", 300, 0.8)
+STEPS = 3_000_017
+
+
+def counts_of(run):
+    return {"lengths": run.lengths.tolist(), "tokens": run.tokens.tolist(), "steps": run.steps}
+
+
+@pytest.fixture(autouse=True)
+def in_time():
+    """No test waits for ever, whatever becomes of its processes."""
+
+    def late(*_):
+        raise TimeoutError("three minutes have passed")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 180)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """Two processes, as a user would hand them over."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return counts_of(simulate(P, Q, gamma=4, steps=STEPS, rng=3, threads=1))
+
+
+# --- the same counts -------------------------------------------------------------------------------------
+
+
+def test_threads_and_processes_count_the_same(whole, pool):
+    run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, threads=2)
+    assert counts_of(run) == whole
+    told = []
+
+    def progress(*now):
+        told.append(now)
+
+    for executor in ("processes", pool):
+        told.clear()
+        run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, threads=2, executor=executor, progress=progress)
+        assert counts_of(run) == whole
+        assert [done for done, _ in told] == sorted({done for done, _ in told})
+        assert told[-1] == (STEPS, STEPS)
+    assert counts_of(simulate(P, Q, gamma=4, steps=STEPS, rng=4, threads=2, executor=pool)) != whole
+
+
+def kinds(small_trace):
+    rng = np.random.default_rng(1)
+    target, draft = (TableModel(rng.dirichlet(np.ones(3), 3)) for _ in range(2))
+    ngram = NGramModel.train([b"to be or not to be, that is the question: to be is to do" * 3], n=3)
+    text = np.array(list(b"to be or not to be, that is the question: to be is to do; to do is to be. " * 8))
+    return {
+        "lists": (([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]), {"rule": "lenience:lenience=0.5", "gamma": 3}),
+        "float32": ((P.astype(np.float32), Q.astype(np.float32)), {"gamma": 3}),
+        "tree": (([0.5, 0.5], [0.25, 0.75]), {"rule": "k_seq", "gamma": branching(2, 2)}),
+        "tables": ((target, Mixture(draft, target, 0.25)), {"rule": "block", "gamma": 3}),
+        "n-grams": ((ngram, ngram), {"rule": "deterministic_children", "gamma": DynamicTree(2, 2, 3)}),
+        "lookup": ((default_pair()[1], PromptLookup(text)), {"rule": "one_hot", "gamma": 3}),
+        "trace": ((small_trace,), {"gamma": 2}),
+    }
+
+
+@pytest.mark.parametrize("kind", ["lists", "float32", "tree", "tables", "n-grams", "lookup", "trace"])
+def test_whatever_is_simulated_can_be_sent(small_trace, pool, kind):
+    pair, options = kinds(small_trace)[kind]
+    steps = 20_003 if kind in ("lists", "float32", "tree", "tables") else 601
+    here = simulate(*pair, **options, steps=steps, rng=2, threads=1)
+    there = simulate(*pair, **options, steps=steps, rng=2, executor=pool)
+    assert counts_of(there) == counts_of(here)
+    assert there.alpha_context == here.alpha_context
+
+
+@pytest.mark.parametrize("chunks", [1, 3, 1000])
+def test_spans_are_whole_chunks_of_all_steps_once(chunks):
+    spans = executors._Spans([(0, 255), (400, 611)], chunk=10)
+    spans.learn(10 * chunks, seconds=1.0)
+    found = list(iter(spans.next, None))
+    steps = [step for first, n in found for step in range(first, first + n)]
+    assert steps == [*range(255), *range(400, 611)]
+    assert all(n % 10 == 0 or first + n in (255, 611) for first, n in found)
+    assert found[0][1] == min(10 * chunks, 110), "a quarter of what is left, at most"
+    assert found[-1][1] <= 10, "short ones at the end, so that workers end together"
+
+
+def test_spans_grow_to_a_second_and_not_at_once():
+    spans = executors._Spans([(0, 10**12)], chunk=10)
+    lengths = []
+    for _ in range(12):
+        lengths.append(spans.next()[1])
+        spans.learn(lengths[-1], seconds=lengths[-1] / 10_000)
+    assert lengths[:4] == [10, 40, 160, 640]
+    assert lengths[-1] == 10_000
+    spans.learn(lengths[-1], seconds=100.0)
+    assert spans.next()[1] == 100
+
+
+class Counting(Executor):
+    """Runs on a pool of threads, and notes how much was under way at a time."""
+
+    def __init__(self, threads):
+        self.pool, self.now, self.most, self.lock = ThreadPoolExecutor(threads), 0, 0, threading.Lock()
+
+    def submit(self, function, *arguments):
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        future = self.pool.submit(function, *arguments)
+        future.add_done_callback(self.done)
+        return future
+
+    def done(self, future):
+        with self.lock:
+            self.now -= 1
+
+    def shutdown(self, wait=True, *, cancel_futures=False):
+        self.pool.shutdown(wait, cancel_futures=cancel_futures)
+
+
+def test_few_tasks_are_under_way_however_many_there_are():
+    executor = Counting(4)
+    tasks = iter([executors.Task(time.sleep, (0.005,)) for _ in range(400)])
+    results = list(Workers("test", executor).results(lambda: next(tasks, None)))
+    assert len(results) == 400
+    assert 4 <= executor.most <= 20  # enough for all four threads
+    executor.shutdown()
+
+
+# --- audits ----------------------------------------------------------------------------------------------
+
+
+def test_an_audit_counts_and_finds_the_same(pool):
+    here, there = (
+        audit("one_coin_real_q", level="smoke", rng=0, threads=2, executor=executor)
+        for executor in (None, pool)
+    )
+    assert here.verdict == there.verdict == "biased"
+    assert [case.findings for case in here.cases] == [case.findings for case in there.cases]
+    for one, other in zip(here.cases, there.cases, strict=True):
+        assert one.counts.keys() == other.counts.keys()
+        assert all((one.counts[name] == other.counts[name]).all() for name in one.counts)
+
+
+class NotingJob:
+    """Keeps the first token of every batch as an example, as an audit does with impossible ones."""
+
+    def source(self):
+        return make_source([0.5, 0.5], [0.25, 0.75], rule="standard", gamma=2)
+
+    def tally(self, source):
+        return NotingTally(2, 2)
+
+
+class NotingTally(StepTally):
+    def __init__(self, depth, vocab_size):
+        super().__init__(depth, vocab_size)
+        object.__setattr__(self, "examples", [])
+
+    def count(self, counts, batch, key):
+        self.examples.append((batch.first, int(batch.tokens[0, 0])))
+        super().count(counts, batch, key)
+
+
+def test_examples_come_back_with_the_counts(pool):
+    source, tally, steps = NotingJob().source(), NotingTally(2, 2), 5 * 2**17 + 1
+    for _ in count_chunks(source, tally, key_of(1), [(0, steps)], threads=1):
+        pass
+    found = count_spans(Workers("test", pool), NotingJob(), key_of(1), [(0, steps)], source.chunk)
+    assert sorted(one for counted in found for one in counted.examples) == tally.examples
+
+
+WRONG = "verifiers:wrong_and_dies_of_wide_rows"
+
+
+@pytest.fixture(scope="module")
+def found_here():
+    return audit(WRONG, level="smoke", rng=0, diagnose=False)
+
+
+def check_same_cases(found, expected):
+    assert [case.case for case in found] == [case.case for case in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert (one.steps, one.findings, one.broken) == (other.steps, other.findings, other.broken)
+        assert one.counts.keys() == other.counts.keys()
+        assert all((one.counts[name] == other.counts[name]).all() for name in one.counts)
+
+
+def test_cases_of_somebodys_verifier_run_elsewhere_and_cost_no_worker(pool, found_here):
+    """What kills it kills a child of the worker; and other verifiers come after it."""
+    assert {case.broken for case in found_here.cases} == {True, False}
+    assert any(case.verdict == "biased" for case in found_here.cases)
+    told = []
+    there = audit(
+        WRONG, level="smoke", rng=0, diagnose=False, executor=pool, progress=lambda *parts: told.append(parts)
+    )
+    check_same_cases(there.cases, found_here.cases)
+    assert told == sorted(told)
+    assert told[-1][0] == told[-1][1]
+    assert len(told) == len(there.cases) - 1  # the promises are checked here, and have no steps
+    right = audit("verifiers:right", level="smoke", rng=0, executor=pool)
+    assert right.verdict == "consistent"
+
+
+def test_the_first_case_that_fails_is_the_last_one_wherever_it_runs(pool):
+    name = "verifiers:one_hot_residual"
+    here, there = (
+        audit(name, "smoke", 0, fail_fast=True, diagnose=False, executor=executor)
+        for executor in (None, pool)
+    )
+    check_same_cases(there.cases, here.cases)
+    assert [bool(case.findings) for case in here.cases] == [False] * (len(here.cases) - 1) + [True]
+    assert len(here.cases) > 2
+
+
+def test_an_interrupted_audit_has_the_cases_that_were_done_and_waits_for_no_other():
+    told = []
+
+    def interrupt(done, total):
+        told.append(done)
+        if len(told) == 6:  # the other worker is at a case that takes its time
+            raise KeyboardInterrupt
+
+    started = time.monotonic()
+    name = "verifiers:sleeps_over_32_tokens"
+    found = audit(name, "smoke", 0, timeout=200.0, executor="processes", threads=2, progress=interrupt)
+    assert found.interrupted
+    assert len(found.cases) == 1 + 6
+    assert time.monotonic() - started < 90
+
+
+def test_a_verifier_that_workers_cannot_load_is_named(pool):
+    with pytest.raises(ValueError, match="a function cannot be sent; name the verifier"):
+        audit(lambda draft_tokens, p, q, rng: None, level="smoke", rng=0, executor=pool)
+    with pytest.raises(ValueError, match=r"a worker cannot load the verifier: .* has no function nobody"):
+        list(elsewhere.run_each(Workers("test", pool), "verifiers:nobody", 1.0, print, [1]))
+
+
+# --- what dies -------------------------------------------------------------------------------------------
+
+
+class SlowJob:
+    """Half a second for each chunk, and a note in a folder of every one begun."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def source(self):
+        return make_source([0.5, 0.5], [0.25, 0.75], rule="standard", gamma=2)
+
+    def tally(self, source):
+        return SlowTally(2, 2, self.folder)
+
+
+class SlowTally(StepTally):
+    def __init__(self, depth, vocab_size, folder):
+        super().__init__(depth, vocab_size)
+        object.__setattr__(self, "folder", folder)
+
+    def count(self, counts, batch, key):
+        if batch.first % 2**17 == 0:
+            (self.folder / f"{batch.first}.{os.getpid()}").write_text("begun")
+            time.sleep(0.5)
+        super().count(counts, batch, key)
+
+
+def begun(folder):
+    """{first step of a chunk: the processes that began it}."""
+    found = {}
+    for path in folder.iterdir():
+        first, _, process = path.name.partition(".")
+        found.setdefault(int(first), set()).add(int(process))
+    return found
+
+
+def total(parts):
+    found = {}
+    for part in parts:
+        for name, array in part.counts.items():
+            found[name] = found.get(name, 0) + array
+    return {name: array.tolist() for name, array in found.items()}
+
+
+def test_a_worker_killed_in_a_span_costs_only_what_was_under_way(tmp_path):
+    job, key, steps = SlowJob(tmp_path), key_of(1), 7 * 2**17
+    source = job.source()
+    expected = total(count_chunks(source, StepTally(2, 2), key, [(0, steps)], threads=1))
+    killed, spans = [], []
+    with workers_of("processes", 2) as workers:
+        for counted in count_spans(workers, job, key, [(0, steps)], source.chunk):
+            spans.append(counted)
+            if len(spans) == 2:
+                killed += kill_one_at_work(tmp_path)
+    assert killed
+    assert total(spans) == expected
+    assert sorted((one.first, one.steps) for one in spans) == sorted(
+        {(one.first, one.steps) for one in spans}
+    )
+    again = [first for first, processes in begun(tmp_path).items() if len(processes) > 1]
+    assert 1 <= len(again) <= 4  # those that two processes had, and the queue
+    assert total(spans[1:]) != expected  # a span that is dropped would be seen
+
+
+def kill_one_at_work(folder):
+    """Kill a worker that has begun a chunk a moment ago; such a one sleeps for half a second."""
+    for _ in range(1000):
+        for path in folder.iterdir():
+            if time.time() - path.stat().st_mtime < 0.2:
+                process = int(path.name.partition(".")[2])
+                assert psutil.Process(process).ppid() == os.getpid()
+                os.kill(process, signal.SIGKILL)
+                return [process]
+        time.sleep(0.01)
+    return []
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_work_that_kills_its_worker_three_times_is_given_up():
+    tasks = iter([executors.Task(die, ())])
+    with (
+        pytest.raises(LostWorkers, match="processes: 3 times a worker died of the same work"),
+        workers_of("processes", 1) as workers,
+    ):
+        list(workers.results(lambda: next(tasks, None)))
+
+
+def test_an_executor_of_the_users_that_breaks_is_an_error_that_names_the_checkpoint(tmp_path):
+    path = tmp_path / "run.part"
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        broken = executor.submit(die)
+        assert broken.exception() is not None
+        with pytest.raises(
+            LostWorkers, match=r"lost in the middle of the run \(BrokenProcessPool.*run\.part has what"
+        ):
+            simulate(P, Q, steps=STEPS, rng=3, executor=executor, checkpoint=path)
+    assert Part.read(path).steps == 0
+    closed = ThreadPoolExecutor(1)
+    closed.shutdown()
+    with pytest.raises(LostWorkers, match=r"takes no more work \(RuntimeError: cannot schedule new futures"):
+        simulate(P, Q, steps=STEPS, rng=3, executor=closed)
+
+
+def test_processes_do_not_outlive_the_one_that_started_them():
+    code = (
+        "import time\n"
+        "from specsim.simulation._executors import Task, workers_of\n"
+        "if __name__ == '__main__':\n"
+        "    import os\n"
+        "    with workers_of('processes', 2) as workers:\n"
+        "        tasks = iter([Task(os.getpid, ()), Task(os.getpid, ())])\n"
+        "        for _, _, found in workers.results(lambda: next(tasks, None)):\n"
+        "            print(found, flush=True)\n"
+        "        print('all', flush=True)\n"
+        "        time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        lines = iter(child.stdout.readline, "all\n")
+        workers = [psutil.Process(int(line)) for line in lines]
+        child.kill()
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert not alive
+
+
+# --- errors and interrupts -------------------------------------------------------------------------------
+
+
+class Failing:
+    vocab_size, order, contexts = 2, 0, np.zeros((1, 0), dtype=np.int32)
+
+    def rows(self, histories, out=None):
+        if len(histories) > 1:
+            raise ZeroDivisionError("in the model")
+        return np.full((len(histories), 2), 0.5)
+
+    def row(self, context):
+        return np.full(2, 0.5)
+
+
+def test_an_exception_of_a_span_is_raised_here(pool):
+    with pytest.raises(ZeroDivisionError, match="in the model"):
+        simulate(Failing(), TableModel([0.5, 0.5]), gamma=2, steps=1000, rng=0, executor=pool)
+    assert simulate([0.5, 0.5], [0.5, 0.5], gamma=2, steps=1000, rng=0, executor=pool).steps == 1000
+
+
+def test_an_interrupt_cancels_what_is_pending_and_keeps_the_checkpoint(tmp_path, whole):
+    path = tmp_path / "run.part"
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    with Counting(1) as executor:
+        with pytest.raises(KeyboardInterrupt) as raised:
+            simulate(
+                P, Q, gamma=4, steps=STEPS, rng=3, executor=executor, checkpoint=path, progress=interrupt
+            )
+        assert executor.now <= 1  # no more than was being run, though the traceback is still there
+        assert raised.tb is not None
+        assert 0 < Part.read(path).steps < STEPS
+        run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, executor=executor, checkpoint=path)
+    assert counts_of(run) == whole
+
+
+def test_ctrl_c_at_the_command_line_ends_all_processes_and_says_where_to_go_on(tmp_path):
+    path = tmp_path / "run.part"
+    command = (
+        "specsim simulate zipf --steps 1000000000000 --seed 1 --executor processes --threads 2 --checkpoint"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", *command.split(), path],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as run:
+
+        def workers():
+            found = psutil.Process(run.pid).children()
+            return [one for one in found if "spawn_main" in " ".join(one.cmdline())]
+
+        until(lambda: len(workers()) == 2 and all(one.cpu_times().user > 2 for one in workers()))
+        processes = workers()
+        os.killpg(run.pid, signal.SIGINT)  # as a terminal does, to all of them
+        _, complaint = run.communicate(timeout=60)
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    assert not alive
+    assert run.returncode == 3
+    assert f"{path} has what was counted; the same command goes on from it" in complaint
+    assert "Traceback" not in complaint
+    assert "leaked" not in complaint
+    assert Part.read(path).steps > 0
+
+
+def test_what_cannot_be_sent_is_refused_with_a_remedy(pool):
+    class Local(TableModel):
+        pass
+
+    with pytest.raises(TypeError, match=r"cannot be sent to another process .*as classes of a module"):
+        simulate(Local([0.5, 0.5]), TableModel([0.5, 0.5]), steps=10, rng=0, executor=pool)
+    mine = rules.get("standard")
+    own = rules.Rule(**{name: getattr(mine, name) for name in mine.__dataclass_fields__} | {"name": "mine"})
+    with pytest.raises(ValueError, match=r"'mine' is not in the registry.*specsim/rules"):
+        simulate(P, Q, rule=own, steps=10, rng=0, executor=pool)
+    assert simulate(P, Q, rule=own, steps=10, rng=0).steps == 10
+
+
+@pytest.mark.parametrize(
+    ("executor", "error", "message"),
+    [
+        ("proceses", ValueError, "'proceses' is none of threads, processes, dask, and no address"),
+        (3, TypeError, "expected a name or something with submit"),
+        (ProcessPoolExecutor, TypeError, "ProcessPoolExecutor is a class; give one of its objects"),
+        (SimpleNamespace(submit=print, get_executor=print), TypeError, r"give client.get_executor\(\)"),
+        (SimpleNamespace(submit=lambda *given: 3), TypeError, r"submit\(\) gave int, no concurrent"),
+    ],
+)
+def test_wrong_executors_are_named(executor, error, message):
+    with pytest.raises(error, match=message):
+        simulate(P, Q, steps=10, rng=0, executor=executor)
+
+
+def test_a_worker_with_other_sources_is_refused(pool, monkeypatch):
+    monkeypatch.setattr(executors, "sources_digest", lambda: "another")
+    with pytest.raises(ValueError, match="a worker has another version of specsim"):
+        simulate(P, Q, steps=10, rng=0, executor=pool)
+
+
+# --- Dask ------------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """A scheduler and two workers, each a process of its own on loopback, as on a LAN."""
+
+    def __init__(self, folder):
+        self.folder, self.processes = folder, []
+        file = folder / "scheduler.json"
+        self.scheduler = self.start(
+            "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", file
+        )
+        until(file.exists)
+        self.file = file
+        for _ in range(2):
+            self.work()
+
+    def work(self):
+        self.start(
+            "distributed.cli.dask_worker", "--scheduler-file", self.file, "--nthreads", "1", "--no-nanny", "--no-dashboard"
+        )  # fmt: skip
+
+    def start(self, module, *arguments):
+        command = [sys.executable, "-m", module, "--host", "127.0.0.1", *map(str, arguments)]
+        with (self.folder / f"{len(self.processes)}.log").open("w") as log:
+            # where this file is, since a worker imports what it is sent
+            path = os.pathsep.join(
+                filter(
+                    None,
+                    [
+                        str(Path(__file__).parent),
+                        str(Path(__file__).parents[1] / "helpers"),
+                        os.environ.get("PYTHONPATH"),
+                    ],
+                )
+            )
+            env = os.environ | {"PYTHONPATH": path}
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=env)
+        self.processes.append(process)
+        return process
+
+    @property
+    def address(self):
+        return json.loads(self.file.read_text())["address"]
+
+    def stop(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def until(condition, seconds=60):
+    for _ in range(seconds * 20):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("waited in vain")
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    pytest.importorskip("distributed")
+    cluster = Cluster(tmp_path)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def test_a_cluster_runs_cases_of_somebodys_verifier(cluster, found_here):
+    there = audit(WRONG, level="smoke", rng=0, diagnose=False, executor=cluster.address)
+    check_same_cases(there.cases, found_here.cases)
+
+
+def test_a_cluster_counts_the_same_and_runs_again_what_a_worker_had(cluster, tmp_path, whole):
+    run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, executor=cluster.address)
+    assert counts_of(run) == whole
+
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    job, key, steps = SlowJob(notes), key_of(1), 7 * 2**17
+    source = job.source()
+    expected = total(count_chunks(source, StepTally(2, 2), key, [(0, steps)], threads=1))
+    spans, killed = [], []
+    with workers_of(cluster.address) as workers:
+        for counted in count_spans(workers, job, key, [(0, steps)], source.chunk):
+            spans.append(counted)
+            if len(spans) == 2:
+                killed += kill_one_at_work(notes)
+                cluster.work()
+    assert killed
+    assert total(spans) == expected
+    again = [first for first, processes in begun(notes).items() if len(processes) > 1]
+    assert 1 <= len(again) <= 4
+
+
+def test_the_death_of_the_scheduler_is_an_error_and_leaves_a_checkpoint(cluster, tmp_path, whole):
+    path = tmp_path / "run.part"
+
+    def kill(done, total):
+        cluster.scheduler.send_signal(signal.SIGKILL)
+
+    started = time.monotonic()
+    with pytest.raises(LostWorkers, match=r"Dask \(tcp:.*run.part has what was counted"):
+        simulate(P, Q, gamma=4, steps=STEPS, rng=3, executor=cluster.address, checkpoint=path, progress=kill)
+    assert time.monotonic() - started < 90
+    assert 0 < Part.read(path).steps < STEPS
+    run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, threads=1, checkpoint=path)
+    assert counts_of(run) == whole
+
+
+def test_no_scheduler_and_no_dask_are_plain_messages(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(executors, "CONNECT", 0.2)
+    with pytest.raises(LostWorkers, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        simulate(P, Q, steps=10, rng=0, executor="tcp://127.0.0.1:9")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ValueError, match="'dask' needs Dask, which is not installed: pip install"):
+        simulate(P, Q, steps=10, rng=0, executor="dask")

@@ -1,0 +1,512 @@
+"""Checkpoints and shards: counts that survive, add up and tell when they do not belong together."""
+
+import hashlib
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import specsim
+from specsim import rules, simulate
+from specsim.auditing import _shards as shards_of_audits
+from specsim.auditing._checks.counts import Impossible
+from specsim.auditing._checks.subjects import RuleSubject
+from specsim.auditing._checks.trial import judge_trial
+from specsim.auditing._shards import audit_shard
+from specsim.core.distributions import synthetic_pair
+from specsim.drafts import DynamicTree, branching
+from specsim.models import NGramModel, TableModel
+from specsim.simulation import _checkpoints as parts
+from specsim.simulation._checkpoints import Part, add_parts, missing, shard_interval
+from specsim.simulation._counting import count_chunks, no_counts
+from specsim.simulation._engine import Simulation
+from specsim.traces import open_trace, writer
+
+P, Q = synthetic_pair("zipf", 300, 0.8)
+STEPS = 2_000_003
+RUN = {"gamma": 4, "steps": STEPS, "rng": 3, "threads": 1}
+
+
+def counts_of(run):
+    return {"lengths": run.lengths.tolist(), "tokens": run.tokens.tolist(), "steps": run.steps}
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return simulate(P, Q, **RUN)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """Five shards of the run, made in another order than theirs."""
+    folder = tmp_path_factory.mktemp("shards")
+    paths = [folder / f"{i}.part" for i in range(5)]
+    for i in (3, 0, 4, 1, 2):
+        simulate(P, Q, **RUN, shard=(i, 5), checkpoint=paths[i])
+    return paths
+
+
+# --- shards ----------------------------------------------------------------------------------------------
+
+
+def test_shards_in_any_order_add_up_to_the_run(whole, shards):
+    for seed in range(3):
+        order = random.Random(seed).sample(shards, len(shards))
+        merged = specsim.merge(order)
+        assert isinstance(merged, Simulation)
+        assert counts_of(merged) == counts_of(whole)
+    told, merged = whole.to_dict(), merged.to_dict()
+    for one in (told, merged):
+        del one["provenance"]["seconds"]
+    assert merged == told
+
+
+def test_a_shard_is_the_run_over_its_own_steps(shards, whole):
+    runs = [simulate(P, Q, **RUN, shard=(i, 5)) for i in range(5)]
+    assert sum(run.steps for run in runs) == STEPS
+    assert (sum(run.lengths for run in runs) == whole.lengths).all()
+    assert (sum(run.tokens for run in runs) == whole.tokens).all()
+    assert len({run.lengths.tobytes() for run in runs}) == 5
+    again = simulate(P, Q, **RUN, shard=(2, 5), checkpoint=shards[2])  # found done
+    assert counts_of(again) == counts_of(runs[2])
+    assert Part.read(shards[2]).steps == runs[2].steps
+
+
+@pytest.mark.parametrize(
+    ("steps", "chunk", "n"), [(100, 10, 3), (7, 10, 7), (105, 10, 10), (10**12, 2**17, 997)]
+)
+def test_shards_are_all_steps_once_and_whole_chunks_where_there_are_enough(steps, chunk, n):
+    cuts = [shard_interval(steps, chunk, (i, n)) for i in range(n)]
+    assert (cuts[0][0], cuts[-1][1]) == (0, steps)
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(cuts))
+    assert all(first < end for first, end in cuts)
+    if n * chunk <= steps:
+        assert all(first % chunk == 0 for first, _ in cuts)
+        assert max(end - first for first, end in cuts) - min(end - first for first, end in cuts) <= 2 * chunk
+
+
+@pytest.mark.parametrize(
+    ("shard", "error", "message"),
+    [
+        ((5, 5), ValueError, "5/5 does not exist; the 5 shards are numbered from 0"),
+        ((-1, 5), ValueError, "-1/5 does not exist"),
+        ((0, 0), ValueError, "0/0 does not exist"),
+        ((0, 11), ValueError, "10 steps cannot be cut into 11 parts"),
+        ((0.0, 2), TypeError, "is not a pair"),
+        ("0/2", TypeError, "is not a pair"),
+        ((True, 2), TypeError, "is not a pair"),
+    ],
+)
+def test_wrong_shards_are_named(shard, error, message):
+    with pytest.raises(error, match=message):
+        simulate(P, Q, steps=10, rng=0, shard=shard)
+
+
+def test_a_shard_that_is_missing_or_doubled_is_noticed(shards):
+    first, end = shard_interval(STEPS, 2**17, (1, 5))
+    with pytest.raises(ValueError, match=f"steps {end - first:,} are missing: {first:,} to {end - 1:,}"):
+        specsim.merge([path for path in shards if path is not shards[1]])
+    with pytest.raises(ValueError, match=rf"1\.part: steps {first:,} to {end - 1:,} are counted twice"):
+        specsim.merge([*shards, shards[1]])
+    with pytest.raises(ValueError, match="no part was given"):
+        specsim.merge([])
+
+
+@pytest.mark.parametrize("change", ["dropped", "doubled"])
+def test_a_span_that_is_dropped_or_doubled_is_noticed(monkeypatch, tmp_path, change):
+    """By the steps that it names: the sums of its counts alone would not tell."""
+
+    def wrong(*arguments, **options):
+        found = list(count_chunks(*arguments, **options))
+        return found[1:] if change == "dropped" else [*found, found[3]]
+
+    monkeypatch.setattr("specsim.simulation._engine.count_chunks", wrong)
+    error, message = (AssertionError, "0, 131072") if change == "dropped" else (ValueError, "counted twice")
+    with pytest.raises(error, match=message):
+        simulate(P, Q, **RUN)
+
+
+def test_shards_need_a_seed():
+    with pytest.raises(ValueError, match=r"rng \(--seed\): missing; all shards of a run need the same seed"):
+        simulate(P, Q, steps=10, shard=(0, 2))
+
+
+# --- parts of other runs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pair", "options", "message"),
+    [
+        ((P, Q), {"rng": 4}, "seed is 4 there, and 3 in"),
+        ((P, Q), {"rule": "block"}, "rule is 'block' there, and 'standard' in"),
+        ((P, Q), {"rule": "lenience:lenience=0.5"}, r"rule is 'lenience:lenience=0\.5' there"),
+        ((P, Q), {"gamma": 3}, "draft is .* there, and "),
+        ((P, Q), {"steps": STEPS + 1}, "steps is 2000004 there, and 2000003 in"),
+        ((Q, P), {}, "p and q is '.*' there, and '"),
+        ((TableModel(P), TableModel(Q)), {"steps": STEPS}, "source is 'models' there, and 'fixed pair' in"),
+    ],
+)
+def test_parts_of_other_runs_are_refused_and_what_differs_named(shards, tmp_path, pair, options, message):
+    other = tmp_path / "other.part"
+    source = specsim.simulation._engine.make_source(
+        *pair, rule=options.get("rule", "standard"), gamma=options.get("gamma", 4)
+    )
+    run = specsim.simulation._engine._which_run(
+        source,
+        options.get("rule", "standard"),
+        options.get("steps", STEPS),
+        options.get("rng", 3),
+        on_disk=True,
+    )
+    Part(run, Part.read(shards[0]).about, Part.read(shards[0]).counts).write(other)
+    with pytest.raises(ValueError, match=rf"other\.part: of another run: {message}"):
+        specsim.merge([*shards, other])
+    with pytest.raises(ValueError, match=r"other\.part: of another run: .*here"):
+        simulate(P, Q, **RUN, checkpoint=other)
+
+
+def test_parts_of_other_code_are_refused(shards, monkeypatch):
+    monkeypatch.setattr("specsim.core._provenance.sources_digest", lambda: "another")
+    with pytest.raises(ValueError, match=r"0\.part: of another run: code is '.*' there, and 'another' here"):
+        simulate(P, Q, **RUN, shard=(0, 5), checkpoint=shards[0])
+
+
+def test_a_checkpoint_of_another_shard_is_refused(shards):
+    with pytest.raises(ValueError, match=r"1\.part: has steps .* not of this shard"):
+        simulate(P, Q, **RUN, shard=(0, 5), checkpoint=shards[1])
+
+
+def test_equal_models_are_one_run_and_others_are_not(tmp_path):
+    text = b"to be or not to be, that is the question: to be is to do"
+    rng = np.random.default_rng(0)
+    table = rng.dirichlet(np.ones(3), 3)
+    other = table.copy()
+    other[2] = other[2][::-1]
+    models = [
+        lambda: (NGramModel.train([text], n=3), NGramModel.train([text], n=2)),
+        lambda: (NGramModel.train([text[1:]], n=3), NGramModel.train([text], n=2)),
+        lambda: (TableModel(table), TableModel(table)),
+        lambda: (TableModel(table), TableModel(other)),
+    ]
+    found = []
+    for make in models:
+        first, second = make(), make()
+        second[0].rows(second[0].contexts)  # what a model has made for itself in the meantime does not matter
+        found.append({digest(*first), digest(*second)})
+    shared = TableModel(table)
+    assert digest(shared, shared) in found[2]
+    assert [len(one) for one in found] == [1, 1, 1, 1]
+    assert len(set.union(*found)) == 4
+
+
+def digest(target, draft):
+    return specsim.simulation._engine._digest(
+        specsim.simulation._engine.make_source(target, draft, rule="standard", gamma=2)
+    )
+
+
+def test_a_trace_is_the_same_wherever_it_lies(tmp_path):
+    places = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        rng = np.random.default_rng(seed)
+        with writer(tmp_path / name, vocab_size=4, gamma=2) as sink:
+            for step in range(3):
+                p, q = rng.dirichlet(np.ones(4), 3), rng.dirichlet(np.ones(4), 3)
+                sink.append(context=step, tokens=rng.integers(4, size=2), accepted=1, p=p, q=q)
+        places.append(digest(open_trace(tmp_path / name), None))
+    assert places[0] == places[1] != places[2]
+
+
+@pytest.mark.parametrize(
+    ("rule", "gamma"),
+    [("k_seq", branching(2, 2)), ("deterministic_children", DynamicTree(width=2, depth=2, nodes=3))],
+)
+def test_trees_come_back_from_a_part(rule, gamma, tmp_path):
+    pair = TableModel([0.5, 0.3, 0.2]), TableModel([0.2, 0.3, 0.5])
+    path = tmp_path / "run.part"
+    run = simulate(*pair, rule=rule, gamma=gamma, steps=500, rng=0, checkpoint=path)
+    merged = specsim.merge([path])
+    assert (merged.tree, merged.rule, merged.source) == (gamma, rule, run.source)
+    assert counts_of(merged) == counts_of(run)
+
+
+def test_a_rule_that_later_runs_could_not_find_is_refused(tmp_path):
+    mine = rules.get("standard")
+    own = rules.Rule(
+        **{name: getattr(mine, name) for name in mine.__dataclass_fields__} | {"citation": "mine"}
+    )
+    with pytest.raises(ValueError, match=r"not in the registry.* without checkpoint and shard"):
+        simulate(P, Q, rule=own, steps=10, rng=0, checkpoint=tmp_path / "run.part")
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------
+
+
+def test_a_run_interrupted_many_times_equals_the_uninterrupted_one(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "CHECKPOINT_SECONDS", 0.0)
+    path, seen = tmp_path / "run.part", []
+
+    def interrupt(done, total):
+        seen.append((done, total))
+        if len(seen) % 4 == 0:
+            raise KeyboardInterrupt
+
+    for _ in range(20):
+        try:
+            run = simulate(P, Q, **RUN | {"threads": 2}, checkpoint=path, progress=interrupt)
+            break
+        except KeyboardInterrupt:
+            assert Part.read(path).steps == seen[-1][0]
+    assert counts_of(run) == counts_of(whole)
+    done = [steps for steps, _ in seen]
+    assert done == sorted(set(done))  # no chunk was counted again
+    assert len(done) == 16
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_without_a_seed_goes_on_with_its_own(tmp_path):
+    path = tmp_path / "run.part"
+    first = simulate(P, Q, steps=1000, checkpoint=path)
+    again = simulate(P, Q, steps=1000, checkpoint=path)
+    assert again.provenance.root == first.provenance.root
+    assert counts_of(again) == counts_of(first)
+
+
+LONG = """
+import sys
+from specsim import parts, simulate
+from specsim.core.distributions import synthetic_pair
+parts.CHECKPOINT_SECONDS = 0.2
+P, Q = synthetic_pair("zipf", 300, 0.8)
+simulate(P, Q, gamma=4, steps=40_000_000, rng=3, threads=1, checkpoint=sys.argv[1])
+"""
+
+
+def test_a_run_killed_at_any_moment_goes_on_from_its_checkpoint(tmp_path):
+    path = tmp_path / "run.part"
+    with subprocess.Popen([sys.executable, "-c", LONG, str(path)]) as child:
+        while not (path.exists() and Part.read(path).steps):
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.send_signal(signal.SIGKILL)
+    kept = Part.read(path).steps
+    told = []
+    options = RUN | {"steps": 40_000_000, "threads": 2}
+    run = simulate(P, Q, **options, checkpoint=path, progress=lambda done, _: told.append(done))
+    assert 0 < kept < 40_000_000
+    assert kept < told[0] <= kept + 2**17  # what was kept was not run again
+    assert counts_of(run) == counts_of(simulate(P, Q, **options))
+
+
+def test_every_flipped_byte_of_a_checkpoint_is_noticed(shards, tmp_path):
+    content, path = shards[0].read_bytes(), tmp_path / "damaged.part"
+    rng = random.Random(0)
+    places = [
+        0,
+        14,
+        15,
+        20,
+        78,
+        79,
+        80,
+        100,
+        len(content) - 1,
+        *(rng.randrange(len(content)) for _ in range(50)),
+    ]
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"damaged\.part: (damaged, its checksum|no part of a run)"):
+            Part.read(path)
+    for length in (0, 10, 15, 50, 100, len(content) - 8):
+        path.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"damaged\.part: "):
+            simulate(P, Q, **RUN, checkpoint=path)
+    assert path.read_bytes() == content[: len(content) - 8]  # and left as it is
+
+
+def test_another_version_of_the_format_is_refused(shards, tmp_path):
+    path = tmp_path / "later.part"
+    path.write_bytes(shards[0].read_bytes().replace(b"specsim part 1", b"specsim part 2", 1))
+    with pytest.raises(ValueError, match=r"later\.part: no part of a run in the format .*'specsim part 1'"):
+        add_parts([path])
+
+
+def test_a_place_that_cannot_be_written_is_known_before_the_work(tmp_path):
+    told = []
+    with pytest.raises(FileNotFoundError):
+        simulate(P, Q, **RUN, checkpoint=tmp_path / "no" / "run.part", progress=lambda *now: told.append(now))
+    assert not told
+
+
+def test_a_part_goes_to_disk_and_back(tmp_path):
+    counts = {
+        "a": np.arange(6).reshape(2, 3),
+        "b": np.array([2**62], dtype=np.int64),
+        "c": np.zeros((0, 4), np.int64),
+    }
+    part = Part({"seed": 2**80, "name": "β"}, {"seconds": 1.5}, counts, ((0, 4), (10, 12)))
+    part.write(tmp_path / "x.part")
+    found = Part.read(tmp_path / "x.part")
+    assert (found.run, found.about, found.intervals, found.steps) == (part.run, part.about, part.intervals, 6)
+    for name, array in counts.items():
+        assert found.counts[name].shape == array.shape
+        assert (found.counts[name] == array).all()
+    head = json.loads((tmp_path / "x.part").read_bytes().split(b"\n")[2])
+    assert head["intervals"] == [[0, 4], [10, 12]]
+
+
+def test_intervals_join_and_what_is_missing_is_named():
+    part = Part({}, {"seconds": 0.0}, {"n": np.zeros(1, np.int64)})
+    one = {"n": np.ones(1, np.int32)}
+    for first, end in ((5, 6), (0, 2), (2, 5), (8, 9)):
+        part = part.plus([(first, end)], one)
+    assert part.intervals == ((0, 6), (8, 9))
+    assert (part.counts["n"].tolist(), part.counts["n"].dtype) == ([4], np.int64)
+    assert missing(part.intervals, 0, 10) == [(6, 8), (9, 10)]
+    assert missing(part.intervals, 1, 5) == []
+    assert missing((), 3, 5) == [(3, 5)]
+    for overlap in ((5, 7), (0, 1), (7, 9), (1, 2)):
+        with pytest.raises(ValueError, match="are counted twice"):
+            part.plus([overlap], one)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="reads the peak memory of this system's processes")
+def test_memory_does_not_grow_with_the_number_of_steps(tmp_path):
+    code = (
+        "import sys, resource\n"
+        "from specsim import simulate\n"
+        "simulate([0.5, 0.5], [0.25, 0.75], gamma=1, steps=int(sys.argv[1]), rng=0, threads=1, checkpoint=sys.argv[2])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    peaks = []
+    for steps in (10**6, 10**8):
+        command = [sys.executable, "-c", code, str(steps), str(tmp_path / f"{steps}.part")]
+        peaks.append(int(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    assert peaks[1] < 1.05 * peaks[0]
+    sizes = [(tmp_path / f"{steps}.part").stat().st_size for steps in (10**6, 10**8)]
+    assert sizes[1] - sizes[0] < 100
+
+
+# --- audits ----------------------------------------------------------------------------------------------
+
+
+def audited(audit):
+    told = audit.to_dict()
+    del told["provenance"]
+    for case in told["cases"]:
+        case.pop("seconds", None)
+    return told
+
+
+def test_shards_of_an_audit_are_judged_as_the_whole(tmp_path):
+    rule = "one_coin_real_q"  # wrong, so that there are findings
+    whole = specsim.audit(rule, level="smoke", rng=0)
+    paths = [tmp_path / f"{i}.part" for i in range(3)]
+    names = [audit_shard(rule, paths[i], (i, 3), "smoke", 0) for i in (2, 0, 1)]
+    assert sorted(itertools.chain(*names)) == sorted(case.case for case in whole.cases)
+    merged = specsim.merge([paths[1], paths[2], paths[0]])
+    assert audited(merged) == audited(whole)
+    for one, other in zip(merged.cases, whole.cases, strict=True):
+        assert all((one.counts[name] == other.counts[name]).all() for name in other.counts)
+    with pytest.raises(ValueError, match=f"are missing: {whole.cases[1].case}, "):
+        specsim.merge([paths[0], paths[2]])
+    with pytest.raises(ValueError, match="has cases that are not of this shard"):
+        audit_shard(rule, paths[0], (1, 3), "smoke", 0)
+    with pytest.raises(ValueError, match="of another run: seed is 0 there, and 1 here"):
+        audit_shard(rule, paths[0], (0, 3), "smoke", 1)
+
+
+def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path):
+    """It counts no case again; and examples of impossible tokens come back from the file."""
+    path, told = tmp_path / "run.part", []
+
+    def interrupt(done, total):
+        told.append(done)
+        if Part.read(path).steps == 0 and done > 2**17:  # in the second case
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        audit_shard("standard", path, (0, 1), "smoke", 0, threads=1, progress=interrupt)
+    assert Part.read(path).intervals == ((0, 1),)
+    told.clear()
+    audit_shard("standard", path, (0, 1), "smoke", 0, progress=lambda done, _: told.append(done))
+    assert min(told) > 2**17
+    assert audited(specsim.merge([path])) == audited(specsim.audit("standard", level="smoke", rng=0))
+
+
+def test_shards_of_an_audit_of_somebodys_verifier_are_judged_as_the_whole(tmp_path):
+    """The cases that it dies of too, and what it promises."""
+    name = "verifiers:wrong_and_dies_of_wide_rows"
+    whole = specsim.audit(name, level="smoke", rng=0, diagnose=False)
+    paths = [tmp_path / f"{i}.part" for i in range(2)]
+    for i in (1, 0):
+        audit_shard(name, paths[i], (i, 2), "smoke", 0)
+    before = paths[0].read_bytes()
+    audit_shard(name, paths[0], (0, 2), "smoke", 0)  # nothing is left to do
+    assert Part.read(paths[0]).counts.keys() == Part.read(paths[1]).counts.keys()
+    assert paths[0].read_bytes()[-1000:] == before[-1000:]
+    merged = specsim.merge(paths)
+    assert audited(merged) == audited(whole)
+    with pytest.raises(ValueError, match=r"are missing: .*promises"):
+        specsim.merge([paths[1]])
+    code = hashlib.sha256((Path(__file__).parents[1] / "helpers/verifiers.py").read_bytes()).hexdigest()
+    part = Part.read(paths[0])
+    assert part.run["verifier's code"] == code
+    replace(part, run=part.run | {"verifier's code": "of yesterday"}).write(paths[0])
+    with pytest.raises(
+        ValueError, match=r"of another run: verifier's code is .* there, and 'of yesterday' in"
+    ):
+        specsim.merge(paths)
+
+
+def test_failures_survive_the_file_cut_where_they_are_long():
+    short = {"findings": [{"kind": "contract", "text": "raised ValueError: ∑ ≠ 1"}], "broken": True}
+    assert shards_of_audits._unpacked(shards_of_audits._packed(short)) == short
+    assert shards_of_audits._unpacked(shards_of_audits._packed(None)) is None
+    long = {"findings": [{"kind": "contract", "text": "∑" * 5000}, short["findings"][0]], "broken": True}
+    kept = shards_of_audits._unpacked(shards_of_audits._packed(long))
+    assert kept["findings"][1] == short["findings"][0]
+    assert kept["findings"][0]["text"].startswith("∑" * 500)
+    assert kept["findings"][0]["text"].endswith(" …")
+
+
+def test_examples_of_an_audit_survive_the_file():
+    trial = RuleSubject(rules.get("standard"), 1).trial(0, "smoke")
+    trial.examples.extend(Impossible(step, 1, 2) for step in (50, 7, 30, 9))
+    counts = no_counts(trial.tally)
+    counts["impossible"][1] = 4
+    counts["lengths"][0] = 8
+    found = judge_trial(trial, counts, 8, 1e-9, 1.0)
+    kept = shards_of_audits._case_counts(0, found)
+    again = RuleSubject(rules.get("standard"), 1).trial(0, "smoke")
+    assert shards_of_audits._judged(0, again, kept, 1e-9).findings == found.findings
+    assert "step 7, position 2: token 2; step 9" in found.findings[0].text
+
+
+def test_a_checkpoint_in_no_folder_is_told_before_the_work(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no such folder: .*/nowhere'$"):
+        simulate(P, Q, steps=10, rng=0, checkpoint=tmp_path / "nowhere" / "run.part")
+
+
+@pytest.mark.parametrize(
+    ("rule", "shard", "seed", "message"),
+    [
+        ("standard", (0, 2), None, "all shards of an audit need the same seed"),
+        ("standard", (0, 99), 0, "cases cannot be cut into 99 parts"),
+        ("standrd", (0, 2), 0, "unknown rule"),
+    ],
+)
+def test_wrong_shards_of_audits_are_named(rule, shard, seed, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        audit_shard(rule, tmp_path / "x.part", shard, "smoke", seed)

@@ -1,0 +1,242 @@
+"""A replayed step, in plain Python, is the step that the engine counted."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from conftest import standard_step, standard_steps_of_a_pair
+
+from specsim import default_pair, replay
+from specsim.core._kernels import Kernel, interpreted
+from specsim.core._streams import Purpose, key_of, uniform
+from specsim.core.distributions import dyadic, synthetic_pair
+from specsim.drafts import DynamicTree, PromptLookup, Tree, branching, chain
+from specsim.models import TableModel
+from specsim.recording import record
+from specsim.simulation._engine import make_source
+
+
+def engine_steps(target, draft, gamma, steps, root, rule="standard"):
+    """What the engine emits in each of the first steps, padding removed."""
+    source = make_source(target, draft, rule=rule, gamma=gamma)
+    emitted = []
+    for batch in source.batches(key_of(root), 0, steps):
+        emitted += [tuple(int(x) for x in column if x >= 0) for column in batch.tokens.T]
+    return emitted
+
+
+def tables():
+    """A target of order 2 and a draft of order 0."""
+    rng = np.random.default_rng(0)
+    return TableModel(rng.dirichlet(np.ones(3), size=(3, 3))), TableModel(rng.dirichlet(np.ones(3)))
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("traces") / "trace"
+    return record(folder, *default_pair(), gamma=3, steps=40, rng=4)
+
+
+@pytest.mark.parametrize(("kind", "vocab_size"), [("zipf", 1000), ("one-hot", 5), ("two-point", 2)])
+def test_fixed_pair(kind, vocab_size):
+    p, q = synthetic_pair(kind, vocab_size, 0.7)
+    for step, tokens in enumerate(engine_steps(p, q, 4, 60, root=9)):
+        assert replay(p, q, step=step, gamma=4, rng=9).tokens == tokens
+
+
+def test_ngram_pair():
+    target, draft = default_pair()
+    for step, tokens in enumerate(engine_steps(target, draft, 5, 60, root=9)):
+        assert replay(target, draft, step=step, rng=9).tokens == tokens
+
+
+def test_tables_of_different_orders():
+    target, draft = tables()
+    for step, tokens in enumerate(engine_steps(target, draft, 2, 60, root=9)):
+        assert replay(target, draft, step=step, gamma=2, rng=9).tokens == tokens
+
+
+def test_trace(trace):
+    for step, tokens in enumerate(engine_steps(trace, None, 3, 60, root=9)):
+        assert replay(trace, step=step, gamma=3, rng=9).tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("rule", "tree"),
+    [
+        ("lenience:lenience=0.5", chain(3)),
+        ("gumbel", chain(2)),
+        ("k_seq", branching(2, 2)),
+        ("without_replacement", branching(3, 1, drawing="without replacement")),
+        ("traversal", Tree((0, 1, 0, 2, 2))),
+        ("deterministic_children", branching(2, 1, drawing="top")),
+    ],
+)
+def test_other_rules_and_trees(rule, tree):
+    for pair in (synthetic_pair("zipf", 20, 0.7), tables(), default_pair()):
+        for step, tokens in enumerate(engine_steps(*pair, tree, 20, root=9, rule=rule)):
+            told = replay(*pair, step=step, rule=rule, gamma=tree, rng=9)
+            assert told.tokens == tokens
+            assert told.num_accepted == len(tokens) - 1
+            assert told.rule == rule
+            assert tuple(node.parent for node in told.nodes) == tree.parents
+            assert is_path(told)
+
+
+def is_path(told):
+    """Whether the accepted tokens lie one below the other among the drafted nodes."""
+    alike = {0}
+    for token in told.tokens[:-1]:
+        alike = {j for j, node in enumerate(told.nodes, 1) if node.parent in alike and node.token == token}
+    return bool(alike)
+
+
+# --- number by number ------------------------------------------------------------------------------------
+
+
+def test_every_number_of_a_fixed_pair_is_what_the_step_by_hand_takes():
+    p, q = (dyadic(row) for row in synthetic_pair("zipf", 50, 0.7))
+    by_hand = standard_steps_of_a_pair(p, q)
+    for step in range(60):
+        told = replay(p, q, step=step, gamma=4, rng=9)
+        draft_uniforms = [uniform(key_of(9), Purpose.DRAFT, step, i) for i in range(4)]
+        verify_uniforms = [uniform(key_of(9), Purpose.VERIFY, step, i) for i in range(5)]
+        assert [node.u for node in told.nodes] == draft_uniforms
+        assert list(told.verify_uniforms) == verify_uniforms
+        drafted, emitted = by_hand(draft_uniforms, verify_uniforms)
+        assert [node.token for node in told.nodes] == drafted
+        assert told.tokens == tuple(emitted)
+        for i, node in enumerate(told.nodes):
+            assert (node.parent, node.p, node.q) == (i, p[node.token], q[node.token])
+
+
+def test_every_number_of_two_models_is_what_the_step_by_hand_takes():
+    target, draft = default_pair()
+    for step in range(30):
+        told = replay(target, draft, step=step, gamma=3, rng=9)
+        history = [int(token) for token in told.start.removeprefix("context [").rstrip("]").split(",")]
+        drafted = [node.token for node in told.nodes]
+        p = [target.row([*history, *drafted[:i]]).tolist() for i in range(4)]
+        q = [draft.row([*history, *drafted[:i]]).tolist() for i in range(3)]
+        for i, node in enumerate(told.nodes):
+            assert (node.p, node.q) == (p[i][node.token], q[i][node.token])
+            assert sum(q[i][: node.token]) <= node.u * sum(q[i]) + 1e-12  # drawn by inverse CDF
+            assert sum(q[i][: node.token + 1]) >= node.u * sum(q[i]) - 1e-12
+        assert list(told.verify_uniforms) == [uniform(key_of(9), Purpose.VERIFY, step, i) for i in range(4)]
+        assert told.tokens == tuple(standard_step(drafted, p, q, told.verify_uniforms))
+
+
+@pytest.mark.parametrize("rule", ["standard", "gumbel", "k_seq"])
+def test_nothing_compiled_takes_part(monkeypatch, rule):
+    tree = branching(2, 2) if rule == "k_seq" else chain(3)
+    pairs = [([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]), tables(), default_pair()]
+    expected = [replay(*pair, step=3, rule=rule, gamma=tree, rng=1) for pair in pairs]
+    monkeypatch.setattr(Kernel, "compiled", property(lambda kernel: pytest.fail(f"compiled {kernel}")))
+    assert [replay(*pair, step=3, rule=rule, gamma=tree, rng=1) for pair in pairs] == expected
+
+
+def test_kernels_are_interpreted_in_the_block_and_in_this_thread_only():
+    kernel = Kernel(lambda: "plain", fastmath=False)
+    kernel.__dict__["compiled"] = lambda: "compiled"
+    assert kernel() == "compiled"
+    with ThreadPoolExecutor(1) as pool, interpreted():
+        assert kernel() == "plain"
+        with interpreted():
+            assert kernel() == "plain"
+        assert kernel() == "plain"
+        assert pool.submit(kernel).result() == "compiled"
+    assert kernel() == "compiled"
+    with pytest.raises(ZeroDivisionError), interpreted():
+        raise ZeroDivisionError
+    assert kernel() == "compiled"
+
+
+def test_a_replay_prints_every_number():
+    told = str(replay([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], step=7, gamma=2, rng=1))
+    for words in (
+        "step 7 of fixed pair, rule standard, seed 1",
+        "Philox4x32-10",
+        "draft   1: u = 0.",
+        "draft   2: u = 0.",
+        "verify  1: u = 0.",
+        "verify  3: u = 0.",
+        "p/q = ",
+        "emitted [",
+    ):
+        assert words in told
+    assert "below" not in told
+
+
+def test_a_replay_of_a_tree_says_below_which_node_a_token_hangs():
+    told = replay([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], step=7, rule="k_seq", gamma=branching(2, 2), rng=1)
+    lines = [line.partition(": u")[0] for line in told.lines() if line.startswith("draft")]
+    assert lines == [
+        "draft   1",
+        "draft   2 below 0",
+        "draft   3 below 1",
+        "draft   4 below 1",
+        "draft   5 below 2",
+        "draft   6 below 2",
+    ]
+    assert len(told.verify_uniforms) == 7
+
+
+@pytest.mark.parametrize(
+    ("draft", "rule", "tree"),
+    [
+        (None, "deterministic_children", branching(2, 1, drawing="top")),
+        (None, "deterministic_children", DynamicTree(width=2, depth=2, nodes=3)),
+        (PromptLookup(np.arange(100) % 7), "one_hot", chain(3)),
+    ],
+)
+def test_drafts_that_are_not_drawn_have_no_uniform(draft, rule, tree):
+    target, ngrams = default_pair()
+    told = replay(target, draft or ngrams, step=7, rule=rule, gamma=tree, rng=1)
+    assert [node.u for node in told.nodes] == [None] * tree.size
+    lines = [line for line in told.lines() if line.startswith("draft")]
+    assert len(lines) == tree.size
+    assert not any("u = " in line for line in lines)
+    assert all(f"token {node.token} " in line for node, line in zip(told.nodes, lines, strict=True))
+    for node in told.nodes:
+        assert node.q > 0
+
+
+def test_the_most_probable_tokens_of_a_pair_have_no_uniform_either():
+    pair, tree = ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]), branching(2, drawing="top")
+    told = replay(*pair, step=7, rule="deterministic_children", gamma=tree, rng=1)
+    assert [(node.u, node.token, node.q) for node in told.nodes] == [(None, 2, 0.5), (None, 1, 0.3)]
+
+
+def test_a_replay_does_not_print_a_uniform_for_every_token_of_the_vocabulary():
+    told = replay(*default_pair(), step=7, rule="gumbel", gamma=2, rng=1)
+    assert len(told.verify_uniforms) == 2 * 256 + 1
+    assert str(told).count("verify ") == 64
+    assert "… 513 in all" in str(told)
+
+
+def test_the_recorded_root_of_a_run_replays_it():
+    from specsim import simulate
+
+    run = simulate([0.5, 0.5], [0.9, 0.1], gamma=1, steps=1, rng=None)
+    again = replay([0.5, 0.5], [0.9, 0.1], step=0, gamma=1, rng=run.provenance.root)
+    assert run.lengths[again.num_accepted] == 1
+
+
+@pytest.mark.parametrize("step", [-1, 1.5, True, "3"])
+def test_bad_steps(step):
+    with pytest.raises(ValueError, match="step"):
+        replay([0.5, 0.5], [0.9, 0.1], step=step, rng=1)
+
+
+def test_bad_rules_and_trees(trace):
+    pair = [0.5, 0.5], [0.9, 0.1]
+    with pytest.raises(ValueError, match="k_seq chooses between several drafts"):
+        replay(*pair, step=0, rule="k_seq", gamma=2, rng=1)
+    with pytest.raises(ValueError, match="standard verifies a chain"):
+        replay(*pair, step=0, gamma=branching(2), rng=1)
+    with pytest.raises(ValueError, match=r"lenience: parameter lenience = -1\.0 is outside"):
+        replay(*pair, step=0, rule="lenience:lenience=-1", rng=1)
+    with pytest.raises(ValueError, match="cannot answer for a tree"):
+        replay(trace, step=0, rule="traversal", gamma=branching(2), rng=1)

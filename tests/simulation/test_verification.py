@@ -1,0 +1,492 @@
+"""One step on given arrays: the accept test, the whole step, and every way of handing over something else."""
+
+import numpy as np
+import pytest
+from conftest import standard_step
+
+from specsim import rules
+from specsim.core._streams import Purpose, key_of, uniform
+from specsim.core.distributions import normalise
+from specsim.drafts import Tree, branching, chain, draw_siblings
+from specsim.simulation._verification import speculative_accept, verify
+
+
+def rows(size, vocab_size, entries, fill=0.1):
+    """Rows that hold `fill` everywhere but at `entries` {(row, token): value}; they need not sum to 1."""
+    array = np.full((size, vocab_size), fill)
+    for place, value in entries.items():
+        array[place] = value
+    return array
+
+
+# --- speculative_accept ----------------------------------------------------------------------------------
+
+HALVES = np.array([0.5, 0.5, 0.5])
+
+
+def test_reference_example_second_token_rejected():
+    p = rows(3, 8, {(0, 5): 0.6, (1, 2): 0.1})
+    q = rows(3, 8, {(0, 5): 0.3, (1, 2): 0.5})
+    assert speculative_accept([5, 2, 7], p, q, HALVES) == [5]
+
+
+def test_all_tokens_accepted_when_target_dominates_draft():
+    p = rows(3, 8, {(0, 5): 0.6, (1, 2): 0.7, (2, 7): 0.8})
+    q = rows(3, 8, {(0, 5): 0.3, (1, 2): 0.2, (2, 7): 0.8})
+    assert speculative_accept([5, 2, 7], p, q, np.array([0.99, 0.5, 0.999])) == [5, 2, 7]
+
+
+def test_first_token_rejected_gives_empty_prefix():
+    p, q = rows(3, 8, {(0, 5): 0.1}), rows(3, 8, {(0, 5): 0.9})
+    assert speculative_accept([5, 2, 7], p, q, HALVES) == []
+
+
+def test_ratio_capped_at_one():
+    p, q = rows(2, 4, {(0, 1): 0.9, (1, 2): 0.3}), rows(2, 4, {(0, 1): 0.1, (1, 2): 0.3})
+    assert speculative_accept([1, 2], p, q, np.array([1.0, 1.0])) == [1, 2]
+
+
+def test_acceptance_halts_at_the_first_rejection_mid_sequence():
+    p = rows(4, 8, {(1, 2): 0.01})
+    q = rows(4, 8, {(1, 2): 0.9})
+    assert speculative_accept([5, 2, 7, 1], p, q, np.array([0.5, 0.5, 0.0, 0.0])) == [5]
+
+
+def test_a_uniform_equal_to_the_ratio_accepts():
+    p, q = [[0.25, 0.75]], [[0.5, 0.5]]
+    assert speculative_accept([0], p, q, [0.5]) == [0]
+    assert speculative_accept([0], p, q, [np.nextafter(0.5, 1)]) == []
+
+
+def test_the_accept_test_lets_an_impossible_token_through_at_r_zero_and_verify_cannot():
+    p, q = [[1.0, 0.0]], [[0.5, 0.5]]
+    assert speculative_accept([1], p, q, [0.0]) == [1]
+    assert speculative_accept([1], p, q, [2.0**-1074]) == []
+    emitted, accepted = np.empty((2, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
+    drafted = np.array([[0]]), np.array([[1]])
+    rules.get("standard").rows(
+        *drafted, np.array([p * 2]), np.array([q]), np.zeros((2, 1)), np.empty(0), emitted, accepted
+    )
+    assert emitted[:, 0].tolist() == [0, -1]
+    assert accepted.tolist() == [0]
+    assert standard_step([1], p * 2, q, [0.0, 0.0]) == [0]
+
+
+def test_a_ratio_too_large_for_a_float_accepts():
+    assert speculative_accept([0], [[1.0]], [[5e-324]], [0.5]) == [0]
+
+
+def test_no_drafted_tokens_are_accepted_whole():
+    assert speculative_accept([], np.empty((0, 4)), np.empty((0, 4)), []) == []
+
+
+def test_it_returns_plain_integers():
+    accepted = speculative_accept(np.array([0]), np.array([[1.0]]), np.array([[1.0]]), np.array([0.5]))
+    assert type(accepted) is list
+    assert type(accepted[0]) is int
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"p": [[0.5, -0.5], [0.5, 0.5]]}, r"p, row 0, token 1: -0\.5 is not a probability"),
+        ({"p": [[0.5, 0.5], [np.nan, 0.5]]}, "p, row 1, token 0: nan is not a probability"),
+        ({"q": [[0.5, 0.5], [0.5, np.inf]]}, "q, row 1, token 1: inf is not a probability"),
+        ({"q": [[0.5, 0.5]]}, r"p \(2, 2\) and q \(1, 2\) must share one shape \[L, V\]"),
+        ({"p": [0.5, 0.5], "q": [0.5, 0.5]}, r"p \(2,\) and q \(2,\) must share"),
+        ({"draft_tokens": [0, 2]}, r"draft_tokens, position 1: token 2 is outside the vocabulary \[0, 2\)"),
+        ({"draft_tokens": [-1, 0]}, "draft_tokens, position 0: token -1 is outside"),
+        (
+            {"draft_tokens": [0]},
+            r"draft_tokens \(1,\) and r \(2,\) must hold one entry for each of the 2 rows",
+        ),
+        ({"r": [0.5]}, r"draft_tokens \(2,\) and r \(1,\)"),
+        ({"r": [0.5, 1.5]}, r"r, position 1: 1\.5 is not a uniform"),
+        ({"r": [-0.1, 0.5]}, r"r, position 0: -0\.1 is not a uniform"),
+        ({"r": [0.5, np.nan]}, "r, position 1: nan is not a uniform"),
+        ({"q": [[0.5, 0.5], [0.0, 1.0]]}, "draft_tokens, position 1: token 0 has q = 0"),
+    ],
+)
+def test_speculative_accept_names_what_is_wrong(change, message):
+    arguments = {"draft_tokens": [0, 0], "p": [[0.5, 0.5]] * 2, "q": [[0.5, 0.5]] * 2, "r": [0.5, 0.5]}
+    with pytest.raises(ValueError, match=message):
+        speculative_accept(**arguments | change)
+
+
+def test_q_zero_after_a_rejection_is_never_looked_at():
+    p, q = [[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]
+    assert speculative_accept([0, 0], p, q, [0.5, 0.5]) == []
+
+
+def test_speculative_accept_wants_integer_tokens():
+    with pytest.raises(TypeError, match="expected integer token ids"):
+        speculative_accept([0.0], [[1.0]], [[1.0]], [0.5])
+
+
+# --- verify ----------------------------------------------------------------------------------------------
+
+
+def random_batch(size, gamma, vocab_size, seed=0):
+    """Drafted tokens [B, γ] with their p [B, γ+1, V] and q [B, γ, V]."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(vocab_size), (size, gamma + 1))
+    q = rng.dirichlet(np.ones(vocab_size), (size, gamma))
+    return rng.integers(vocab_size, size=(size, gamma)), p, q
+
+
+def test_a_step_is_the_accepted_prefix_and_one_token_more():
+    tokens, p, q = random_batch(200, 3, 5)
+    seen = set()
+    for b in range(len(tokens)):
+        step = verify(tokens[b], p[b], q[b], rng=b)
+        assert type(step.tokens) is list
+        assert {type(token) for token in step.tokens} == {int}
+        assert type(step.num_accepted) is int
+        assert len(step.tokens) == step.num_accepted + 1
+        assert step.tokens[:-1] == tokens[b, : step.num_accepted].tolist()
+        assert (step.rule, step.root) == ("standard", b)
+        seen.add(step.num_accepted)
+    assert seen == {0, 1, 2, 3}
+
+
+def test_a_batch_is_the_same_padded_with_minus_one():
+    tokens, p, q = random_batch(200, 3, 5)
+    batch = verify(tokens, p, q, rng=4)
+    assert batch.tokens.dtype == batch.num_accepted.dtype == np.int64
+    assert batch.tokens.shape == (200, 4)
+    assert set(batch.num_accepted.tolist()) == {0, 1, 2, 3}
+    for b, n in enumerate(batch.num_accepted.tolist()):
+        assert batch.tokens[b, :n].tolist() == tokens[b, :n].tolist()
+        assert 0 <= batch.tokens[b, n] < 5
+        assert (batch.tokens[b, n + 1 :] == -1).all()
+
+
+def test_row_b_of_a_batch_is_step_b_of_its_stream():
+    tokens, p, q = random_batch(100, 3, 5, seed=1)
+    batch, standard = verify(tokens, p, q, rng=9), rules.get("standard")
+    for b in range(len(tokens)):
+        u = [uniform(key_of(9), Purpose.VERIFY, b, i) for i in range(standard.uniforms(chain(3), 5))]
+        step = standard_step(tokens[b].tolist(), p[b].tolist(), q[b].tolist(), u)
+        assert batch.num_accepted[b] == len(step) - 1
+        assert batch.tokens[b, : len(step)].tolist() == step
+    assert (
+        batch.tokens[0, : batch.num_accepted[0] + 1].tolist() == verify(tokens[0], p[0], q[0], rng=9).tokens
+    )
+
+
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(3), np.random.SeedSequence(3), np.int64(3)])
+def test_the_root_gives_the_same_again(rng):
+    tokens, p, q = random_batch(50, 2, 4)
+    first = verify(tokens, p, q, rng=rng)
+    assert type(first.root) is int
+    again, other = verify(tokens, p, q, rng=first.root), verify(tokens, p, q, rng=first.root + 1)
+    assert np.array_equal(again.tokens, first.tokens)
+    assert np.array_equal(again.num_accepted, first.num_accepted)
+    assert not np.array_equal(other.tokens, first.tokens)
+
+
+def test_inputs_are_not_altered():
+    arguments = random_batch(20, 2, 4)
+    before = [array.copy() for array in arguments]
+    verify(*arguments, rng=0)
+    assert all(np.array_equal(a, b) for a, b in zip(arguments, before, strict=True))
+
+
+def test_extremes():
+    impossible = verify([0], [[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0]], rng=0)
+    assert (impossible.tokens, impossible.num_accepted) == ([1], 0)
+    certain = verify([1, 0], [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]], rng=0)
+    assert (certain.tokens, certain.num_accepted) == ([1, 0, 1], 2)
+
+
+def test_one_token_in_the_vocabulary_is_accepted():
+    step = verify([0], [[1.0], [1.0]], [[1.0]], rng=0)
+    assert (step.tokens, step.num_accepted) == ([0, 0], 1)
+    batch = verify([[0], [0]], [[[1.0], [1.0]]] * 2, [[[1.0]]] * 2, rng=0)
+    assert batch.tokens.tolist() == [[0, 0], [0, 0]]
+
+
+def test_rows_of_any_float_dtype_and_lists_are_taken():
+    tokens, p, q = [1], np.array([[0.25, 0.75], [0.5, 0.5]]), np.array([[0.5, 0.5]])
+    expected = verify(tokens, p, q, rng=1).tokens
+    for dtype in (np.float16, np.float32):
+        assert verify(tokens, p.astype(dtype), q.astype(dtype), rng=1).tokens == expected
+    assert verify(np.array(tokens, dtype=np.uint8), p.tolist(), q.tolist(), rng=1).tokens == expected
+    assert verify(tokens, p[::-1][::-1], np.asfortranarray(q), rng=1).tokens == expected
+
+
+HALF = [0.5, 0.5]
+OFF = np.array([[0.5, 0.4902], HALF], dtype=np.float16)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"p": [HALF]}, r"p: shape \(1, 2\), expected \(2, 2\) .* \(p has one row more"),
+        ({"p": [HALF] * 3}, r"p: shape \(3, 2\), expected \(2, 2\)"),
+        ({"q": [HALF] * 2}, r"q: shape \(2, 2\), expected \(1, 2\) for draft_tokens of shape \(1,\)"),
+        ({"q": [[0.5, 0.25, 0.25]]}, r"q: shape \(1, 3\), expected \(1, 2\)"),
+        ({"draft_tokens": [[0]]}, r"p: shape \(2, 2\), expected \(1, 2, 2\)"),
+        ({"draft_tokens": 0}, r"draft_tokens: shape \(\) is neither \[γ\] nor \[B, γ\]"),
+        ({"draft_tokens": [[[0]]]}, r"draft_tokens: shape \(1, 1, 1\) is neither"),
+        ({"p": [HALF, [1.5, -0.5]]}, r"p, row 1, token 1: -0\.5 is not a probability"),
+        ({"q": [[np.nan, 1.0]]}, "q, row 0, token 0: nan is not a probability"),
+        ({"p": [[1.0, np.inf], HALF]}, "p, row 0, token 1: inf is not a probability"),
+        ({"p": [HALF, [0.5, 0.4]]}, r"p, row 1: sums to 0\.9, off by -0\.1 .*pass normalise\(p\)"),
+        ({"q": [[2.0, 6.0]]}, r"q, row 0: sums to 8, off by 7"),
+        ({"p": OFF}, r"p, row 0: sums to 0\.990\d*, off by -0\.0\d+ \(float16 rounding allows 0\.002\)"),
+        ({"draft_tokens": [2]}, r"draft_tokens, position 0: token 2 is outside the vocabulary \[0, 2\)"),
+        ({"draft_tokens": [-1]}, "draft_tokens, position 0: token -1 is outside"),
+        ({"q": [[0.0, 1.0]]}, "draft_tokens, position 0: token 0 has q = 0, so it was not drawn from q"),
+        ({"draft_tokens": [], "p": [HALF], "q": np.empty((0, 2))}, r"no token was drafted \(γ = 0\)"),
+        ({"rule": "standrad"}, "unknown rule 'standrad'; did you mean 'standard'"),
+        ({"rule": ""}, "unknown rule ''; did you mean"),
+        ({"rng": -1}, "rng: a seed must be at least 0, got -1"),
+    ],
+)
+def test_verify_names_what_is_wrong(change, message):
+    with pytest.raises(ValueError, match=message):
+        verify(**{"draft_tokens": [0], "p": [HALF, HALF], "q": [HALF]} | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"p": [[[0.5, 0.5], [0.5, 1.0]]] * 3},
+            r"p, row \(0, 1\): sums to 1\.5, off by 0\.5",
+        ),
+        ({"draft_tokens": [[0], [0], [7]]}, r"draft_tokens, position \(2, 0\): token 7 is outside"),
+        ({"draft_tokens": [[0], [1], [0]]}, r"draft_tokens, position \(1, 0\): token 1 has q = 0"),
+        ({"p": np.full((2, 2, 2), 0.5)}, r"p: shape \(2, 2, 2\), expected \(3, 2, 2\)"),
+        (
+            {"draft_tokens": np.empty((0, 1), int), "p": np.empty((0, 2, 2)), "q": np.empty((0, 1, 2))},
+            r"draft_tokens: shape \(0, 1\) is an empty batch",
+        ),
+        (
+            {"draft_tokens": np.empty((3, 0), int), "p": np.full((3, 1, 2), 0.5), "q": np.empty((3, 0, 2))},
+            r"no token was drafted \(γ = 0\)",
+        ),
+    ],
+)
+def test_verify_names_the_place_in_a_batch(change, message):
+    q = [[[0.5, 0.5]], [[1.0, 0.0]], [[0.5, 0.5]]]
+    arguments = {"draft_tokens": [[0]] * 3, "p": np.full((3, 2, 2), 0.5), "q": q}
+    with pytest.raises(ValueError, match=message):
+        verify(**arguments | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"draft_tokens": [0.0]}, "draft_tokens: expected integer token ids, got float64"),
+        ({"p": [["a", "b"]] * 2}, "p: expected real probabilities"),
+        ({"rule": None}, "rule: expected a name such as 'standard', got NoneType"),
+        ({"rng": 1.5}, "rng: expected an int, .* got float"),
+    ],
+)
+def test_verify_refuses_wrong_types(change, message):
+    with pytest.raises(TypeError, match=message):
+        verify(**{"draft_tokens": [0], "p": [HALF, HALF], "q": [HALF]} | change)
+
+
+def test_float16_rows_that_sum_to_one_up_to_their_rounding_are_taken():
+    q = np.random.default_rng(1).dirichlet(np.ones(300)).astype(np.float16)
+    assert 0 < abs(q.astype(np.float64).sum() - 1) < 2e-3
+    token = int(q.argmax())
+    assert verify([token], np.array([q, q]), q[None], rng=0).num_accepted == 1
+
+
+# --- other rules, trees ----------------------------------------------------------------------------------
+
+
+def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):
+    """Drafted tokens [B, n], drawn as `tree` says, with the rows p [B, n+1, V] and q that `rule` reads."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(vocab_size), (size, tree.size + 1))
+    q = rng.dirichlet(np.ones(vocab_size), (size, rule.num_rows(tree)))
+    tokens = np.empty((size, tree.size), dtype=np.int64)
+    for node in range(tree.size + 1):
+        if children := tree.children(node):
+            columns = [child - 1 for child in children]
+            tokens[:, columns] = draw_siblings(
+                tree.drawing, q[:, node].copy(), rng.random((len(columns), size))
+            ).T
+    return tokens, p, q
+
+
+@pytest.mark.parametrize(
+    ("name", "tree"),
+    [
+        ("lenience:lenience=0.3", chain(3)),
+        ("cascade_chow", chain(3)),
+        ("gumbel", chain(3)),
+        ("k_seq", branching(2, 2)),
+        ("k_seq", Tree((0, 1, 0, 1, 2))),
+        ("without_replacement", branching(2, 2, drawing="without replacement")),
+        ("traversal", branching(2, 2)),
+        ("deterministic_children", branching(3, 1, drawing="top")),
+    ],
+)
+def test_a_step_of_a_tree_goes_down_a_path_and_is_that_of_the_batch(name, tree):
+    """The first step of a batch is verified with the uniforms that a single step gets."""
+    rule = rules.get(name)
+    tokens, p, q = random_tree_batch(rule, tree)
+    batch = verify(tokens, p, q, name, rng=3, parents=tree.parents)
+    assert batch.tokens.shape == (60, tree.depth + 1)
+    assert batch.rule == str(rule)
+    seen = set()
+    for b in range(60):
+        n = int(batch.num_accepted[b])
+        emitted = batch.tokens[b, : n + 1].tolist()
+        assert min(emitted) >= 0
+        assert (batch.tokens[b, n + 1 :] == -1).all()
+        alike = {0}
+        for token in emitted[:-1]:
+            alike = {
+                j + 1 for j, parent in enumerate(tree.parents) if parent in alike and tokens[b, j] == token
+            }
+            assert alike
+        seen.add(n)
+        single = verify(tokens[b], p[b], q[b], name, rng=b, parents=tree.parents)
+        first = verify(tokens[b:][:1], p[b:][:1], q[b:][:1], name, rng=b, parents=list(tree.parents))
+        assert single.tokens == first.tokens[0, : len(single.tokens)].tolist()
+        assert (single.num_accepted, single.rule) == (first.num_accepted[0], str(rule))
+        assert len(single.tokens) == single.num_accepted + 1
+    assert seen == set(range(tree.depth + 1))
+
+
+def test_parents_of_a_chain_may_be_left_out():
+    tokens, p, q = random_batch(50, 3, 5)
+    told, left_out = (verify(tokens, p, q, rng=4, parents=parents) for parents in (np.arange(3), None))
+    assert np.array_equal(told.tokens, left_out.tokens)
+
+
+def test_a_lossy_rule_accepts_more_and_says_its_parameters():
+    tokens, p, q = random_batch(500, 3, 5)
+    lenient, strict = (verify(tokens, p, q, f"lenience:lenience={value}", rng=1) for value in (0.2, 1))
+    assert (lenient.rule, strict.rule) == ("lenience:lenience=0.2", "lenience:lenience=1")
+    assert np.array_equal(strict.tokens, verify(tokens, p, q, rng=1).tokens)
+    assert (lenient.num_accepted >= strict.num_accepted).all()
+    assert lenient.num_accepted.sum() > strict.num_accepted.sum()
+
+
+@pytest.mark.parametrize("name", ["one_hot", "sampler_match", "greedy_match"])
+def test_a_rule_that_never_reads_q_takes_none_and_any(name):
+    tokens, p, q = random_batch(50, 3, 5)
+    without = verify(tokens, p, None, name, rng=2)
+    elsewhere = np.zeros_like(q)  # q = 0 at drafted tokens is no matter either
+    elsewhere[..., 0] = 1.0
+    for rows_of_q in (q, elsewhere):
+        assert np.array_equal(verify(tokens, p, rows_of_q, name, rng=2).tokens, without.tokens)
+    single = verify(tokens[0], p[0], None, name, rng=2)
+    assert single.tokens == without.tokens[0, : single.num_accepted + 1].tolist()
+
+
+def test_a_tree_rule_that_never_reads_q_takes_none():
+    p = np.random.default_rng(0).dirichlet(np.ones(4), 6)
+    step = verify([0, 1, 2, 3, 3], p, None, "naive_matching", rng=0, parents=(0, 0, 0, 1, 2))
+    assert len(step.tokens) == step.num_accepted + 1 <= 3
+    with pytest.raises(ValueError, match=r"q: shape \(1, 4\), expected \(3, 4\)"):
+        verify([0, 1, 2, 3, 3], p, p[:1], "naive_matching", rng=0, parents=(0, 0, 0, 1, 2))
+
+
+@pytest.mark.parametrize("name", ["standard", "gumbel", "k_seq", "lenience"])
+def test_a_rule_that_reads_q_wants_it(name):
+    parents = (0, 0) if name == "k_seq" else (0, 1)
+    with pytest.raises(TypeError, match=f"q: missing; {name} needs the draft's rows"):
+        verify([0, 1], [HALF] * 3, None, name, parents=parents)
+
+
+def test_siblings_with_the_same_token_are_trials_of_their_own():
+    """Allowed where siblings are sampled independently; here nothing of token 0 is left for a second trial."""
+    steps, p, q = 4000, [[[0.25, 0.75]] * 3] * 4000, [[HALF]] * 4000
+    twice = verify([[0, 0]] * steps, p, q, "recursive_rejection", rng=0, parents=(0, 0))
+    once = verify([[0]] * steps, np.array(p)[:, :2], q, rng=0)
+    assert np.array_equal(
+        twice.num_accepted, once.num_accepted
+    )  # what is left after one rejection is token 1
+    assert 0.45 < once.num_accepted.mean() < 0.55
+    assert verify([0, 0], p[0], q[0], "k_seq", rng=0, parents=(0, 0)).num_accepted in (0, 1)
+
+
+TREE = {"draft_tokens": [0, 1], "p": [HALF] * 3, "q": [HALF], "parents": (0, 0), "rule": "k_seq"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rule": "lenience:lenience=1.5"}, r"lenience: parameter lenience = 1\.5 is outside \(0, 1\]"),
+        ({"rule": "lenience:lenience=0"}, r"lenience: parameter lenience = 0\.0 is outside \(0, 1\]"),
+        ({"rule": "lenience:lenience=nan"}, r"lenience: parameter lenience = nan is outside \(0, 1\]"),
+        ({"rule": "lenience:leniense=0.5"}, "lenience: no parameter 'leniense'; it has lenience"),
+        ({"rule": "k_seq:lenience=0.5"}, "k_seq: no parameter 'lenience'; it has none"),
+        ({"rule": "lenience:half"}, "lenience: 'half' is not a parameter; write lenience:parameter=number"),
+        (
+            {"rule": "k_sec"},
+            "unknown rule 'k_sec'; did you mean 'k_seq'.* Rules: .*standard.*k_seq.*lenience",
+        ),
+        (
+            {"parents": None, "q": [HALF] * 2},
+            "k_seq chooses between several drafts, and a chain is a single one",
+        ),
+        (
+            {"parents": (0, 1), "q": [HALF] * 2},
+            r"at least 2 siblings somewhere, such as drafts\.branching\(2, 2\)",
+        ),
+        ({"rule": "standard"}, r"standard verifies a chain .*, not a sampled tree with parents \(0, 0\)"),
+        ({"rule": "lenience"}, r"lenience verifies a chain .* parents \(0, 0\)"),
+        ({"parents": (0, 3)}, r"parents\[1\] = 3: an orphan; there are nodes 0 \(the prefix\) to 2"),
+        ({"parents": (0, -1)}, r"parents\[1\] = -1: an orphan"),
+        ({"parents": (1, 0)}, r"parents\[0\] = 1: node 1 would hang below itself, a cycle"),
+        ({"parents": (2, 1)}, r"parents\[0\] = 2: node 1 would hang below the later node 2, a cycle"),
+        ({"parents": (0, 0, 0)}, "parents: 3 of them for 2 drafted tokens"),
+        ({"parents": (0,)}, "parents: 1 of them for 2 drafted tokens"),
+        ({"parents": ()}, "parents: no token was drafted"),
+        ({"q": [[1.0, 0.0]]}, "draft_tokens, position 1: token 1 has q = 0, so it was not drawn from q"),
+        ({"q": [HALF] * 2}, r"q: shape \(2, 2\), expected \(1, 2\)"),
+        ({"p": [HALF] * 2}, r"p: shape \(2, 2\), expected \(3, 2\) .* \(p has one row more"),
+        (
+            {"draft_tokens": [1, 1], "rule": "without_replacement"},
+            "draft_tokens: token 1 stands twice below node 0; without_replacement forbids siblings with the same",
+        ),
+        (
+            {"draft_tokens": [[0, 1], [0, 0]], "p": [[HALF] * 3] * 2, "q": [[HALF]] * 2}
+            | {"rule": "without_replacement"},
+            "draft_tokens, step 1: token 0 stands twice below node 0",
+        ),
+        (
+            {"draft_tokens": [0, 1, 1, 0, 1], "p": [HALF] * 6, "q": [HALF] * 3, "parents": (0, 0, 2, 1, 2)}
+            | {"rule": "without_replacement"},
+            "draft_tokens: token 1 stands twice below node 2",
+        ),
+        (
+            {"draft_tokens": [[0, 1], [0, 1]], "p": [[HALF] * 3] * 2, "q": [[HALF], [[0.0, 1.0]]]},
+            r"draft_tokens, position \(1, 0\): token 0 has q = 0",
+        ),
+        (
+            {"rule": "cascade_chow", "parents": None, "q": [HALF] * 2},
+            r"q: shape \(2, 2\), expected \(3, 2\) for draft_tokens of shape \(2,\)",
+        ),
+    ],
+)
+def test_verify_names_what_is_wrong_with_a_tree_or_a_rule(change, message):
+    verify(**TREE, rng=0)
+    with pytest.raises(ValueError, match=message):
+        verify(**TREE | change)
+
+
+@pytest.mark.parametrize("parents", [(0, 0.5), (0, True), ("0", "0")])
+def test_parents_are_integers(parents):
+    with pytest.raises(TypeError, match=r"parents\[.\]: expected an int"):
+        verify(**TREE | {"parents": parents})
+
+
+def test_q_zero_is_looked_for_at_the_parent_of_each_drafted_token():
+    q = normalise([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
+    p, parents = np.full((5, 3), 1 / 3), (0, 0, 1, 2)
+    assert verify([0, 1, 2, 0], p, q, "k_seq", rng=0, parents=parents).num_accepted <= 2
+    with pytest.raises(ValueError, match="draft_tokens, position 3: token 1 has q = 0"):
+        verify([0, 1, 2, 1], p, q, "k_seq", rng=0, parents=parents)
+    with pytest.raises(ValueError, match="draft_tokens, position 2: token 0 has q = 0"):
+        verify([0, 1, 0, 0], p, q, "k_seq", rng=0, parents=parents)

@@ -1,0 +1,197 @@
+"""The layout that docs/architecture.md shows is the layout of the code: rooms, what may import what, and nothing loaded early."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import specsim
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/architecture.md"
+#: The packages of the checkout, from the ground up.
+PACKAGES = ("specsim", "experiments", "figures")
+#: Entry points, which stand above all rooms.
+ENTRIES = {"", "__main__", "_merge", "_pytest_plugin", "testing"}
+
+
+def rooms():
+    """The rooms of specsim from the ground up, as the table in docs/architecture.md lists them."""
+    return re.findall(r"^\| `specsim/(\w+)/` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def module_of(path):
+    """The dotted name of a Python file of the checkout."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_of(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
+
+
+def lazy_names():
+    """{(package, public name): where its `__init__.pyi` takes it from}."""
+    found = {}
+    for stub in (ROOT / "specsim").rglob("__init__.pyi"):
+        package = module_of(stub)
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom):
+                home = f"{package}.{node.module}" if node.module else package
+                found |= {(package, alias.name): home for alias in node.names}
+    return found
+
+
+LAZY = lazy_names()
+
+
+def home(module, name):
+    """The file behind `from module import name`, as a dotted name: public names are followed to where they are defined."""
+    while f"{module}.{name}" not in FILES and (module, name) in LAZY:
+        module = LAZY[module, name]
+    return f"{module}.{name}" if f"{module}.{name}" in FILES else module
+
+
+def imported_names(source):
+    """The (module, name) pairs that a source text imports, wherever in it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports are written in full"
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def imports_of(source):
+    """The modules of this checkout that a source text imports."""
+    return {home(*names) for names in imported_names(source) if names[0].split(".")[0] in PACKAGES}
+
+
+IMPORTS = {module: imports_of(path.read_text(encoding="utf-8")) - {module} for module, path in FILES.items()}
+
+
+def room_of(module):
+    package, _, rest = module.partition(".")
+    return rest.split(".")[0] if package == "specsim" else package
+
+
+def height_of(module):
+    """How high a module stands: rooms in the order of the page, entry points on them, then experiments and figures."""
+    order = [*rooms(), "the entry points", *PACKAGES[1:]]
+    room = room_of(module)
+    return order.index("the entry points" if room in ENTRIES else room)
+
+
+def test_the_page_shows_the_rooms_that_there_are():
+    folders = {path.parent.name for path in (ROOT / "specsim").glob("*/__init__.py")}
+    assert set(rooms()) == folders
+    assert len(rooms()) == len(folders) <= 14
+    files = {path.stem for path in (ROOT / "specsim").glob("*.py")}
+    assert files == ENTRIES - {""} | {"__init__"}
+
+
+def test_the_audit_has_few_rooms():
+    inside = {name.split(".")[2] for name in FILES if name.startswith("specsim.auditing.")}
+    assert len(inside) <= 15
+
+
+@pytest.mark.parametrize("module", sorted(FILES))
+def test_a_module_imports_nothing_from_above(module):
+    for other in IMPORTS[module]:
+        if room_of(other) != room_of(module):
+            assert height_of(other) < height_of(module) or {room_of(other), room_of(module)} <= ENTRIES
+
+
+def circles(imports):
+    """The sets of modules that import each other in a loop."""
+    reached = {module: set(direct) for module, direct in imports.items()}
+    for middle in imports:
+        for module in imports:
+            if middle in reached[module]:
+                reached[module] |= reached[middle]
+    return {
+        frozenset(other for other in reached[m] if m in reached[other]) for m in imports if m in reached[m]
+    }
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert circles(IMPORTS) == set()
+
+
+def test_a_circle_would_be_seen():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == {frozenset({"b", "c"})}
+
+
+def test_an_import_is_followed_to_where_the_name_is_defined():
+    source = "import numpy\ndef f():\n    from specsim import simulate\n    import specsim.traces\n"
+    assert imports_of(source) == {"specsim.simulation._engine", "specsim.traces"}
+
+
+def test_statistics_know_nothing_of_specsim_and_rules_nothing_of_statistics():
+    assert IMPORTS["specsim.core.stats"] == set()
+    for module in FILES:
+        if room_of(module) == "rules":
+            assert "specsim.core.stats" not in IMPORTS[module]
+
+
+def test_only_one_module_imports_numba():
+    users = {
+        module
+        for module, path in FILES.items()
+        if any(name.split(".")[0] == "numba" for name, _ in imported_names(path.read_text(encoding="utf-8")))
+    }
+    assert users == {"specsim.core._kernels"}
+
+
+def test_a_module_is_public_where_its_path_has_no_underscore():
+    """The public modules are those that the documentation names; all others are private, by file or by folder."""
+    public = {
+        name
+        for name in FILES
+        if name.startswith("specsim") and not any(part.startswith("_") for part in name.split("."))
+    }
+    named = set(re.findall(r"^- `(specsim[\w.]*)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert public == named
+
+
+def modules_loaded_by(code):
+    listing = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return set(listing.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import specsim",
+        "import specsim.rules; [specsim.rules.get(name) for name in specsim.rules.names()]",
+        "import specsim; specsim.simulate, specsim.prove, specsim.verify, specsim.audit",
+        "import specsim.cli",
+        "import specsim.auditing.mutants",
+    ],
+)
+def test_numba_is_not_loaded_by(code):
+    assert "numba" not in modules_loaded_by(code)
+
+
+def test_importing_the_package_loads_nothing_else():
+    loaded = modules_loaded_by("import specsim")
+    assert not loaded & {"numpy", "scipy", "numba", "matplotlib", "safetensors", "rich"}
+    assert "numba" in modules_loaded_by("import specsim.core._streams as s; s.uniforms((0, 0), 0, 0, 1, 1)")
+
+
+@pytest.mark.parametrize("name", specsim.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(specsim, name) is not None
+    assert name in dir(specsim)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="simulat"):
+        specsim.simulat  # noqa: B018

@@ -1,0 +1,635 @@
+"""Importers: what was logged elsewhere comes out as it went in, and what is wrong is named, with its place."""
+
+import gzip
+import hashlib
+import itertools
+import json
+import math
+import re
+import sys
+import threading
+import tracemalloc
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from specsim.traces import beta_bounds, open_trace, summarise, truncate
+from specsim.traces._importing import formats, import_trace, npz
+
+N, GAMMA, V, K = 40, 2, 12, 5
+
+
+def arrays(seed=1, dtype=np.float32, truncated=False):
+    """Steps of the standard rule as arrays: tokens drawn from q, and what was accepted."""
+    rng = np.random.default_rng(seed)
+    p, q = (rng.gamma(0.5, size=(N, GAMMA + 1, V)) + 1e-3 for _ in range(2))
+    p, q = ((rows / rows.sum(-1, keepdims=True)).astype(dtype) for rows in (p, q))
+    exact = [rows.astype(float) / rows.astype(float).sum(-1, keepdims=True) for rows in (p, q)]
+    tokens = np.array([[rng.choice(V, p=exact[1][n, i]) for i in range(GAMMA)] for n in range(N)])
+    chances = np.take_along_axis(exact[0][:, :-1] / exact[1][:, :-1], tokens[..., None], 2)[..., 0]
+    accepted = np.cumprod(rng.random((N, GAMMA)) < chances, axis=1).sum(1)
+    found = {"draft_tokens": tokens, "accepted": accepted, "context": np.arange(N) // 8, "p": p, "q": q}
+    if truncated:
+        for name, rows in zip("pq", exact, strict=True):
+            cut = [
+                [truncate(rows[n, i], K, tokens[n, i] if i < GAMMA else None) for i in range(GAMMA + 1)]
+                for n in range(N)
+            ]
+            found[name] = np.array([[row.probabilities for row in step] for step in cut])
+            found[f"{name}_tokens"] = np.array([[row.tokens for row in step] for step in cut])
+    return found
+
+
+def save(tmp_path, kind, columns):
+    """`columns` as a file of the `kind`."""
+    path = tmp_path / {"compressed": "log.npz", "folder": "log"}.get(kind, f"log.{kind}")
+    if kind == "folder":
+        path.mkdir()
+        for name, values in columns.items():
+            np.save(path / f"{name}.npy", values)
+    elif kind == "safetensors":
+        save_file({name: np.ascontiguousarray(values) for name, values in columns.items()}, path)
+    elif kind == "parquet":
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        lists = {name: x if x.ndim == 1 else x.tolist() for name, x in columns.items()}  # 1-d keeps its type
+        parquet.write_table(pa.table(lists), path)
+    else:
+        (np.savez_compressed if kind == "compressed" else np.savez)(path, **columns)
+    return path
+
+
+KINDS = ("npz", "compressed", "folder", "safetensors", "parquet")
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_logged_comes_out(tmp_path, kind, truncated, monkeypatch):
+    monkeypatch.setattr("specsim.traces._steps.CHUNK_BYTES", 4000)  # several stretches
+    columns = arrays(truncated=truncated)
+    source, told = save(tmp_path, kind, columns), []
+    trace = import_trace(source, tmp_path / "out", progress=lambda *done: told.append(done))
+    assert (trace.num_steps, trace.gamma, trace.vocab_size) == (N, GAMMA, V)
+    assert (trace.top, trace.complete, told[-1]) == (K if truncated else None, True, (N, N))
+    assert all(shard.ok for shard in trace.verify())
+    read = trace.shards[0].columns
+    np.testing.assert_array_equal(read.token.reshape(N, -1)[:, :-1], columns["draft_tokens"])
+    np.testing.assert_array_equal(read.context.reshape(N, -1)[:, 0], columns["context"])
+    np.testing.assert_allclose(read.p.reshape(columns["p"].shape), columns["p"], rtol=1e-6)
+    np.testing.assert_array_equal(
+        summarise(trace).accepted_lengths, np.bincount(columns["accepted"], minlength=GAMMA + 1)
+    )
+    facts = trace.provenance
+    assert facts["format"] == ("npz" if kind in ("compressed", "folder") else kind)
+    if kind != "folder":
+        data = source.read_bytes()
+        assert facts["files"] == [
+            {"file": source.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        ]
+    else:
+        assert [entry["file"] for entry in facts["files"]] == sorted(f"{name}.npy" for name in columns)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, ml_dtypes.bfloat16])
+def test_dtypes_without_flags_contexts_or_the_bonus(tmp_path, dtype):
+    columns = arrays(dtype=dtype)
+    columns = {name: columns[name] for name in ("draft_tokens", "p", "q")} | {"q": columns["q"][:, :-1]}
+    trace = import_trace(save(tmp_path, "safetensors", columns), tmp_path / "out", dtype="float16")
+    assert (trace.layout.flags, trace.layout.bonus) == (False, False)
+    assert trace.shards[0].columns.context.tolist() == [n for n in range(N) for _ in range(GAMMA + 1)]
+    betas = np.minimum(columns["p"][:, 0], columns["q"][:, 0]).astype(float).sum(1)
+    low, high = summarise(trace).alpha_context
+    assert low - 0.01 <= betas.mean() <= high + 0.01
+
+
+def test_a_table_of_places_in_a_text(tmp_path):
+    columns = arrays(truncated=True)
+    columns = {name: columns[name][:, 0] for name in ("p", "q", "p_tokens", "q_tokens")} | {
+        "token": columns["draft_tokens"][:, 0]
+    }
+    trace = import_trace(save(tmp_path, "parquet", columns), tmp_path / "out")
+    assert (trace.gamma, trace.num_steps, trace.vocab_size) == (0, N, V)
+    assert trace.shards[0].columns.token.tolist() == columns["token"].tolist()
+    assert set(trace.shards[0].columns.context) == {0}
+
+
+@pytest.mark.parametrize("kind", ["npz", "compressed", "folder", "safetensors"])
+def test_a_log_is_read_in_pieces(tmp_path, kind, monkeypatch):
+    """16 MB of rows, within a quarter of that."""
+    rng = np.random.default_rng(1)
+    p = rng.random((100, 2, 10_000))
+    p /= p.sum(-1, keepdims=True)
+    source = save(tmp_path, kind, {"draft_tokens": np.zeros((100, 1), int), "p": p, "q": p[:, :1]})
+    monkeypatch.setattr("specsim.traces._steps.CHUNK_BYTES", 500_000)
+    monkeypatch.setattr(sys.modules["specsim.traces.writer"], "SHARD_BYTES", 500_000)  # not the function
+    tracemalloc.start()
+    assert import_trace(source, tmp_path / "out").num_steps == 100
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < p.nbytes / 4
+
+
+# --- what is refused -------------------------------------------------------------------------------------
+
+
+def altered(name, place, value):
+    columns = arrays()
+    columns[name] = columns[name].copy()
+    columns[name][place] = value
+    return columns
+
+
+def without(*names):
+    return {name: values for name, values in arrays().items() if name not in names}
+
+
+@pytest.mark.parametrize("kind", ["npz", "safetensors", "parquet"])
+@pytest.mark.parametrize(
+    ("columns", "what"),
+    [
+        (altered("p", (7, 1, 3), np.nan), "p, row 1, token 3: nan is not a probability"),
+        (altered("q", (7, 2), 0.125), "q, row 2: sums to 1.5"),
+        (altered("draft_tokens", (7, 1), V), "position 1: token 12 is outside the vocabulary"),
+        (altered("accepted", 7, GAMMA + 1), r"accepted: 3 is outside \[0, 2\]"),
+        (altered("q", (7, 0), np.eye(V)[(arrays()["draft_tokens"][7, 0] + 1) % V]), "probability 0, but that token"),
+    ],
+)  # fmt: skip
+def test_bad_steps_are_named_and_those_before_are_kept(tmp_path, kind, columns, what):
+    with pytest.raises(ValueError, match=rf"log\.{kind}, (step|row) 7: .*{what}"):
+        import_trace(save(tmp_path, kind, columns), tmp_path / "out")
+    trace = open_trace(tmp_path / "out")
+    assert (trace.num_steps, trace.complete) == (7, False)
+    assert trace.verify()[0].ok
+
+
+def test_rows_of_a_wrong_sum_are_counted(tmp_path):
+    columns = arrays()
+    columns["p"][5, 1] *= 0.5
+    columns["q"][[9, 11], 0] *= 1.75
+    with pytest.raises(ValueError, match=r"step 5: p, row 1: sums to 0.5.*3 rows do not sum to 1, the worst is off by 0.75 \(q, step (9|11), row 0\)"):  # fmt: skip
+        import_trace(save(tmp_path, "npz", columns), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("columns", "what"),
+    [
+        (without("q"), "no array q; expected draft_tokens"),
+        (without("draft_tokens"), "no array draft_tokens"),
+        (arrays() | {"q": arrays()["q"][..., :-1]}, r"q: shape \(40, 3, 11\), expected \(40, 3, 12\).*one vocabulary"),
+        (arrays() | {"accepted": np.zeros(3, int)}, r"accepted: shape \(3,\)"),
+        (arrays() | {"draft_tokens": np.zeros(N, int)}, r"draft_tokens: shape \(40,\), expected \[N, γ\]"),
+        (arrays() | {"p_tokens": np.zeros((N, 3, V), int)}, "p_tokens without q_tokens"),
+    ],
+)  # fmt: skip
+def test_arrays_that_do_not_fit(tmp_path, columns, what):
+    with pytest.raises(ValueError, match=what) as raised:
+        import_trace(save(tmp_path, "npz", columns), tmp_path / "out")
+    assert "log.npz" in str(raised.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_that_are_not_what_they_should_be(tmp_path):
+    for name in ("log.npz", "log.safetensors", "log.parquet"):
+        (tmp_path / name).write_bytes(b"\x10" + b"\0" * 7 + b"not at all, whatever this is")
+        with pytest.raises(ValueError, match=rf"{name}: (not|no)"):
+            import_trace(tmp_path / name, tmp_path / "out")
+    (tmp_path / "log.txt").write_text("")
+    with pytest.raises(ValueError, match=r"log\.txt: \.txt tells of no format; give one of jsonl"):
+        import_trace(tmp_path / "log.txt", tmp_path / "out")
+    with pytest.raises(ValueError, match="there is no such file"):
+        import_trace(tmp_path / "nothing.npz", tmp_path / "out")
+    with pytest.raises(ValueError, match="did you mean 'npz'"):
+        import_trace(tmp_path / "log.npz", tmp_path / "out", format="npy")
+    path = save(tmp_path, "npz", arrays())
+    fortran = {name: np.asfortranarray(values) for name, values in arrays().items()}
+    assert import_trace(save(tmp_path, "npz", fortran), tmp_path / "fortran").num_steps == N
+    with pytest.raises(ValueError, match="compressed, and in Fortran order"):
+        import_trace(save(tmp_path, "compressed", fortran), tmp_path / "out")
+    data = save(tmp_path, "compressed", arrays()).read_bytes()
+    path.write_bytes(data[: len(data) // 2] + bytes(64) + data[len(data) // 2 + 64 :])
+    with pytest.raises(ValueError, match=r"log\.npz, .\.npy: damaged"):
+        import_trace(path, tmp_path / "out2")
+
+
+@pytest.mark.parametrize("given", [V - 3, V + 87])
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_vocabulary_than_that_of_whole_rows(tmp_path, kind, given):
+    path = save(tmp_path, kind, arrays())
+    with pytest.raises(ValueError, match=rf"{path.name}, p: V = 12, not the {given} that were given"):
+        import_trace(path, tmp_path / "out", vocab_size=given)
+    assert not (tmp_path / "out").exists()
+    assert import_trace(path, tmp_path / "out", vocab_size=V).vocab_size == V
+
+
+def cut(name, change):
+    """Truncated rows, of which a column is another."""
+    columns = arrays(truncated=True)
+    return columns | {name: change(columns[name])}
+
+
+def first_id(value):
+    def changed(ids):
+        ids = ids.astype(np.int64)
+        ids[0, 0, 0] = value
+        return ids
+
+    return changed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("columns", "what"),
+    [
+        (cut("p_tokens", first_id(2**33)), "p_tokens: token id 8589934592 is too large; a trace holds ids below 2147483647"),
+        (cut("q_tokens", first_id(2**31 - 1)), "q_tokens: token id 2147483647 is too large"),
+        (cut("p_tokens", lambda ids: ids.astype(float)), "p_tokens: (float64|double), expected integers, token ids"),
+        (cut("draft_tokens", lambda ids: ids.astype(np.float32)), "draft_tokens: (float32|double), expected integers"),
+    ],
+)  # fmt: skip
+def test_token_ids_that_no_trace_can_hold(tmp_path, kind, columns, what):
+    path = save(tmp_path, kind, columns)
+    with pytest.raises(ValueError, match=rf"{path.name}, {what}"):
+        import_trace(path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+@pytest.mark.parametrize(
+    ("columns", "error", "what"),
+    [
+        (arrays() | {"context": np.full(N, 2**63, np.uint64)}, ValueError, "context: 9223372036854775808 does not fit"),
+        (arrays() | {"accepted": arrays()["accepted"] > 0}, TypeError, "accepted: expected an integer, got the bool"),
+        (arrays() | {"accepted": arrays()["accepted"] + 0.0}, TypeError, "accepted: expected an integer, got .*float"),
+        (arrays() | {"context": np.zeros(N)}, TypeError, "context: expected an integer, got .*float"),
+    ],
+)  # fmt: skip
+def test_columns_of_another_type(tmp_path, kind, columns, error, what):
+    with pytest.raises(error, match=rf"log\.{kind}, (step|row) 0: {what}"):
+        import_trace(save(tmp_path, kind, columns), tmp_path / "out")
+
+
+def test_a_table_whose_ids_are_no_lists(tmp_path):
+    columns = arrays(truncated=True)
+    columns["p_tokens"] = columns["p_tokens"][:, 0, 0]
+    with pytest.raises(ValueError, match=r"log\.parquet, row 0: p_tokens is not a list"):
+        import_trace(save(tmp_path, "parquet", columns), tmp_path / "out")
+
+
+def test_every_format_is_listed_and_has_what_it_needs():
+    assert formats() == ["jsonl", "npz", "parquet", "safetensors"]
+    assert npz.SUFFIXES == (".npz", "")
+
+
+# --- log-probabilities -----------------------------------------------------------------------------------
+
+
+def log_rows(seed=2, positions=12):
+    """(p, q, token) of each position of a text, with a token now and then that neither lists first."""
+    rng = np.random.default_rng(seed)
+    rows = rng.gamma(0.4, size=(positions, 2, V)) + 1e-3
+    rows /= rows.sum(-1, keepdims=True)
+    return [(p, q, int(rng.choice(V, p=q))) for p, q in rows]
+
+
+def listed(row, token, k=4):
+    """{token: logprob}, the token first, then the k most probable, as vLLM has it."""
+    top = np.argsort(-row, kind="stable")[:k]
+    return {int(x): math.log(row[x]) for x in [token, *top]}
+
+
+def prompt_form(rows, side, name=str):
+    entries = [
+        {str(x): {"logprob": lp, "rank": None, "decoded_token": name(x)} for x, lp in listed(row[side], row[2]).items()}
+        for row in rows
+    ]  # fmt: skip
+    return {"choices": [{"text": "", "prompt_logprobs": [None, *entries], "logprobs": None}]}
+
+
+def completion_form(rows, side, name=lambda x: f"token_id:{x}"):
+    own = [listed(row[side], row[2]) for row in rows]
+    return {
+        "choices": [
+            {
+                "logprobs": {
+                    "tokens": [name(row[2]) for row in rows],
+                    "token_logprobs": [lps[row[2]] for lps, row in zip(own, rows, strict=True)],
+                    "top_logprobs": [{name(x): lp for x, lp in lps.items()} for lps in own],
+                    "text_offset": [0] * len(rows),
+                }
+            }
+        ]
+    }
+
+
+def element(row, side, name=lambda x: f"token_id:{x}"):
+    lps = listed(row[side], row[2])
+    return {
+        "token": name(row[2]),
+        "logprob": lps[row[2]],
+        "bytes": None,
+        "top_logprobs": [{"token": name(x), "logprob": lp, "bytes": None} for x, lp in lps.items()],
+    }
+
+
+def with_ids(record):
+    """As some servers have it: ids beside strings, which read alike here."""
+
+    def renamed(entry):
+        return entry | {"id": int(entry["token"].removeprefix("token_id:")), "token": "?"}
+
+    for element in record["choices"][0]["logprobs"]["content"]:
+        element |= renamed(element) | {"top_logprobs": [renamed(entry) for entry in element["top_logprobs"]]}
+    return record
+
+
+def chat_form(rows, side, **how):
+    return {"choices": [{"logprobs": {"content": [element(row, side, **how) for row in rows]}}]}
+
+
+def write_lines(path, *records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def expected_bounds(rows):
+    """The mean of the bounds on β of the rows, by hand."""
+    bounds = []
+    for p, q, token in rows:
+        lists = [listed(row, token) for row in (p, q)]
+        bounds.append(beta_bounds(*((list(x), [math.exp(lp) for lp in x.values()]) for x in lists), token))
+    return np.mean(bounds, axis=0)
+
+
+ROWS = log_rows()
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "text"),
+    [
+        (prompt_form(ROWS[:3] + ROWS, 0), completion_form(ROWS, 1), "the draft's own"),
+        (prompt_form(ROWS, 0), chat_form(ROWS, 1), "the draft's own"),
+        (completion_form(ROWS, 0), prompt_form(ROWS, 1), "the target's own"),
+        (with_ids(chat_form(ROWS, 0)), prompt_form(ROWS, 1), "the target's own"),
+        (prompt_form(ROWS, 0), prompt_form(ROWS, 1), "given"),
+        (prompt_form(ROWS, 0, "word {}".format), completion_form(ROWS, 1, "word {}".format), "the draft's own"),
+        (chat_form(ROWS, 0, name="word {}".format), chat_form(ROWS, 1, name="word {}".format), "given"),
+    ],
+)  # fmt: skip
+def test_log_probabilities_of_two_models_side_by_side(tmp_path, target, draft, text):
+    one, other = (
+        write_lines(tmp_path / f"{name}.jsonl", record, record)
+        for name, record in (("t", target), ("d", draft))
+    )
+    trace = import_trace(one, tmp_path / "out", draft=other, dtype="float32")
+    assert (trace.gamma, trace.top, trace.num_steps) == (0, 5, 2 * len(ROWS))
+    assert trace.provenance["text"].startswith(text)
+    assert [entry["file"] for entry in trace.provenance["files"]] == ["t.jsonl", "d.jsonl"]
+    read = trace.shards[0].columns
+    assert read.context.tolist() == [0] * len(ROWS) + [1] * len(ROWS)
+    by_string = "vocabulary" in trace.provenance
+    assert by_string == ("word 1" in json.dumps(draft))
+    if not by_string:
+        assert read.token.tolist() == [row[2] for row in ROWS] * 2
+    assert summarise(trace).alpha_context == pytest.approx(expected_bounds(ROWS), abs=1e-5)
+    betas = [np.minimum(p, q).sum() for p, q, _ in ROWS]
+    low, high = summarise(trace).alpha_context
+    assert low < np.mean(betas) < high
+
+
+def test_a_line_for_each_position(tmp_path):
+    one, other = (
+        write_lines(
+            tmp_path / f"{side}.jsonl",
+            *({"document": i // 5, **element(row, side)} for i, row in enumerate(ROWS)),
+        )
+        for side in (0, 1)
+    )
+    trace = import_trace(one, tmp_path / "out", draft=other, vocab_size=50)
+    assert trace.shards[0].columns.context.tolist() == [i // 5 for i in range(len(ROWS))]
+    assert trace.vocab_size == 50
+    assert summarise(trace).alpha_context == pytest.approx(expected_bounds(ROWS), abs=1e-5)
+
+
+def edited(record, edit):
+    record = json.loads(json.dumps(record))
+    edit(record["choices"][0])
+    return record
+
+
+def sort_keys(choice):
+    for i, entries in enumerate(choice["prompt_logprobs"]):
+        if entries:
+            choice["prompt_logprobs"][i] = dict(sorted(entries.items()))
+
+
+def too_much(choice):
+    for entry in choice["prompt_logprobs"][4].values():
+        entry["logprob"] = -0.2
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "what"),
+    [
+        (prompt_form(ROWS, 0), completion_form(ROWS[::-1], 1), r"t\.jsonl, line 1, position 1: the text goes on with"),
+        (prompt_form(ROWS[:5], 0), completion_form(ROWS, 1), "shorter than the completion"),
+        (prompt_form(ROWS[:5], 0), prompt_form(ROWS, 1), "5 positions, and 12"),
+        (edited(prompt_form(ROWS, 0), sort_keys), prompt_form(ROWS, 1), "with its own token in every row"),
+        (edited(prompt_form(ROWS, 0), too_much), completion_form(ROWS, 1), r"line 1, position 4: p, row 0: the listed tokens sum to 4.*no tail"),
+        (edited(prompt_form(ROWS, 0), lambda c: c.pop("prompt_logprobs")), completion_form(ROWS, 1), r"t\.jsonl, line 1: neither prompt_logprobs"),
+        (prompt_form(ROWS, 0), edited(completion_form(ROWS, 1), lambda c: c["logprobs"]["token_logprobs"].pop()), r"d\.jsonl, line 1: 12 tokens, 11 token_logprobs"),
+        (prompt_form(ROWS, 0), edited(chat_form(ROWS, 1), lambda c: c["logprobs"]["content"][3].update(logprob=None)), r"d\.jsonl, line 1, position 3: .*is None"),
+        (prompt_form(ROWS, 0), edited(chat_form(ROWS, 1), lambda c: c["logprobs"]["content"][3].update(logprob=7)), "a probability above 1"),
+        (prompt_form(ROWS, 0), edited(chat_form(ROWS, 1), lambda c: c["logprobs"]["content"][3].pop("token")), r"d\.jsonl, line 1: not log-probabilities"),
+        (prompt_form(ROWS, 0, lambda x: None), completion_form(ROWS, 1, "word {}".format), "the text goes on with|an id alone"),
+        (prompt_form(ROWS, 0, lambda x: "?"), completion_form(ROWS, 1, "word {}".format), "the text goes on with"),
+        (chat_form(ROWS, 0, name=lambda x: "?"), chat_form(ROWS, 1), "two tokens of one row read alike"),
+    ],
+)  # fmt: skip
+def test_log_probabilities_that_do_not_fit(tmp_path, target, draft, what):
+    one, other = (
+        write_lines(tmp_path / f"{name}.jsonl", record) for name, record in (("t", target), ("d", draft))
+    )
+    with pytest.raises(ValueError, match=what):
+        import_trace(one, tmp_path / "out", draft=other)
+
+
+def test_files_of_log_probabilities_that_do_not_fit(tmp_path):
+    one = write_lines(tmp_path / "t.jsonl", prompt_form(ROWS, 0), prompt_form(ROWS, 0))
+    other = write_lines(tmp_path / "d.jsonl", completion_form(ROWS, 1))
+    with pytest.raises(ValueError, match=r"d\.jsonl: ends after 1 texts"):
+        import_trace(one, tmp_path / "out", draft=other)
+    with pytest.raises(ValueError, match="the draft's is missing"):
+        import_trace(one, tmp_path / "out")
+    empty = write_lines(tmp_path / "e.jsonl")
+    with pytest.raises(ValueError, match="no log-probabilities in it"):
+        import_trace(empty, tmp_path / "out", draft=empty)
+    empty.write_text("{\n")
+    with pytest.raises(ValueError, match=r"e\.jsonl, line 1: not log-probabilities"):
+        import_trace(empty, tmp_path / "out", draft=empty)
+    assert not (tmp_path / "out").exists()
+
+
+def chat_logprob(value):
+    return edited(chat_form(ROWS, 1), lambda c: c["logprobs"]["content"][3].update(logprob=value))
+
+
+def chat_name(name):
+    return edited(
+        chat_form(ROWS, 1), lambda c: c["logprobs"]["content"][3]["top_logprobs"][1].update(token=name)
+    )
+
+
+def chat_id(value):
+    record = with_ids(chat_form(ROWS, 1))
+    record["choices"][0]["logprobs"]["content"][3]["top_logprobs"][1]["id"] = value
+    return record
+
+
+@pytest.mark.parametrize(
+    ("draft", "what"),
+    [
+        (chat_logprob(-(10**400)), r"line 2, position 3: the log-probability of token \d+ is -10+\.\.\.0+$"),
+        (chat_logprob(True), "line 2, position 3: the log-probability of token .* is True"),
+        (chat_name("token_id:99999999999"), "line 2, position 3: token id 99999999999 is too large; a trace"),
+        (chat_name("token_id:3000000000"), "line 2, position 3: token id 3000000000 is too large"),
+        (chat_name("token_id:" + "9" * 5000), "line 2, position 3: 9{18}… is too large"),
+        (chat_id(2**31 - 1), "line 2, position 3: token id 2147483647 is too large"),
+        (completion_form(ROWS, 1) | {"document": True}, "line 2: document is True, not an integer"),
+    ],
+)
+def test_numbers_in_log_probabilities_that_are_none(tmp_path, draft, what):
+    one = write_lines(tmp_path / "t.jsonl", *[prompt_form(ROWS, 0)] * 2)
+    other = write_lines(tmp_path / "d.jsonl", completion_form(ROWS, 1), draft)
+    with pytest.raises(ValueError, match=rf"d\.jsonl, {what}"):
+        import_trace(one, tmp_path / "out", draft=other)
+    assert not (tmp_path / "out").exists()
+
+
+LINE = json.dumps(completion_form(ROWS, 1)).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (gzip.compress(LINE), "line 1: not text in UTF-8 .*; unpack it, it is gzipped"),
+        (LINE.decode().encode("utf-16"), "line 1: not text in UTF-8 .*; convert it to UTF-8"),
+        (LINE.decode().encode("utf-16-le"), "line 1: not log-probabilities"),
+        (LINE + '{"text": "é"}\n'.encode("latin-1") + LINE, "line 2: not text in UTF-8 .*; convert it to UTF-8"),
+        (LINE * 3 + b"[" * 200_000 + b"\n", r"line 4: not log-probabilities .*RecursionError"),
+        (LINE + b'{"logprob": ' + b"1" * 5000 + b"}", "line 2: not log-probabilities .*4300 digits"),
+    ],
+    ids=["gzip", "utf-16", "utf-16 without a mark", "latin-1", "too deep", "too long"],
+)  # fmt: skip
+def test_files_of_lines_that_cannot_be_read(tmp_path, data, what):
+    one = write_lines(tmp_path / "t.jsonl", *[prompt_form(ROWS, 0)] * 4)
+    (tmp_path / "d.jsonl").write_bytes(data)
+    with pytest.raises(ValueError, match=rf"d\.jsonl, {what}"):
+        import_trace(one, tmp_path / "out", draft=tmp_path / "d.jsonl")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", ["lines", "texts"])
+def test_documents_are_those_that_either_file_says(tmp_path, form):
+    def contexts(mine, theirs):
+        """Of two texts, given what each file says of them."""
+        files = []
+        for side, said in enumerate((mine, theirs)):
+            what = [element(row, side) if form == "lines" else chat_form([row], side) for row in ROWS[:2]]
+            lines = (
+                record if document is None else record | {"document": document}
+                for record, document in zip(what, said, strict=True)
+            )
+            files.append(write_lines(tmp_path / f"{side}.jsonl", *lines))
+        out = tmp_path / f"{len(list(tmp_path.iterdir()))}-out"
+        return import_trace(files[0], out, draft=files[1]).shards[0].columns.context.tolist()
+
+    assert (
+        contexts((3, 4), (3, 4)) == contexts((3, 4), (None, None)) == contexts((None, None), (3, 4)) == [3, 4]
+    )
+    assert contexts((None, None), (None, None)) == ([0, 0] if form == "lines" else [0, 1])
+    with pytest.raises(
+        ValueError, match=r"0\.jsonl, line 2: document 4, and 5 in .*1\.jsonl, line 2; give both"
+    ):
+        contexts((3, 4), (3, 5))
+    with pytest.raises(
+        ValueError, match=r"0\.jsonl, line 1, position 0: context: 9223372036854775808 does not fit"
+    ):
+        contexts((2**63, 4), (2**63, 4))
+
+
+# --- the example of the docs -----------------------------------------------------------------------------
+
+
+class Server(BaseHTTPRequestHandler):
+    """Answers as vLLM does, for a model that is a table: the row after each token."""
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        rng, table = np.random.default_rng(5), self.server.table
+        prompt = asked["prompt"]
+        tokens = [ord(letter) % V for letter in prompt] if isinstance(prompt, str) else prompt
+        choice = {"index": 0, "text": "…"}
+        if "prompt_logprobs" in asked:
+            rows = [(table[before],) for before in tokens]
+            choice |= prompt_form([(row[0], None, x) for row, x in zip(rows, tokens[1:], strict=False)], 0)[
+                "choices"
+            ][0]
+        else:
+            written = [tokens[-1]]
+            while len(written) <= asked["max_tokens"]:
+                written.append(int(rng.choice(V, p=table[written[-1]])))
+            steps = itertools.pairwise(written)
+            choice |= completion_form([(table[a], None, b) for a, b in steps], 0)["choices"][0]
+            choice |= {"prompt_token_ids": tokens, "token_ids": written[1:]}
+        body = json.dumps({"object": "text_completion", "choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def servers():
+    """The addresses of a target and of a draft, and their tables."""
+    rng, running = np.random.default_rng(4), []
+    for _ in range(2):
+        server = HTTPServer(("127.0.0.1", 0), Server)
+        server.table = rng.dirichlet(np.full(V, 0.5), size=V)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        running.append((server, thread))
+    yield [f"http://127.0.0.1:{server.server_port}" for server, _ in running], [s.table for s, _ in running]
+    for server, thread in running:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, capsys, servers):
+    (target, draft), tables = servers
+    page = (Path(__file__).parents[2] / "docs/importing-logs.md").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL))
+    assert list(blocks) == ["collect.py", "read.py"]
+    monkeypatch.chdir(tmp_path)
+    assert "http://localhost:8000" in blocks["collect.py"]
+    collect = (
+        blocks["collect.py"].replace("http://localhost:8000", target).replace("http://localhost:8001", draft)
+    )
+    for name, code in (("collect.py", collect), ("read.py", blocks["read.py"])):
+        exec(compile(code, name, "exec"), {"__name__": "__main__"})
+    said = capsys.readouterr().out
+    low, high = map(float, re.search(r"α between ([\d.]+) and ([\d.]+)", said).groups())
+    assert said.startswith("128 places of the draft's own; nothing was drafted")
+    assert "alpha_context" in said
+    texts = [json.loads(line)["choices"][0] for line in Path("draft.jsonl").read_text().splitlines()]
+    before = [([*text["prompt_token_ids"], *text["token_ids"]])[-65:-1] for text in texts]
+    truth = np.mean([np.minimum(tables[0][x], tables[1][x]).sum() for x in np.concatenate(before)])
+    assert low <= truth <= high

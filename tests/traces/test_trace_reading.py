@@ -1,0 +1,485 @@
+"""Reading a trace: where its α comes from, how sure it is, and whether its flags and tokens follow from its rows."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from conftest import FALSE_ALARM
+from scipy import stats as distributions
+
+from specsim.core._autocorrelation import grouped_autocorrelation
+from specsim.models import default_pair
+from specsim.recording import STEPS_PER_TEXT, record
+from specsim.traces import default_trace, open_trace, summarise, truncate, writer
+from specsim.traces._analysis import read_alpha
+from specsim.traces._consistency import _log_ratios, audit_log
+from specsim.traces._expected import expect_tokens
+
+V, GAMMA = 16, 3
+
+
+def rows_of(rng, steps, concentration=0.4):
+    rows = rng.gamma(concentration, size=(2, steps, GAMMA + 1, V)) + 1e-4
+    rows /= rows.sum(-1, keepdims=True)
+    return rows[0], 0.6 * rows[0] + 0.4 * rows[1]
+
+
+def drawn(rng, rows):
+    return np.minimum((rng.random((*rows.shape[:-1], 1)) > np.cumsum(rows, -1)).sum(-1), V - 1)
+
+
+def standard(u, p, q, tokens):
+    return (
+        u * np.take_along_axis(q, tokens[..., None], -1)[..., 0]
+        < np.take_along_axis(p, tokens[..., None], -1)[..., 0]
+    )
+
+
+def log(path, *, steps=3000, seed=1, accept=standard, draw=drawn, top=None, dtype="float32", flags=True, documents=30, p_q=None):  # fmt: skip
+    """A trace of `steps` steps whose flags come from `accept`, and whose tokens from `draw`."""
+    rng = np.random.default_rng(seed)
+    p, q = p_q or rows_of(rng, steps)
+    tokens = draw(rng, q[:, :-1])
+    passed = accept(rng.random(tokens.shape), p[:, :-1], q[:, :-1], tokens)
+    accepted = np.cumprod(passed, axis=1).sum(1)
+    with writer(
+        path, vocab_size=V, gamma=GAMMA, dtype=dtype, top=top, flags=flags, rows_per_shard=4000
+    ) as out:
+        for s in range(steps):
+            rows = p[s], q[s]
+            if top:
+                own = [*tokens[s], None]
+                rows = [[truncate(row, top, x) for row, x in zip(side, own, strict=True)] for side in rows]
+            out.append(s * documents // steps, tokens[s], int(accepted[s]) if flags else None, *rows)
+    return open_trace(path)
+
+
+# --- the log's own flags and tokens ----------------------------------------------------------------------
+
+
+def lenient(u, p, q, tokens):
+    return standard(0.8 * u, p, q, tokens)
+
+
+def greedy(u, p, q, tokens):
+    return tokens == p.argmax(-1)
+
+
+def second_chance(u, p, q, tokens):
+    return standard(u, p, q, tokens) | (u > 0.94)
+
+
+def reused(u, p, q, tokens):
+    """One uniform for all positions of a step: right at each of them alone, not given those before."""
+    return standard(np.broadcast_to(u[:, :1], u.shape), p, q, tokens)
+
+
+def ratio_upside_down(u, p, q, tokens):
+    return standard(u, q, p, tokens)
+
+
+def too_strict(u, p, q, tokens):
+    return standard(np.minimum(u * 1.15, 1.0), p, q, tokens)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"seed": 2, "dtype": "float16"},
+        {"seed": 3, "dtype": "bfloat16"},
+        {"seed": 4, "top": 6},
+        {"seed": 5, "top": 2, "dtype": "float16"},
+        {"seed": 6, "flags": False},
+    ],
+)
+def test_a_log_of_the_standard_rule_is_consistent(tmp_path, how):
+    found = audit_log(log(tmp_path / "t", **how))
+    assert (found.verdict, found.exit_code, found.contradictions) == ("consistent", 0, 0)
+    assert found.chi_square_p > FALSE_ALARM
+    assert found.token_counts.sum() == 3000 * GAMMA
+    assert (found.e_flags is None) == (how.get("flags") is False)
+    for one in found.flags:
+        assert abs(one.z) < 6
+        assert one.expected[0] <= one.expected[1]
+
+
+@pytest.mark.parametrize(
+    ("accept", "findings"),
+    [
+        (standard, ()),
+        *(
+            (wrong, ("flags",))
+            for wrong in (lenient, greedy, second_chance, reused, ratio_upside_down, too_strict)
+        ),
+    ],
+)
+def test_flags_of_another_rule_are_seen(tmp_path, accept, findings):
+    rng = np.random.default_rng(9)
+    p_q = rows_of(rng, 3000, 1.0)[0], rows_of(rng, 3000, 1.0)[0]
+    found = audit_log(log(tmp_path / "t", p_q=p_q, accept=accept))
+    assert found.findings == findings
+    assert found.exit_code == bool(findings)
+
+
+@pytest.mark.parametrize("accept", [lenient, greedy])
+@pytest.mark.parametrize("how", [{"top": 6}, {"dtype": "bfloat16"}])
+def test_they_are_seen_through_truncation_and_rounding(tmp_path, accept, how):
+    assert audit_log(log(tmp_path / "t", accept=accept, **how)).findings == ("flags",)
+
+
+def test_lenience_is_what_it_says(tmp_path):
+    trace = log(tmp_path / "t", accept=lenient)
+    assert audit_log(trace, lenience=0.8).verdict == "consistent"
+    assert audit_log(trace, lenience=0.6).verdict == "deviates"
+    for wrong in (0.0, 1.5):
+        with pytest.raises(ValueError, match="lenience"):
+            audit_log(trace, lenience=wrong)
+
+
+def greedily(rng, rows):
+    return rows.argmax(-1)
+
+
+def sharper(rng, rows):
+    powers = rows**1.2
+    return drawn(rng, powers / powers.sum(-1, keepdims=True))
+
+
+@pytest.mark.parametrize("how", [{}, {"top": 6}, {"flags": False}])
+@pytest.mark.parametrize("draw", [greedily, sharper])
+def test_drafted_tokens_that_are_not_draws_from_q_are_seen(tmp_path, draw, how):
+    """With flags that are right, given these tokens."""
+    found = audit_log(log(tmp_path / "t", draw=draw, **how))
+    assert found.findings == ("drafted tokens",)
+
+
+def test_a_rejection_where_p_is_more_than_q_ends_the_matter(tmp_path):
+    p = np.full((50, GAMMA + 1, V), 1 / V)
+    q = np.full_like(p, 0.5 / (V - 1))
+    q[..., 0] = 0.5
+    found = audit_log(
+        log(tmp_path / "t", steps=50, p_q=(p, q), accept=lambda u, p, q, x: (x > 0) & (u > 0.5))
+    )
+    assert found.contradictions > 0
+    assert found.e_flags == math.inf
+    assert found.findings == ("flags",)
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["log10_e_flags"] == "inf"
+
+
+def test_the_evidence_has_expectation_at_most_one():
+    """Exactly, for coins anywhere in their interval; and more for coins outside."""
+    low, high = np.array([0.2, 0.5, 0.0, 0.9]), np.array([0.3, 0.5, 1e-9, 1.0])
+    outcomes = [np.exp(list(_log_ratios(low, high, np.full(4, passed)))) for passed in (True, False)]
+    for true in (low, high, (low + high) / 2):
+        mean = true * outcomes[0] + (1 - true) * outcomes[1]
+        assert (mean <= 1 + 1e-12).all()
+    mean = 0.7 * outcomes[0] + 0.3 * outcomes[1]
+    assert mean.max(axis=0)[:3].min() > 1
+
+
+def test_nothing_to_audit_in_a_text(tmp_path):
+    with writer(tmp_path / "t", vocab_size=2, gamma=0, flags=False) as out:
+        out.append(0, [1], None, [[0.5, 0.5]], [[0.5, 0.5]])
+    with pytest.raises(ValueError, match="nothing was drafted"):
+        audit_log(open_trace(tmp_path / "t"))
+
+
+# --- where α comes from ----------------------------------------------------------------------------------
+
+
+def naive_contexts(trace):
+    """(document, β, entropy of q, accepted or None) of the contexts, row by row."""
+    columns = [shard.columns for shard in trace.shards]
+    for part in columns:
+        reached = True
+        for r in range(part.step.size):
+            reached = reached or part.position[r] == 0
+            if reached:
+                p, q = (np.asarray(rows[r], float) for rows in (part.p, part.q))
+                entropy = -sum(x * math.log(x) for x in q if x > 0)
+                flag = int(part.accepted[r])
+                yield int(part.context[r]), np.minimum(p, q).sum(), entropy, None if flag < 0 else flag
+            reached = reached and part.accepted[r] == 1
+
+
+def test_groups_are_those_of_plain_loops(tmp_path):
+    trace = log(tmp_path / "t", steps=200, documents=7)
+    found = read_alpha(trace, bins=4)
+    contexts = list(naive_contexts(trace))
+    assert sum(group.contexts for group in found.by_entropy) == len(contexts)
+    for group in found.documents:
+        mine = [c for c in contexts if c[0] == group.least]
+        assert group.contexts == len(mine)
+        assert group.beta == pytest.approx((np.mean([c[1] for c in mine]),) * 2, abs=1e-6)
+        assert group.tested == sum(c[3] is not None for c in mine)
+        assert group.accepted == sum(c[3] == 1 for c in mine)
+    edges = np.quantile([c[2] for c in contexts], np.linspace(0, 1, 5))
+    for group, low, high in zip(found.by_entropy, edges[:-1], edges[1:], strict=True):
+        assert (group.least, group.most) == pytest.approx((low, high), abs=1e-6)
+        mine = [c for c in contexts if low <= c[2] and (c[2] < high or high == edges[-1])]
+        assert group.contexts == pytest.approx(len(mine), abs=2)
+        assert np.mean(group.beta) == pytest.approx(np.mean([c[1] for c in mine]), abs=0.02)
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert "β by entropy of q" in found._repr_html_()
+    whole = summarise(trace)
+    shares = [np.mean(group.beta) * group.contexts for group in found.documents]
+    assert sum(shares) / len(contexts) == pytest.approx(whole.alpha_context, abs=1e-6)
+
+
+@pytest.mark.parametrize("flags", [True, False])
+def test_truncated_groups_hold_the_dense_ones(tmp_path, flags):
+    dense = read_alpha(log(tmp_path / "dense", steps=150, documents=5, flags=flags))
+    cut = read_alpha(log(tmp_path / "cut", steps=150, documents=5, flags=flags, top=5))
+    for mine, whole in zip(cut.documents, dense.documents, strict=True):
+        assert mine.beta[0] <= np.mean(whole.beta) <= mine.beta[1]
+        assert (mine.contexts, mine.accepted) == (whole.contexts, whole.accepted)
+    assert cut.intervals["alpha_context"][0] < dense.intervals["alpha_context"][0]
+    assert cut.intervals["alpha_context"][1] > dense.intervals["alpha_context"][1]
+    assert set(cut.intervals) == ({"alpha_context", "alpha_verified", "alpha_drafted", "tokens_per_step"} if flags else {"alpha_context", "expected_tokens"})  # fmt: skip
+    assert "β" not in cut.autocorrelation
+
+
+def of_documents(seed, documents=40):
+    """Rows whose overlap belongs to the document: all its steps are alike."""
+    rng = np.random.default_rng(seed)
+    p, q = rows_of(rng, documents * 20)[0], rows_of(rng, documents * 20)[0]
+    kind = np.repeat(rng.random(documents) < 0.5, 20)
+    q[kind] = p[kind]
+    return p, q
+
+
+def test_intervals_over_documents_cover_the_truth_as_often_as_they_say(tmp_path):
+    """And those over tokens, for the same documents, do not: the control."""
+    covered = {"documents": 0, "tokens": 0}
+    truth = np.mean([np.minimum(p, q).sum(-1).mean() for p, q in map(of_documents, range(100, 140))])
+    for seed in range(40):
+        p, q = of_documents(seed)
+        betas = np.minimum(p, q).sum(-1)[:, 0]
+        path = tmp_path / f"{seed}"
+        with writer(path, vocab_size=V, gamma=0, flags=False) as out:
+            for s in range(len(p)):
+                out.append(s // 20, [], None, p[s, :1], q[s, :1])
+        low, high = read_alpha(open_trace(path), rng=seed).intervals["alpha_context"]
+        covered["documents"] += low <= truth <= high
+        reach = 1.96 * betas.std() / len(betas) ** 0.5
+        covered["tokens"] += abs(betas.mean() - truth) <= reach
+    # as many as 95 % would give, and as few as would be a disaster: both are binomial
+    assert distributions.binom.cdf(covered["documents"], 40, 0.95) > 1e-4
+    assert distributions.binom.cdf(covered["tokens"], 40, 0.95) < FALSE_ALARM
+
+
+def test_one_document_has_no_interval(tmp_path):
+    assert read_alpha(log(tmp_path / "t", steps=20, documents=1)).intervals == {}
+
+
+def test_acceptance_that_clings_together_is_seen(tmp_path):
+    clinging = read_alpha(log(tmp_path / "a", steps=800, p_q=of_documents(3), documents=10))
+    apart = read_alpha(log(tmp_path / "b", steps=800))
+    for name in ("acceptance", "β"):
+        (value, pairs), band = clinging.autocorrelation[name][0], 6
+        assert value > band / pairs**0.5
+        value, pairs = apart.autocorrelation[name][0]
+        assert abs(value) < band / pairs**0.5
+
+
+def test_grouped_autocorrelation_is_that_of_plain_loops():
+    rng = np.random.default_rng(7)
+    x = rng.random(60)
+    x[rng.random(60) < 0.2] = np.nan
+    groups = np.sort(rng.integers(0, 4, 60))
+    y = x - np.nanmean(x)
+    for lag, (value, pairs) in enumerate(grouped_autocorrelation(x, groups, range(1, 5)), 1):
+        products = [y[t] * y[t + lag] for t in range(60 - lag) if groups[t] == groups[t + lag]]
+        products = [product for product in products if not math.isnan(product)]
+        assert pairs == len(products)
+        assert value == pytest.approx(np.mean(products) / np.nanmean(y * y))
+    assert grouped_autocorrelation([1.0, 1.0], [0, 0], [1, 5]) == [(0.0, 1), (0.0, 0)]
+
+
+def test_arguments_out_of_range(tmp_path):
+    trace = log(tmp_path / "t", steps=5)
+    with pytest.raises(ValueError, match="entropy_of: 'r'"):
+        read_alpha(trace, entropy_of="r")
+    with pytest.raises(ValueError, match="bins: 0"):
+        read_alpha(trace, bins=0)
+    assert len(read_alpha(trace, entropy_of="p", bins=1).by_entropy) == 1
+
+
+# --- the shipped trace, and the command line -------------------------------------------------------------
+
+
+def test_the_shipped_trace_is_what_its_program_records(tmp_path):
+    shipped = default_trace()
+    assert shipped.complete
+    assert shipped.num_bytes < 1_500_000
+    assert all(shard.ok for shard in shipped.verify())
+    again = record(
+        tmp_path / "t", *default_pair(), gamma=4, steps=STEPS_PER_TEXT, dtype="float16", top=16, rng=1
+    )
+    mine, theirs = again.shards[0].columns, shipped.shards[0].columns
+    for name in mine._fields:
+        np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name)[: mine.step.size])
+    assert audit_log(shipped).verdict == "consistent"
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """specsim with these arguments: (exit code, output, errors)."""
+    from specsim import cli
+
+    def call(*arguments):
+        monkeypatch.setattr("sys.argv", ["specsim", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit:
+            cli.main()
+        said = capsys.readouterr()
+        return exit.value.code, said.out, said.err
+
+    return call
+
+
+def test_commands_without_a_folder_read_the_shipped_trace(run):
+    code, out, _ = run("trace", "info")
+    assert (code, "top 16" in out) == (0, True)
+    code, out, _ = run("trace", "alpha")
+    assert code == 0
+    assert re.search(r"α context +0\.\d{4} – 0\.\d{4}", out)
+    assert "24 documents drawn again" in out
+    assert "autocorrelation of acceptance" in out
+    code, out, _ = run("trace", "alpha", "--json", "--entropy-of", "p", "--bins", "3")
+    found = json.loads(out)
+    assert (found["steps"], found["top"], len(found["reading"]["by_entropy"])) == (768, 16, 3)
+    code, out, _ = run("trace", "audit")
+    assert (code, "768 steps: consistent" in out) == (0, True)
+    assert "says nothing of whether the target's law was sampled" in out
+    code, out, _ = run("trace", "audit", "--lenience", "0.7", "--json")
+    assert (code, json.loads(out)["findings"]) == (1, ["flags"])
+    code, out, _ = run("trace", "plan", "--c", "0.05")
+    assert (code, "times as fast as the target alone" in out) == (0, True)
+    code, out, _ = run("trace", "simulate")
+    assert (code, "tokens per step" in out) == (0, True)
+    for options, what in (
+        (("--rule", "gumbel"), "gumbel needs whole rows of p and q"),
+        (("--rule", "k_seq"), "k_seq chooses between several drafts"),
+        (("--gamma", "5"), "the log allows 4 drafted tokens"),
+    ):
+        code, _, err = run("trace", "simulate", *options)
+        assert (code, what in err) == (2, True)
+
+
+def test_documents_of_truncated_rows_are_between_bounds(run):
+    _, out, _ = run("trace", "alpha")
+    ends = re.search(r"documents: mean β from ([.\d]+) – ([.\d]+) to ([.\d]+) – ([.\d]+), median", out)
+    least, above_least, below_most, most = map(float, ends.groups())
+    betas = np.array([group.beta for group in read_alpha(default_trace()).documents])
+    assert [least, above_least] == pytest.approx(betas.min(axis=0), abs=1e-4)
+    assert [below_most, most] == pytest.approx(betas.max(axis=0), abs=1e-4)
+
+
+def test_truncated_rows_bound_what_a_rule_emits(run, tmp_path):
+    shipped = default_trace()
+    code, out, _ = run("trace", "simulate", "--rule", "block", "--gamma", "3", "--seed", "1")
+    assert code == 0
+    for gamma, (low, high) in enumerate(expect_tokens(shipped, "block").expected_tokens[:3], 1):
+        assert f"{low:.5f} – {high:.5f}, rule block, γ = {gamma}; 95%: " in out
+    assert "γ = 4" not in out
+    assert "24 documents drawn again (seed 1)" in out
+    options = ("trace", "simulate", "--rule", "judge", "--gamma", "2", "--seed", "1", "--json")
+    found = json.loads(run(*options)[1])
+    assert found["tokens_per_step"] == expect_tokens(shipped, "judge").expected_tokens[1].tolist()
+    assert (found["rule"], found["gamma"]) == ("judge:overrule=0.2", 2)
+    assert found["intervals"] == expect_tokens(shipped, "judge", rng=1).intervals.tolist()
+    one = log(tmp_path / "t", steps=5, top=4, documents=1)
+    code, out, _ = run("trace", "simulate", one.path)
+    assert (code, "one document: no interval" in out) == (0, True)
+
+
+def test_simulating_a_trace_is_one_thing(run, tmp_path):
+    path = log(tmp_path / "t", steps=40).path
+    options = ("--gamma", "2", "--rule", "block", "--steps", "500", "--seed", "1")
+    assert run("trace", "simulate", path, *options) == run("simulate", path, *options)
+    assert "frozen rows" in run("trace", "simulate", path, *options)[1]
+    code, _, err = run("trace", "simulate", path, "--gamma", "4")
+    assert (code, "the trace logged 3 drafted tokens" in err) == (2, True)
+    assert run("trace", "plan", path, "--c", "0.1") == run("plan", "--trace", path, "--c", "0.1")
+
+
+def test_policies_are_walked_along_a_log(run, tmp_path):
+    path = log(tmp_path / "t", steps=400).path
+    code, out, _ = run("trace", "policies", path, "--c", "0.1")
+    assert code == 0
+    assert out.splitlines()[1].startswith("oracle"), "nothing is faster"
+    assert "best constant: γ = " in out
+    assert re.search(r"constant 3 .* –$", out, re.MULTILINE), "what was logged is never cut"
+    found = json.loads(run("trace", "policies", path, "--c", "0.1", "--json")[1])
+    assert len(found) == len(out.splitlines()) - 3
+    assert all(one["speedup"] > 0 for one in found)
+    code, _, err = run("trace", "policies", "--c", "0.1")
+    assert (code, "record the trace with whole rows" in err) == (2, True)
+
+
+def test_commands_on_a_log_without_flags(run, tmp_path):
+    path = log(tmp_path / "t", steps=60, flags=False, documents=1).path
+    code, out, _ = run("trace", "alpha", path)
+    assert code == 0
+    assert "no accept flags were logged" in out
+    assert "γ = 3" in out
+    assert "one document: no interval" in out
+    code, out, _ = run("trace", "plan", path, "--c", "0.1")
+    assert (code, out.count("no accept flags")) == (0, 2)
+    assert len(json.loads(run("trace", "plan", path, "--c", "0.1", "--json")[1])) == 2
+    code, out, _ = run("trace", "audit", path)
+    assert (code, "accept flags    not logged" in out) == (0, True)
+    code, _, err = run("plan", "--draft", f"a={path},0.1")
+    assert (code, "no accept flags" in err) == (2, True)
+
+
+def test_commands_on_a_text_in_which_nothing_was_drafted(run, tmp_path):
+    p, q = rows_of(np.random.default_rng(1), 40)
+    with writer(
+        tmp_path / "t", vocab_size=V, gamma=0, top=4, flags=False, provenance={"text": "given"}
+    ) as out:
+        for s in range(40):
+            out.append(s // 10, [], None, [truncate(p[s, 0], 4)], [truncate(q[s, 0], 4)])
+    low, high = summarise(open_trace(tmp_path / "t")).alpha_context
+    code, out, _ = run("trace", "info", tmp_path / "t")
+    assert (code, "40 places of a text" in out) == (0, True)
+    code, out, _ = run("trace", "alpha", tmp_path / "t")
+    assert code == 0
+    assert f"α context        {low:.4f} – {high:.4f}" in out
+    assert "the text is given" in out
+    assert "4 documents drawn again" in out
+    assert json.loads(run("trace", "simulate", tmp_path / "t", "--json")[1])["tokens_per_step"] == [
+        1 + low,
+        1 + high,
+    ]
+    code, _, err = run("trace", "simulate", tmp_path / "t", "--rule", "block")
+    assert (code, "only the standard rule can be bounded" in err) == (2, True)
+    assert run("trace", "plan", tmp_path / "t", "--c", "0.1")[0] == 0
+    code, _, err = run("trace", "audit", tmp_path / "t")
+    assert (code, "nothing was drafted" in err) == (2, True)
+
+
+def test_importing_at_the_command_line(run, tmp_path):
+    rng = np.random.default_rng(1)
+    p, q = rows_of(rng, 12)
+    np.savez(tmp_path / "log.npz", draft_tokens=drawn(rng, q[:, :-1]), p=p, q=q)
+    code, out, _ = run(
+        "trace", "import", tmp_path / "log.npz", "--out", tmp_path / "out", "--dtype", "float16"
+    )
+    assert (code, "wrote 12 steps" in out) == (0, True)
+    code, out, _ = run("trace", "info", tmp_path / "out")
+    assert (code, "without accept flags" in out) == (0, True)
+    code, _, err = run("trace", "import", tmp_path / "log.npz", "--out", tmp_path / "out")
+    assert (code, "already holds a trace" in err) == (2, True)
+
+
+def test_damaged_shards_can_be_left_out(run, tmp_path):
+    trace = log(tmp_path / "t", steps=2000)
+    shard = trace.shards[0].path
+    shard.write_bytes(shard.read_bytes()[:-9])
+    assert run("trace", "alpha", trace.path)[0] == 2
+    code, out, err = run("trace", "alpha", trace.path, "--skip-damaged")
+    assert (code, "left out" in err, "1,000 steps" in out) == (0, True, True)

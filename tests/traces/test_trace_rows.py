@@ -1,0 +1,142 @@
+"""The pass over a trace's rows, number by number: β, the checksum and the faults of words of every kind."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from specsim.traces._checksums import (
+    BAD_SUM,
+    BAD_VALUE,
+    CONTEXT_FACTOR,
+    HORNER,
+    Q_OFFSET,
+    SOUND,
+    STEP_FACTOR,
+    Measured,
+    decode,
+    measure,
+)
+from specsim.traces._format import Columns, Layout
+
+STORED = {
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+}
+DTYPES = list(STORED)
+SIZES = [1, 2, 7, 2047, 2048, 2049, 5001]
+
+
+def words_of(dtype: str) -> np.dtype:
+    return np.dtype(f"u{STORED[dtype].itemsize}")
+
+
+def measured(dtype: str, p: np.ndarray, q: np.ndarray) -> Measured:
+    """The rows (words or numbers [R, V]) as the pass over a trace sees them, each a text of one token."""
+    p, q = (np.ascontiguousarray(rows).view(STORED[dtype]) for rows in (p, q))
+    ids = np.arange(len(p))
+    zeros, nones = np.zeros(len(p), np.int32), np.full(len(p), -1, np.int8)
+    columns = Columns(ids, ids, zeros, zeros, nones, p, q, np.zeros(len(p), np.uint64))
+    return measure(columns, ids, Layout(p.shape[1], 0, dtype, flags=False))
+
+
+def some_rows(dtype: str, size: int, seed: int = 0) -> np.ndarray:
+    """Rows of many scales: of float16's numbers most are subnormal. Some hold one token, one all alike."""
+    rng = np.random.default_rng(seed)
+    rows = np.exp(rng.normal(size=(8, size)) * np.array([[0.1, 1, 2, 3, 4, 5, 6, 8]]).T)
+    rows /= rows.sum(axis=1, keepdims=True)
+    rows = np.concatenate([rows, np.eye(size)[rng.integers(0, size, 2)], np.full((1, size), 1 / size)])
+    return rows.astype(STORED[dtype])
+
+
+def checksum_by_hand(p: np.ndarray, q: np.ndarray, fold: int = 15) -> int:
+    """Of one row's words, in Python's integers, as `specsim.traces._checksums` defines it, with a label's zeros."""
+    total = int(HORNER)
+    for low in range(0, len(p), 2048):
+        part = 0
+        for i, (x, y) in enumerate(
+            zip(p[low : low + 2048].tolist(), q[low : low + 2048].tolist(), strict=True)
+        ):
+            part += (x ^ x >> fold) * (2 * i + 1) + (y ^ y >> fold) * (2 * i + 1 + int(Q_OFFSET))
+        total = total * int(HORNER) + part % 2**32
+    return (total + 255) % 2**64
+
+
+@pytest.mark.parametrize(
+    ("dtype", "words"), [("float16", 0x7C00), ("bfloat16", 0x10000)], ids=["float16", "bfloat16"]
+)
+def test_every_pattern_of_16_bits_is_read_as_numpy_reads_it(dtype: str, words: int) -> None:
+    """Of float16, all but infinity, NaN and negative numbers, which are no probabilities."""
+    patterns = np.arange(words, dtype=np.uint16)
+    stored = patterns.view(STORED[dtype])[None]
+    with np.errstate(invalid="ignore"):
+        expected = stored.astype(np.float32)
+    np.testing.assert_array_equal(decode(stored).view(np.uint32), expected.view(np.uint32))
+    if dtype == "float16":
+        without_subnormals = ((patterns.astype(np.uint32) << 13) + (112 << 23)).view(np.float32)
+        assert (without_subnormals != expected[0]).sum() == 1024
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_beta_is_the_sum_of_the_stored_numbers(dtype: str, size: int) -> None:
+    """To float64's rounding, where the sum is just above 1 too."""
+    p, q = some_rows(dtype, size), some_rows(dtype, size, seed=1)
+    p[0, : size // 2] *= p.dtype.type(1.000_008 if dtype == "float32" else 1.001)
+    q[0] = p[0]
+    found = measured(dtype, p, q)
+    least = np.minimum(p.astype(np.float64), q.astype(np.float64))
+    exact = np.array([math.fsum(row) for row in least])
+    assert (found.fault == SOUND).all()
+    np.testing.assert_allclose(found.beta[0], exact, rtol=1e-13, atol=0)
+    if size > 2000:  # sums of float32, and of float16 those without its subnormal numbers, are others
+        in_float32 = np.cumsum(least, axis=1, dtype=np.float32)[:, -1]
+        without_subnormals = np.where(least < 2.0**-14, 0.0, least).sum(axis=1)
+        wrong = without_subnormals if dtype == "float16" else in_float32
+        assert (np.abs(wrong - exact) > 1e-13 * exact).any()
+
+
+def test_sums_above_one_of_float16_are_exact() -> None:
+    """Above 1 float32 is too coarse for the smallest numbers of float16: this row's would be lost one by one."""
+    row = np.full((1, 2049), 2.0**-24, np.float16)
+    row[0, 0] = 1.0
+    exact = 1.0 + 2048 * 2.0**-24
+    assert measured("float16", row, row).beta[0, 0] == exact
+    assert np.cumsum(row[0], dtype=np.float32)[-1] != exact
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_checksums_are_those_of_the_definition(dtype: str, size: int) -> None:
+    """Of probabilities and of any words, which a damaged row may hold."""
+    rng = np.random.default_rng(size)
+    word = words_of(dtype)
+    any_words = rng.integers(0, 2 ** (8 * word.itemsize), (2, 3, size), dtype=np.uint64).astype(word)
+    sound = np.stack([some_rows(dtype, size, seed=seed)[:3].view(word) for seed in (0, 1)])
+    for p, q in (any_words, sound):
+        found = measured(dtype, p, q)
+        by_hand = [
+            (checksum_by_hand(x, y) + row * (int(STEP_FACTOR) + int(CONTEXT_FACTOR))) % 2**64
+            for row, (x, y) in enumerate(zip(p, q, strict=True))
+        ]
+        assert found.checksum.tolist() == by_hand
+    p, q = any_words | word.type(1 << (8 * word.itemsize - 1))
+    assert checksum_by_hand(p[0], q[0]) != checksum_by_hand(p[0], q[0], fold=99)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_number_that_is_no_probability_is_found_wherever_it_stands(dtype: str) -> None:
+    stored = STORED[dtype]
+    values = np.array([np.nan, np.inf, -np.inf, -0.25, -0.0, 2.0, -float(ml_dtypes.finfo(stored).tiny)])
+    for size, place in ((1, 0), (7, 6), (2049, 0), (2049, 2047), (2049, 2048), (5001, 4999)):
+        rows = np.repeat(some_rows(dtype, size)[:1], len(values) + 1, axis=0)
+        wrong = rows.copy()
+        wrong[1:, place] = values.astype(stored)
+        for found in (measured(dtype, wrong, rows), measured(dtype, rows, wrong)):
+            assert found.fault.tolist() == [SOUND] + [BAD_VALUE] * len(values)
+    for scale in (0.9, 1.1):
+        off = (rows * stored.type(scale)).astype(stored)
+        assert (measured(dtype, off, rows).fault == BAD_SUM).all()
+        assert (measured(dtype, rows, off).fault == BAD_SUM).all()
