@@ -422,13 +422,16 @@ def main(*names):
             f"specsim is imported from {specsim.__file__}, not from beside tests/; set PYTHONPATH to the repository"
         )
     GOLDENS.mkdir(exist_ok=True)
-    for name in names or RUNS:
-        documents, text = made(name)
-        write(f"{name}.json", documents)
-        write(f"{name}.txt", text)
+    for name in names or [*RUNS, "help", "names"]:
+        if name == "help":
+            write("help.txt", help_text())
+        elif name == "names":
+            write("names.json", public_names())
+        else:
+            documents, text = made(name)
+            write(f"{name}.json", documents)
+            write(f"{name}.txt", text)
     if not names:
-        write("help.txt", help_text())
-        write("names.json", public_names())
         for path in sorted(GOLDENS.iterdir()):
             if path.name not in FILES:
                 print(f"{path.name}: gone")
