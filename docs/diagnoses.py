@@ -18,10 +18,11 @@ import numpy as np
 
 from specsim.auditing import audit, declares, mutants
 from specsim.auditing._checks.contract_checks import PROMISES
-from specsim.auditing._diagnosis import diagnose_chain, diagnose_decoder
+from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.predictions import predict
-from specsim.auditing._execution.execution import placed
+from specsim.auditing._diagnosis.verifiers import diagnose_chain
+from specsim.auditing._execution import placed
 from specsim.auditing._verifier.contract import Declared
 
 ROOT = Path(__file__).parents[1]

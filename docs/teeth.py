@@ -22,12 +22,11 @@ from experiments.audit_power.calibration import calibrate, exact_cases
 from experiments.audit_power.power import deviation, known_decoder, known_steps, rejections, tables_of
 from specsim import rules
 from specsim.auditing import BUDGET, mutants
-from specsim.auditing._cases.battery import LEVELS
+from specsim.auditing._cases.battery import LEVELS, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises
 from specsim.auditing._checks.subjects import RuleSubject, function_subject
-from specsim.auditing._checks.trial import case_key
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing.mutants import _reference as pieces
@@ -94,7 +93,7 @@ def mistake(name, seeds):
     if any(laws):
         best, row["best"] = shown_best(subject, laws)
         row["needed"] = {level: prediction(subject, laws, best, level).needed for level in LEVELS}
-        must = [level for level in LEVELS if row["needed"][level] <= subject.trial(best, level).steps]
+        must = [level for level in LEVELS if row["needed"][level] <= subject.plan(best, level).steps]
         row["first_level"] = must[0] if must else None
         row["needed"] = {level: finite(steps) for level, steps in row["needed"].items()}
         level = next((level for level in RUN if level in must), None)
@@ -112,8 +111,7 @@ def mistake(name, seeds):
 
 def breaks_a_promise(mutant):
     """Whether it is seen before a step is drawn."""
-    checked = check_promises(mutant.function, Declared(), case_key(PILOT, PROMISES), TIMEOUT)
-    return bool(checked.findings)
+    return bool(check_promises(mutant.function, Declared(), case_key(PILOT, PROMISES), TIMEOUT))
 
 
 def law_in(mutant, case):
@@ -132,13 +130,13 @@ def shown_best(subject, laws):
 def prediction(subject, laws, index, level):
     case = subject.cases[index]
     claim = None if isinstance(case, DecoderCase) else Claim(None, case.tree)
-    tables = tables_of(case, claim, subject.trial(index, level).steps)
+    tables = tables_of(case, claim, subject.plan(index, level).steps)
     return deviation(laws[index], tables, alarm(subject, level))
 
 
 def alarm(subject, level, budget=BUDGET):
     """The false-alarm probability of each test of a whole audit."""
-    return budget / sum(subject.trial(i, level).tests for i in range(len(subject.cases)))
+    return budget / sum(subject.plan(i, level).tests for i in range(len(subject.cases)))
 
 
 def pilot(subject):
@@ -156,7 +154,7 @@ def run_of(subject, index, level, seeds):
     return {
         "case": subject.cases[index].name,
         "level": level,
-        "steps": subject.trial(index, level).steps,
+        "steps": subject.plan(index, level).steps,
         "runs": runs,
         "rejected": len(seen),
         "median_steps": statistics.median(seen) if seen else None,

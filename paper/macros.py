@@ -123,7 +123,7 @@ def random_numbers(sources: Sources) -> Macros:
 def audit(sources: Sources) -> Macros:
     rule = RuleSubject(rules.get("standard"), threads=1)
     verifier = function_subject(pieces.verify, "verify", Declared())
-    first = rule.trial(0, "quick")
+    first = rule.plan(0, "quick")
     hold("the two-token case is a built-in rule's first", rule.cases[0].target.vocab_size == 2)
     return {
         "nVerifierCases": whole(len(verifier.cases)),
@@ -150,7 +150,7 @@ def audit(sources: Sources) -> Macros:
 
 
 def _tests(subject: Subject) -> int:
-    return sum(subject.trial(index, "quick").tests for index in range(len(subject.cases)))
+    return sum(subject.plan(index, "quick").tests for index in range(len(subject.cases)))
 
 
 def teeth(sources: Sources) -> Macros:

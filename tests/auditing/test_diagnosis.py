@@ -13,16 +13,16 @@ import verifiers
 
 from specsim import generate
 from specsim.auditing import audit, declares, mutants
-from specsim.auditing._checks.trial import run_trial
-from specsim.auditing._diagnosis import diagnose_chain, diagnose_decoder
 from specsim.auditing._diagnosis import verifiers as chains
+from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.dependence import signature
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.predictions import predict
 from specsim.auditing._diagnosis.ranking import Scored
-from specsim.auditing._execution.execution import placed
+from specsim.auditing._diagnosis.verifiers import diagnose_chain
+from specsim.auditing._execution import placed
 from specsim.auditing._replay import replay_step
-from specsim.auditing._runner import PROMISES
+from specsim.auditing._runner import PROMISES, CaseRun, run_case
 from specsim.auditing._verifier.contract import Declared
 
 SEED = 3
@@ -34,8 +34,8 @@ def failures(function, names, level="smoke"):
     """The results of the audit's cases of these names."""
     with placed(function, 1, 60) as place:
         cases = [case.name for case in place.subject.cases]
-        trials = [place.subject.trial(cases.index(name), level) for name in names]
-        found = [run_trial(trial, (SEED, 1), ALARM) for trial in trials]
+        plans = [place.subject.plan(cases.index(name), level) for name in names]
+        found = [run_case(place, CaseRun(plan, SEED, ALARM)).result() for plan in plans]
     assert any(result.findings for result in found)
     return [result for result in found if result.findings]
 
@@ -182,7 +182,7 @@ def test_tables_of_any_number_of_steps_can_be_compared():
     assert len(told) == 3
     assert all(np.isfinite(one.log_likelihood) for one in told)
     steps = {result.case: len(result.tables) for result in failed}
-    planned = chains._trial_of(mutants.get("lenience"), place.subject, failed[0], "quick")
+    planned = chains._plan_of(place.subject, failed[0], "quick")
     assert len(planned.tables) == steps[failed[0].case]
 
 
@@ -280,7 +280,7 @@ def test_a_right_decoder_does_not_fail_at_all():
         return list(text.tokens)
 
     with placed(ours, 1, 60) as place:
-        result = run_trial(place.subject.trial(0, "smoke"), (SEED, 1), ALARM)
+        result = run_case(place, CaseRun(place.subject.plan(0, "smoke"), SEED, ALARM)).result()
     assert not result.findings
 
 

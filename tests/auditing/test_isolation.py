@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from specsim.auditing import _execution as isolation
 from specsim.auditing import audit
-from specsim.auditing._execution import child_process as isolation
-from specsim.auditing._execution.child_process import Child
+from specsim.auditing._execution import Child
 from specsim.auditing._results import Verdict
 
 ROOT = Path(__file__).parents[2]

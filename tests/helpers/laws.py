@@ -6,7 +6,7 @@ from conftest import PAIR_FLAVOURS, rational_pair
 from specsim import rules
 from specsim.core.stats import log_e_value
 from specsim.drafts import Tree
-from specsim.simulation._counting import no_counts, run
+from specsim.simulation._counting import run
 from specsim.theory._enumeration import MAX_DRAFTS
 
 #: (V, parents): chains, K drafts of one token, K chains, trees of depth 2 and 3.
@@ -85,8 +85,7 @@ class Outcomes:
 def evidence(source, step_law, steps, key):
     """(log e-value against `step_law`, outcomes that it makes impossible) of `steps` steps."""
     tally = Outcomes(source.vocab_size, source.tree)
-    counts = no_counts(tally)
-    counts = run(source, tally, key, 0, steps, threads=2)["outcomes"]
+    counts = run(source, tally, key, 0, steps, threads=2).counts["outcomes"]
     law = tally.law(step_law)
     possible = law > 0
     return log_e_value(counts[possible], law[possible] / law.sum()), int(counts[~possible].sum())

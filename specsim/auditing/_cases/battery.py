@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._verifier.contract import Declared
+from specsim.core._streams import Key, key_of
 from specsim.core.distributions import dyadic, normalise, synthetic_pair
 from specsim.drafts import Tree, branching, chain, chains
 from specsim.models import Model, TableModel, default_pair, shared_contexts
 from specsim.rules import Rule
 
-__all__ = ["LEVELS", "Case", "Level", "battery"]
+__all__ = ["LEVELS", "Case", "Level", "battery", "case_key"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class Case:
         return self.tree.depth
 
     @property
+    def positions(self) -> int:
+        """How many tokens a step can emit."""
+        return self.tree.depth + 1
+
+    @property
     def is_pair(self) -> bool:
         """Whether p and q are the same at every position."""
         return self.target.order == 0 and self.draft.order == 0
@@ -92,6 +99,11 @@ class Case:
         """The same for somebody's verifier, which is handed whole rows: a case with longer ones gets fewer steps."""
         allowed = self.weight * LEVELS[level].verifier_bytes // self.step_bytes
         return max(8, min(LEVELS[level].verifier, allowed) // 8 * 8)
+
+
+def case_key(root: int, case: str) -> Key:
+    """The random numbers of one case."""
+    return key_of(root, (crc32(b"audit"), crc32(case.encode())))
 
 
 # --- batteries -------------------------------------------------------------------------------------------
