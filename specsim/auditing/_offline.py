@@ -34,7 +34,7 @@ from specsim.auditing._runner import Audit, CaseRun, run_case
 from specsim.auditing._verifier.arrays import as_tokens, read_tokens
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._files import replacing
-from specsim.core._provenance import Provenance, this_code
+from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import Key, RandomSource, root_of
 from specsim.core.distributions import Ints
 from specsim.simulation._counting import Progress
@@ -78,7 +78,7 @@ def export(
     entries = [_write(path, i, case, level, root) for i, case in enumerate(battery(declared))]
     document = {
         "format": FORMAT,
-        "specsim": _version(),
+        "specsim": specsim_version(),
         "level": level,
         "root": root,
         "dtype": dtype,
@@ -119,7 +119,7 @@ def score(
         ):
             raise ValueError(
                 f"{Path(folder) / MANIFEST}: specsim {document['specsim']} made the case {entry['name']!r} "
-                f"otherwise than {_version()} does; export again"
+                f"otherwise than {specsim_version()} does; export again"
             )
         tally = AuditTally(case, Claim(None, case.tree))
         plans.append(plan_case(tally, "rows", entry["steps"], rows_of(case).alpha_context()))
@@ -175,10 +175,6 @@ def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[
         "vocab_size": case.target.vocab_size,
         "drafts": _digest(drafts[:FIRST_DRAFTS]),
     }
-
-
-def _version() -> str:
-    return this_code()["specsim"]
 
 
 def _steps(case: Case, level: str) -> int:
