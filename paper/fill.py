@@ -14,7 +14,7 @@ from macros import macros
 from sources import Sources
 from tabulars import tabulars
 
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 
 HERE = Path(__file__).parent
 
@@ -26,7 +26,7 @@ def main() -> None:
     figures = HERE.parent / "results" / ("figures-fast" if fast else "figures")
     (HERE / "build").mkdir(exist_ok=True)
     for name, content in filled(Sources(figures, fast)).items():
-        with replacing(HERE / "build" / f"{name}.tex") as temporary:
+        with atomic_write(HERE / "build" / f"{name}.tex") as temporary:
             temporary.write_text(content, encoding="utf-8")
 
 

@@ -32,7 +32,7 @@ from specsim.auditing._checks.trial import Trial, case_key, run_trial
 from specsim.auditing._results import BUDGET, Audit
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.auditing._verifier.output import as_tokens, read_tokens
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import Key, RandomSource, root_of
 from specsim.core.distributions import Ints
@@ -84,7 +84,7 @@ def export(
         "lengths": lengths,
         "cases": entries,
     }
-    with replacing(path / MANIFEST) as temporary:
+    with atomic_write(path / MANIFEST) as temporary:
         temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
     return path / MANIFEST
 

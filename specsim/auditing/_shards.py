@@ -137,7 +137,7 @@ def _begun(place: Place, trials: list[Trial], level: str, root: int, path: str |
     subject = place.subject
     name, promise, code = subject.name, None, None
     if isinstance(subject, RuleSubject):
-        name = rules.registered(subject.rule)
+        name = rules.registered_spec(subject.rule)
     else:
         promise, code = asdict(subject.declared), place.run(_digest, subject.name)
     run = {

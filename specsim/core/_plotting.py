@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,5 +44,5 @@ def save_figure(figure: Figure, path: Path) -> None:
     if kind not in ("png", "svg", "pdf"):
         raise ValueError(f"{path}: a figure is saved as .png, .svg or .pdf")
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-    with replacing(path) as temporary, figure_style():
+    with atomic_write(path) as temporary, figure_style():
         figure.savefig(temporary, format=kind, metadata=metadata)

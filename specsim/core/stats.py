@@ -27,9 +27,9 @@ __all__ = [
     "log_e_value",
     "log_e_values",
     "log_two_sample_e",
+    "lower_tail_p_value",
     "merge_cells",
     "needed_draws",
-    "too_good",
     "tv_interval",
 ]
 
@@ -171,7 +171,7 @@ def binomial_p_value(hits: int, n: int, probability: float) -> float:
     return float(min(1.0, 2.0 * min(lower, upper)))
 
 
-def too_good(statistic: float, df: int) -> float:
+def lower_tail_p_value(statistic: float, df: int) -> float:
     """P(χ² ≤ statistic): small if counts agree with their law better than independent draws would.
 
     Asymptotic, and only for sums over many cells, where the statistic's lower tail is close to the limit's.

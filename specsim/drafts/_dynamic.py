@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core.distributions import Floats, Ints
-from specsim.drafts._sampling import draw_siblings, ranked
+from specsim.drafts._sampling import draw_siblings, rank_tokens
 from specsim.drafts._tree import Tree
 from specsim.models import Model
 
@@ -45,7 +45,7 @@ class DynamicTree:
     width: int
     depth: int
     nodes: int
-    drawing = "top"
+    sampling = "top"
     is_chain = False
     distinct = True
 
@@ -71,7 +71,7 @@ class DynamicTree:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
-        return {"width": self.width, "depth": self.depth, "nodes": self.nodes, "drawing": self.drawing}
+        return {"width": self.width, "depth": self.depth, "nodes": self.nodes, "drawing": self.sampling}
 
 
 #: What a step can draft: the same tree every time, or one that the draft chooses.
@@ -85,7 +85,7 @@ def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes
     fractions if q is. Raises ValueError where there are fewer candidates than `nodes`.
 
     >>> expand(lambda path: [0.5, 0.4, 0.1], width=2, depth=2, nodes=3)  # the third is 0.5 · 0.5
-    (Tree(parents=(0, 0, 1), drawing='top', block=1), (0, 1, 0))
+    (Tree(parents=(0, 0, 1), sampling='top', block=1), (0, 1, 0))
     """
     _check(width=width, depth=depth, nodes=nodes)
     found: list[Tokens] = [()]
@@ -96,7 +96,7 @@ def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes
         level = []
         for node in best:
             q = row(found[node])
-            for token in ranked(q)[:width]:
+            for token in rank_tokens(q)[:width]:
                 level.append(len(found))
                 found.append((*found[node], token))
                 above.append(node)

@@ -1,6 +1,6 @@
 """How the children of a node are drawn from the draft's row q there.
 
-Being lossless belongs to a pair, a way of drawing and a rule: what a verifier may conclude from a drafted token
+A rule is lossless for a sampling method, never on its own: what a verifier may conclude from a drafted token
 depends on how it came to be drafted.
 """
 
@@ -14,10 +14,10 @@ import numpy as np
 from specsim.core._kernels import kernel
 from specsim.core.distributions import Floats, Ints, cumulative_draw
 
-__all__ = ["DISTINCT", "DRAWINGS", "draw_siblings", "ranked", "sibling_laws"]
+__all__ = ["DISTINCT", "SAMPLING_METHODS", "draw_siblings", "rank_tokens", "sibling_laws"]
 
-#: The ways of drawing K children from q; of a single child the first two are the same.
-DRAWINGS: dict[str, str] = {
+#: How K siblings are sampled from q. For a single child the first two methods are the same.
+SAMPLING_METHODS: dict[str, str] = {
     "sampled": "each from q, independently; siblings may carry the same token",
     "without replacement": "one after the other, each from q without the tokens already drawn, renormalised; "
     "where that leaves no mass, uniformly from the tokens not yet drawn",
@@ -29,7 +29,7 @@ DRAWINGS: dict[str, str] = {
 DISTINCT = frozenset({"without replacement", "top", "top and sample"})
 
 
-def sibling_laws(drawing: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
+def sibling_laws(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Every ordered draw of `count` children from the row q [V] of positive probability, with that probability.
 
     Exact where q is. Raises ValueError where `count` distinct tokens are asked of a smaller vocabulary.
@@ -38,16 +38,16 @@ def sibling_laws(drawing: str, q: Sequence[Any], count: int) -> Iterator[tuple[t
     >>> [tokens for tokens, _ in sibling_laws("without replacement", [F(1, 2), F(1, 2), F(0)], 3)]
     [(0, 1, 2), (1, 0, 2)]
     """
-    if drawing in DISTINCT and count > len(q):
+    if sampling in DISTINCT and count > len(q):
         raise ValueError(f"{count} distinct siblings cannot be drawn from {len(q)} tokens")
-    sure = {"top": count, "top and sample": count - 1}.get(drawing, 0)
-    first = tuple(ranked(q)[:sure])
+    sure = {"top": count, "top and sample": count - 1}.get(sampling, 0)
+    first = tuple(rank_tokens(q)[:sure])
 
     def extend(drawn: tuple[int, ...], probability: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
         if len(drawn) == count:
             yield drawn, probability
             return
-        weights = remaining(q, drawn) if drawing in DISTINCT else list(q)
+        weights = remaining_weights(q, drawn) if sampling in DISTINCT else list(q)
         mass = sum(weights)
         for token, weight in enumerate(weights):
             if weight > 0:
@@ -56,13 +56,13 @@ def sibling_laws(drawing: str, q: Sequence[Any], count: int) -> Iterator[tuple[t
     yield from extend(first, q[0] * 0 + 1)
 
 
-def remaining(q: Sequence[Any], drawn: Sequence[int]) -> list[Any]:
+def remaining_weights(q: Sequence[Any], drawn: Sequence[int]) -> list[Any]:
     """Weights of the next distinct sibling after those `drawn`: q without them, or where that is nothing, ones."""
     left = [weight * (token not in drawn) for token, weight in enumerate(q)]
     return left if any(left) else [weight * 0 + (token not in drawn) for token, weight in enumerate(q)]
 
 
-def ranked(q: Sequence[Any]) -> list[int]:
+def rank_tokens(q: Sequence[Any]) -> list[int]:
     """Tokens from the most probable down, the lower one first among ties."""
     return sorted(range(len(q)), key=lambda token: -q[token])
 
@@ -70,13 +70,13 @@ def ranked(q: Sequence[Any]) -> list[int]:
 # --- compiled --------------------------------------------------------------------------------------------
 
 
-def draw_siblings(drawing: str, q: Floats, u: Floats) -> Ints:
+def draw_siblings(sampling: str, q: Floats, u: Floats) -> Ints:
     """`u.shape[0]` children for each of the rows q [B, V] by inverse CDF, with uniforms u [K, B]: int64 [K, B]."""
     tokens = np.empty(u.shape, dtype=np.int64)
-    sure = {"top": len(u), "top and sample": len(u) - 1}.get(drawing, 0)
+    sure = {"top": len(u), "top and sample": len(u) - 1}.get(sampling, 0)
     if sure:
         tokens[:sure] = np.argsort(-q, axis=1, kind="stable")[:, :sure].T
-    if drawing in DISTINCT:
+    if sampling in DISTINCT:
         _draw_distinct(q, sure, u, tokens)
     else:
         for k in range(len(u)):

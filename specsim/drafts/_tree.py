@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.drafts._sampling import DISTINCT, DRAWINGS, sibling_laws
+from specsim.drafts._sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
 
 __all__ = ["MAX_NODES", "Tree", "as_tree", "branching", "chain", "chains"]
 
@@ -25,13 +25,13 @@ MAX_NODES = 1024
 
 @dataclass(frozen=True)
 class Tree:
-    """The drafted tree: `parents` as above, siblings drawn in one of the ways of `DRAWINGS`.
+    """The drafted tree: `parents` as above, siblings drawn in one of the ways of `SAMPLING_METHODS`.
 
     `block` says what a drafted token may depend on: with 1 (autoregressive drafting) on all tokens before it;
     with b > 1 tokens are drafted b at a time, each from its own law given the context and the earlier blocks
     only, as by semi-autoregressive drafters; `block` ≥ depth is a set of independent heads, as Medusa's.
 
-    Raises ValueError for a tree with a cycle or an orphan, an empty or too large one, an unknown drawing.
+    Raises ValueError for a tree with a cycle or an orphan, an empty or too large one, an unknown sampling.
 
     >>> tree = Tree((0, 0, 1, 1))
     >>> tree.depth, tree.children(1), tree.num_rows
@@ -39,20 +39,20 @@ class Tree:
     """
 
     parents: tuple[int, ...]
-    drawing: str = "sampled"
+    sampling: str = "sampled"
     block: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parents", check_parents(self.parents))
-        if self.drawing not in DRAWINGS:
-            raise ValueError(f"drawing: {self.drawing!r} is not one of {', '.join(DRAWINGS)}")
+        if self.sampling not in SAMPLING_METHODS:
+            raise ValueError(f"sampling: {self.sampling!r} is not one of {', '.join(SAMPLING_METHODS)}")
         if not isinstance(self.block, int) or self.block < 1:
             raise ValueError(f"block: {self.block!r} is not an integer of at least 1")
 
     def __str__(self) -> str:
         heads = "" if self.block == 1 else f", {self.block} at a time"
         shape = f"chain of {self.size}" if self.is_chain else f"tree with parents {self.parents}"
-        return f"{self.drawing} {shape}{heads}"
+        return f"{self.sampling} {shape}{heads}"
 
     @property
     def size(self) -> int:
@@ -71,7 +71,7 @@ class Tree:
     @property
     def distinct(self) -> bool:
         """Whether siblings never carry the same token."""
-        return self.drawing in DISTINCT or len(set(self.parents)) == self.size
+        return self.sampling in DISTINCT or len(set(self.parents)) == self.size
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
@@ -107,7 +107,7 @@ class Tree:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
-        return {"parents": list(self.parents), "drawing": self.drawing, "block": self.block}
+        return {"parents": list(self.parents), "drawing": self.sampling, "block": self.block}
 
     def drafts(
         self, row: Callable[[tuple[int, ...], int], Sequence[Any]]
@@ -127,7 +127,7 @@ class Tree:
             seen = self.seen(len(drafted))
             children = self.children(node)
             for drawn, chance in sibling_laws(
-                self.drawing, row(drafted[:seen], len(drafted) - seen), len(children)
+                self.sampling, row(drafted[:seen], len(drafted) - seen), len(children)
             ):
                 yield from extend(
                     tokens | dict(zip(children, drawn, strict=True)), rest, probability * chance
@@ -136,16 +136,16 @@ class Tree:
         yield from extend({}, inner, 1)
 
 
-def chain(gamma: int, drawing: str = "sampled", block: int = 1) -> Tree:
+def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
     """γ = `gamma` tokens one after the other, from 1 to `MAX_NODES`. Raises TypeError or ValueError otherwise.
 
     >>> chain(3).parents
     (0, 1, 2)
     """
-    return Tree(tuple(range(_whole(gamma, "gamma"))), drawing, block)
+    return Tree(tuple(range(_whole(gamma, "gamma"))), sampling, block)
 
 
-def chains(count: int, gamma: int, drawing: str = "sampled") -> Tree:
+def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
     """K = `count` chains of γ = `gamma` tokens side by side (SpecTr, arXiv 2310.15141).
 
     >>> chains(2, 2).parents
@@ -153,10 +153,10 @@ def chains(count: int, gamma: int, drawing: str = "sampled") -> Tree:
     """
     count, gamma = _whole(count, "count"), _whole(gamma, "gamma")
     parents = [0] * count + list(range(1, count * (gamma - 1) + 1))
-    return Tree(tuple(parents), drawing)
+    return Tree(tuple(parents), sampling)
 
 
-def branching(*widths: int, drawing: str = "sampled", block: int = 1) -> Tree:
+def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
     """A tree whose nodes at depth i all have widths[i] children, such as SpecInfer's (2, 2, 1).
 
     >>> branching(2, 2).parents
@@ -169,7 +169,7 @@ def branching(*widths: int, drawing: str = "sampled", block: int = 1) -> Tree:
         size = len(parents)
         if size > MAX_NODES:
             break
-    return Tree(tuple(parents), drawing, block)
+    return Tree(tuple(parents), sampling, block)
 
 
 def as_tree(gamma: int | Tree) -> Tree:

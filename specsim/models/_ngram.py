@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.core._kernels import kernel
 from specsim.models._base import Floats, check_contexts, check_out, last_tokens, recent_tokens
 
@@ -377,7 +377,7 @@ UNREADABLE = (
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write `arrays` to one compressed `.npz` at exactly `path`."""
-    with replacing(path) as temporary, open(temporary, "wb") as file:
+    with atomic_write(path) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 

@@ -18,7 +18,7 @@ from specsim.models._ngram import NGramModel, Provenance, bits_per_byte, read_mo
 
 __all__ = ["build_default_pair", "build_pair", "default_pair", "load_pair"]
 
-Pair = tuple[NGramModel, NGramModel]
+ModelPair = tuple[NGramModel, NGramModel]
 
 DEFAULT_FILE = Path(__file__).parents[1] / "data" / "stdlib-ngrams.npz"
 #: What lies among the standard library's sources and is not: tests, add-ons, what each build generates.
@@ -31,7 +31,7 @@ CONTEXT_SEED = 2211_17192
 
 
 @cache
-def default_pair() -> Pair:
+def default_pair() -> ModelPair:
     """(target, draft): a 5-gram and a 2-gram of the source text of Python's standard library.
 
     Read once from the package's own data. `target.provenance` says from which Python, how much text, and how
@@ -44,7 +44,7 @@ def default_pair() -> Pair:
     return load_pair(DEFAULT_FILE)
 
 
-def load_pair(path: str | os.PathLike[str]) -> Pair:
+def load_pair(path: str | os.PathLike[str]) -> ModelPair:
     """(target, draft) from a file that `build_pair` wrote. Raises ValueError if it is damaged or foreign."""
     target, draft = read_models(path, ["target_", "draft_"])
     return target, draft
@@ -58,7 +58,7 @@ def build_pair(
     n_draft: int = 2,
     pattern: str = "*.py",
     exclude: Sequence[str] = (),
-) -> Pair:
+) -> ModelPair:
     """Train a pair on the files below `folder` whose name matches `pattern`, and write it to `out` (`.npz`).
 
     `n_target` and `n_draft` are n-gram orders, 1 to 8. Files and folders whose name matches one of the
@@ -75,7 +75,7 @@ def build_pair(
     return _build(files, Path(out), n_target, n_draft, source=f"files {pattern}")
 
 
-def build_default_pair(out: str | os.PathLike[str] = DEFAULT_FILE) -> Pair:
+def build_default_pair(out: str | os.PathLike[str] = DEFAULT_FILE) -> ModelPair:
     """Rebuild `default_pair` from the standard library of the running Python, and write it to `out`."""
     files = _matching_files(Path(sysconfig.get_paths()["stdlib"]), "*.py", NOT_SOURCE)
     return _build(files, Path(out), 5, 2, source=f"Python {platform.python_version()} standard library")
@@ -103,7 +103,7 @@ def _matching_files(folder: Path, pattern: str, exclude: Sequence[str]) -> list[
     return files
 
 
-def _build(files: list[Path], out: Path, n_target: int, n_draft: int, source: str) -> Pair:
+def _build(files: list[Path], out: Path, n_target: int, n_draft: int, source: str) -> ModelPair:
     texts = [file.read_bytes() for file in files]
     held_out = texts[::HELD_OUT_EVERY]
     training = [text for i, text in enumerate(texts) if i % HELD_OUT_EVERY]

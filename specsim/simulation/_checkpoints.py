@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.simulation._counting import Counts, Interval
 
 __all__ = ["Checkpoint", "Part", "add_parts", "check_shard", "missing", "shard_interval"]
@@ -69,7 +69,7 @@ class Part:
         }
         line = json.dumps(head, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         body = b"".join([line, *(array.tobytes() for array in arrays.values())])
-        with replacing(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_bytes(FORMAT + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
     @classmethod

@@ -238,7 +238,7 @@ def _counted(
     """The steps in `intervals`, in parts as they come: from `workers`, or else from `threads` of this process."""
     if workers is None:
         return count_chunks(source, tally, key, intervals, threads=threads)
-    job = _SimulationJob(rules.registered(rule), source.tree, *_models_of(source))
+    job = _SimulationJob(rules.registered_spec(rule), source.tree, *_models_of(source))
     return count_spans(workers, job, key, intervals, source.chunk)
 
 
@@ -267,7 +267,7 @@ def _simulation(part: Part) -> Simulation:
     return Simulation(
         source=run["source"],
         rule=run["rule"],
-        tree=Tree(**drafted)
+        tree=Tree(*(drafted[n] for n in ("parents", "drawing", "block")))
         if "parents" in drafted
         else DynamicTree(*(drafted[n] for n in ("width", "depth", "nodes"))),
         steps=part.steps,
@@ -290,7 +290,7 @@ def _which_run(
         "seed": root,
     }
     if on_disk:
-        rules.registered(rule)
+        rules.registered_spec(rule)
         told |= {"p and q": _digest(source), **this_code()}
     return told
 

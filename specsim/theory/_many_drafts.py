@@ -40,7 +40,7 @@ MAX_ORDERS = 40_320
 # --- the bound -------------------------------------------------------------------------------------------
 
 
-def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, drawing: str = "sampled") -> float:
+def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = "sampled") -> float:
     """α* = 1 + min_H [p(H) - P(all drafts in H)] over sets H of tokens: no verifier accepts more often.
 
     It is the value of an optimal transport problem, P(output ∈ drafts) maximised over couplings of the drafts with an
@@ -50,29 +50,29 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, drawing: str = "
     O(V log V). "top" gives p(Top), "top and sample" `greedy_multi_draft_acceptance`.
 
     "Without replacement" takes O(V·K) steps on arrays of some hundred numbers, see `draws_inside`; good to 1e-12.
-    Raises ValueError for an unknown `drawing`.
+    Raises ValueError for an unknown `sampling`.
 
     >>> p, q = [0.6, 0.3, 0.1], [0.1, 0.3, 0.6]
-    >>> for drawing in "sampled", "without replacement", "top", "top and sample":
-    ...     print(f"{optimal_acceptance(p, q, 2, drawing):.4f}")
+    >>> for sampling in "sampled", "without replacement", "top", "top and sample":
+    ...     print(f"{optimal_acceptance(p, q, 2, sampling):.4f}")
     0.5900
     0.6929
     0.4000
     0.6500
     """
     p_row, q_row = _pair(p, q)
-    if drawing not in ("sampled", "without replacement", "top", "top and sample"):
-        raise ValueError(f"optimal_acceptance: unknown drawing {drawing!r}")
-    count = _count(drafts, q_row, distinct=drawing != "sampled")
-    if drawing == "top":
+    if sampling not in ("sampled", "without replacement", "top", "top and sample"):
+        raise ValueError(f"optimal_acceptance: unknown sampling {sampling!r}")
+    count = _count(drafts, q_row, distinct=sampling != "sampled")
+    if sampling == "top":
         return _probability(p_row[_ranked(q_row)[:count]].sum())
-    if drawing == "top and sample":
+    if sampling == "top and sample":
         return greedy_multi_draft_acceptance(p_row, q_row, count)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(q_row > 0, p_row / q_row, np.inf)
     order = np.lexsort((p_row, ratio, q_row == 0))
     target = np.append(0.0, np.cumsum(p_row[order]))
-    if drawing == "sampled":
+    if sampling == "sampled":
         inside = np.append(0.0, np.cumsum(q_row[order])) ** count
     else:
         inside = draws_inside(q_row[order], count)
@@ -215,7 +215,7 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
     support = int((q_row > 0).sum())
     orders = math.perm(support, min(count, support))
     if orders > MAX_ORDERS:
-        raise ValueError(f"without_replacement_acceptance: {orders} orders of drawing, above {MAX_ORDERS}")
+        raise ValueError(f"without_replacement_acceptance: {orders} orders of sampling, above {MAX_ORDERS}")
 
     def rejected(residual: Floats, weights: Floats, left: int) -> float:
         mass = weights.sum()

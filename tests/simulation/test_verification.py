@@ -310,7 +310,7 @@ def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):
         if children := tree.children(node):
             columns = [child - 1 for child in children]
             tokens[:, columns] = draw_siblings(
-                tree.drawing, q[:, node].copy(), rng.random((len(columns), size))
+                tree.sampling, q[:, node].copy(), rng.random((len(columns), size))
             ).T
     return tokens, p, q
 
@@ -323,9 +323,9 @@ def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):
         ("gumbel", chain(3)),
         ("k_seq", branching(2, 2)),
         ("k_seq", Tree((0, 1, 0, 1, 2))),
-        ("without_replacement", branching(2, 2, drawing="without replacement")),
+        ("without_replacement", branching(2, 2, sampling="without replacement")),
         ("traversal", branching(2, 2)),
-        ("deterministic_children", branching(3, 1, drawing="top")),
+        ("deterministic_children", branching(3, 1, sampling="top")),
     ],
 )
 def test_a_step_of_a_tree_goes_down_a_path_and_is_that_of_the_batch(name, tree):

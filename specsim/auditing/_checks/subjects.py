@@ -68,7 +68,7 @@ class RuleSubject:
         )
         if self.workers is None:
             return trial
-        return replace(trial, workers=self.workers, job=_CaseJob(rules.registered(self.rule), index))
+        return replace(trial, workers=self.workers, job=_CaseJob(rules.registered_spec(self.rule), index))
 
     def tally(self, case: Case) -> AuditTally:
         """What is counted of `case`."""

@@ -29,7 +29,13 @@ from specsim.core.distributions import Floats, alias_draws, alias_table, capped_
 from specsim.drafts import Tree
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
-from specsim.rules._common.fixed_pairs import Pair, alias_draw, draw_residual, make_pair, residual_mass
+from specsim.rules._common.fixed_pairs import (
+    PairTables,
+    alias_draw,
+    build_tables,
+    draw_residual,
+    residual_mass,
+)
 
 # --- law -------------------------------------------------------------------------------------------------
 
@@ -62,10 +68,10 @@ def remainder(b: Any, p: Sequence[Any], q: Sequence[Any]) -> list[Any]:
     return tokenwise.positive_part([b * y for y in p], q, otherwise=p)
 
 
-# --- reach -----------------------------------------------------------------------------------------------
+# --- survival --------------------------------------------------------------------------------------------
 
 
-def reach(p: Floats, q: Floats) -> Floats:
+def survival(p: Floats, q: Floats) -> Floats:
     """b_1 … b_γ, each rising with every p and falling with every q, as each step from b to the next does."""
     b = np.ones_like(p)
     for i in range(p.shape[-1]):
@@ -120,11 +126,11 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 # --- a fixed pair ----------------------------------------------------------------------------------------
 
 
-def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Pair, np.ndarray, Floats]:
+def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, np.ndarray, Floats]:
     """The pair, the draft's alias table, and p/q."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(q > 0, p / q, 0.0)
-    return make_pair(p, q), alias_table(q), ratio
+    return build_tables(p, q), alias_table(q), ratio
 
 
 @kernel
@@ -165,10 +171,10 @@ def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, token
 RULE = Rule(
     name="block",
     citation="Sun et al. 2025, arXiv 2403.10444, Algorithm 2",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
     uniforms=tokenwise.uniforms,
     fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
-    reach=reach,
+    survival=survival,
 )

@@ -85,7 +85,7 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
 RULE = Rule(
     name="greedy_match",
     citation="Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115, section 3 (exact match)",
-    drawings=("sampled", "top"),
+    draft_sampling=("sampled", "top"),
     law=tokenwise.law("greedy_match", acceptance, recovered, bonus),
     declared=declared,
     declares="argmax p: lossless at temperature 0",

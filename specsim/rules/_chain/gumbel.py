@@ -36,7 +36,7 @@ from specsim.core.distributions import Floats, alias_draws, alias_table, cumulat
 from specsim.drafts import Draft, Tree
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
-from specsim.rules._common.fixed_pairs import Pair, alias_draw, make_pair
+from specsim.rules._common.fixed_pairs import PairTables, alias_draw, build_tables
 
 
 def uniforms(tree: Draft, vocab_size: int) -> int:
@@ -74,7 +74,7 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
         below += (high - low) / (race(p, q, low) * race(p, q, high))
         integrals[low] = below
     weights = [a * integrals.get(b / a, 0) if a else a for a, b in zip(p, q, strict=True)]
-    return tokenwise.normalised(weights) if any(weights) else list(p)
+    return tokenwise.normalise(weights) if any(weights) else list(p)
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -114,9 +114,9 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 # --- a fixed pair ----------------------------------------------------------------------------------------
 
 
-def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Pair, np.ndarray, Floats, Floats]:
+def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, np.ndarray, Floats, Floats]:
     """The pair, the draft's alias table, the probability [V] of accepting each token, and Λ at the sorted ratios."""
-    pair = make_pair(p, q)
+    pair = build_tables(p, q)
     start = np.searchsorted(pair.ratio, pair.ratio, side="left")  # ties share one Λ
     race = np.maximum(pair.ratio * pair.p_sorted[start] - pair.q_sorted[start], 0.0)
     accept = np.zeros(p.size)
@@ -156,7 +156,7 @@ def verify_fixed_pair(pair, draft, accept, race, draft_uniforms, verify_uniforms
 RULE = Rule(
     name="gumbel",
     citation="Daliri, Musco & Suresh 2025, arXiv 2408.07978",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("gumbel", acceptance, recovered),
     rows=verify_rows,
     uniforms=uniforms,

@@ -27,7 +27,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core.distributions import cumulative_draw
-from specsim.rules._chain.block import reach, tables, verify_fixed_pair
+from specsim.rules._chain.block import survival, tables, verify_fixed_pair
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
 
@@ -42,10 +42,10 @@ def law(
     joint = [1 + 0 * p[0][0]]
     for x, p_row, q_row in zip(tokens, p, q, strict=False):
         joint.append(joint[-1] * p_row[x] / q_row[x])
-    return backwards([ratio / max(joint[: i + 1]) for i, ratio in enumerate(joint)], p, q)
+    return backward_law([ratio / max(joint[: i + 1]) for i, ratio in enumerate(joint)], p, q)
 
 
-def backwards(
+def backward_law(
     ratios: Sequence[Any], p: Sequence[Sequence[Any]], q: Sequence[Sequence[Any]]
 ) -> tuple[list[Any], list[list[Any]]]:
     """The law of a step, given the ratios R_0 … R_γ."""
@@ -113,10 +113,10 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 RULE = Rule(
     name="hierarchical",
     citation="Zhou et al. 2026, arXiv 2601.05724",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
     uniforms=tokenwise.uniforms,
     fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
-    reach=reach,
+    survival=survival,
 )

@@ -82,7 +82,7 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
 RULE = Rule(
     name="non_iterative",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.2",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("non_iterative", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,

@@ -35,7 +35,7 @@ def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
 def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
     """p without x; p itself where nothing is left, which follows no rejection."""
     left = [weight * (y != x) for y, weight in enumerate(p)]
-    return tokenwise.normalised(left) if any(left) else list(p)
+    return tokenwise.normalise(left) if any(left) else list(p)
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -71,11 +71,11 @@ def draw(pair, number, x, u):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="one_hot",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Algorithm 1 at a one-hot q",
-    drawings=("sampled", "top"),
+    draft_sampling=("sampled", "top"),
     law=tokenwise.law("one_hot", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
-    reach=tokenwise.reach(tokenwise.target_chance),
+    survival=tokenwise.survival(tokenwise.target_chance),
     reads_draft=False,
 )

@@ -63,7 +63,7 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 
 def tables(p: Floats, q: Floats, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
     """Alias tables of the draft and of the target."""
-    return alias_table(tokenwise.drafted(q, tree)), alias_table(p)
+    return alias_table(tokenwise.draft_pmf(q, tree)), alias_table(p)
 
 
 @kernel
@@ -89,11 +89,11 @@ def verify_fixed_pair(draft, target, draft_uniforms, verify_uniforms, tokens, ac
 RULE = Rule(
     name="sampler_match",
     citation="Hugging Face prompt lookup, MLX-LM and llama.cpp (server)",
-    drawings=("sampled", "top"),
+    draft_sampling=("sampled", "top"),
     law=tokenwise.law("sampler_match", acceptance, recovered),
     rows=verify_rows,
     uniforms=tokenwise.uniforms,
     fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
-    reach=tokenwise.reach(tokenwise.target_chance),
+    survival=tokenwise.survival(tokenwise.target_chance),
     reads_draft=False,
 )

@@ -75,10 +75,10 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
 RULE = Rule(
     name="standard",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Algorithm 1",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("standard", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
-    reach=tokenwise.reach(capped_ratio),
+    survival=tokenwise.survival(capped_ratio),
 )

@@ -62,7 +62,7 @@ def rule(
     return Rule(
         name=name,
         citation=citation,
-        drawings=("sampled",),
+        draft_sampling=("sampled",),
         law=tokenwise.law(name, acceptance, recovered, pi),
         declared=declared,
         declares=declares,

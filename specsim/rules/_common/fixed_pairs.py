@@ -16,21 +16,21 @@ from specsim.core.distributions import Floats, Ints, alias_table
 from specsim.drafts import Tree
 
 __all__ = [
-    "Pair",
+    "PairTables",
     "alias_draw",
-    "drafted",
+    "build_tables",
     "draw_child",
+    "draw_draft",
     "draw_except",
     "draw_residual",
     "draw_without",
     "index_of",
-    "make_pair",
     "mass_without",
     "residual_mass",
 ]
 
 
-class Pair(NamedTuple):
+class PairTables(NamedTuple):
     """p and q [V]; alias tables of both; their sums by token, [V+1]; tokens by falling q; and by rising q/p, as far
     as p > 0: the tokens, their ratios, and the sums of p and of q over them, from 0 on.
     """
@@ -48,14 +48,14 @@ class Pair(NamedTuple):
     q_sorted: Floats
 
 
-def make_pair(p: Floats, q: Floats) -> Pair:
+def build_tables(p: Floats, q: Floats) -> PairTables:
     """The tables of p and q, in O(V log V)."""
     possible = np.flatnonzero(p > 0.0)
     with np.errstate(over="ignore"):
         ratio = q[possible] / p[possible]
     rising = np.argsort(ratio, kind="stable")
     order = possible[rising]
-    return Pair(
+    return PairTables(
         p,
         q,
         alias_table(p),
@@ -200,11 +200,11 @@ CODES = {"sampled": 0, "without replacement": 1, "top": 2, "top and sample": 3}
 
 
 @kernel
-def draw_child(pair, drawing, siblings, k, count, u):  # type: ignore[no-untyped-def]
-    """Child number k of `count`, after siblings[:k], drawn from q in the way of code `drawing`."""
-    if drawing == 0:
+def draw_child(pair, sampling, siblings, k, count, u):  # type: ignore[no-untyped-def]
+    """Child number k of `count`, after siblings[:k], drawn from q in the way of code `sampling`."""
+    if sampling == 0:
         return alias_draw(pair.q_alias, u)
-    if drawing == 2 or (drawing == 3 and k < count - 1):
+    if sampling == 2 or (sampling == 3 and k < count - 1):
         return pair.ranked[k]
     token = draw_without(pair.q, pair.q_sums, siblings, k, u)
     if token >= 0:
@@ -216,13 +216,13 @@ def draw_child(pair, drawing, siblings, k, count, u):  # type: ignore[no-untyped
     return token
 
 
-def drafted(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
+def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
     """The tokens that a fixed-pair kernel drafts with the uniforms u [n]."""
-    pair, tokens = make_pair(p, q), np.zeros(tree.size, dtype=np.int64)
+    pair, tokens = build_tables(p, q), np.zeros(tree.size, dtype=np.int64)
     for node in range(tree.size + 1):
         columns = [child - 1 for child in tree.children(node)]
         siblings = np.zeros(len(columns), dtype=np.int64)
         for k, column in enumerate(columns):
-            siblings[k] = draw_child(pair, CODES[tree.drawing], siblings, k, len(columns), u[column])
+            siblings[k] = draw_child(pair, CODES[tree.sampling], siblings, k, len(columns), u[column])
         tokens[columns] = siblings
     return [int(token) for token in tokens]

@@ -87,7 +87,7 @@ def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, token
 RULE = Rule(
     name="block_first_failure",
     citation="arXiv 2403.10444, stopping at the first failure",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
     uniforms=tokenwise.uniforms,

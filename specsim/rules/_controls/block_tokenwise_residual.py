@@ -66,7 +66,7 @@ def verify_fixed_pair(  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="block_tokenwise_residual",
     citation="arXiv 2403.10444 with the residual of arXiv 2211.17192",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
     uniforms=tokenwise.uniforms,

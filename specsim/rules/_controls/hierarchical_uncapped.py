@@ -18,7 +18,7 @@ import numpy as np
 from specsim.core._kernels import kernel
 from specsim.core.distributions import alias_draws
 from specsim.rules._chain.block import tables
-from specsim.rules._chain.hierarchical import backwards, step_back
+from specsim.rules._chain.hierarchical import backward_law, step_back
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import alias_draw, draw_residual, residual_mass
@@ -35,7 +35,7 @@ def law(
     joint = [1 + 0 * p[0][0]]
     for x, p_row, q_row in zip(tokens, p, q, strict=False):
         joint.append(joint[-1] * p_row[x] / q_row[x])
-    return backwards([*joint[:-1], min(joint[-1], 1)], p, q)
+    return backward_law([*joint[:-1], min(joint[-1], 1)], p, q)
 
 
 @kernel
@@ -80,7 +80,7 @@ def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, token
 RULE = Rule(
     name="hierarchical_uncapped",
     citation="arXiv 2601.05724 without its cap",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
     uniforms=tokenwise.uniforms,

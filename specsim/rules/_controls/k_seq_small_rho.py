@@ -18,7 +18,7 @@ from specsim.rules._common.base import Rule
 from specsim.rules._tree.k_seq import pick, sequential, tables_with, with_rho
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """K-SEQ with ρ = 1."""
     return with_rho(p, q, children, len(children), 1)
 
@@ -36,8 +36,8 @@ def table(p: Floats, q: Floats, drafts: int) -> Floats:
 RULE = Rule(
     name="k_seq_small_rho",
     citation="arXiv 2310.15141 with ρ < ρ*",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),

@@ -18,7 +18,7 @@ from specsim.rules._common.base import Rule
 from specsim.rules._tree.k_seq import least_rho, rho_star, sequential, sequential_pick, table, with_rho
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """K-SEQ with K the number of distinct tokens."""
     drafts = len(set(children))
     return with_rho(p, q, children, drafts, least_rho(p, q, drafts))
@@ -50,8 +50,8 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="k_seq_wrong_k",
     citation="arXiv 2310.15141 with the wrong K",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),

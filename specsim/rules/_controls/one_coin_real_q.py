@@ -23,7 +23,7 @@ from specsim.rules._common.fixed_pairs import alias_draw, draw_without
 from specsim.rules._common.tokenwise import positive_part
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """Each child with its probability under p; recovery from (p - q)₊ without the children."""
     taken = [a if x in children else b for x, (a, b) in enumerate(zip(p, q, strict=True))]
     return [p[x] for x in children], positive_part(p, taken)
@@ -63,8 +63,8 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="one_coin_real_q",
     citation="SGLang's tree_speculative_sampling_target_only, handed q",
-    drawings=("without replacement",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("without replacement",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),

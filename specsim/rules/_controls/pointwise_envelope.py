@@ -26,7 +26,7 @@ from specsim.rules._common.base import Rule
 def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
     """The first later proposal that passes."""
     passing = [min(a, b) for a, b in zip(p, q, strict=True)]
-    return tokenwise.normalised(passing) if any(passing) else list(p)
+    return tokenwise.normalise(passing) if any(passing) else list(p)
 
 
 @kernel
@@ -45,7 +45,7 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
 RULE = Rule(
     name="pointwise_envelope",
     citation="lecture notes on von Neumann's acceptance-rejection",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("pointwise_envelope", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,

@@ -24,12 +24,12 @@ from specsim.rules._tree import recursive_rejection
 choose_from, pick_from = recursive_rejection.choose, recursive_rejection.pick
 
 
-def at_a_node(
+def node_law(
     p: Sequence[Any], q: Sequence[Any], children: Sequence[int], threshold: Any
 ) -> tuple[list[Any], list[Any]]:
     """Recursive rejection of the children with q ≥ threshold."""
     kept = [k for k, x in enumerate(children) if q[x] >= threshold]
-    accept, left = recursive_rejection.at_a_node(p, q, [children[k] for k in kept])
+    accept, left = recursive_rejection.node_law(p, q, [children[k] for k in kept])
     chances = dict(zip(kept, accept, strict=True))
     return [chances.get(k, 0 * p[0]) for k in range(len(children))], left
 
@@ -67,8 +67,8 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="pruned_children",
     citation="arXiv 2305.09781 with pruned children",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),

@@ -24,10 +24,10 @@ from specsim.rules._tree.recursive_rejection import residuals
 choose_in_order, pick_in_order = recursive_rejection.choose, recursive_rejection.pick
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """Recursive rejection in the order of falling q."""
     order = sorted(range(len(children)), key=lambda k: -q[children[k]])
-    accept, left = recursive_rejection.at_a_node(p, q, [children[k] for k in order])
+    accept, left = recursive_rejection.node_law(p, q, [children[k] for k in order])
     chances = dict(zip(order, accept, strict=True))
     return [chances[k] for k in range(len(children))], left
 
@@ -61,8 +61,8 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="sorted_siblings",
     citation="arXiv 2305.09781 with sorted siblings",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, residuals),

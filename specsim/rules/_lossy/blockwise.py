@@ -26,7 +26,7 @@ import numpy as np
 from specsim.core._kernels import kernel
 from specsim.core.distributions import Floats
 from specsim.drafts import MAX_NODES
-from specsim.drafts._sampling import ranked
+from specsim.drafts._sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
@@ -53,7 +53,7 @@ def law(
 
 def kept(p: Sequence[Any], x: int, top_k: Any, distance: Any) -> bool:
     """Whether x is near enough to the argmax of p, by rank or by value."""
-    order = ranked(p)
+    order = rank_tokens(p)
     return order.index(x) < top_k or abs(x - order[0]) <= distance
 
 
@@ -127,7 +127,7 @@ def shares(
 RULE = Rule(
     name="blockwise",
     citation="Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115, approximate acceptance",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     declared=declared,
     declares="drafts that p's best tokens allow, else argmax p",

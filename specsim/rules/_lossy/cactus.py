@@ -73,7 +73,7 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, delta: An
     return law
 
 
-# --- reach -----------------------------------------------------------------------------------------------
+# --- survival --------------------------------------------------------------------------------------------
 
 
 def chance(p: Floats, q: Floats, delta: float) -> Floats:
@@ -134,13 +134,13 @@ def draw(pair, number, x, u):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="cactus",
     citation="Hao & Mou 2026, arXiv 2604.04987",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("cactus", acceptance, recovered),
     declared=declared,
     declares="q as far as h⁽ⁿ⁾ allows, else (h⁽ⁿ⁾ - q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(Parameter("delta", 0.1, 0.0, 10.0, "δ; 0 is the standard rule"),),
 )

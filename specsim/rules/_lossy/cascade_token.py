@@ -108,7 +108,7 @@ def shares(p: Floats, q: Floats, alpha: float) -> tuple[Floats, Floats, Floats]:
 RULE = Rule(
     name="cascade_token",
     citation="Narasimhan et al. 2025, arXiv 2405.19261, TokenV3",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("cascade_token", acceptance, recovered, pi),
     declared=declared,
     declares="q on the target's best tokens, else p",

@@ -42,7 +42,7 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, weight: A
     return list(p) if q is None else [weight * a + (1 - weight) * b for a, b in zip(p, q, strict=True)]
 
 
-# --- reach -----------------------------------------------------------------------------------------------
+# --- survival --------------------------------------------------------------------------------------------
 
 
 def chance(p: Floats, q: Floats, weight: float) -> Floats:
@@ -73,14 +73,14 @@ def shares(p: Floats, q: Floats, weight: float) -> tuple[Floats, Floats, Floats]
 RULE = Rule(
     name="ensemble",
     citation="assistant_ensemble_weight in Hugging Face transformers (generation/utils.py)",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("ensemble", acceptance, recovered),
     declared=declared,
     declares="w·p + (1-w)·q; bonus p",
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(
         Parameter(
             "weight", 0.5, 0.0, 1.0, "w, the target's share; 1 is the standard rule, 0 the draft alone"

@@ -76,7 +76,7 @@ def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Float
 RULE = Rule(
     name="greedy_lenience",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5, temperature 0",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("greedy_lenience", acceptance, recovered, bonus),
     declared=declared,
     declares="q where p ≥ l·max p, else argmax p",

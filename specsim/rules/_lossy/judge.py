@@ -45,7 +45,7 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, overrule:
     return list(p) if q is None else [(1 - overrule) * a + overrule * b for a, b in zip(p, q, strict=True)]
 
 
-# --- reach -----------------------------------------------------------------------------------------------
+# --- survival --------------------------------------------------------------------------------------------
 
 
 def chance(p: Floats, q: Floats, overrule: float) -> Floats:
@@ -76,14 +76,14 @@ def shares(p: Floats, q: Floats, overrule: float) -> tuple[Floats, Floats, Float
 RULE = Rule(
     name="judge",
     citation="Bachmann et al. 2025, arXiv 2501.19309, its verdicts replaced by coins",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("judge", acceptance, recovered),
     declared=declared,
     declares="(1-j)·p + j·q; bonus p",
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(
         Parameter(
             "overrule", 0.2, 0.0, 1.0, "j, the chance that a rejection is overruled; 0 is the standard rule"

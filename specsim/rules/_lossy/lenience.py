@@ -51,7 +51,7 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, lenience:
     return [min(a / lenience, b) + share * max(a - b, 0) for a, b in zip(p, q, strict=True)]
 
 
-# --- reach -----------------------------------------------------------------------------------------------
+# --- survival --------------------------------------------------------------------------------------------
 
 
 def chance(p: Floats, q: Floats, lenience: float) -> Floats:
@@ -88,13 +88,13 @@ def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Float
 RULE = Rule(
     name="lenience",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("lenience", acceptance, recovered),
     declared=declared,
     declares="min(q, p/l), the rest ∝ (p - q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
 )

@@ -27,7 +27,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core.distributions import Floats
-from specsim.drafts._sampling import ranked
+from specsim.drafts._sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax, follow, recover
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
@@ -37,7 +37,7 @@ from specsim.rules._common.base import Parameter, Rule
 
 def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, theta: Any, log_partition: Any) -> Any:
     """1 for the argmax, and for the runner-up if it is near, else 0."""
-    first, *others = ranked(p)
+    first, *others = rank_tokens(p)
     if x == first:
         return 1
     if x != others[0] or p[x] == 0:
@@ -108,7 +108,7 @@ def shares(p: Floats, q: Floats, theta: float, log_partition: float) -> tuple[Fl
 RULE = Rule(
     name="mars",
     citation="Song et al. 2026, arXiv 2601.15498",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("mars", acceptance, recovered, bonus),
     declared=declared,
     declares="argmax p, or a close second",

@@ -198,7 +198,7 @@ def shares(p: Floats, q: Floats, divergence: float) -> tuple[Floats, Floats, Flo
 RULE = Rule(
     name="mentored",
     citation="Tran-Thien 2023, mentored decoding (vivien000/mentored_decoding)",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("mentored", acceptance, recovered),
     declared=declared,
     declares="q clamped to [p/β, p/α]; bonus p",

@@ -80,13 +80,13 @@ def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Float
 RULE = Rule(
     name="scaled_lenience",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5, with the scaled residual",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("scaled_lenience", acceptance, recovered),
     declared=declared,
     declares="min(q, p/l), the rest ∝ (p - l·q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
 )

@@ -15,7 +15,7 @@ a(x) = 1 if p(x) ≥ threshold_single, else min(1, p(x)/threshold_acc), a token 
 
     π(y) = q(y)·a(y) + p(y)·Σ_{x≠y} q(x)·(1 - a(x)) / (1 - p(x)).
 
-This is what is declared, for a chain only; on a tree the law depends on the siblings, see `at_a_node`.
+This is what is declared, for a chain only; on a tree the law depends on the siblings, see `node_law`.
 
 SGLang, `tree_speculative_sampling_target_only`, with `draft_probs` set to zero, as it is called. There the test was
 once coin ≤ sum without p > 0, which lets a token with p = 0 pass where the coin is 0.
@@ -36,12 +36,12 @@ from specsim.core.distributions import Floats, capped_ratio
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.fixed_pairs import alias_draw, draw_without
-from specsim.rules._common.tokenwise import normalised
+from specsim.rules._common.tokenwise import normalise
 
 # --- law -------------------------------------------------------------------------------------------------
 
 
-def at_a_node(
+def node_law(
     p: Sequence[Any], q: Sequence[Any], children: Sequence[int], threshold_single: Any, threshold_acc: Any
 ) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and p without them.
@@ -55,7 +55,7 @@ def at_a_node(
         accept.append(end - taken)
         taken = end
     left = [weight * (y not in children) for y, weight in enumerate(p)]
-    return accept, normalised(left) if any(left) else list(p)
+    return accept, normalise(left) if any(left) else list(p)
 
 
 def declared(
@@ -75,7 +75,7 @@ def declared(
     ]
 
 
-# --- reach -----------------------------------------------------------------------------------------------
+# --- survival --------------------------------------------------------------------------------------------
 
 
 def chance(p: Floats, q: Floats, threshold_single: float, threshold_acc: float) -> Floats:
@@ -125,14 +125,14 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="two_thresholds",
     citation="SGLang, tree_speculative_sampling_target_only",
-    drawings=("without replacement",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("without replacement",),
+    law=nodewise.law(node_law),
     declared=declared,
     declares="p, but tokens above the thresholds always pass",
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(
         Parameter(
             "threshold_single", 0.5, 0.0, 1.0, "tokens as probable as this always pass", above_low=True

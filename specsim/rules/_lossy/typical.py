@@ -89,7 +89,7 @@ def shares(p: Floats, q: Floats, epsilon: float, delta: float) -> tuple[Floats, 
 RULE = Rule(
     name="typical",
     citation="Cai et al. 2024 (Medusa), arXiv 2401.10774, typical acceptance",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("typical", acceptance, recovered, bonus),
     declared=declared,
     declares="q where p is typical, else argmax p",

@@ -26,19 +26,19 @@ from specsim.core._kernels import kernel
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_without
-from specsim.rules._common.tokenwise import normalised
+from specsim.rules._common.tokenwise import normalise
 
 # --- law -------------------------------------------------------------------------------------------------
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and what is left of p."""
     left, reached, accept = list(p), 1 + 0 * p[0], []
     for x in children:
         accept.append(reached * left[x])
         reached *= 1 - left[x]
         without = [weight * (y != x) for y, weight in enumerate(left)]
-        left = normalised(without) if any(without) else left
+        left = normalise(without) if any(without) else left
     return accept, left
 
 
@@ -80,12 +80,12 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="deterministic_children",
     citation="Li et al. 2024 (EAGLE-2), arXiv 2406.16858, public code",
-    drawings=("top", "without replacement", "sampled", "top and sample"),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("top", "without replacement", "sampled", "top and sample"),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
-    reach=tokenwise.reach(tokenwise.target_chance),
+    survival=tokenwise.survival(tokenwise.target_chance),
     on_trees=True,
     reads_draft=False,
 )

@@ -27,12 +27,12 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core.distributions import cumulative_draw
-from specsim.drafts._sampling import remaining
+from specsim.drafts._sampling import remaining_weights
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, index_of, mass_without, residual_mass
-from specsim.rules._common.tokenwise import normalised, positive_part
-from specsim.rules._tree.token_tree import match, matched
+from specsim.rules._common.tokenwise import normalise, positive_part
+from specsim.rules._tree.token_tree import match, match_law
 
 #: The largest uniform; what 1/x does not overflow for.
 LAST, LEAST = 1.0 - 2.0**-53, 1e-300
@@ -40,11 +40,11 @@ LAST, LEAST = 1.0 - 2.0**-53, 1e-300
 # --- law -------------------------------------------------------------------------------------------------
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The last child by the accept test against q', the others by recovery."""
     *top, x = children
-    draft = normalised(remaining(q, top))
-    return matched(children, min(1, p[x] / draft[x]), positive_part(p, draft), sampled=len(top))
+    draft = normalise(remaining_weights(q, top))
+    return match_law(children, min(1, p[x] / draft[x]), positive_part(p, draft), sampled=len(top))
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="greedy_multi_draft",
     citation="Hu et al. 2025, arXiv 2502.18779",
-    drawings=("top and sample", "without replacement"),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("top and sample", "without replacement"),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),

@@ -41,7 +41,7 @@ HALVINGS, MARGIN = 50, 1e-12
 # --- law -------------------------------------------------------------------------------------------------
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and the residual."""
     return with_rho(p, q, children, len(children), least_rho(p, q, len(children)))
 
@@ -153,8 +153,8 @@ def sequential_pick(table, children, u, last, drafts):  # type: ignore[no-untype
 RULE = Rule(
     name="k_seq",
     citation="Sun et al. 2023 (SpecTr), arXiv 2310.15141, Algorithm 2",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),

@@ -28,7 +28,7 @@ from specsim.rules._common.fixed_pairs import alias_draw, index_of
 # --- law -------------------------------------------------------------------------------------------------
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The first child with a token is taken when that token is drawn; the others' tokens end the step."""
     accept = [p[x] if x not in children[:k] else 0 * p[x] for k, x in enumerate(children)]
     missed = 1 - sum(accept)
@@ -63,12 +63,12 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="naive_matching",
     citation="Miao et al. 2024 (SpecInfer), arXiv 2305.09781, its baseline",
-    drawings=("sampled", "without replacement", "top", "top and sample"),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled", "without replacement", "top", "top and sample"),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
-    reach=tokenwise.reach(tokenwise.target_chance),
+    survival=tokenwise.survival(tokenwise.target_chance),
     on_trees=True,
     reads_draft=False,
 )

@@ -28,13 +28,13 @@ from specsim.core._kernels import kernel
 from specsim.core.distributions import Floats
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
-from specsim.rules._common.fixed_pairs import draw_residual, make_pair, residual_mass
+from specsim.rules._common.fixed_pairs import build_tables, draw_residual, residual_mass
 from specsim.rules._common.tokenwise import positive_part
 
 # --- law -------------------------------------------------------------------------------------------------
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and the last residual."""
     left, reached, accept = list(p), p[0] * 0 + 1, []
     for x in children:
@@ -71,7 +71,7 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
 
 def residuals(p: Floats, q: Floats, drafts: int) -> Floats:
     """Row k holds b and d of the residual after k rejections, normalised: [drafts + 1, 2]."""
-    pair, rows = make_pair(p, q), [(1.0, 0.0)]
+    pair, rows = build_tables(p, q), [(1.0, 0.0)]
     for _ in range(drafts):
         b, d = rows[-1]
         mass = residual_mass(pair, b, d + 1.0)
@@ -94,8 +94,8 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="recursive_rejection",
     citation="Miao et al. 2024 (SpecInfer), arXiv 2305.09781, Algorithm 2",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, residuals),

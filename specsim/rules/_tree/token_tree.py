@@ -30,12 +30,12 @@ from specsim.rules._common.tokenwise import positive_part
 # --- law -------------------------------------------------------------------------------------------------
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The first child by the accept test, the others by recovery."""
-    return matched(children, min(1, p[children[0]] / q[children[0]]), positive_part(p, q), sampled=0)
+    return match_law(children, min(1, p[children[0]] / q[children[0]]), positive_part(p, q), sampled=0)
 
 
-def matched(
+def match_law(
     children: Sequence[int], passed: Any, residual: Sequence[Any], sampled: int
 ) -> tuple[list[Any], list[Any]]:
     """Child number `sampled` is taken with probability `passed`; else a token of `residual`, by whichever child has it."""
@@ -88,8 +88,8 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="token_tree",
     citation="Sun et al. 2023 (SpecTr), arXiv 2310.15141, section 4, with the standard rule",
-    drawings=("sampled", "without replacement"),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled", "without replacement"),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),

@@ -26,19 +26,19 @@ from specsim.core._kernels import kernel
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, mass_without, residual_mass
-from specsim.rules._common.tokenwise import normalised, positive_part
+from specsim.rules._common.tokenwise import normalise, positive_part
 
 # --- law -------------------------------------------------------------------------------------------------
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and the last residual."""
     target, reached, accept = list(p), p[0] * 0 + 1, []
     for k, x in enumerate(children):
         if q[x] == 0:  # q was exhausted
             accept += [0] * (len(children) - k)
             break
-        draft = normalised([weight * (y not in children[:k]) for y, weight in enumerate(q)])
+        draft = normalise([weight * (y not in children[:k]) for y, weight in enumerate(q)])
         passed = min(1, target[x] / draft[x])
         accept.append(reached * passed)
         reached *= 1 - passed
@@ -102,8 +102,8 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="without_replacement",
     citation="Chen et al. 2024 (Sequoia), arXiv 2402.12374, Algorithm 2; Jeon et al. 2024, arXiv 2402.14160",
-    drawings=("without replacement",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("without replacement",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
