@@ -15,44 +15,35 @@ token is left out each time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_except
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
+def acceptance(p: Row, q: Row, x: int) -> Any:
     """The probability of accepting x: p(x)."""
     return p[x]
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int) -> list[Any]:
     """p without x; p itself where nothing is left, which follows no rejection."""
     left = [weight * (y != x) for y, weight in enumerate(p)]
     return tokenwise.normalise(left) if any(left) else list(p)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return u < p[x]
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     weights[:] = p
     weights[x] = 0.0
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
@@ -61,12 +52,10 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
 
 
 @kernel
-def draw(pair, number, x, u):  # type: ignore[no-untyped-def]
+def draw(pair, number, x, u):
     """From p without x."""
     return draw_except(pair.p, pair.p_sums, x, u)
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="one_hot",

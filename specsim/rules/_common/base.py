@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.drafts import Draft, Tree
-
-__all__ = ["FixedPair", "Parameter", "Rule", "check_parameters", "format_spec", "parse_parameters"]
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ class Rule:
     fixed_pair: FixedPair
     survival: Callable[..., Floats] | None = None
     parameters: tuple[Parameter, ...] = ()
-    declared: Callable[..., Sequence[Any]] | None = None
+    declared: Callable[..., Row] | None = None
     declares: str = ""
     on_trees: bool = False
     many_drafts: bool = False

@@ -16,14 +16,11 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core.distributions import Floats, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import cumulative_draw
 from specsim.drafts import Draft, Tree
 from specsim.rules._common.base import FixedPair
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, draw_child
-
-__all__ = ["fixed_pair", "law", "rows", "uniforms"]
-
-Row = Sequence[Any]
 
 
 def uniforms(tree: Draft, vocab_size: int = 0) -> int:
@@ -72,7 +69,7 @@ def rows(choose: Kernel) -> Kernel:
     having filled weights[V] with the law of the token that follows, not normalised.
     """
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         size = draft_tokens.shape[1]
         weights = np.empty(p.shape[2])
         level = np.empty(size + 1, np.int64)  # depth + 1 of the nodes that carry the emitted tokens
@@ -128,9 +125,7 @@ def fixed_pair(pick: Kernel, table: Callable[..., Floats] = no_table) -> FixedPa
         widest = max(tree.depths.count(depth) for depth in range(1, tree.depth + 1))
         return build_tables(p, q), table(p, q, widest, **values), np.array(tree.parents), CODES[tree.sampling]
 
-    def verify_fixed_pair(  # type: ignore[no-untyped-def]
-        pair, table, parents, sampling, draft_uniforms, verify_uniforms, tokens, accepted
-    ):
+    def verify_fixed_pair(pair, table, parents, sampling, draft_uniforms, verify_uniforms, tokens, accepted):
         size = parents.size
         level = np.empty(size + 1, np.int64)
         children, nodes = np.empty(size, np.int64), np.empty(size, np.int64)

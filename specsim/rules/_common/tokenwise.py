@@ -13,33 +13,16 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core.distributions import Floats, alias_draws, alias_table, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
 from specsim.drafts import Draft, Tree
 from specsim.rules._common.base import FixedPair
 from specsim.rules._common.fixed_pairs import alias_draw, build_tables
-
-__all__ = [
-    "draft_pmf",
-    "fixed_pair",
-    "fixed_pair_by_token",
-    "law",
-    "normalise",
-    "positive_part",
-    "require_chain",
-    "rows",
-    "survival",
-    "uniforms",
-]
 
 
 def uniforms(tree: Draft, vocab_size: int = 0) -> int:
     """One for each accept test, and one for the last token."""
     return tree.size + 1
-
-
-# --- law -------------------------------------------------------------------------------------------------
-
-Row = Sequence[Any]
 
 
 def law(
@@ -94,9 +77,6 @@ def normalise(weights: Row) -> list[Any]:
     return [weight / mass for weight in weights]
 
 
-# --- survival --------------------------------------------------------------------------------------------
-
-
 def survival(chance: Callable[..., Any]) -> Callable[..., Floats]:
     """The `survival` of a rule that accepts x with probability chance(p(x), q(x), **values), whatever came before: products."""
 
@@ -112,11 +92,8 @@ def target_chance(p: Floats, q: Floats) -> Floats:
     return p
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def no_bonus(p, q, values, weights):  # type: ignore[no-untyped-def]
+def no_bonus(p, q, values, weights):
     """The bonus comes from p: the default."""
     weights[:] = p
 
@@ -129,7 +106,7 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
     last row handed over.
     """
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         gamma = draft_tokens.shape[1]
         weights = np.empty(p.shape[2])
         for b in range(draft_tokens.shape[0]):
@@ -153,9 +130,6 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
     return kernel(verify_rows)
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPair:
     """For rules whose recovered token does not depend on the rejected one.
 
@@ -172,7 +146,7 @@ def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPai
 
 
 @kernel
-def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, tokens, accepted):
     """The fixed-pair kernel, see `specsim.rules.FixedPair`: alias tables of draft, and of recovered and bonus token.
 
     Position by position over all steps, in short loops without a branch: a table look-up that misses the cache
@@ -217,9 +191,7 @@ def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kern
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         return build_tables(p, q), alias_table(draft_pmf(q, tree)), *shares(p, q, **values)
 
-    def verify_fixed_pair(  # type: ignore[no-untyped-def]
-        pair, draft, accept, number, draft_uniforms, verify_uniforms, tokens, accepted
-    ):
+    def verify_fixed_pair(pair, draft, accept, number, draft_uniforms, verify_uniforms, tokens, accepted):
         gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
         start = np.zeros(steps, np.int64)
         drawn, rejected = np.empty(steps, np.int64), np.zeros(steps, np.int64)

@@ -32,17 +32,16 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, capped_ratio
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import capped_ratio
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.fixed_pairs import alias_draw, draw_without
 from specsim.rules._common.tokenwise import normalise
 
-# --- law -------------------------------------------------------------------------------------------------
-
 
 def node_law(
-    p: Sequence[Any], q: Sequence[Any], children: Sequence[int], threshold_single: Any, threshold_acc: Any
+    p: Row, q: Row, children: Sequence[int], threshold_single: Any, threshold_acc: Any
 ) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and p without them.
 
@@ -58,9 +57,7 @@ def node_law(
     return accept, normalise(left) if any(left) else list(p)
 
 
-def declared(
-    p: Sequence[Any], q: Sequence[Any] | None, position: int, threshold_single: Any, threshold_acc: Any
-) -> list[Any]:
+def declared(p: Row, q: Row | None, position: int, threshold_single: Any, threshold_acc: Any) -> list[Any]:
     """What a token follows on a chain: π above at drafted positions, p for the bonus."""
     if q is None:
         return list(p)
@@ -75,24 +72,18 @@ def declared(
     ]
 
 
-# --- survival --------------------------------------------------------------------------------------------
-
-
 def chance(p: Floats, q: Floats, threshold_single: float, threshold_acc: float) -> Floats:
     """The probability a(x) of accepting the only child of a node, given its own p, with which it rises."""
     return np.where(p >= threshold_single, 1, capped_ratio(p, threshold_acc))
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def passes(chance, summed, u, threshold_single, threshold_acc):  # type: ignore[no-untyped-def]
+def passes(chance, summed, u, threshold_single, threshold_acc):
     return chance > 0.0 and (u * threshold_acc < summed or chance >= threshold_single)
 
 
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     summed = 0.0
     for k in range(children.size):
         summed += p[children[k]]
@@ -104,11 +95,8 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return -1
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     summed = 0.0
     for k in range(children.size):
         summed += pair.p[children[k]]
@@ -119,8 +107,6 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
         token = alias_draw(pair.p_alias, last)
     return -1, token
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="two_thresholds",

@@ -23,15 +23,14 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_without
 from specsim.rules._common.tokenwise import normalise
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and what is left of p."""
     left, reached, accept = list(p), 1 + 0 * p[0], []
     for x in children:
@@ -42,11 +41,8 @@ def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tup
     return accept, left
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     weights[:] = p
     for k in range(children.size):
         x = children[k]
@@ -58,11 +54,8 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return -1
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     tried, count, left = np.empty(children.size, np.int64), 0, 1.0
     for k in range(children.size):
         x = children[k]
@@ -74,8 +67,6 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
             left -= pair.p[x]
     return -1, draw_without(pair.p, pair.p_sums, tried, count, last)
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="deterministic_children",

@@ -33,7 +33,8 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core.distributions import Floats, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import cumulative_draw
 from specsim.drafts import Tree
 from specsim.rules._chain.block import survival
 from specsim.rules._common import nodewise
@@ -41,16 +42,12 @@ from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (
     CODES,
     build_tables,
-    draw_child,
     draw_residual,
+    draw_tree,
     mass_without,
     residual_mass,
 )
 from specsim.rules._common.tokenwise import normalise
-
-# --- law -------------------------------------------------------------------------------------------------
-
-Row = Sequence[Any]
 
 
 def law(
@@ -98,18 +95,15 @@ def traverse(
     return stop, follow
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def new_weight(w, mass, draft):  # type: ignore[no-untyped-def]
+def new_weight(w, mass, draft):
     return mass / (mass + 1.0 - w) if mass > 0.0 else 0.0
 
 
 def rows(replaced: bool, update: Kernel) -> Kernel:
     """The row kernel: uniforms[j] decides on node j + 1, uniforms[n] draws the last token."""
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         size, deepest = draft_tokens.shape[1], tokens.shape[0] - 1
         # of the nodes on the path to the present one: number, weight, the child last tried, target and draft
         node, child = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
@@ -159,16 +153,13 @@ def rows(replaced: bool, update: Kernel) -> Kernel:
     return kernel(verify_rows)
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
     """The fixed-pair kernel. Every node of the tree is drawn."""
 
     def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Any, ...]:
         return build_tables(p, q), np.array(tree.parents), CODES[tree.sampling], tree.depth
 
-    def verify_fixed_pair(  # type: ignore[no-untyped-def]
+    def verify_fixed_pair(
         pair, parents, sampling, deepest, draft_uniforms, verify_uniforms, tokens, accepted
     ):
         size = parents.size
@@ -218,22 +209,6 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
 
     return FixedPair(tables, kernel(verify_fixed_pair), nodewise.uniforms)
 
-
-@kernel
-def draw_tree(pair, parents, sampling, u, siblings, drafted):  # type: ignore[no-untyped-def]
-    """Draw all nodes: node j + 1 with u[j], into drafted[n]."""
-    for j in range(parents.size):
-        count, k = 0, 0
-        for i in range(parents.size):
-            if parents[i] == parents[j]:
-                if i < j:
-                    siblings[k] = drafted[i]
-                    k += 1
-                count += 1
-        drafted[j] = draw_child(pair, sampling, siblings, k, count, u[j])
-
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="traversal",

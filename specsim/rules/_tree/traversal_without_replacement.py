@@ -18,22 +18,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from specsim.core._types import Row
 from specsim.rules._chain.block import survival
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._tree.traversal import fixed_pair, new_weight, rows, traverse
 
-# --- law -------------------------------------------------------------------------------------------------
-
 
 def law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Sequence[Any]], q: Sequence[Sequence[Any]]
+    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
 ) -> tuple[list[Any], list[Any]]:
     """stop[u]: the probability of accepting node u; follow[u] the pmf of the token after it."""
     return traverse(parents, tokens, p, q, replaced=False)
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="traversal_without_replacement",

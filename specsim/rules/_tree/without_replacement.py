@@ -23,15 +23,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, mass_without, residual_mass
 from specsim.rules._common.tokenwise import normalise, positive_part
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and the last residual."""
     target, reached, accept = list(p), p[0] * 0 + 1, []
     for k, x in enumerate(children):
@@ -46,11 +45,8 @@ def node_law(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tup
     return accept, target
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     weights[:] = p
     mass, left = 1.0, 1.0  # of the residual, and of q without the children tried
     draft = q.copy()
@@ -73,14 +69,12 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return -1
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
 #: What 1/x does not overflow for.
 LEAST = 1e-300
 
 
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     b, d, left = 1.0, 0.0, 1.0
     for k in range(children.size):
         x = children[k]
@@ -96,8 +90,6 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
         left = mass_without(pair.q, pair.q_sums, children, k + 1)
     return -1, draw_residual(pair, b, d, last)
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="without_replacement",
