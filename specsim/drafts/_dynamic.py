@@ -24,14 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints, Tokens
 from specsim.drafts._sampling import draw_siblings, rank_tokens
 from specsim.drafts._tree import Tree
 from specsim.models import Model
-
-__all__ = ["Draft", "DynamicTree", "dynamic_drafts", "expand", "paths"]
-
-Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,6 @@ from numpy.typing import NDArray
 from specsim.drafts._tree import Tree, chains
 from specsim.models import Model
 
-__all__ = ["Lookahead"]
-
 
 class Lookahead:
     """Drafts for one text: window of `window` columns, n-grams of `ngram` tokens, `candidates` of them for a token.

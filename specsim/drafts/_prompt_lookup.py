@@ -19,9 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core.distributions import Ints
-
-__all__ = ["PromptLookup", "lookup_drafts", "prompt_lookup"]
+from specsim.core._types import Ints
 
 
 @dataclass(frozen=True)

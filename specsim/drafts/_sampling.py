@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, Ints, cumulative_draw
-
-__all__ = ["DISTINCT", "SAMPLING_METHODS", "draw_siblings", "rank_tokens", "sibling_laws"]
+from specsim.core._types import Floats, Ints
+from specsim.core.distributions import cumulative_draw
 
 #: How K siblings are sampled from q. For a single child the first two methods are the same.
 SAMPLING_METHODS: dict[str, str] = {
@@ -85,7 +84,7 @@ def draw_siblings(sampling: str, q: Floats, u: Floats) -> Ints:
 
 
 @kernel
-def _draw(q, u, tokens):  # type: ignore[no-untyped-def]
+def _draw(q, u, tokens):
     """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B].
 
     Sums are made once, of four rows at a time: one sum has to wait for each of its additions.
@@ -117,7 +116,7 @@ def _draw(q, u, tokens):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _draw_distinct(q, first, u, tokens):  # type: ignore[no-untyped-def]
+def _draw_distinct(q, first, u, tokens):
     """Children `first` and on, each from q[B, V] without the ones before it; into int64 tokens[K, B]."""
     weights = np.empty(q.shape[1])
     for b in range(q.shape[0]):

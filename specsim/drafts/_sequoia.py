@@ -26,8 +26,6 @@ from typing import Any
 
 from specsim.drafts._tree import Tree
 
-__all__ = ["best_tree", "expected_tokens_of_tree", "rank_acceptance"]
-
 #: More ordered draws of siblings than this are not enumerated.
 MAX_DRAWS = 4096
 

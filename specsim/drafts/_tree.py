@@ -17,8 +17,6 @@ import numpy as np
 
 from specsim.drafts._sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
 
-__all__ = ["MAX_NODES", "Tree", "as_tree", "branching", "chain", "chains"]
-
 #: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN); a slip of the keyboard should not cost all memory.
 MAX_NODES = 1024
 

@@ -6,14 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import check_tokens
-
-__all__ = ["Model", "check_pair", "shared_contexts"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
 
 
 @runtime_checkable
@@ -31,7 +27,7 @@ class Model(Protocol):
     def order(self) -> int: ...
 
     @property
-    def contexts(self) -> Ints: ...
+    def contexts(self) -> TokenArray: ...
 
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
         """The rows after each of `histories` (integers [B, T], T ≥ order), float64 [B, V].
@@ -58,12 +54,12 @@ def check_pair(target: Any, draft: Any) -> None:
         )
 
 
-def shared_contexts(target: Model, draft: Model) -> Ints:
+def shared_contexts(target: Model, draft: Model) -> TokenArray:
     """Contexts long enough for both: those of the model that reads more, the target's where they read alike."""
     return (target if target.order >= draft.order else draft).contexts
 
 
-def recent_tokens(histories: ArrayLike, order: int, vocab_size: int) -> Ints:
+def recent_tokens(histories: ArrayLike, order: int, vocab_size: int) -> TokenArray:
     """The last `order` columns of `histories` ([B, T]), checked, as a contiguous int32 array [B, order]."""
     array = np.asarray(histories)
     if array.ndim != 2 or array.shape[1] < order:
@@ -84,7 +80,7 @@ def last_tokens(context: Sequence[int], order: int, vocab_size: int) -> list[int
     return [int(token) for token in tokens[len(tokens) - order :]]
 
 
-def check_contexts(contexts: ArrayLike, order: int, vocab_size: int) -> Ints:
+def check_contexts(contexts: ArrayLike, order: int, vocab_size: int) -> TokenArray:
     """`contexts` as a read-only int32 array [N, order] with N ≥ 1."""
     array = np.asarray(contexts)
     if array.ndim != 2 or array.shape[1] != order or len(array) == 0:

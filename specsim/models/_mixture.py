@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.models._base import Floats, Ints, Model, check_out, check_pair, shared_contexts
-
-__all__ = ["Mixture"]
+from specsim.core._types import Floats, TokenArray
+from specsim.models._base import Model, check_out, check_pair, shared_contexts
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Mixture:
         return max(self.target.order, self.draft.order)
 
     @property
-    def contexts(self) -> Ints:
+    def contexts(self) -> TokenArray:
         return shared_contexts(self.target, self.draft)
 
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.models._base import Floats, Model
-
-__all__ = ["row_ahead", "rows_ahead"]
+from specsim.core._types import Floats
+from specsim.models._base import Model
 
 
 def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | None = None) -> Floats:

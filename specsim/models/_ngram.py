@@ -36,9 +36,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._files import atomic_write
 from specsim.core._kernels import kernel
-from specsim.models._base import Floats, check_contexts, check_out, last_tokens, recent_tokens
-
-__all__ = ["NGramModel", "bits_per_byte"]
+from specsim.core._types import Floats
+from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
 
 VOCAB = 256
 #: A window is packed into 64 bits.
@@ -305,13 +304,13 @@ def _sparse_levels(
 
 
 @kernel
-def _slot(key, n_slots):  # type: ignore[no-untyped-def]
+def _slot(key, n_slots):
     """Where to look for `key` first. The products stay below 2⁶³, so that nothing overflows."""
     return ((key & 0xFFFFFFFF) * 0x2C1B3C6D + (key >> 32) * 0x297A2D39 >> 20) & (n_slots - 1)
 
 
 @kernel
-def _fill_slots(records, slots):  # type: ignore[no-untyped-def]
+def _fill_slots(records, slots):
     for index in range(len(records)):
         slot = _slot(int(records[index, 0]), len(slots))
         while slots[slot] >= 0:
@@ -320,7 +319,7 @@ def _fill_slots(records, slots):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _find(key, slots, records):  # type: ignore[no-untyped-def]
+def _find(key, slots, records):
     """The index of the record of `key`, -1 if there is none."""
     slot = _slot(key, len(slots))
     while slots[slot] >= 0 and records[slots[slot], 0] != key:
@@ -329,7 +328,7 @@ def _find(key, slots, records):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _fill_rows(recent, dense, slots, records, successors, counts, discounts, out):  # type: ignore[no-untyped-def]
+def _fill_rows(recent, dense, slots, records, successors, counts, discounts, out):
     size, order = recent.shape
     seen = np.empty(order + 1, np.int64)
     weights = np.empty(order + 1)

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from specsim.models._ngram import NGramModel, Provenance, bits_per_byte, read_models, write_arrays
 
-__all__ = ["build_default_pair", "build_pair", "default_pair", "load_pair"]
-
 ModelPair = tuple[NGramModel, NGramModel]
 
 DEFAULT_FILE = Path(__file__).parents[1] / "data" / "stdlib-ngrams.npz"

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._types import Floats
 from specsim.core.distributions import check_tokens
-from specsim.models._base import Floats, Model
+from specsim.models._base import Model
 from specsim.models._multi_token import rows_ahead
-
-__all__ = ["Session"]
 
 
 class Session:

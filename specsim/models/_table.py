@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
-from specsim.models._base import Floats, check_contexts, check_out, last_tokens, recent_tokens
-
-__all__ = ["TableModel"]
+from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
 
 #: Up to this many contexts, all of them are the default.
 MOST_CONTEXTS = 4096
