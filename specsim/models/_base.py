@@ -1,4 +1,4 @@
-"""What every model is, and the checks on histories and contexts that they share."""
+"""The protocol of models, and the checks on histories and contexts that they share."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from specsim.core.distributions import check_tokens
 class Model(Protocol):
     """A law of the next token given the last `order` tokens.
 
-    `vocab_size` is V ≥ 1, `order` ≥ 0 the number of tokens read, and `contexts` (int32 [N, order], N ≥ 1)
-    lists where a step may begin, see `specsim.models`.
+    Attributes
+    ----------
+    vocab_size : int
+        V ≥ 1.
+    order : int
+        Number of tokens read, at least 0.
+    contexts : ndarray of int32, shape [N, order]
+        Where a step may begin, N ≥ 1; see `specsim.models`.
     """
 
     @property
@@ -30,17 +36,29 @@ class Model(Protocol):
     def contexts(self) -> TokenArray: ...
 
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
-        """The rows after each of `histories` (integers [B, T], T ≥ order), float64 [B, V].
+        """The rows after each of many histories. Threads may call it at once, each with its own `out`.
 
-        They are written to `out` if given, whose rows need not lie one behind the other. Safe to call from several
-        threads at once, as long as each has its own `out`. Raises ValueError or TypeError for histories that are too
-        short or not tokens.
+        Parameters
+        ----------
+        histories : array_like of int, shape [B, T]
+            T ≥ order.
+        out : ndarray of float64, shape [B, V], optional
+            Where to write the rows; it need not be contiguous.
+
+        Returns
+        -------
+        ndarray of float64, shape [B, V]
+
+        Raises
+        ------
+        ValueError, TypeError
+            If histories are too short or not tokens.
         """
 
     def row(self, context: Sequence[int]) -> Sequence[Any] | Floats:
-        """The row after one `context` (at least `order` tokens), in plain Python and NumPy.
+        """The row after one `context` of at least `order` tokens, in plain Python and NumPy.
 
-        Bit for bit what `rows` gives; exact where the model is.
+        Equal to that of `rows` bit for bit, or exact if the model is.
         """
 
 
@@ -55,7 +73,7 @@ def check_pair(target: Any, draft: Any) -> None:
 
 
 def shared_contexts(target: Model, draft: Model) -> TokenArray:
-    """Contexts long enough for both: those of the model that reads more, the target's where they read alike."""
+    """The contexts of the model with the higher order, of the target if both are equal."""
     return (target if target.order >= draft.order else draft).contexts
 
 
