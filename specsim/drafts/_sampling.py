@@ -1,7 +1,7 @@
-"""How the children of a node are drawn from the draft's row q there.
+"""How the children of a node are sampled from the draft's row q.
 
 A rule is lossless for a sampling method, never on its own: what a verifier may conclude from a drafted token
-depends on how it came to be drafted.
+depends on how it was drafted.
 """
 
 from __future__ import annotations
@@ -17,22 +17,41 @@ from specsim.core.distributions import cumulative_draw
 
 #: How K siblings are sampled from q. For a single child the first two methods are the same.
 SAMPLING_METHODS: dict[str, str] = {
-    "sampled": "each from q, independently; siblings may carry the same token",
+    "sampled": "each from q, independently; siblings may have the same token",
     "without replacement": "one after the other, each from q without the tokens already drawn, renormalised; "
     "where that leaves no mass, uniformly from the tokens not yet drawn",
     "top": "the K most probable tokens, the lower one among ties; nothing is random",
     "top and sample": "the K - 1 most probable tokens, and one sampled from q on the others, renormalised; "
     "uniformly where that leaves no mass",
 }
-#: Those whose siblings never carry the same token.
+#: The methods whose siblings never have the same token.
 DISTINCT = frozenset({"without replacement", "top", "top and sample"})
 
 
 def sibling_laws(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Every ordered draw of `count` children from the row q [V] of positive probability, with that probability.
+    """Every ordered draw of siblings that has positive probability.
 
-    Exact where q is. Raises ValueError where `count` distinct tokens are asked of a smaller vocabulary.
+    Parameters
+    ----------
+    sampling : str
+        One of `SAMPLING_METHODS`.
+    q : sequence, shape [V]
+        The draft's row, of Fractions or floats.
+    count : int
+        Number of siblings.
 
+    Yields
+    ------
+    (tuple of int, probability)
+        Exact where q is.
+
+    Raises
+    ------
+    ValueError
+        If `count` distinct tokens are asked of a smaller vocabulary.
+
+    Examples
+    --------
     >>> from fractions import Fraction as F
     >>> [tokens for tokens, _ in sibling_laws("without replacement", [F(1, 2), F(1, 2), F(0)], 3)]
     [(0, 1, 2), (1, 0, 2)]
@@ -56,13 +75,13 @@ def sibling_laws(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[
 
 
 def remaining_weights(q: Sequence[Any], drawn: Sequence[int]) -> list[Any]:
-    """Weights of the next distinct sibling after those `drawn`: q without them, or where that is nothing, ones."""
+    """Weights of the next distinct sibling: q without the tokens `drawn`, or ones if that has no mass."""
     left = [weight * (token not in drawn) for token, weight in enumerate(q)]
     return left if any(left) else [weight * 0 + (token not in drawn) for token, weight in enumerate(q)]
 
 
 def rank_tokens(q: Sequence[Any]) -> list[int]:
-    """Tokens from the most probable down, the lower one first among ties."""
+    """Tokens by falling probability, the lower one first among ties."""
     return sorted(range(len(q)), key=lambda token: -q[token])
 
 
@@ -70,7 +89,20 @@ def rank_tokens(q: Sequence[Any]) -> list[int]:
 
 
 def draw_siblings(sampling: str, q: Floats, u: Floats) -> Ints:
-    """`u.shape[0]` children for each of the rows q [B, V] by inverse CDF, with uniforms u [K, B]: int64 [K, B]."""
+    """Sample siblings below each of many nodes, by inverse CDF.
+
+    Parameters
+    ----------
+    sampling : str
+        One of `SAMPLING_METHODS`.
+    q : ndarray of float64, shape [B, V]
+    u : ndarray of float64, shape [K, B]
+        Uniforms in [0, 1).
+
+    Returns
+    -------
+    ndarray of int64, shape [K, B]
+    """
     tokens = np.empty(u.shape, dtype=np.int64)
     sure = {"top": len(u), "top and sample": len(u) - 1}.get(sampling, 0)
     if sure:
@@ -87,7 +119,7 @@ def draw_siblings(sampling: str, q: Floats, u: Floats) -> Ints:
 def _draw(q, u, tokens):
     """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B].
 
-    Sums are made once, of four rows at a time: one sum has to wait for each of its additions.
+    Four rows are summed at a time: the additions of one sum have to wait for each other.
     """
     last = q.shape[0] - 1
     sums = np.empty((4, q.shape[1]))
@@ -108,7 +140,7 @@ def _draw(q, u, tokens):
             goal = u[first + i] * total
             if goal < total:
                 below = 0
-                for x in range(q.shape[1]):  # a search would be shorter, and slower: it cannot be foreseen
+                for x in range(q.shape[1]):  # slower to search: its branches are unpredictable
                     below += sums[i, x] <= goal
                 tokens[first + i] = below
             else:  # rounded up to the total
@@ -117,7 +149,7 @@ def _draw(q, u, tokens):
 
 @kernel
 def _draw_distinct(q, first, u, tokens):
-    """Children `first` and on, each from q[B, V] without the ones before it; into int64 tokens[K, B]."""
+    """Fill int64 tokens[first:, B] with siblings drawn from q[B, V] without the ones before them."""
     weights = np.empty(q.shape[1])
     for b in range(q.shape[0]):
         for k in range(first, tokens.shape[0]):

@@ -1,9 +1,9 @@
 """The shape of a draft: a tree of token positions below the prefix so far.
 
-Node 0 is the prefix; drafted token number j (from 0) sits at node j + 1, below node parents[j]. Parents come
-before their children, and siblings stand in the order in which they are drawn. A chain of γ tokens has parents
-(0, 1, …, γ-1), K drafts of one token (0, …, 0). The rows of a tree: p after every node, n + 1 of them; q after
-every node up to the last that has children, `num_rows` of them, so that a chain has γ.
+Node 0 is the prefix; drafted token number j (from 0) is at node j + 1, below node parents[j]. Parents come
+before their children, and siblings are in the order in which they are sampled. A chain of γ tokens has
+parents (0, 1, …, γ-1), K drafts of one token (0, …, 0). The rows of a tree are p after every node, n + 1 of
+them, and q after every node up to the last that has children, `num_rows` of them, so that a chain has γ.
 """
 
 from __future__ import annotations
@@ -17,20 +17,32 @@ import numpy as np
 
 from specsim.drafts._sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
 
-#: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN); a slip of the keyboard should not cost all memory.
+#: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN); a mistyped size should not use up the memory.
 MAX_NODES = 1024
 
 
 @dataclass(frozen=True)
 class Tree:
-    """The drafted tree: `parents` as above, siblings drawn in one of the ways of `SAMPLING_METHODS`.
+    """A drafted tree.
 
-    `block` says what a drafted token may depend on: with 1 (autoregressive drafting) on all tokens before it;
-    with b > 1 tokens are drafted b at a time, each from its own law given the context and the earlier blocks
-    only, as by semi-autoregressive drafters; `block` ≥ depth is a set of independent heads, as Medusa's.
+    Parameters
+    ----------
+    parents : sequence of int
+        The parent of each drafted token, see the module.
+    sampling : str
+        How siblings are sampled, one of `SAMPLING_METHODS`.
+    block : int
+        1 for autoregressive drafting, where a token depends on all tokens before it. With b > 1 tokens are
+        drafted b at a time, each from a law that depends only on the context and the earlier blocks, as by
+        semi-autoregressive drafters; `block` ≥ depth means independent heads, as in Medusa.
 
-    Raises ValueError for a tree with a cycle or an orphan, an empty or too large one, an unknown sampling.
+    Raises
+    ------
+    ValueError
+        For a cycle, an orphan, an empty or too large tree, or an unknown sampling method.
 
+    Examples
+    --------
     >>> tree = Tree((0, 0, 1, 1))
     >>> tree.depth, tree.children(1), tree.num_rows
     (2, (3, 4), 2)
@@ -54,12 +66,12 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """Drafted tokens n."""
+        """Number n of drafted tokens."""
         return len(self.parents)
 
     @property
     def num_rows(self) -> int:
-        """Rows of q: after every node up to the last that has children."""
+        """Number of rows of q: after every node up to the last that has children."""
         return self.parents[-1] + 1 if self.is_chain else max(self.parents) + 1
 
     @property
@@ -68,7 +80,7 @@ class Tree:
 
     @property
     def distinct(self) -> bool:
-        """Whether siblings never carry the same token."""
+        """Whether siblings never have the same token."""
         return self.sampling in DISTINCT or len(set(self.parents)) == self.size
 
     @cached_property
@@ -81,7 +93,7 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """The most tokens that a step can accept."""
+        """The largest number of tokens that a step can accept."""
         return max(self.depths)
 
     @cached_property
@@ -92,7 +104,7 @@ class Tree:
         return tuple(tuple(nodes) for nodes in children)
 
     def children(self, node: int) -> tuple[int, ...]:
-        """The nodes below `node`, in the order in which they are drawn."""
+        """The nodes below `node`, in the order in which they are sampled."""
         return self._children[node]
 
     def path(self, node: int) -> tuple[int, ...]:
@@ -110,7 +122,7 @@ class Tree:
     def drafts(
         self, row: Callable[[tuple[int, ...], int], Sequence[Any]]
     ) -> Iterator[tuple[tuple[int, ...], Any]]:
-        """Every draft of positive probability, with that probability.
+        """Yield every draft of positive probability, with that probability.
 
         row(seen, ahead) is q after the drafted tokens `seen`, `ahead` tokens further on.
         """
@@ -135,8 +147,21 @@ class Tree:
 
 
 def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
-    """γ = `gamma` tokens one after the other, from 1 to `MAX_NODES`. Raises TypeError or ValueError otherwise.
+    """A chain of γ drafted tokens.
 
+    Parameters
+    ----------
+    gamma : int
+        γ, from 1 to `MAX_NODES`; TypeError or ValueError otherwise.
+    sampling, block
+        As for `Tree`.
+
+    Returns
+    -------
+    Tree
+
+    Examples
+    --------
     >>> chain(3).parents
     (0, 1, 2)
     """
@@ -146,6 +171,10 @@ def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
 def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
     """K = `count` chains of γ = `gamma` tokens side by side (SpecTr, arXiv 2310.15141).
 
+    Parameters, result and errors as `chain`.
+
+    Examples
+    --------
     >>> chains(2, 2).parents
     (0, 0, 1, 2)
     """
@@ -157,6 +186,10 @@ def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
 def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
     """A tree whose nodes at depth i all have widths[i] children, such as SpecInfer's (2, 2, 1).
 
+    Parameters, result and errors as `chain`.
+
+    Examples
+    --------
     >>> branching(2, 2).parents
     (0, 0, 1, 1, 2, 2)
     """
@@ -176,7 +209,7 @@ def as_tree(gamma: int | Tree) -> Tree:
 
 
 def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
-    """`parents` as a tuple of ints. Raises ValueError naming the node that has a cycle or is an orphan."""
+    """`parents` as a tuple of ints. Raises ValueError naming a node with a cycle or without a parent."""
     if not isinstance(parents, Iterable):
         raise TypeError(f"parents: expected one for each drafted token, got {type(parents).__name__}")
     checked = []
@@ -190,7 +223,7 @@ def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
             )
         if int(parent) > j:
             raise ValueError(
-                f"parents[{j}] = {int(parent)}: node {j + 1} would hang below "
+                f"parents[{j}] = {int(parent)}: node {j + 1} would be below "
                 + ("itself" if int(parent) == j + 1 else f"the later node {int(parent)}")
                 + ", a cycle or a wrong order; a parent comes before its children"
             )
