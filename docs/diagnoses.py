@@ -67,7 +67,7 @@ def variants(mutant):
     if parameter.whole:
         values = np.unique(np.clip(np.round(values), max(parameter.low, 1), high))
     values = [float(value) for value in values if value != parameter.default]
-    return [mutant, *(mutant.having(**{parameter.name: value}) for value in values)]
+    return [mutant, *(mutant.with_parameters(**{parameter.name: value}) for value in values)]
 
 
 def judged(spelled, level):

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 import experiments
 from experiments import Row
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.core._kernels import PACKAGE
 from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import root_of
@@ -185,7 +185,7 @@ class _Log:
         self._part = self._place.with_suffix(".part")
         head = table_digest(name, fast=fast, rng=rng)
         self.rows = [] if fresh else _kept_rows(self._part, head)
-        with replacing(self._part) as temporary:
+        with atomic_write(self._part) as temporary:
             lines = [f"{head}\n", *map(_line, range(len(self.rows)), self.rows)]
             temporary.write_text("".join(lines), encoding="utf-8")
 
@@ -197,7 +197,7 @@ class _Log:
 
     def finish(self) -> pa.Table:
         made = _table_of(self.name, self.rows, self._fast, self._rng)
-        with replacing(self._place) as temporary:
+        with atomic_write(self._place) as temporary:
             pq.write_table(made, temporary)
         self._part.unlink(missing_ok=True)
         return made

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import experiments
 import figures
 from experiments._tables import make_tables, rows_digest, table
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.core._kernels import PACKAGE
 from specsim.core._plotting import save_figure
 from specsim.simulation._counting import Progress
@@ -103,7 +103,7 @@ def _make(name: str, tables: list[pa.Table], folder: Path) -> Made:
     for file in files:
         save_figure(figure, file)
     record[name] = {"from": digest, "files": _checksums(files)}
-    with replacing(folder / RECORD) as temporary:
+    with atomic_write(folder / RECORD) as temporary:
         temporary.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return Made(name, files, drawn=True)
 

@@ -63,7 +63,7 @@ def count(subject: Subject, asked: Steps, progress: Progress | None = None) -> P
     source, tally = subject.counter(asked.case, asked.patience)
     intervals = [(asked.first, asked.first + asked.steps)]
     if isinstance(subject, RuleSubject) and subject.workers is not None:
-        job = _RuleCase(rules.registered(subject.rule), asked.case)
+        job = _RuleCase(rules.registered_spec(subject.rule), asked.case)
         parts = count_spans(subject.workers, job, asked.key, intervals, source.chunk)
     else:
         parts = count_chunks(source, tally, asked.key, intervals, threads=subject.threads)

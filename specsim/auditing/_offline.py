@@ -33,7 +33,7 @@ from specsim.auditing._results import BUDGET, CaseResult
 from specsim.auditing._runner import Audit, CaseRun, run_case
 from specsim.auditing._verifier.arrays import as_tokens, read_tokens
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import Key, RandomSource, root_of
 from specsim.core.distributions import Ints
@@ -85,7 +85,7 @@ def export(
         "lengths": lengths,
         "cases": entries,
     }
-    with replacing(path / MANIFEST) as temporary:
+    with atomic_write(path / MANIFEST) as temporary:
         temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
     return path / MANIFEST
 

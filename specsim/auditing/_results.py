@@ -200,7 +200,7 @@ class CaseResult:
             "vocab_size": self.vocab_size,
             "gamma": self.gamma,
             "parents": self.tree and list(self.tree.parents),
-            "drawing": self.tree and self.tree.drawing,
+            "drawing": self.tree and self.tree.sampling,
             "declared_tv": self.declared_tv,
             "steps": self.steps,
             "planned": self.planned,

@@ -125,7 +125,7 @@ def _which_run(place: Place, level: str, root: int) -> dict[str, Any]:
     """What tells an audit from others, in plain values."""
     subject, promise, code = place.subject, None, None
     if isinstance(subject, RuleSubject):
-        name = rules.registered(subject.rule)
+        name = rules.registered_spec(subject.rule)
     else:
         name, promise, code = subject.name, asdict(subject.declared), place.run(jobs.code_digest)
     return {

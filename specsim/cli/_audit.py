@@ -150,12 +150,12 @@ def report(result: specsim.Audit, out: Path | None, as_json: bool = False) -> in
         show(*report.audit_to_terminal(result))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        from specsim.core._files import replacing
+        from specsim.core._files import atomic_write
         from specsim.core._plotting import save_figure
 
         forms = {"json": report.audit_to_json, "html": report.audit_page, "xml": report.audit_to_junit}
         for ending, tell in forms.items():
-            with replacing(out / f"audit.{ending}") as temporary:
+            with atomic_write(out / f"audit.{ending}") as temporary:
                 temporary.write_text(tell(result), encoding="utf-8")
         figure = report.audit_figure(result)
         for ending in ("png", "svg"):
@@ -203,9 +203,9 @@ def _audit_against(new: str, old: str, level: str, timeout: float, seed: int | N
         found = audit_against(new, old, level, seed, timeout=timeout, progress=progress)
     show(*comparison_to_terminal(found))
     if out is not None:
-        from specsim.core._files import replacing
+        from specsim.core._files import atomic_write
 
-        with replacing(out / "against.json") as temporary:
+        with atomic_write(out / "against.json") as temporary:
             temporary.write_text(json.dumps(found.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
         print(f"wrote against.json to {out}")
     return found.exit_code

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.simulation._counting import Example, Failure, Interval, Partial
 
 __all__ = ["Checkpoint", "Part", "add_parts", "check_shard", "shard_interval"]
@@ -60,7 +60,7 @@ class Part:
                 "seconds": partial.seconds,
             }
         head = json.dumps({"run": self.run, "about": self.about, "found": told}, allow_nan=False)
-        with replacing(path) as temporary:
+        with atomic_write(path) as temporary:
             save_file(arrays, temporary, {FORMAT: f"{_digest(head, arrays)}\n{head}"})
 
     @classmethod

@@ -254,7 +254,7 @@ def _counted(
     """The steps in `intervals`, in parts as they come: from `workers`, or else from `threads` of this process."""
     if workers is None:
         return count_chunks(source, tally, key, intervals, threads=threads)
-    job = _SimulationJob(rules.registered(rule), source.tree, *_models_of(source))
+    job = _SimulationJob(rules.registered_spec(rule), source.tree, *_models_of(source))
     return count_spans(workers, job, key, intervals, source.chunk)
 
 
@@ -296,7 +296,7 @@ def _which_run(
     source: FixedPairSource | RowSource, rule: str | rules.Rule, steps: int, root: int
 ) -> dict[str, Any]:
     """What tells a run from others, in plain values."""
-    rules.registered(rule)
+    rules.registered_spec(rule)
     return {
         "source": source.kind,
         "rule": str(rules.get(rule)),

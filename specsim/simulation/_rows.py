@@ -111,7 +111,7 @@ class ModelRows:
             rows_ahead(self.draft, histories, ahead[node], out=q[:, node])
             if children := tree.children(node):
                 columns = [child - 1 for child in children]
-                tokens[:, columns] = draw_siblings(tree.drawing, q[:, node], u[columns]).T
+                tokens[:, columns] = draw_siblings(tree.sampling, q[:, node], u[columns]).T
                 for child in children:
                     seen[:, child, :-1] = seen[:, node, 1:]
                     seen[:, child, -1] = tokens[:, child - 1]
@@ -158,7 +158,7 @@ class TraceRows:
         u = uniforms(key, int(Purpose.DRAFT), first, steps, gamma)
         tokens = np.empty((steps, gamma), dtype=np.int64)
         for i in range(gamma):
-            tokens[:, i] = draw_siblings(self.tree.drawing, q[:, i], u[i : i + 1])[0]
+            tokens[:, i] = draw_siblings(self.tree.sampling, q[:, i], u[i : i + 1])[0]
         return Rows(tokens, p, q, repeated(self.tree, steps))
 
 

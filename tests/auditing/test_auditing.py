@@ -462,7 +462,7 @@ def test_the_battery_fits_the_rule():
             assert case.tree == chains(2, by_name[case.name].gamma, drawing)
             assert case.gamma == by_name[case.name].gamma
     # what a lossy rule declares of a token is for chains
-    assert all(case.tree == chain(case.gamma, case.tree.drawing) for case in battery(get("two_thresholds")))
+    assert all(case.tree == chain(case.gamma, case.tree.sampling) for case in battery(get("two_thresholds")))
     left_out = {name: set(by_name) - {case.name for case in battery(rule)} for name, rule in SUBJECTS.items()}
     assert left_out == {"verifier": set(), "lossy": {"Zipf 32 000"}, "tree": set()}
 

@@ -89,7 +89,7 @@ def test_a_dict_declares_without_an_import():
             "seeds, uniforms: only a verifier of chains",
         ),
         ({"decoder": True, "lengths": True}, ValueError, "lengths: only a verifier of chains"),
-        ({"tree": True, "drawing": "sorted"}, ValueError, "drawing: 'sorted' is not one of sampled"),
+        ({"tree": True, "sampling": "sorted"}, ValueError, "sampling: 'sorted' is not one of sampled"),
         ({"decoder": True, "temperature": 0}, ValueError, "expected a positive temperature"),
         ({"decoder": True, "temperature": float("nan")}, ValueError, "expected a positive temperature"),
         ({"decoder": True, "top_p": "all"}, ValueError, "expected a positive temperature"),

@@ -99,7 +99,7 @@ def test_a_known_mistake_is_named(spelled, case):
 def test_so_it_is_with_a_parameter_that_is_not_the_catalogues(name, value):
     mutant = mutants.get(name)
     parameter = mutant.parameters[0].name
-    found = diagnosed(mutant.having(**{parameter: value}).function)
+    found = diagnosed(mutant.with_parameters(**{parameter: value}).function)
     assert first(found) == name
     assert float(found.named[0].name.partition("=")[2]) == pytest.approx(value, abs=0.05)
 

@@ -44,7 +44,7 @@ def drafts_of(rule, drawing):
 def generated(rule, count, seed):
     """`count` pairs of rational models with a tree and a context, over shapes, ways of drawing and flavours in turn."""
     rng = np.random.default_rng(seed)
-    shapes = [shape for drawing in rule.drawings for shape in drafts_of(rule, drawing)]
+    shapes = [shape for drawing in rule.draft_sampling for shape in drafts_of(rule, drawing)]
     for i in range(count):
         size, tree = shapes[i % len(shapes)]
         flavour = (
@@ -93,4 +93,4 @@ def evidence(source, step_law, steps, key):
 
 def every(*groups):
     """[(rule, way of drawing)] of all rules in `groups`, as far as their claims go."""
-    return [(name, drawing) for name in rules.names(*groups) for drawing in rules.get(name).drawings]
+    return [(name, drawing) for name in rules.names(*groups) for drawing in rules.get(name).draft_sampling]

@@ -248,7 +248,7 @@ DRAFTS = {
     "lenience:lenience=0.5": chain(3),
     "cascade_token:alpha=0.5": chain(3),
     "k_seq": branching(2, 2),
-    "without_replacement": branching(2, 2, drawing="without replacement"),
+    "without_replacement": branching(2, 2, sampling="without replacement"),
     "traversal": branching(2, 2),
 }
 SIZES = {"fixed pair": 5000, "models": 5000, "n-grams": 200}
@@ -352,7 +352,7 @@ def test_the_first_token_after_a_draft_that_is_not_drawn_has_the_target_law(kind
         ("k_seq", chains(2, 2)),
         ("k_seq", Tree((0, 0, 1, 2), block=2)),
         ("traversal", Tree((0, 1, 0, 2))),
-        ("naive_matching", branching(3, 1, drawing="top")),
+        ("naive_matching", branching(3, 1, sampling="top")),
     ],
 )
 def test_measured_tokens_per_step_are_those_of_the_proof(rule, tree, kind):
@@ -474,8 +474,8 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
         (
             (P, Q),
             {"rule": "without_replacement", "gamma": branching(2)},
-            "without_replacement forbids siblings with the same token, which 'sampled' drawing can give; "
-            "draw them 'without replacement'",
+            "without_replacement forbids siblings with the same token, which 'sampled' siblings can have; "
+            "sample them 'without replacement'",
         ),
         (
             (TableModel(P), TableModel([0.5, 0.5])),

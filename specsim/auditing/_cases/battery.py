@@ -126,9 +126,9 @@ def _for_rule(rule: Rule) -> list[Case]:
 
 def _shape(rule: Rule, tree: Tree) -> Tree:
     return (
-        chains(2, tree.size, rule.drawings[0])
+        chains(2, tree.size, rule.draft_sampling[0])
         if rule.claimed_on_trees
-        else chain(tree.size, rule.drawings[0])
+        else chain(tree.size, rule.draft_sampling[0])
     )
 
 
@@ -163,15 +163,15 @@ def _on_trees(declared: Declared, dtype: str) -> list[Case]:
     cases = []
     for name in ("two-point", "asymmetric", "zeros", "identical", "irregular"):
         case = _PAIRS[name](bits)
-        for shape in (chains(2, 2, declared.drawing), branching(2, 2, drawing=declared.drawing)):
+        for shape in (chains(2, 2, declared.sampling), branching(2, 2, sampling=declared.sampling)):
             text = "two chains" if shape.children(1) == (3,) else "branches"
             cases.append(replace(case, name=f"{name}, {text}", tree=shape, dtype=dtype))
-    return [*cases, replace(_markov(bits), tree=branching(2, 2, drawing=declared.drawing), dtype=dtype)]
+    return [*cases, replace(_markov(bits), tree=branching(2, 2, sampling=declared.sampling), dtype=dtype)]
 
 
 def _in_dtype(name: str, dtype: str, declared: Declared) -> Case:
     case = _PAIRS[name](BITS[dtype])
-    tree = chains(2, 2, declared.drawing) if declared.tree else case.tree
+    tree = chains(2, 2, declared.sampling) if declared.tree else case.tree
     return replace(case, name=f"{name}, {dtype}", purpose=f"rows of {dtype}", tree=tree, dtype=dtype)
 
 
@@ -179,7 +179,7 @@ def _cut(tree: Tree, declared: Declared) -> Tree:
     """`tree`, with no more drafted tokens than the verifier takes."""
     if declared.gamma is None or tree.depth <= declared.gamma:
         return tree
-    return chain(declared.gamma, tree.drawing)
+    return chain(declared.gamma, tree.sampling)
 
 
 # --- cases -----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from specsim.core.stats import (
     chi_square,
     detectable_tv,
     log_e_value,
-    too_good,
+    lower_tail_p_value,
     tv_interval,
 )
 from specsim.simulation._counting import Counts, Example, Partial
@@ -216,7 +216,7 @@ def _dependence(results: Sequence[TableResult], level: float) -> list[Finding]:
         else [result.chi_square for result in results if result.kind == "PIT"]
     )
     statistic, df = sum(one.statistic for one in chosen), sum(one.df for one in chosen)
-    if df < MIN_TOO_GOOD_DF or too_good(statistic, df) >= level:
+    if df < MIN_TOO_GOOD_DF or lower_tail_p_value(statistic, df) >= level:
         return []
     return [
         Finding(

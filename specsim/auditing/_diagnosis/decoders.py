@@ -132,9 +132,9 @@ def _scored(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
         tried = best.mutant
 
         def loss(value: float, tried: Mutant = tried, name: str = parameter.name) -> float:
-            return -_judged(tried.having(**{name: value}), seen).log_likelihood
+            return -_judged(tried.with_parameters(**{name: value}), seen).log_likelihood
 
-        best = _of_best_length(tried.having(**{parameter.name: likeliest(parameter, loss)}), seen)
+        best = _of_best_length(tried.with_parameters(**{parameter.name: likeliest(parameter, loss)}), seen)
     return best
 
 

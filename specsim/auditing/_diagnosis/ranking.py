@@ -72,10 +72,10 @@ def fitted(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> M
     exact = [(case, counts) for case, counts in zip(cases, outcomes, strict=True) if not case.rotated]
 
     def loss(value: float) -> float:
-        candidate = mutant.having(**{parameter.name: value})
+        candidate = mutant.with_parameters(**{parameter.name: value})
         return -sum(_log_likelihood(predict(candidate, case), counts) for case, counts in exact)
 
-    return mutant.having(**{parameter.name: likeliest(parameter, loss)})
+    return mutant.with_parameters(**{parameter.name: likeliest(parameter, loss)})
 
 
 def fit_of(statistic: float, df: int) -> float:
