@@ -20,5 +20,6 @@ rational: Any = _exact
 
 
 def as_fraction(value: Any) -> Fraction:
-    """`value`, a `rational` or an integer, as a Fraction of Python integers."""
-    return Fraction(int(value.numerator), int(value.denominator))
+    """`value`, of any type of real number, as a Fraction of Python integers."""
+    numerator, denominator = value.as_integer_ratio()
+    return Fraction(int(numerator), int(denominator))
