@@ -127,13 +127,14 @@ class Tree:
         row(seen, ahead) is q after the drafted tokens `seen`, `ahead` tokens further on.
         """
         inner = [node for node in range(self.size + 1) if self.children(node)]
+        paths = {node: self.path(node) for node in inner}
 
         def extend(tokens: dict[int, int], left: list[int], probability: Any) -> Iterator[Any]:
             if not left:
                 yield tuple(tokens[node] for node in range(1, self.size + 1)), probability
                 return
             node, *rest = left
-            drafted = tuple(tokens[above] for above in self.path(node))
+            drafted = tuple(tokens[above] for above in paths[node])
             seen = self.seen(len(drafted))
             children = self.children(node)
             for drawn, chance in sibling_laws(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from numbers import Rational
 from typing import Any
 
 import numpy as np
@@ -214,7 +215,7 @@ def one_hot(size: int, token: int) -> list[int]:
 
 def as_given(weights: Iterable[float], like: Row) -> list[Any]:
     """Floats computed with exp, log or rounding, as numbers of the kind of `like`, normalised."""
-    return normalise([Fraction(w) if isinstance(like[0], Fraction) else w for w in map(float, weights)])
+    return normalise([Fraction(w) if isinstance(like[0], Rational) else w for w in map(float, weights)])
 
 
 def tempered(row: Row, temperature: Any) -> list[Any]:

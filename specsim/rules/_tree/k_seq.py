@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,11 @@ def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[A
 
 def least_rho(p: Row, q: Row, drafts: int) -> Fraction:
     """ρ* for `drafts` drafts, from above, as a Fraction: computed in float and taken as given."""
+    return _least_rho(tuple(p), tuple(q), drafts)
+
+
+@lru_cache(maxsize=1024)
+def _least_rho(p: tuple[Any, ...], q: tuple[Any, ...], drafts: int) -> Fraction:
     rows = (np.array([float(weight) for weight in row]) for row in (p, q))
     with interpreted():
         return Fraction(float(rho_star(*rows, drafts)))
