@@ -7,7 +7,7 @@ ENGINES := .venv/.engines
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-engines lint types bench docs figures figures-fast paper paper-fast latexmk notebooks kill-matrix diagnoses teeth clean help
+.PHONY: audit test test-engines lint types bench docs figures figures-fast overview paper paper-fast latexmk notebooks kill-matrix diagnoses teeth clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
@@ -34,6 +34,9 @@ docs: $(STAMP)
 
 figures: $(STAMP)
 	$(BIN)/python -m figures
+
+overview: $(STAMP)
+	$(BIN)/python -m figures.overview
 
 figures-fast: $(STAMP)
 	$(BIN)/python -m figures --fast
