@@ -45,7 +45,7 @@ def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats
 
 
 def divergence(p: ArrayLike, q: ArrayLike) -> Floats | float:
-    """D_LK(p, q) = Σ_x |p(x) - M(x)| with M = (p + q)/2, which is 1 - β and the total variation (Def 3.2, Lemma 3.3).
+    """D_LK(p, q) = Σ_x `|p(x) - M(x)|` with M = (p + q)/2, which is 1 - β and the total variation (Def 3.2, Lemma 3.3).
 
     Shapes and errors as `acceptance_rate`.
 
