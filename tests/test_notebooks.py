@@ -117,7 +117,7 @@ def test_the_readme_links_every_notebook():
     readme = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
     assert sorted(SHOWN) == NAMES
     for name in NAMES:
-        assert f"(notebooks/{name}.py)" in readme
+        assert f"(notebooks/{name}.ipynb)" in readme
 
 
 def test_what_goes_wrong_is_seen(tmp_path):
