@@ -4,18 +4,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
+DOCS := .venv/.docs
+LAB := .venv/.lab
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-engines lint types bench docs figures figures-fast paper paper-fast latexmk notebooks kill-matrix diagnoses teeth clean help
+.PHONY: audit test test-engines lint types bench docs ledgers figures figures-fast overview paper paper-fast latexmk notebooks lab kill-matrix diagnoses teeth clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
-	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, claims, pictures"
+	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
+	@echo "make docs    build the site, in results/site;  make ledgers   write the generated pages in docs again"
 	@echo "make figures   the literature's figures and tables again, in results/figures;  make figures-fast   with fewer steps"
 	@echo "make paper   the article, its numbers filled in from the figures' tables;  make paper-fast   from the fast ones"
-	@echo "make notebooks   run the notebooks, into results/notebooks"
+	@echo "make lab     open the notebooks in JupyterLab;  make notebooks   execute them and write their .ipynb"
 	@echo "make teeth   what each level sees of known mistakes, and its calibration (half an hour)"
 	@echo "make diagnoses   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests see (an hour)"
 
@@ -28,12 +31,19 @@ test: $(STAMP)
 test-engines: $(ENGINES)
 	$(BIN)/pytest -q tests/engines tests/auditing/test_adapters.py
 
-docs: $(STAMP)
+docs: $(DOCS)
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs results/site
+	@echo "results/site/index.html"
+
+ledgers: $(STAMP)
 	$(BIN)/python docs/regenerate.py
 	$(BIN)/python docs/claims.py
 
 figures: $(STAMP)
 	$(BIN)/python -m figures
+
+overview: $(STAMP)
+	$(BIN)/python -m figures.overview
 
 figures-fast: $(STAMP)
 	$(BIN)/python -m figures --fast
@@ -50,11 +60,10 @@ latexmk:
 	@command -v latexmk >/dev/null || { echo "the article needs latexmk: apt-get install latexmk texlive-latex-recommended texlive-science lmodern"; exit 2; }
 
 notebooks: $(STAMP)
-	mkdir -p results/notebooks
-	for name in $(notdir $(basename $(wildcard notebooks/*.py))); do \
-	    $(BIN)/jupytext --quiet --output results/notebooks/$$name.ipynb notebooks/$$name.py || exit 1; \
-	done
-	$(BIN)/jupyter execute --timeout=600 --inplace results/notebooks/*.ipynb
+	$(BIN)/python notebooks/execute.py
+
+lab: $(LAB)
+	$(BIN)/jupyter lab notebooks
 
 kill-matrix: $(STAMP)
 	$(BIN)/python docs/kill_matrix.py
@@ -84,6 +93,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
+	touch $@
+
+$(LAB): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,notebooks]'
+	touch $@
+
 # without their dependencies: what is called of them needs none but these
 $(ENGINES): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,engines]'
@@ -91,4 +108,4 @@ $(ENGINES): $(STAMP)
 	touch $@
 
 clean:
-	rm -rf .venv results paper/build specsim/__pycache__ .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv results docs/api docs/notebooks paper/build specsim/__pycache__ .pytest_cache .mypy_cache .ruff_cache .hypothesis

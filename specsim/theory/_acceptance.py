@@ -53,7 +53,7 @@ def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats
 
 
 def divergence(p: ArrayLike, q: ArrayLike) -> Floats | float:
-    """D_LK(p, q) = Σ_x |p(x) - M(x)| with M = (p + q)/2, which equals 1 - β and the total variation.
+    """D_LK(p, q) = Σ_x `|p(x) - M(x)|` with M = (p + q)/2, which equals 1 - β and the total variation.
 
     Definition 3.2 and Lemma 3.3 of arXiv 2211.17192. Parameters, result and errors as `acceptance_rate`.
 

@@ -17,7 +17,7 @@ __all__ = ["Mutant"]
 class Mutant:
     """A verifier or a decoder that is wrong in a known way, and the law of its error.
 
-    `mechanism` says what the code does wrong, `threads` where that was reported. Exactly one is given of
+    `mechanism` says what the code does wrong, `threads` where that was reported. Exactly one of these is given::
 
         verify(draft_tokens int[B, γ], p float[B, γ+1, V], q float[B, γ, V], rng, **values) -> int[B, γ+1]
         decode(target, draft, prompt, max_new_tokens, eos, rng, **values) -> list of new tokens
