@@ -62,7 +62,7 @@ def main() -> None:
     matrix = kill_matrix(
         wrong,
         criteria(),
-        exact=[] if options.only else [reference, *mutants.innocents()],
+        exact=[] if options.only else [reference, *mutants.exact_controls()],
         level=LEVEL,
         decoder_audit=audit_criterion(LEVEL),
         progress=told,

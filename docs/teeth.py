@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="MISTAKE", help="run these alone again")
     options = parser.parse_args()
     exact = [("rule", name) for name in rules.names("chain", "tree")]
-    exact += [("innocent", name) for name in mutants.names("innocent")]
+    exact += [("innocent", name) for name in mutants.names("exact control")]
     data = ROOT / "specsim/data/teeth.json"
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         rows = told(pool.imap(partial(mistake, seeds=options.seeds), options.only or mutants.names()))

@@ -41,7 +41,7 @@ from specsim.theory._enumeration import MAX_DRAFTS
 
 Macros = dict[str, str]
 
-ROWS = "G wrong row or position"
+ROWS = "wrong row or position"
 FULL = "Figures and tables at full size."
 FAST = (
     "Made from the fast tables, which simulate less: a draft, whose numbers are noisier than they should be."
@@ -164,7 +164,7 @@ def teeth(sources: Sources) -> Macros:
     )
     tight = min(large, key=lambda row: row["run"]["steps"] / row["best"]["needed"])
     beyond = [row for row in known if row["first_level"] is None and row["best"]["needed"]]
-    edges = {"A proposal is not the law drawn from", "E precision and edges"}
+    edges = {"proposal is not the law drawn from", "precision and edges"}
     hold("those beyond are roundings and edges", {row["family"] for row in beyond} <= edges)
     half = the(known, lambda row: row["name"] == "float16_ratio")
     hold("float16_ratio is one of them", half in beyond)

@@ -185,14 +185,14 @@ class Subject:
 STANDARD = Subject("right", "Exact", verifiers.right, law=rules.get("standard").law)
 LENIENT = Subject(
     "lenient",
-    "F acceptance",
+    "acceptance",
     verifiers.verify,
     values={"lenience": 0.8},
     law=rules.get("lenience:lenience=0.8").law,
 )
-RAISES = Subject("raises", "G index", verifiers.raises)
+RAISES = Subject("raises", "index", verifiers.raises)
 DECODER = Subject(
-    "greedy_draft", "A proposal", None, decode=lambda *_, temperature: [0], values={"temperature": 1}
+    "greedy_draft", "proposal", None, decode=lambda *_, temperature: [0], values={"temperature": 1}
 )
 
 
@@ -238,7 +238,7 @@ def test_a_run_depends_on_criterion_and_seed_alone():
         return True
 
     criteria = [Criterion(name, "", "", passes, 2) for name in ("one", "other")]
-    again = Subject("again", "G index", verifiers.raises)
+    again = Subject("again", "index", verifiers.raises)
     found = kill_matrix([RAISES, again], criteria, level="smoke", seeds=(3, 4, 5))
     assert drawn[:4] == drawn[4:]
     assert len(set(drawn)) == 4
@@ -276,7 +276,7 @@ def test_the_picture_has_a_number_in_each_cell(matrix, tmp_path):
     (axis,) = figure.axes
     texts = [text.get_text() for text in axis.texts]
     assert texts[:12] == ["1", "1", "1", "1", "0", "0", "0", "0", "0", "–", "–", "0"]
-    assert texts[12:] == ["Exact", "F acceptance", "G index", "A proposal"]
+    assert texts[12:] == ["Exact", "acceptance", "index", "proposal"]
     save_figure(figure, tmp_path / "matrix.svg")
     assert (tmp_path / "matrix.svg").stat().st_size > 1000
 
