@@ -64,9 +64,10 @@ def macros(sources: Sources) -> Macros:
 
 
 def about(sources: Sources) -> Macros:
-    threads = {thread for row in sources.matrix.rows for thread in row.threads}
+    known = mutants.catalogue() + mutants.exact_controls()
+    threads = {thread for mutant in known for thread in mutant.threads}
     return {
-        "nVersion": sources.matrix.provenance.specsim,
+        "nVersion": sources.version,
         "nTables": FAST if sources.fast else FULL,
         "nThreads": whole(len(threads)),
     }
@@ -271,11 +272,8 @@ def kill_matrix(sources: Sources) -> Macros:
 def _deviation(sources: Sources, mistake: str) -> float:
     """In its best case, or on the pair of the matrix where that is not known."""
     best = the(sources.teeth["mistakes"], lambda row: row["name"] == mistake)["best"]
-    return (
-        best["tv"]
-        if best
-        else the(sources.matrix.to_dict()["rows"], lambda row: row["name"] == mistake)["tv"]
-    )
+    (row,) = (row for row in sources.matrix.rows if row.name == mistake)
+    return best["tv"] if best else row.tv
 
 
 def _all_pass(sources: Sources, names: list[str], columns: Iterable[str]) -> bool:
