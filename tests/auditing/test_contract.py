@@ -397,8 +397,8 @@ def test_what_replaces_a_draft_that_hardly_ever_comes_must_be_possible(name, dty
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_an_exact_verifier_replaces_a_draft_that_hardly_ever_comes(dtype):
-    innocents = [innocent.function for innocent in mutants.innocents() if innocent.decode is None]
-    for function in (verifiers.right, *innocents):
+    controls = [control.function for control in mutants.exact_controls() if control.decode is None]
+    for function in (verifiers.right, *controls):
         assert text(promises(declares(dtypes=(dtype,))(function))) == ""
 
 

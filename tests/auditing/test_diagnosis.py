@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +9,8 @@ import numpy as np
 import pytest
 import verifiers
 
+from experiments import diagnosis
+from experiments._kept import kept
 from specsim import generate
 from specsim.auditing import audit, declares, mutants
 from specsim.auditing._diagnosis import verifiers as chains
@@ -286,28 +286,28 @@ def test_a_right_decoder_does_not_fail_at_all():
 
 # --- measured --------------------------------------------------------------------------------------------
 
-ROOT = Path(__file__).parents[2]
-
 
 def measured():
-    found = json.loads((ROOT / "specsim/data/diagnoses.json").read_text(encoding="utf-8"))
-    return found, [row for row in found["rows"] if "named" in row]
+    return [row for row in kept("diagnosis") if row["named"] is not None]
 
 
-def test_the_page_is_that_of_the_numbers():
-    spec = importlib.util.spec_from_file_location("diagnoses", ROOT / "docs/diagnoses.py")
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
-    found, _ = measured()
-    assert program.page(found) == (ROOT / "docs/diagnosis.md").read_text(encoding="utf-8"), (
-        "run make diagnoses"
+def test_the_page_is_that_of_the_kept_rows():
+    rows = kept("diagnosis")
+    page = (Path(__file__).parents[2] / "docs/results/diagnosis.md").read_text(encoding="utf-8")
+    assert diagnosis.page(rows) == page, "run make results-pages"
+    assert [(row["mistake"], row["variant"]) for row in rows] == diagnosis.cells(fast=False), (
+        "run make diagnosis"
     )
-    known = {row["mistake"].partition(":")[0] for row in found["rows"]}
-    assert known == set(mutants.names()), "run make diagnoses"
+
+
+def test_a_kept_row_can_be_computed_again():
+    cell = ("resamples_target", "resamples_target")
+    stored = next(row for row in kept("diagnosis") if row["variant"] == cell[1])
+    assert diagnosis.run_cell(cell, fast=True, rng=0) == stored
 
 
 def test_the_right_mistake_is_named_where_it_is_known_and_none_where_it_is_not():
-    _, caught = measured()
+    caught = measured()
     off = [row for row in caught if row["off_catalogue"]]
     assert len(off) > 30
     assert np.mean([row["right"] for row in off]) >= 0.9

@@ -1,4 +1,4 @@
-"""I: several candidates or several draws where the law allows for one."""
+"""Several candidates or several draws where the law allows for one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specsim.rules._common.base import Parameter
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="I many candidates")
+mutant = partial(Mutant, family="many candidates")
 
 
 def nucleus(p: Floats, mass: float) -> Floats:

@@ -1,4 +1,4 @@
-"""E: the edges of uniforms, and precision."""
+"""The edges of uniforms, and low precision."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from specsim.rules._common.base import Parameter
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="E precision and edges")
+mutant = partial(Mutant, family="precision and edges")
 BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)
 
 

@@ -1,4 +1,4 @@
-"""H: verified, recovered and bonus tokens get rows that were processed differently."""
+"""Verified, recovered and bonus tokens come from rows that were processed differently."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from specsim.rules._common.tokenwise import positive_part
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="H uneven processing")
+mutant = partial(Mutant, family="uneven processing")
 
 
 def temperature(default: float) -> tuple[Parameter]:

@@ -1,4 +1,4 @@
-"""A: the q that verification is told is not the law that the drafted tokens were drawn from.
+"""The q that verification is given is not the law that the drafted tokens were drawn from.
 
 All are decoders: a verifier alone cannot know.
 """
@@ -19,7 +19,7 @@ from specsim.rules._common.base import Parameter
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="A proposal is not the law drawn from")
+mutant = partial(Mutant, family="proposal is not the law drawn from")
 
 
 def likeliest(row: Row, k: Any) -> list[Any]:

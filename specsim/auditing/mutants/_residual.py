@@ -1,4 +1,4 @@
-"""B: after a rejection the token comes from something else than (p - q)₊."""
+"""After a rejection the token is drawn from something else than (p - q)₊."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from specsim.rules._lossy.lenience import RULE as LENIENCE
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="B wrong residual")
+mutant = partial(Mutant, family="wrong residual")
 
 
 def masked(p: Floats, q: Floats, x: Ints) -> Floats:

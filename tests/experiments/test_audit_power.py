@@ -1,7 +1,5 @@
-"""The teeth of the battery against sums done by hand, its predictions against runs, and its calibration."""
+"""The power of an audit against sums done by hand, its predictions against runs, and its calibration."""
 
-import importlib.util
-import json
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -11,10 +9,12 @@ import numpy as np
 import pytest
 from conftest import FALSE_ALARM
 
-from experiments.audit_power.calibration import calibrate, exact_cases
-from experiments.audit_power.power import deviation, known_decoder, known_steps, rejections, tables_of
+from experiments import audit_calibration, audit_power
+from experiments._kept import kept
+from experiments._step_laws import deviation, known_decoder, known_steps, rejections, tables_of
+from experiments.audit_calibration import calibrate, exact_cases
 from specsim import rules
-from specsim.auditing import BUDGET, mutants
+from specsim.auditing import mutants
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
@@ -90,7 +90,7 @@ def test_a_greedy_draft():
     assert found.distance == pytest.approx(1 / 9)
 
 
-def test_sequences_that_break_the_contract_end_the_matter():
+def test_sequences_that_break_the_contract_are_fatal():
     case = DecoderCase("by hand", "", quarters(2, 2), quarters(2, 2), (0,), 3, eos=1)
     law = known_decoder(mutants.get("token_after_eos"), case)
     assert law.law[law.fatal].sum() > 0.2
@@ -190,7 +190,7 @@ def cases_of(name):
 
 
 @pytest.mark.parametrize("name", ["block", "traversal", "one_hot_draft", "draft_one_short"])
-def test_exact_verifiers_are_left_in_peace_and_their_p_values_are_uniform(name):
+def test_exact_verifiers_raise_no_alarms_and_their_p_values_are_uniform(name):
     cases = cases_of(name)
     assert sum(len(tables) for _, tables, _ in cases) > 50
     found = calibrate(cases, ALARM_BUDGET, AUDITS, np.random.default_rng(1))
@@ -218,38 +218,58 @@ def test_a_law_without_chance_has_no_p_values():
     assert (found.alarms, found.uniformity) == (0, None)
 
 
-# --- the page --------------------------------------------------------------------------------------------
+# --- the experiments -------------------------------------------------------------------------------------
 
 
-def program():
-    """docs/teeth.py as a module."""
-    spec = importlib.util.spec_from_file_location("teeth_program", ROOT / "docs/teeth.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.mark.parametrize(
+    ("experiment", "page"), [(audit_power, "power.md"), (audit_calibration, "calibration.md")]
+)
+def test_the_page_is_that_of_the_kept_rows(experiment, page):
+    rows = kept(experiment.__name__.partition(".")[2])
+    text = (ROOT / "docs/results" / page).read_text(encoding="utf-8")
+    assert experiment.page(rows) == text, "run make results-pages"
 
 
-def shipped():
-    return json.loads((ROOT / "specsim/data/teeth.json").read_text(encoding="utf-8"))
+def test_what_must_be_detected_was_rejected_in_every_run():
+    rows = kept("audit_power")
+    assert audit_power.failures(rows) == []
+    assert [row["mistake"] for row in rows] == mutants.names()
+    assert [(row["mistake"],) for row in rows] == audit_power.cells(fast=False)
+    spoiled = [{**rows[0], "rejected": rows[0]["rejected"] - 1}, *rows[1:]]
+    assert audit_power.failures(spoiled) == [rows[0]["mistake"]]
+    assert f"Not rejected in every run: `{rows[0]['mistake']}`" in " ".join(audit_power.page(spoiled).split())
 
 
-def test_the_page_is_that_of_the_numbers():
-    assert program().page(shipped()) == (ROOT / "docs/teeth.md").read_text(encoding="utf-8"), "run make teeth"
-
-
-def test_what_must_be_seen_was_seen_in_every_run():
-    found = shipped()
-    assert program().failures(found) == []
-    assert [row["name"] for row in found["mistakes"]] == mutants.names()
-    spoiled = json.loads(json.dumps(found))
-    spoiled["mistakes"][0]["run"]["rejected"] -= 1
-    assert program().failures(spoiled) == [found["mistakes"][0]["name"]]
-
-
-def test_a_row_of_the_page_can_be_computed_again():
-    stored = next(row for row in shipped()["mistakes"] if row["name"] == "draft_top_k")
-    found = json.loads(json.dumps(program().mistake("draft_top_k", seeds=2)))
+def test_a_kept_row_can_be_computed_again():
+    stored = next(row for row in kept("audit_power") if row["mistake"] == "draft_top_k")
+    found = audit_power.run_cell(("draft_top_k",), fast=True, rng=0)
+    assert found.keys() == stored.keys()
     for name in ("tv", "distance", "total", "needed"):
-        assert found["best"][name] == pytest.approx(stored["best"][name])
-    assert found["run"]["rejected"] == 2
-    assert shipped()["level"] == BUDGET
+        assert found.pop(name) == pytest.approx(stored[name])
+    assert (found.pop("runs"), found.pop("rejected")) == (2, 2)
+    assert found.pop("median_steps") > 0
+    assert found == {name: stored[name] for name in found}
+
+
+def test_the_kept_calibration_is_of_every_exact_rule_and_control_and_stays_within_the_budget():
+    rows = kept("audit_calibration")
+    assert [(row["kind"], row["verifier"]) for row in rows] == audit_calibration.cells(fast=False)
+    for row in rows:
+        assert row["low"] <= audit_calibration.BUDGET <= row["high"]
+        if row["kind"] != "whole audits":
+            assert row["audits"] == audit_calibration.AUDITS
+        if row["uniformity"] is not None:
+            assert row["uniformity"] > FALSE_ALARM
+
+
+def test_a_calibration_with_fewer_audits_is_of_the_same_cases_and_tables():
+    stored = {row["verifier"]: row for row in kept("audit_calibration") if row["kind"] == "exact control"}
+    cell = ("exact control", "draft_one_short")
+    found = audit_calibration.run_cell(cell, fast=True, rng=0)
+    assert found.keys() == stored["draft_one_short"].keys()
+    assert found["audits"] == audit_calibration.FAST_AUDITS
+    bins = [found[f"bin_{k}"] for k in range(audit_calibration.BINS)]
+    assert sum(bins) == found["audits"] * found["cases"]
+    for name in ("cases", "tables"):
+        assert found[name] == stored["draft_one_short"][name]
+    assert audit_calibration.run_cell(cell, fast=True, rng=1) != found

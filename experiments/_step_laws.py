@@ -1,10 +1,10 @@
-"""The teeth of the battery: how far from its claim a mistake of known law is, table by table, and what must see it.
+"""The law of a step in the cases of an audit, its deviation from the claim in each table, and the steps that detect it.
 
 Where all drafts of a case can be enumerated, the law of what a step emits is known exactly, and with it the law of every
 table that the audit tests. The *distance* of a table is the chi-square distance Σ(π - P)²/P of its cells, π their law
 given that the table is visited and P the claimed one, times the probability of a visit: non-centrality per step. From it
 follows how many steps reject with probability .999 at the audit's level (`specsim.core.stats.needed_draws`). A step that emits
-something impossible, or breaks the contract, ends the matter at once.
+an impossible token, or breaks the contract, is *fatal*: the audit rejects at once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.auditing import BUDGET
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
@@ -37,6 +38,7 @@ from specsim.theory._enumeration import MAX_DRAFTS, step_law
 __all__ = [
     "Deviation",
     "Known",
+    "alarm",
     "deviation",
     "known_decoder",
     "known_steps",
@@ -56,7 +58,7 @@ LEAST_DISTANCE = 1e-24
 class Known:
     """A case of the battery in which the law of a step is known: it emits emitted[k] with probability law[k].
 
-    `fatal[k]` says that this ends the matter: an impossible token, or a breach of the contract. Of the first `counted`
+    `fatal[k]` says that the audit then rejects at once: an impossible token, or a breach of the contract. Of the first `counted`
     positions every prefix is counted. `bins` holds, where they are known, the expected counts of the tables "pit" and
     "tail" in one step.
     """
@@ -198,7 +200,7 @@ class Deviation:
 
     `kind`, `position` and `prefix` name the table of the largest `distance`, chi-square per step; `total` is the sum over
     all tables (bins count tokens a second time). `tv` is the largest total variation of a table, impossible tokens
-    included, times the probability of a visit. `fatal` is the probability that a step ends the matter. `needed` steps
+    included, times the probability of a visit. `fatal` is the probability of a fatal step. `needed` steps
     reject with probability `specsim.core.stats.POWER`; infinite if none do.
     """
 
@@ -271,6 +273,11 @@ def _until_once(probability: float) -> float:
 
 
 # --- runs ------------------------------------------------------------------------------------------------
+
+
+def alarm(subject: Subject, level: str, budget: float = BUDGET) -> float:
+    """The false-alarm probability of each test of a whole audit."""
+    return budget / sum(subject.plan(i, level).tests for i in range(len(subject.cases)))
 
 
 def rejections(
