@@ -7,11 +7,12 @@ ENGINES := .venv/.engines
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-engines lint types bench docs figures figures-fast paper paper-fast latexmk notebooks kill-matrix diagnoses teeth clean help
+.PHONY: audit test test-all test-rest test-engines lint types bench docs figures figures-fast paper paper-fast latexmk notebooks kill-matrix diagnoses teeth clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
-	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
+	@echo "make test    run the tests, but for the slow ones;  make test-all  all of them, at full scale"
+	@echo "make test-rest   what test-all does more than test;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, claims, pictures"
 	@echo "make figures   the literature's figures and tables again, in results/figures;  make figures-fast   with fewer steps"
 	@echo "make paper   the article, its numbers filled in from the figures' tables;  make paper-fast   from the fast ones"
@@ -23,7 +24,13 @@ audit: $(STAMP)
 	$(BIN)/specsim audit standard --level quick --out results/audit
 
 test: $(STAMP)
-	$(BIN)/pytest -q $(SIDE_BY_SIDE)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20
+
+test-all: $(STAMP)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all
+
+test-rest: $(STAMP)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m "slow or scaled"
 
 test-engines: $(ENGINES)
 	$(BIN)/pytest -q tests/engines tests/auditing/test_adapters.py
