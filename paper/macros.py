@@ -12,9 +12,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
-from latex import code, decimal, listed, percent, short, text, whole, word
 from scipy import stats as distributions
-from sources import Sources, hold, the
 
 from experiments import (
     acceptance_by_temperature,
@@ -25,6 +23,8 @@ from experiments.claims import DOCUMENTS
 from experiments.claims import VERDICTS as CLAIM_VERDICTS
 from experiments.kill_matrix import AUDIT
 from experiments.published.values import CHEN, LEVIATHAN
+from paper.latex import code, decimal, listed, percent, short, text, whole, word
+from paper.sources import Sources, hold, the
 from specsim import default_pair, rules
 from specsim.auditing import mutants
 from specsim.auditing._cases import decoder_battery as decoder_cases
