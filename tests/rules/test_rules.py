@@ -283,7 +283,7 @@ def test_the_fixed_pair_kernel_follows_the_law_on_a_net(name, drawing):
 @pytest.mark.parametrize("name", ["standard", "traversal", "lenience"])
 def test_a_law_that_is_off_by_a_little_is_told_on_the_net(name):
     rule = rules.get(name)
-    tree = shape_of(rule, rule.drawings[0])
+    tree = shape_of(rule, rule.draft_sampling[0])
     target, draft = some_pair(np.random.default_rng(11), 3, 0)
     a, b, c = target.row(())
     other = TableModel([a + Fraction(1, 1000), b - Fraction(1, 1000), c])
