@@ -72,10 +72,6 @@ def get(name: str | Rule) -> Rule:
     name : str or Rule
         A name, with parameters behind a colon: "lenience:lenience=0.5". A `Rule` is returned as it is.
 
-    Returns
-    -------
-    Rule
-
     Raises
     ------
     TypeError
@@ -111,8 +107,8 @@ def registered_spec(rule: str | Rule) -> str:
     chosen = get(rule)
     if chosen.name not in names() or get(str(chosen)) != chosen:
         raise ValueError(
-            f"rule: {chosen.name!r} is not in the registry, so that other processes and later runs cannot find it; "
-            "write it as a file in specsim/rules (docs/adding-a-rule.md), or run it on threads, without checkpoint "
-            "and shard"
+            f"rule: {chosen.name!r} is not in the registry, so other processes and runs cannot find it; "
+            "write it as a file in specsim/rules (docs/adding-a-rule.md), or run it on threads, without "
+            "checkpoint and shard"
         )
     return str(chosen)

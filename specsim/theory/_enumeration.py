@@ -82,9 +82,7 @@ def continued_law(law: Law, target: Model, length: int, context: Tokens = ()) ->
 
 
 def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
-    """Yield (prefix, law of the next token given that the step emits one) for every prefix at which a step
-    goes on.
-    """
+    """Yield (prefix, law of the next token) for every prefix at which a step may continue."""
     following: dict[Tokens, Law] = defaultdict(lambda: defaultdict(Fraction))
     for emitted, mass in law.items():
         for i in range(len(emitted)):
@@ -173,10 +171,6 @@ def prove(
     context : tuple of int, optional
         The tokens before the step, by default the target's first context.
 
-    Returns
-    -------
-    Proof
-
     Raises
     ------
     ValueError
@@ -238,7 +232,8 @@ def _row(model: Model, history: Tokens, ahead: int = 0) -> list[Fraction]:
     row = [Fraction(weight) for weight in row_ahead(model, history[len(history) - model.order :], ahead)]
     if sum(row) != 1:
         raise ValueError(
-            f"the row after {history} sums to {float(sum(row))!r}, not exactly 1: give fractions, or dyadic() rows"
+            f"the row after {history} sums to {float(sum(row))!r}, not exactly 1: "
+            "give fractions, or dyadic() rows"
         )
     return row
 

@@ -105,10 +105,14 @@ def _shortest(value: float) -> str:
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
+def uniform_per_node(tree: Draft, vocab_size: int = 0) -> int:
+    """Number of uniforms of most rules: one to test each drafted token, and one to draw the last token."""
+    return tree.size + 1
+
+
 @dataclass(frozen=True)
 class FixedPair:
-    """A rule for one fixed pair of pmfs: tables made once, then a kernel whose cost a step does not grow with
-    V.
+    """A rule for one fixed pair of pmfs: tables, and a kernel whose cost a step does not grow with V.
 
     Parameters
     ----------
@@ -124,7 +128,7 @@ class FixedPair:
 
     tables: Callable[..., tuple[Any, ...]]
     kernel: Kernel
-    uniforms: Callable[[Tree], int]
+    uniforms: Callable[[Tree], int] = uniform_per_node
 
 
 @dataclass(frozen=True)
@@ -147,10 +151,11 @@ class Rule:
     rows : Kernel
         The row kernel, rows(parents[B, n], draft_tokens[B, n], p[B, n+1, V], q[B, m, V], uniforms[k, B],
         values[r], tokens[depth+1, B], accepted[B]). It fills its last two arguments; k = uniforms(tree, V).
-    uniforms : callable
-        uniforms(tree, vocab_size) gives the number of uniforms of the row kernel.
     fixed_pair : FixedPair
         The same rule for one pair of pmfs.
+    uniforms : callable
+        uniforms(tree, vocab_size) gives the number of uniforms of the row kernel; by default one for each
+        drafted token, and one for the last token.
     survival : callable, optional
         survival(p, q, **values) gives P(at least i are accepted | x_1 … x_i), i = 1 … γ, for a chain sampled
         from q, if the p and q [..., γ] of the drafted tokens themselves determine it. It must not fall with
@@ -183,8 +188,8 @@ class Rule:
     draft_sampling: tuple[str, ...]
     law: Callable[..., tuple[list[Any], list[Any]]]
     rows: Kernel
-    uniforms: Callable[[Draft, int], int]
     fixed_pair: FixedPair
+    uniforms: Callable[[Draft, int], int] = uniform_per_node
     survival: Callable[..., Floats] | None = None
     parameters: tuple[Parameter, ...] = ()
     declared: Callable[..., Row] | None = None
@@ -228,9 +233,7 @@ class Rule:
 
     @property
     def claimed_on_trees(self) -> bool:
-        """Whether the claim holds on trees. A lossy rule's law there depends on the siblings, so it claims
-        chains only.
-        """
+        """Whether the claim holds on trees; a declared law holds on chains only."""
         return self.on_trees and self.declared is None
 
     def num_rows(self, tree: Draft) -> int:
@@ -247,11 +250,12 @@ class Rule:
             raise ValueError(f"{self.name} verifies a chain of drafted tokens, not a {tree}")
         if self.many_drafts and tree.is_chain:
             raise ValueError(
-                f"{self.name} chooses between several drafts, and a chain is a single one; hand over a tree with "
-                "at least 2 siblings somewhere, such as drafts.branching(2, 2) or --tree 2,2, or take 'standard'"
+                f"{self.name} chooses between several drafts, and a chain is a single one; hand over "
+                "a tree with at least 2 siblings somewhere, such as drafts.branching(2, 2) or --tree 2,2, or "
+                "take 'standard'"
             )
         if self.distinct and not tree.distinct:
             raise ValueError(
-                f"{self.name} forbids siblings with the same token, which {tree.sampling!r} siblings can have; "
-                f"sample them {' or '.join(map(repr, self.draft_sampling))}"
+                f"{self.name} forbids siblings with the same token, which {tree.sampling!r} siblings can "
+                f"have; sample them {' or '.join(map(repr, self.draft_sampling))}"
             )

@@ -32,8 +32,8 @@ def rule(
     declares: str,
     parameter: Parameter,
 ) -> Rule:
-    """Build the rule with the test follows_target(p, q, **values), in plain Python, and defers(p, q,
-    value), compiled.
+    """The rule of the test follows_target(p, q, **values), in plain Python, compiled as defers(p, q,
+    value).
     """
 
     def pi(p: Row, q: Row, **values: Any) -> Row:
@@ -66,7 +66,6 @@ def rule(
         declared=declared,
         declares=declares,
         rows=tokenwise.rows(kernel(accept), recover, kernel(bonus)),
-        uniforms=tokenwise.uniforms,
         fixed_pair=tokenwise.fixed_pair(shares),
         parameters=(parameter,),
         leaf_rows=True,

@@ -7,7 +7,6 @@ differences of two prefix sums, so mass and inverse CDF cost a binary search eac
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import alias_table
-from specsim.drafts import Draft, Tree
+from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair
 
 
@@ -81,7 +80,7 @@ ACCURATE = 1e-6
 
 @kernel
 def mass_without(weights, sums, excluded, count):
-    """The mass of weights[V], whose sums by token are sums[V+1], without the distinct tokens excluded[:count]."""
+    """The mass of weights[V], with prefix sums[V+1], without the distinct tokens excluded[:count]."""
     total = sums[sums.size - 1]
     left = total
     for k in range(count):
@@ -96,9 +95,7 @@ def mass_without(weights, sums, excluded, count):
 
 @kernel
 def draw_without(weights, sums, excluded, count, u):
-    """A token by inverse CDF from the weights that `mass_without` sums; -1 if they have no mass. O(count²
-    + log V).
-    """
+    """A token from the weights that `mass_without` sums; -1 if their mass is 0. O(count² + log V)."""
     removed = np.sort(excluded[:count])
     left = mass_without(weights, sums, removed, count)
     goal = u * left
@@ -230,7 +227,7 @@ def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
     return [int(token) for token in tokens]
 
 
-def fixed_pair_from_rows(rows: Kernel, uniforms: Callable[[Draft, int], int]) -> FixedPair:
+def fixed_pair_from_rows(rows: Kernel) -> FixedPair:
     """The fixed-pair kernel that drafts a step and hands it to the row kernel `rows`.
 
     It costs O(n·V) a step: enough for the controls, which then are wrong in one place.
@@ -250,4 +247,4 @@ def fixed_pair_from_rows(rows: Kernel, uniforms: Callable[[Draft, int], int]) ->
             u = verify_uniforms[:, s : s + 1]
             rows(parents, drafted, p, q, u, values, tokens[:, s : s + 1], accepted[s : s + 1])
 
-    return FixedPair(tables, kernel(verify_fixed_pair), lambda tree: uniforms(tree, 0))
+    return FixedPair(tables, kernel(verify_fixed_pair))

@@ -1,5 +1,4 @@
-"""Rules that go down a tree node by node: at each, one of the children is accepted, or none and a token
-follows.
+"""Rules that go down a tree node by node: one of the children is accepted, or none and a token follows.
 
 Nodes with the same tokens are merged: siblings with the same token are tested separately, and whichever
 passes, the step goes on with the children of all of them. (Those children were sampled independently of one
@@ -19,14 +18,9 @@ import numpy as np
 from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import cumulative_draw
-from specsim.drafts import Draft, Tree
+from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, draw_child
-
-
-def uniforms(tree: Draft, vocab_size: int = 0) -> int:
-    """Number of uniforms: one for each drafted node, and one for the last token."""
-    return tree.size + 1
 
 
 def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[list[Any], list[Any]]]:
@@ -65,8 +59,7 @@ def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[l
 
 
 def rows(choose: Kernel) -> Kernel:
-    """Build the row kernel, see `specsim.rules.Rule`: uniforms[j] belongs to node j + 1, uniforms[n] draws
-    the last token.
+    """Build the row kernel: uniforms[j] belongs to node j + 1, uniforms[n] draws the last token.
 
     choose(p, q, children, u, values, weights) gives the index of the accepted child by its uniforms u[k], or
     -1 after filling weights[V] with the law of the token that follows, not normalised.
@@ -163,4 +156,4 @@ def fixed_pair(pick: Kernel, table: Callable[..., Floats] = no_table) -> FixedPa
             tokens[depth + 1 :, s] = -1
             accepted[s] = depth
 
-    return FixedPair(tables, kernel(verify_fixed_pair), uniforms)
+    return FixedPair(tables, kernel(verify_fixed_pair))

@@ -15,14 +15,9 @@ import numpy as np
 from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
-from specsim.drafts import Draft, Tree
+from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair
 from specsim.rules._common.fixed_pairs import alias_draw, build_tables
-
-
-def uniforms(tree: Draft, vocab_size: int = 0) -> int:
-    """Number of uniforms: one for each accept test, and one for the last token."""
-    return tree.size + 1
 
 
 def law(
@@ -66,9 +61,7 @@ def require_chain(name: str, parents: Sequence[int]) -> None:
 
 
 def positive_part(p: Row, q: Row, otherwise: Row | None = None) -> list[Any]:
-    """(p - q)₊, normalised; `otherwise` (by default p) where that has no mass, which follows a rejection
-    only by rounding.
-    """
+    """(p - q)₊, normalised; `otherwise` (by default p) where that is 0, as after a rejection by rounding."""
     excess = [max(a - b, 0 * a) for a, b in zip(p, q, strict=True)]
     return normalise(excess) if any(excess) else list(p if otherwise is None else otherwise)
 
@@ -80,9 +73,7 @@ def normalise(weights: Row) -> list[Any]:
 
 
 def survival(chance: Callable[..., Any]) -> Callable[..., Floats]:
-    """Build `Rule.survival` from the probability chance(p(x), q(x), **values) of accepting x: products
-    along the chain.
-    """
+    """Build `Rule.survival` from the probability chance(p(x), q(x), **values) of accepting x."""
 
     def survival_of_chain(p: Floats, q: Floats, **values: float) -> Floats:
         passed: Floats = np.cumprod(chance(p, q, **values), axis=-1)
@@ -103,8 +94,7 @@ def no_bonus(p, q, values, weights):
 
 
 def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
-    """Build the row kernel, see `specsim.rules.Rule`: uniforms[i] tests position i, uniforms[γ] draws the
-    last token.
+    """Build the row kernel: uniforms[i] tests position i, uniforms[γ] draws the last token.
 
     accept(p, q, x, u, values) decides by u in [0, 1); recover(p, q, x, values, weights) fills weights[V] with
     the law of the recovered token, not normalised; bonus(p, q, values, weights) with that of the bonus, where
@@ -148,7 +138,7 @@ def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPai
         last = [alias_table(weights if weights.any() else p) for weights in (recovered, bonus)]
         return alias_table(draft_pmf(q, tree)), np.concatenate(last), np.atleast_2d(accept)[: tree.size]
 
-    return FixedPair(tables, verify_fixed_pair, uniforms)
+    return FixedPair(tables, verify_fixed_pair)
 
 
 @kernel
@@ -217,4 +207,4 @@ def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kern
             last = alias_draw(pair.p_alias, u) if alive[s] else draw(pair, number[x], x, u)
             tokens[accepted[s], s] = last
 
-    return FixedPair(tables, kernel(verify_fixed_pair), uniforms)
+    return FixedPair(tables, kernel(verify_fixed_pair))

@@ -1,16 +1,17 @@
 """Lenience with the other residual in use: accept as `lenience` does, recover from (p - l·q)₊.
 
-Accept x with probability min(1, p(x)/(l·q(x))), l in (0, 1], else emit a token from (p - l·q)₊, normalised; the
-bonus comes from p. With α(l) = Σ min(p/l, q), so that Σ (p - l·q)₊ = 1 - l·α(l), a token follows
+Accept x with probability min(1, p(x)/(l·q(x))), l in (0, 1], else emit a token from (p - l·q)₊, normalised;
+the bonus comes from p. With α(l) = Σ min(p/l, q), so that Σ (p - l·q)₊ = 1 - l·α(l), a token follows
 
     π = min(p/l, q) + (1 - α(l))·(p - l·q)₊ / (1 - l·α(l)).
 
-As many drafts pass as under `lenience`, and here too no token is more than 1/l times as probable as under p. But this
-residual also feeds tokens that acceptance has already raised above p, so TV(π, p) is never below the α(l) - α(1) of
-`lenience`. It is larger by (1 - l)/(4 - 2l) for p = (1/2, 1/2, 0), q = (1/2, 0, 1/2); a search over pairs found no
-more than the 1/4 that this approaches as l falls to 0.
+As many drafts pass as under `lenience`, and here too no token is more than 1/l times as probable as under p.
+But this residual also feeds tokens that acceptance has already raised above p, so TV(π, p) is never below the
+α(l) - α(1) of `lenience`. It is larger by (1 - l)/(4 - 2l) for p = (1/2, 1/2, 0), q = (1/2, 0, 1/2); a search
+over pairs found no more than the 1/4 that this approaches as l falls to 0.
 
-Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, which does not say what is sampled after a rejection.
+Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, which does not say what is sampled after a
+rejection.
 
 Cost: as the standard rule.
 """
@@ -30,17 +31,14 @@ from specsim.rules._lossy.lenience import chance
 
 
 def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
-    """The probability of accepting x: min(1, p/(l·q))."""
     return min(1, p[x] / (lenience * q[x]))
 
 
 def recovered(p: Row, q: Row, x: int, lenience: Any) -> list[Any]:
-    """The residual (p - l·q)₊, whichever token was rejected."""
     return positive_part(p, [lenience * weight for weight in q])
 
 
 def declared(p: Row, q: Row | None, position: int, lenience: Any) -> list[Any]:
-    """What a token follows: π above at drafted positions, p for the bonus."""
     if q is None:
         return list(p)
     alpha = sum(min(a / lenience, b) for a, b in zip(p, q, strict=True))
@@ -60,7 +58,6 @@ def recover(p, q, x, values, weights):
 
 
 def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Floats]:
-    """Accept with min(1, p/(l·q)); recover from the residual; the bonus from p."""
     return chance(p, q, lenience), np.maximum(p - lenience * q, 0.0), p
 
 
@@ -72,7 +69,6 @@ RULE = Rule(
     declared=declared,
     declares="min(q, p/l), the rest ∝ (p - l·q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     survival=tokenwise.survival(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
