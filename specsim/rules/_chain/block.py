@@ -18,8 +18,6 @@ Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fix
 the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

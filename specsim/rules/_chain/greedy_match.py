@@ -13,8 +13,6 @@ section 3.
 Cost: γ + 1 uniforms a step, all unused; O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -35,11 +33,11 @@ def acceptance(p: Row, q: Row, x: int) -> Any:
     return argmax(p)[x]
 
 
-def recovered(p: Row, q: Row, x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, **values: Any) -> list[Any]:
     return argmax(p)
 
 
-def bonus(p: Row, q: None) -> list[Any]:
+def bonus(p: Row, q: None, **values: Any) -> list[Any]:
     return argmax(p)
 
 

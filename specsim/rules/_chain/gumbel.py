@@ -23,8 +23,6 @@ Cost: from rows V uniforms a position and O(V); for a fixed pair γ + 1 uniforms
 accept test's uniform u says how much noise there was, Λ = 1/u - 1, and so which tokens were in the race.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any

@@ -13,8 +13,6 @@ Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2, the non-iterative ve
 Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

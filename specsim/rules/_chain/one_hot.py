@@ -6,14 +6,12 @@ argmax of a draft model, or sampled from q. For sampled drafts it accepts less t
 instead of Σ min(p, q); that costs speed, never exactness.
 
 vLLM verifies so where no draft probabilities are handed over; EAGLE-2 and EAGLE-3 (Li et al., arXiv
-2406.16858) verify their top-k children so, see `tree/deterministic_children.py`. The mathematics is Algorithm
-1 of Leviathan, Kalman & Matias, arXiv 2211.17192, at a one-hot q.
+2406.16858) verify their top-k children so, see `_tree/deterministic_children.py`. The mathematics is
+Algorithm 1 of Leviathan, Kalman & Matias, arXiv 2211.17192, at a one-hot q.
 
 Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(log V) for a fixed pair, because a
 different token is left out each time.
 """
-
-from __future__ import annotations
 
 from typing import Any
 

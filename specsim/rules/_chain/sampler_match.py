@@ -12,8 +12,6 @@ drawn from p needs no correction: Leviathan, Kalman & Matias, arXiv 2211.17192, 
 Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -21,8 +21,6 @@ equal sums leave p above q elsewhere. Where rounding does leave nothing, the rec
 Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -40,7 +38,7 @@ def acceptance(p: Row, q: Row, x: int) -> Any:
     return min(1, p[x] / q[x])
 
 
-def recovered(p: Row, q: Row, x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, **values: Any) -> list[Any]:
     """The residual, whichever token was rejected."""
     return positive_part(p, q)
 

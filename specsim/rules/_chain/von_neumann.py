@@ -12,7 +12,7 @@ changes nothing, as what remains to be drawn has the law p. The same where q doe
 infinite.
 
 An envelope must be one number. With one for each token, c(x) ≥ max(1, p(x)/q(x)), the output is ∝ p/c and no
-longer p: see `controls/pointwise_envelope.py`.
+longer p: see `_controls/pointwise_envelope.py`.
 
 A further proposal takes two uniforms, one to draw it and then one to test it.
 
@@ -23,8 +23,6 @@ Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2.
 
 Cost: γ + 2·`PROPOSALS` - 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
 """
-
-from __future__ import annotations
 
 from typing import Any
 

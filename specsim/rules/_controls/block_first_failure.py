@@ -4,10 +4,8 @@ As in token-wise verification, x_1 … x_i are kept as long as η_i < h_i. But a
 verification only says that the block is not cut *there*; later tests may still keep more tokens. A reviewer
 once demanded this change in a correct kernel; in the measured example it costs TV .13.
 
-The rule that it imitates: Sun et al., arXiv 2403.10444; see `chain/block.py`.
+The rule that it imitates: Sun et al., arXiv 2403.10444; see `_chain/block.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any

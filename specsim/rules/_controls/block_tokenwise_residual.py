@@ -3,10 +3,8 @@
 Two kernels are combined, each of them right. The first token is perfect, as b_0 = 1; later ones deviate a
 little, so that a test of the first token's marginal cannot detect the bug.
 
-The rule that it imitates: Sun et al., arXiv 2403.10444; see `chain/block.py`.
+The rule that it imitates: Sun et al., arXiv 2403.10444; see `_chain/block.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any

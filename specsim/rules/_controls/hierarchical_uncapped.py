@@ -5,10 +5,8 @@ by comparing J_i·p with q. A prefix that is more probable under the target then
 unlikely continuations. TV up to .25. (The public code caps all but the last ratio, which accepts as much as
 the min-joint bound for γ ≤ 2 and is biased too.)
 
-The rule that it imitates: Zhou et al., arXiv 2601.05724; see `chain/hierarchical.py`.
+The rule that it imitates: Zhou et al., arXiv 2601.05724; see `_chain/hierarchical.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any

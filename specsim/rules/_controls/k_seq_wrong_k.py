@@ -4,10 +4,8 @@
 residual then does not fit what was accepted. The same happens to code that merges duplicates but forgets a
 trial, or that keeps the K of the root at every depth.
 
-The rule that it imitates: Sun et al., arXiv 2310.15141; see `tree/k_seq.py`.
+The rule that it imitates: Sun et al., arXiv 2310.15141; see `_tree/k_seq.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any

@@ -6,10 +6,8 @@ as zeros; the kernel writes p into it at every tried child and recovers from (p 
 real q instead, it takes off, at tokens never tried, mass that no test has used. The coin is the uniform of
 the first child.
 
-See `lossy/two_thresholds.py` for the kernel as it is meant, and its source.
+See `_lossy/two_thresholds.py` for the kernel as it is meant, and its source.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,6 @@
 """Wrong on purpose: acceptance-rejection with an envelope that differs from token to token.
 
-With c(x) ≥ max(1, p(x)/q(x)) in place of the one number M of `chain/von_neumann.py`, a proposal x ~ q passes
+With c(x) ≥ max(1, p(x)/q(x)) in place of the one number M of `_chain/von_neumann.py`, a proposal x ~ q passes
 with probability p(x)/(c(x)·q(x)), and proposals go on until one does. What comes out is ∝ p/c. Lecture notes
 call this a variant whose correctness is unchanged; it is not. Here c = max(1, p/q), the tightest: a proposal
 passes with min(1, p/q), as in the standard rule, and since rejected ones are proposed anew from q, not drawn
@@ -8,8 +8,6 @@ from the residual, the output is ∝ min(p, q).
 
 After Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2, on rejection sampling with one envelope M.
 """
-
-from __future__ import annotations
 
 from typing import Any
 

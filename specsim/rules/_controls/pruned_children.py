@@ -5,11 +5,9 @@ match, and costs nothing there. With samples and the accept test p/q it biases t
 left is a sample of q *given* that it was not pruned, and a pruned one is neither accepted nor put into the
 residual.
 
-The rule that it imitates: Miao et al., arXiv 2305.09781; see `tree/recursive_rejection.py`. llama.cpp drops
+The rule that it imitates: Miao et al., arXiv 2305.09781; see `_tree/recursive_rejection.py`. llama.cpp drops
 the last drafted token below `p_min`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any

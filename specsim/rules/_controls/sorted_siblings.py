@@ -6,10 +6,8 @@ of q, it is the likeliest of K, and the test against q is then made against the 
 
 The k-th child to be tried takes the k-th uniform.
 
-The rule that it imitates: Miao et al., arXiv 2305.09781; see `tree/recursive_rejection.py`.
+The rule that it imitates: Miao et al., arXiv 2305.09781; see `_tree/recursive_rejection.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any

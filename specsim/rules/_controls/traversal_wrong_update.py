@@ -4,10 +4,8 @@ A public implementation of traversal verification weighs a node like that after 
 the mass of the draft that is left were what counts. TV up to .1, depending on the model. Where 1 - q(c) is 0
 or the quotient exceeds 1 it is taken as 0 and 1.
 
-The rule that it imitates: Weng et al., arXiv 2505.12398; see `tree/traversal.py`.
+The rule that it imitates: Weng et al., arXiv 2505.12398; see `_tree/traversal.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any

@@ -18,8 +18,6 @@ prediction, which for us is the last token of the step before: `min_block` draft
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

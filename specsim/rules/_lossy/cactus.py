@@ -23,8 +23,6 @@ Cost: as the standard rule from rows; O(log V) for a fixed pair, as the recovere
 rejected one.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

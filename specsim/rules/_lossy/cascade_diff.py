@@ -13,8 +13,6 @@ Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261,
 Cost: two maxima a position more than the standard rule from rows; the same for a fixed pair.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from specsim.core._kernels import kernel

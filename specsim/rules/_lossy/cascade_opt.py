@@ -17,8 +17,6 @@ rejection.
 Cost: three passes over the rows a position more than the standard rule; the same for a fixed pair.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from specsim.core._kernels import kernel

@@ -15,8 +15,6 @@ token-specific rules (TokenV3). No α in its range is strict: at 0 the argmax of
 Cost: two passes over the rows a position more than the standard rule; the same for a fixed pair.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -11,8 +11,6 @@ alike, and so has the same law.
 Cost: as the standard rule.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,18 +18,13 @@ import numpy as np
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
-from specsim.rules._chain.standard import recover
+from specsim.rules._chain.standard import recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
-from specsim.rules._common.tokenwise import positive_part
 
 
 def acceptance(p: Row, q: Row, x: int, weight: Any) -> Any:
     return min(1, (weight * p[x] + (1 - weight) * q[x]) / q[x])
-
-
-def recovered(p: Row, q: Row, x: int, weight: Any) -> list[Any]:
-    return positive_part(p, q)
 
 
 def declared(p: Row, q: Row | None, position: int, weight: Any) -> list[Any]:

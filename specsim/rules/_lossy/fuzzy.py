@@ -15,8 +15,6 @@ Cost: two logarithms a token from rows, where a draft fails the standard test; f
 standard rule.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -15,29 +15,19 @@ meant as above.
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
-from specsim.rules._chain.greedy_match import argmax, follow, recover
+from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 
 
 def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
     return 1 if float(p[x]) >= float(lenience) * float(max(p)) else 0
-
-
-def recovered(p: Row, q: Row, x: int, lenience: Any) -> list[Any]:
-    return argmax(p)
-
-
-def bonus(p: Row, q: None, lenience: Any) -> list[Any]:
-    return argmax(p)
 
 
 def declared(p: Row, q: Row | None, position: int, lenience: Any) -> list[Any]:

@@ -13,8 +13,6 @@ drafts that the head lets pass; the law is only if that share is the same for al
 Cost: as the standard rule.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -22,19 +20,14 @@ import numpy as np
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
-from specsim.rules._chain.standard import recover
+from specsim.rules._chain.standard import recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
-from specsim.rules._common.tokenwise import positive_part
 
 
 def acceptance(p: Row, q: Row, x: int, overrule: Any) -> Any:
     standard = min(1, p[x] / q[x])
     return standard + (1 - standard) * overrule
-
-
-def recovered(p: Row, q: Row, x: int, overrule: Any) -> list[Any]:
-    return positive_part(p, q)
 
 
 def declared(p: Row, q: Row | None, position: int, overrule: Any) -> list[Any]:

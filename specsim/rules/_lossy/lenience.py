@@ -15,8 +15,6 @@ rejection. Their factors "1X, 2X, 3X, 10X" are l = 1, 0.5, 0.3, 0.1.
 Cost: as the standard rule.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -24,17 +22,13 @@ import numpy as np
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
+from specsim.rules._chain.standard import recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
-from specsim.rules._common.tokenwise import positive_part
 
 
 def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
     return min(1, p[x] / (lenience * q[x]))
-
-
-def recovered(p: Row, q: Row, x: int, lenience: Any) -> list[Any]:
-    return positive_part(p, q)
 
 
 def declared(p: Row, q: Row | None, position: int, lenience: Any) -> list[Any]:
@@ -54,12 +48,6 @@ def chance(p: Floats, q: Floats, lenience: float) -> Floats:
 @kernel
 def accept(p, q, x, u, values):
     return u * (values[0] * q[x]) < p[x]
-
-
-@kernel
-def recover(p, q, x, values, weights):
-    for y in range(weights.size):
-        weights[y] = max(p[y] - q[y], 0.0)
 
 
 def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Floats]:

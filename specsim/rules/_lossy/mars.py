@@ -17,8 +17,6 @@ the argmax passes. Logarithms are computed in floating point, and how they compa
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -27,7 +25,7 @@ import numpy as np
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
 from specsim.drafts._sampling import rank_tokens
-from specsim.rules._chain.greedy_match import argmax, follow, recover
+from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 
@@ -40,14 +38,6 @@ def acceptance(p: Row, q: Row, x: int, theta: Any, log_partition: Any) -> Any:
         return 0
     z = [math.log(float(p[token])) + float(log_partition) for token in (first, x)]
     return 1 if z[0] > 0 and z[1] > float(theta) * z[0] else 0
-
-
-def recovered(p: Row, q: Row, x: int, theta: Any, log_partition: Any) -> list[Any]:
-    return argmax(p)
-
-
-def bonus(p: Row, q: None, theta: Any, log_partition: Any) -> list[Any]:
-    return argmax(p)
 
 
 def declared(p: Row, q: Row | None, position: int, theta: Any, log_partition: Any) -> list[Any]:

@@ -26,8 +26,6 @@ and q the target. The notebook bisects at most 10 times, to a tolerance of .2; w
 Cost: a sort of the vocabulary a position from rows; as the standard rule for a fixed pair.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

@@ -16,8 +16,6 @@ rejection.
 Cost: as the standard rule.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -27,11 +25,7 @@ from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.tokenwise import positive_part
-from specsim.rules._lossy.lenience import chance
-
-
-def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
-    return min(1, p[x] / (lenience * q[x]))
+from specsim.rules._lossy.lenience import accept, acceptance, chance
 
 
 def recovered(p: Row, q: Row, x: int, lenience: Any) -> list[Any]:
@@ -44,11 +38,6 @@ def declared(p: Row, q: Row | None, position: int, lenience: Any) -> list[Any]:
     alpha = sum(min(a / lenience, b) for a, b in zip(p, q, strict=True))
     share = (1 - alpha) / (1 - lenience * alpha) if lenience * alpha < 1 else 0
     return [min(a / lenience, b) + share * max(a - lenience * b, 0) for a, b in zip(p, q, strict=True)]
-
-
-@kernel
-def accept(p, q, x, u, values):
-    return u * (values[0] * q[x]) < p[x]
 
 
 @kernel

@@ -24,8 +24,6 @@ Cost: a uniform for each node, of which one in each family is used, and one for 
 and O(V) for the last token from rows, O(K² + log V) for a fixed pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -16,8 +16,6 @@ those of equal length.
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -25,7 +23,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
-from specsim.rules._chain.greedy_match import argmax, follow, recover
+from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 
@@ -33,14 +31,6 @@ from specsim.rules._common.base import Parameter, Rule
 def acceptance(p: Row, q: Row, x: int, epsilon: Any, delta: Any) -> Any:
     entropy = -sum(float(weight) * math.log(float(weight) + 1e-5) for weight in p)
     return 1 if float(p[x]) > min(float(epsilon), float(delta) * math.exp(-entropy)) else 0
-
-
-def recovered(p: Row, q: Row, x: int, epsilon: Any, delta: Any) -> list[Any]:
-    return argmax(p)
-
-
-def bonus(p: Row, q: None, epsilon: Any, delta: Any) -> list[Any]:
-    return argmax(p)
 
 
 def declared(p: Row, q: Row | None, position: int, epsilon: Any, delta: Any) -> list[Any]:

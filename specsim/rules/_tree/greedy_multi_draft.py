@@ -19,8 +19,6 @@ Cost: a uniform for each node and one for the last token; O(V) a node from rows,
 pair, O(V) where q has fewer than K tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

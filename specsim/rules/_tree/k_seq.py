@@ -7,12 +7,12 @@ none is, a token is emitted from
     p - min(q, p/ρ)·(1 - (1 - b)^K)/b,   normalised   (for b = 0 read (1 - (1-b)^K)/b as K).
 
 Valid, and then lossless, for ρ ≥ ρ*, the solution of 1 - (1 - b)^K = ρ·b in [1, K]; below ρ* the residual
-would be negative somewhere (`controls/k_seq_small_rho.py`). We take ρ*, which accepts the most, and 10^-12 of
-it more, so that rounding ends on the valid side: at least 1 - (1 - 1/K)^K of what the best rule accepts. The
-test does not change from draft to draft, which is what makes it less than optimal.
+would be negative somewhere (`_controls/k_seq_small_rho.py`). We take ρ*, which accepts the most, and 10^-12
+of it more, so that rounding ends on the valid side: at least 1 - (1 - 1/K)^K of what the best rule accepts.
+The test does not change from draft to draft, which is what makes it less than optimal.
 
 In a tree K is the number of branches that survive at that node, all below tokens drafted alike, and ρ is
-computed for it; siblings with the same token are separate trials (`controls/k_seq_wrong_k.py` counts them
+computed for it; siblings with the same token are separate trials (`_controls/k_seq_wrong_k.py` counts them
 once). K = 1 is the standard rule.
 
 Sun et al., "SpecTr", arXiv 2310.15141, Algorithm 2 (K-SEQ), Theorem 2.
@@ -20,8 +20,6 @@ Sun et al., "SpecTr", arXiv 2310.15141, Algorithm 2 (K-SEQ), Theorem 2.
 Cost: a uniform for each node and one for the last token; O(V) times a bisection at a node from rows, O(K) for
 a fixed pair, with an alias table for each number of surviving branches.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction

@@ -15,8 +15,6 @@ The draw takes the uniform of a node's first child.
 Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K) for a fixed pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,7 +6,7 @@ a token from R. An accepted child is the next node; a leaf is followed by a bonu
 
 Lossless for siblings sampled independently from q and tried in the order in which they were drawn, or in
 random order: one round is the standard rule with target R. Sorted by probability they are no longer samples
-of q, and the output is biased (TV up to .4; `controls/sorted_siblings.py`). The probability that all K are
+of q, and the output is biased (TV up to .4; `_controls/sorted_siblings.py`). The probability that all K are
 rejected is Π_k TV(R_k, q).
 
 Miao et al., "SpecInfer", arXiv 2305.09781, Algorithm 2 (multi-step speculative sampling); for K parallel
@@ -16,8 +16,6 @@ random order; for i.i.d. siblings the order of drawing is random already.
 Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K + log V) for a fixed
 pair, where R_k is (b·p - d·q)₊ with two numbers b, d that depend on k alone.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any

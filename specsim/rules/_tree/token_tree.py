@@ -17,8 +17,6 @@ Cost: a uniform for each node and one for the last token; O(V) a node from rows,
 pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -17,7 +17,7 @@ every model tried (both in the tests).
 Lossless for siblings sampled independently from q, tried in the order in which they were drawn (for siblings
 drawn without replacement see `traversal_without_replacement`); sorted by probability they give TV up to .7.
 The update is easy to get wrong: with S/(1 - q(c)), as in a public implementation, the output is biased; see
-`controls/traversal_wrong_update.py`.
+`_controls/traversal_wrong_update.py`.
 
 Weng et al., "Traversal verification for speculative tree decoding", arXiv 2505.12398, Algorithm 2,
 reconstructed and proved here by enumeration.
@@ -25,8 +25,6 @@ reconstructed and proved here by enumeration.
 Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n·log V) for a fixed pair, where
 M_u is (b·p - d·q)₊ with two numbers.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -166,7 +164,7 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
     ):
         size = parents.size
         drafted, siblings = np.empty(size, np.int64), np.empty(size, np.int64)
-        # for the nodes on the path to the current one: number, weight and the child last tried; b and d of the
+        # for the nodes on the path to the current one: number, weight, the child last tried; b and d of the
         # target (b·p - d·q)₊, normalised; the mass of q that is left
         node, child = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
         w, left = np.empty(deepest + 1), np.empty(deepest + 1)

@@ -13,8 +13,6 @@ Sequoia (Chen et al., arXiv 2402.12374) and RSD (Jeon et al., arXiv 2402.14160).
 Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n·(n + log V)) for a fixed pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -17,8 +17,6 @@ Cost: a uniform for each node and one for the last token; O(K·V) a node from ro
 fixed pair: a token once rejected has no mass in any later R, so R is (b·p - d·q)₊ with two numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
