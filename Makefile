@@ -49,15 +49,15 @@ figures-fast: $(STAMP)
 	$(BIN)/python -m figures --fast
 
 paper: latexmk figures
-	$(BIN)/python paper/fill.py
+	$(BIN)/python -m paper.fill
 	$(ARTICLE)
 
 paper-fast: latexmk figures-fast
-	$(BIN)/python paper/fill.py --fast
+	$(BIN)/python -m paper.fill --fast
 	$(ARTICLE)
 
 latexmk:
-	@command -v latexmk >/dev/null || { echo "the article needs latexmk: apt-get install latexmk texlive-latex-recommended lmodern"; exit 2; }
+	@command -v latexmk >/dev/null || { echo "the article needs latexmk: apt-get install latexmk texlive-latex-recommended texlive-science lmodern"; exit 2; }
 
 notebooks: $(STAMP)
 	$(BIN)/python notebooks/execute.py

@@ -26,7 +26,7 @@ import experiments
 from experiments import Row
 from specsim.core._files import replacing
 from specsim.core._kernels import PACKAGE
-from specsim.core._provenance import Provenance
+from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import root_of
 from specsim.simulation._counting import Progress
 from specsim.simulation._executors import Task, Workers
@@ -143,7 +143,7 @@ def read_table(name: str, folder: Path | str, *, fast: bool = False, rng: int = 
 
 def table_digest(name: str, *, fast: bool, rng: int) -> str:
     """What a table's rows depend on, in 64 hexadecimal digits."""
-    digest = hashlib.sha256(json.dumps([name, fast, root_of(rng), _version()]).encode())
+    digest = hashlib.sha256(json.dumps([name, fast, root_of(rng), specsim_version()]).encode())
     for path in _sources(name):
         digest.update(f"{path.relative_to(PACKAGE.parent).as_posix()}\n".encode())
         digest.update(path.read_bytes())
@@ -166,10 +166,6 @@ def _sources(name: str) -> Iterator[Path]:
         if first in ABOVE if package == PACKAGE.name else Path(first).stem in others:
             continue
         yield path
-
-
-def _version() -> str:
-    return Provenance.record(0, 1, 0.0).specsim
 
 
 def _place(name: str, folder: Path | str) -> Path:

@@ -1,7 +1,6 @@
 """Fills in the article: writes build/numbers.tex, every number of its text as a macro, and its tables beside it.
 
-Usage: python paper/fill.py [--fast], after make figures; with --fast, after make figures-fast. (A numbers.py in this folder
-would hide Python's own.)
+Usage: python -m paper.fill [--fast], after make figures; with --fast, after make figures-fast.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ import argparse
 import os
 from pathlib import Path
 
-from macros import macros
-from sources import Sources
-from tabulars import tabulars
-
+from paper.macros import macros
+from paper.sources import Sources
+from paper.tabulars import tabulars
 from specsim.core._files import replacing
 
 HERE = Path(__file__).parent

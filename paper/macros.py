@@ -12,17 +12,19 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
-from latex import code, decimal, listed, percent, short, text, whole, word
 from scipy import stats as distributions
-from sources import Sources, hold, the
 
 from experiments import (
     acceptance_by_temperature,
     iid_gap,
     leviathan_lenience,
 )
+from experiments.claims import DOCUMENTS
+from experiments.claims import VERDICTS as CLAIM_VERDICTS
 from experiments.kill_matrix import AUDIT
 from experiments.published.values import CHEN, LEVIATHAN
+from paper.latex import code, decimal, listed, percent, short, text, whole, word
+from paper.sources import Sources, hold, the
 from specsim import default_pair, rules
 from specsim.auditing import mutants
 from specsim.auditing._cases import decoder_battery as decoder_cases
@@ -542,13 +544,15 @@ def lookahead(sources: Sources) -> Macros:
 
 def claims(sources: Sources) -> Macros:
     rows = sources.rows("claims")
-    verdicts = Counter(row["verdict"] for row in rows)
+    right, conditional, wrong, unchecked = (
+        sum(row["verdict"] == verdict for row in rows) for verdict in CLAIM_VERDICTS
+    )
     return {
         "nClaims": whole(len(rows)),
-        "nClaimDocuments": word(len({row["source"] for row in rows})),
-        "nClaimsHold": whole(verdicts["holds"] + verdicts["holds within rounding"]),
-        "nClaimsRounding": word(verdicts["holds within rounding"]),
-        "nClaimsOnly": whole(verdicts["true only if …"]),
-        "nClaimsFalse": whole(verdicts["false"]),
-        "nClaimsUnchecked": whole(verdicts["not checkable here"]),
+        "nClaimDocuments": word(len({row["document"] for row in rows})),
+        "nClaimsListed": whole(sum(document.listed for document in DOCUMENTS)),
+        "nClaimsRight": whole(right),
+        "nClaimsOnly": whole(conditional),
+        "nClaimsWrong": whole(wrong),
+        "nClaimsUnchecked": word(unchecked),
     }

@@ -5,23 +5,15 @@ Every statistical assertion compares a p-value with `FALSE_ALARM`: under fresh r
 chance that rarely. The seeds are fixed, so that in fact it cannot.
 """
 
-import os
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
-import specsim
 from specsim.core.distributions import alias_lookup, alias_table, inverse_cdf
 from specsim.models import TableModel
 from specsim.traces import open_trace, writer
-
-# side by side each process keeps compiled kernels in a folder of its own: two writers of one would mix them up
-if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-    kept = os.environ.get("NUMBA_CACHE_DIR") or Path(specsim.__file__).with_name("__pycache__")
-    os.environ["NUMBA_CACHE_DIR"] = str(Path(kept, worker))
 
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.load_profile("fixed")

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim import __version__
 from specsim.auditing._cases.battery import LEVELS, Case, battery
 from specsim.auditing._cases.rows import CaseRows, rows_of
 from specsim.auditing._checks.claimed_law import Claim
@@ -34,7 +33,7 @@ from specsim.auditing._results import BUDGET, Audit
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.auditing._verifier.output import as_tokens, read_tokens
 from specsim.core._files import replacing
-from specsim.core._provenance import Provenance
+from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import Key, RandomSource, root_of
 from specsim.core.distributions import Ints
 from specsim.simulation._counting import Progress
@@ -78,7 +77,7 @@ def export(
     entries = [_write(path, i, case, level, root) for i, case in enumerate(battery(declared))]
     document = {
         "format": FORMAT,
-        "specsim": __version__,
+        "specsim": specsim_version(),
         "level": level,
         "root": root,
         "dtype": dtype,
@@ -119,7 +118,7 @@ def score(
         ):
             raise ValueError(
                 f"{Path(folder) / MANIFEST}: specsim {document['specsim']} made the case {entry['name']!r} "
-                f"otherwise than {__version__} does; export again"
+                f"otherwise than {specsim_version()} does; export again"
             )
         failure, found = None, np.empty((0, case.gamma + 1), dtype=np.int64)
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from specsim.core._kernels import sources_digest
 
-__all__ = ["Provenance", "this_code"]
+__all__ = ["Provenance", "specsim_version", "this_code"]
 
 LIBRARIES = ("numpy", "scipy", "numba")
 
@@ -33,7 +33,7 @@ class Provenance:
             root=root,
             threads=threads,
             seconds=seconds,
-            specsim=_version("specsim-decoding"),
+            specsim=specsim_version(),
             python=platform.python_version(),
             machine=f"{platform.system()} {platform.machine()}",
             libraries={name: _version(name) for name in LIBRARIES},
@@ -45,7 +45,12 @@ class Provenance:
 
 def this_code() -> dict[str, str]:
     """What parts of one run must share: the version, and the digest of the sources."""
-    return {"specsim": _version("specsim-decoding"), "code": sources_digest()}
+    return {"specsim": specsim_version(), "code": sources_digest()}
+
+
+def specsim_version() -> str:
+    """The version of the installed distribution."""
+    return _version("specsim-decoding")
 
 
 @cache

@@ -19,17 +19,15 @@ from specsim.traces._checksums import FAULTS, SOUND, measure
 from specsim.traces._format import (
     DENSE,
     DTYPES,
-    FORMAT,
-    MANIFEST,
     MOST_TOKENS,
     NONE,
     TRUNCATED,
-    VERSION,
     AnyColumns,
     Columns,
     Layout,
     digest,
 )
+from specsim.traces._manifest import MANIFEST, write_manifest
 
 #: What a shard holds unless told otherwise: so much is lost in a crash, and so much memory the writer takes.
 SHARD_BYTES = 64 * 2**20
@@ -202,9 +200,7 @@ class TraceWriter:
 
     def write_manifest(self, shards: list[dict[str, Any]], *, complete: bool) -> None:
         """Replace the manifest by one that lists `shards`."""
-        manifest = {
-            "format": FORMAT,
-            "version": VERSION,
+        content = {
             "vocab_size": self.layout.vocab_size,
             "gamma": self.layout.gamma,
             "dtype": self.layout.dtype,
@@ -215,8 +211,7 @@ class TraceWriter:
             "provenance": self.provenance,
             "shards": shards,
         }
-        with replacing(self.path / MANIFEST) as temporary:
-            temporary.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        write_manifest(self.path, content)
 
     def _check_tokens(self, tokens: ArrayLike) -> NDArray[np.int64]:
         drafted = check_tokens(tokens, self.layout.vocab_size, "tokens")

@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import re
-import sys
 import threading
 import tracemalloc
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -126,7 +125,7 @@ def test_a_log_is_read_in_pieces(tmp_path, kind, monkeypatch):
     p /= p.sum(-1, keepdims=True)
     source = save(tmp_path, kind, {"draft_tokens": np.zeros((100, 1), int), "p": p, "q": p[:, :1]})
     monkeypatch.setattr("specsim.traces._steps.CHUNK_BYTES", 500_000)
-    monkeypatch.setattr(sys.modules["specsim.traces.writer"], "SHARD_BYTES", 500_000)  # not the function
+    monkeypatch.setattr("specsim.traces._writer.SHARD_BYTES", 500_000)
     tracemalloc.start()
     assert import_trace(source, tmp_path / "out").num_steps == 100
     peak = tracemalloc.get_traced_memory()[1]

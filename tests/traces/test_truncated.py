@@ -417,3 +417,5 @@ def test_a_shard_of_another_trace_is_named(tmp_path):
         assert "not those that the manifest has the SHA-256 of" in found[1].damage
         with pytest.raises(ValueError, match=r"shard-00001\.safetensors"):
             summarise(open_trace(mine.path))
+        with pytest.raises(ValueError, match=r"shard-00001\.safetensors, row 0: the header or the checksums"):
+            open_trace(mine.path).shards[1].take(np.arange(1))
