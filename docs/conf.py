@@ -28,7 +28,8 @@ source_suffix = {
     ".ipynb": "myst-nb",
 }  # generated pages are .rst
 default_role = "code"
-suppress_warnings = ["toc.empty_glob"]
+# an ellipsis in a code block is no Python
+suppress_warnings = ["misc.highlighting_failure", "toc.empty_glob"]
 
 # the tests execute the notebooks; the site shows the outputs that are committed
 nb_execution_mode = "off"
