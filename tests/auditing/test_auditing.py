@@ -18,15 +18,16 @@ from specsim.auditing._cases.battery import LEVELS, battery
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks.claimed_law import Claim, rows_on_path
 from specsim.auditing._checks.counts import AuditTally
+from specsim.auditing._checks.findings import judge_table
 from specsim.auditing._checks.proof import prove_on_generated_models
-from specsim.auditing._checks.tables import plan_tables
+from specsim.auditing._checks.tables import plan_tables, table_of
 from specsim.auditing._report import audit_figure, audit_to_html, audit_to_json, audit_to_terminal
 from specsim.auditing._results import ProofSummary, Verdict
 from specsim.auditing._verifier.calls import Calls
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._plotting import save_figure
 from specsim.core._streams import key_of
-from specsim.core.stats import MIN_EXPECTED
+from specsim.core.stats import MIN_EXPECTED, detectable_tv, log_e_value
 from specsim.drafts import Tree, chain, chains
 from specsim.models import TableModel
 from specsim.rules import get
@@ -495,6 +496,19 @@ def test_the_budget_is_split_over_all_tests(standard):
     for case in standard.cases:
         for table in case.tables:
             assert table.rejected == (table.log10_e >= math.log10(standard.tests / standard.budget))
+            assert table.detectable_tv == detectable_tv(table.cells, table.n, BUDGET / standard.tests)
+
+
+def test_a_table_is_rejected_from_its_alarm_on():
+    level, n = 1e-6, 1000
+    table = table_of("prefix", 0, (), "prefixes", 0, np.array([0.5, 0.5]), n)
+    alarm, evidence = -math.log(level), []
+    for heads in range(500, 620, 5):
+        counts = {"prefixes": np.array([heads, n - heads])}
+        evidence.append(log_e_value(counts["prefixes"], table.law))
+        assert judge_table(table, counts, level).rejected == (evidence[-1] >= alarm)
+    for low, high in ((0.5 * alarm, alarm), (alarm, 1.5 * alarm)):  # both sides are tried, and near
+        assert any(low < one < high for one in evidence)
 
 
 def test_printed_power_is_real(from_target):

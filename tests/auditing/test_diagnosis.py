@@ -18,7 +18,7 @@ from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.dependence import signature
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.predictions import predict
-from specsim.auditing._diagnosis.ranking import Scored
+from specsim.auditing._diagnosis.ranking import FIT, Scored, alike, ordered
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._execution import placed
 from specsim.auditing._replay import replay_step
@@ -160,6 +160,16 @@ def test_independent_steps_are_no_reused_randomness():
     found = diagnosed(small_residual, ("zeros", "own rows"), known)
     assert first(found) == "unknown"
     assert first(diagnosed(small_residual, ("zeros", "own rows"))) in ("residual_epsilon", "unknown")
+
+
+def test_a_mistake_that_does_not_fit_comes_behind_those_that_do_and_is_not_named():
+    fits, likelier = (
+        Scored(mutants.get("lenience"), -10.0, 2 * FIT),
+        Scored(mutants.get("resamples_target"), -1.0, FIT / 2),
+    )
+    assert ordered([likelier, fits]) == [fits, likelier]
+    assert alike([likelier, fits]) == []
+    assert alike([fits, likelier]) == [fits]
 
 
 def late_bias(draft_tokens, p, q, rng):

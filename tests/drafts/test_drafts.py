@@ -140,6 +140,14 @@ def test_siblings_are_drawn_alike_compiled_and_interpreted(drawing):
     assert (draw_siblings(drawing, q, u) == expected).all()
 
 
+@pytest.mark.parametrize("drawing", ["sampled", "without replacement"])
+def test_a_uniform_equal_to_a_sum_draws_the_token_behind_it(drawing):
+    """With u = 0 too, before which a token of weight 0 may stand."""
+    u = np.array([[0.0, 0.125, 0.25, 0.75]])
+    q = np.tile([0.0, 0.25, 0.0, 0.5, 0.25], (4, 1))
+    assert draw_siblings(drawing, q, u).tolist() == [[1, 1, 3, 4]]
+
+
 # --- trees -----------------------------------------------------------------------------------------------
 
 

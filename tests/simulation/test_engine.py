@@ -61,6 +61,11 @@ def cut_small(source):
     return kind(**{field.name: getattr(source, field.name) for field in dataclasses.fields(source)})
 
 
+def in_small_batches(source, monkeypatch):
+    monkeypatch.setattr(sources, "FIXED_PAIR_BATCH", 100)
+    return source if isinstance(source, FixedPairSource) else dataclasses.replace(source, batch_bytes=20_000)
+
+
 def count(source, steps, threads=1, first=0, **options):
     tally = StepTally(source.tree.depth, source.vocab_size)
     return run(source, tally, KEY, first, steps, threads=threads, **options).counts
@@ -81,9 +86,7 @@ def test_counts_do_not_depend_on_threads_or_chunks(all_sources, kind, monkeypatc
     assert {array.dtype for array in whole.values()} == {np.dtype(np.int64)}
     for threads in (1, 2, 3):
         assert same(count(cut_small(source), steps, threads), whole)
-    monkeypatch.setattr(sources, "FIXED_PAIR_BATCH", 100)
-    monkeypatch.setattr(sources, "ROW_BATCH_BYTES", 20_000)
-    assert same(count(source, steps, threads=2), whole)
+    assert same(count(in_small_batches(source, monkeypatch), steps, threads=2), whole)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -284,9 +287,7 @@ def test_counts_of_any_rule_do_not_depend_on_threads_or_chunks(rule, kind, monke
     cuts = [0, 1, 7, steps // 3, steps]
     pieces = [count(source, b - a, first=a) for a, b in itertools.pairwise(cuts)]
     assert same({name: sum(piece[name] for piece in pieces) for name in whole}, whole)
-    monkeypatch.setattr(sources, "FIXED_PAIR_BATCH", 100)
-    monkeypatch.setattr(sources, "ROW_BATCH_BYTES", 20_000)
-    assert same(count(source, steps, threads=2), whole)
+    assert same(count(in_small_batches(source, monkeypatch), steps, threads=2), whole)
 
 
 @pytest.mark.parametrize("kind", SIZES)
