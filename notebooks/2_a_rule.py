@@ -39,7 +39,7 @@ def acceptance(p, q, x, share):
 def recovered(p, q, x, share):
     """p - h·min(p, q), normalised."""
     left = [a - share * min(a, b) for a, b in zip(p, q, strict=True)]
-    return tokenwise.normalised(left) if any(left) else list(p)
+    return tokenwise.normalise(left) if any(left) else list(p)
 
 
 law = tokenwise.law("half_hearted", acceptance, recovered)
@@ -93,7 +93,7 @@ def shares(p, q, share):
 half_hearted = Rule(
     name="half_hearted",
     citation="this notebook",
-    drawings=("sampled",),  # it is lossless for drafts drawn so
+    draft_sampling=("sampled",),  # it is lossless for drafts drawn so
     law=law,
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,
@@ -126,7 +126,8 @@ audit
 pair = [float(x) for x in p], [float(x) for x in q]
 values = np.linspace(0, 1, 11)
 runs = [
-    specsim.simulate(*pair, rule=half_hearted.having(share=h), gamma=5, steps=100_000, rng=1) for h in values
+    specsim.simulate(*pair, rule=half_hearted.with_parameters(share=h), gamma=5, steps=100_000, rng=1)
+    for h in values
 ]
 expected = specsim.theory.expected_tokens(specsim.theory.acceptance_rate(*pair) * values, gamma=5)
 with figure_style():

@@ -1,12 +1,10 @@
-"""How results show themselves in Jupyter: as plain tables and small plots, which take the colours of their page."""
+"""HTML tables and small bar charts, which results show in Jupyter in the colours of the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import isfinite
-
-__all__ = ["html_bars", "html_list", "html_table"]
 
 #: Pixels of a small plot: the height of a line, and where names end and bars do.
 LINE, NAMES, BARS = 18, 150, 360
@@ -40,9 +38,8 @@ def html_table(
 
 
 def html_bars(title: str, values: Mapping[str, float]) -> str:
-    """`values` ≥ 0 as lying bars from 0 on, under `title`: an SVG, whose text has the colour of its page.
-
-    A value that is not finite has no bar, only a dash.
+    """Horizontal bars for `values` ≥ 0 under `title`, as an SVG. A value that is not finite is shown as a
+    dash.
 
     >>> html_bars("α", {"1": 0.5, "2": 0.25}).count("<rect")
     2

@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 
 from specsim.core._registry import nearest
-from specsim.rules._common.base import FixedPair, Parameter, Rule, parsed_values
+from specsim.rules._common.base import FixedPair, Parameter, Rule, parse_parameters
 
-__all__ = ["GROUPS", "FixedPair", "Parameter", "Rule", "get", "group_of", "names", "registered"]
+__all__ = ["GROUPS", "FixedPair", "Parameter", "Rule", "get", "group_of", "names", "registered_spec"]
 
 #: The folders, and what is claimed of the rules in them.
 GROUPS: dict[str, str] = {
@@ -68,15 +68,15 @@ def get(name: str | Rule) -> Rule:
         near = nearest(name, names())
         raise ValueError(f"unknown rule {name!r}; did you mean {near!r}? Rules: {', '.join(names())}")
     rule: Rule = importlib.import_module(f"{__name__}._{group_of(name)}.{name}").RULE
-    return rule.having(**parsed_values(name, given)) if colon else rule
+    return rule.with_parameters(**parse_parameters(name, given)) if colon else rule
 
 
-def registered(rule: str | Rule) -> str:
+def registered_spec(rule: str | Rule) -> str:
     """The rule as `get` reads it back, here or in another process.
 
     Raises ValueError for a `Rule` that no file of this package defines, and as `get`.
 
-    >>> registered(get("lenience").having(lenience=0.5))
+    >>> registered_spec(get("lenience").with_parameters(lenience=0.5))
     'lenience:lenience=0.5'
     """
     chosen = get(rule)

@@ -101,7 +101,7 @@ def test_what_is_called_detectable_is_detected(cells, n):
     """At a deviation of just the size that a comparison prints; a third of it is mostly missed."""
     alarm = BUDGET / 500.0
     table = type("Table", (), {"position": 0, "law": np.full(cells, 1.0 / cells)})
-    tv = _detectable(type("Trial", (), {"tables": [table]}), n, alarm)
+    tv = _detectable(type("Plan", (), {"tables": [table]}), n, alarm)
     rng = np.random.default_rng(cells)
     sign = np.where(np.arange(cells) % 2, 1.0, -1.0)
 
@@ -125,8 +125,7 @@ def test_a_verifier_is_the_same_as_itself_token_by_token():
     assert list(by_case(found)) == CASES
     subject = VerifierSubject("right", right, Declared(vocab_size=6))
     for i, case in enumerate(found.cases):
-        trial = subject.trial(i, "smoke")
-        assert case.steps == trial.steps
+        assert case.steps == subject.plan(i, "smoke").steps
         assert 0 < case.detectable_tv < 0.1
         assert case.tokens_per_step[0] == pytest.approx(case.tokens_per_step[1], rel=0.05)
     assert found.to_dict()["verdict"] == "same"

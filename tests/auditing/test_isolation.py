@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from specsim.auditing import _execution as isolation
 from specsim.auditing import audit
-from specsim.auditing._execution import child_process as isolation
-from specsim.auditing._execution.child_process import Child
+from specsim.auditing._execution import Child
 from specsim.auditing._results import Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -212,7 +212,7 @@ def test_a_child_that_can_no_longer_be_loaded_is_broken(child, module):
 def test_an_interrupt_that_comes_too_late_for_its_job_ends_the_next(child):
     def interrupt(message):
         send(message)
-        time.sleep(0.5)  # the answer is there
+        assert child._end.poll(60)  # the answer is there
         raise KeyboardInterrupt
 
     send, child._send = child._send, interrupt

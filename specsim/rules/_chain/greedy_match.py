@@ -13,65 +13,56 @@ Cost: one uniform a step in name only (nothing is random); O(V) a position from 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def argmax(p: Sequence[Any]) -> list[Any]:
+def argmax(p: Row) -> list[Any]:
     """All mass on the most probable token, the lowest among ties."""
     best = list(p).index(max(p))
     return [0 * weight + (x == best) for x, weight in enumerate(p)]
 
 
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
+def acceptance(p: Row, q: Row, x: int) -> Any:
     """1 for the argmax, else 0."""
     return argmax(p)[x]
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int) -> list[Any]:
     return argmax(p)
 
 
-def bonus(p: Sequence[Any], q: None) -> list[Any]:
+def bonus(p: Row, q: None) -> list[Any]:
     return argmax(p)
 
 
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int) -> list[Any]:
+def declared(p: Row, q: Row | None, position: int) -> list[Any]:
     """The target at temperature 0."""
     largest = max(p)
     return [0 * weight + (weight == largest and largest not in p[:x]) for x, weight in enumerate(p)]
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return x == np.argmax(p)
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     weights[:] = 0.0
     weights[np.argmax(p)] = 1.0
 
 
 @kernel
-def follow(p, q, values, weights):  # type: ignore[no-untyped-def]
+def follow(p, q, values, weights):
     weights[:] = 0.0
     weights[np.argmax(p)] = 1.0
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
@@ -80,12 +71,10 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
     return best, best, best
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="greedy_match",
     citation="Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115, section 3 (exact match)",
-    drawings=("sampled", "top"),
+    draft_sampling=("sampled", "top"),
     law=tokenwise.law("greedy_match", acceptance, recovered, bonus),
     declared=declared,
     declares="argmax p: lossless at temperature 0",

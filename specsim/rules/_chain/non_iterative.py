@@ -14,20 +14,17 @@ Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
+def acceptance(p: Row, q: Row, x: int) -> Any:
     """The probability of accepting x: p/(M·q), that is p/q over its largest value."""
     if any(a > 0 and b == 0 for a, b in zip(p, q, strict=True)):
         return 0 * p[x]
@@ -35,16 +32,13 @@ def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
     return p[x] / q[x] / largest
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int) -> list[Any]:
     """p, unmodified."""
     return list(p)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def envelope(p, q):  # type: ignore[no-untyped-def]
+def envelope(p, q):
     """M = max p/q over p > 0, infinite where q does not cover p."""
     largest = 0.0
     for y in range(p.size):
@@ -56,16 +50,13 @@ def envelope(p, q):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return p[x] > 0.0 and u * envelope(p, q) * q[x] < p[x]
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     weights[:] = p
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
@@ -77,12 +68,10 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
         return np.where(p > 0.0, ratio / ratio.max(), 0.0), p, p
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="non_iterative",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.2",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("non_iterative", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,

@@ -15,44 +15,35 @@ token is left out each time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_except
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
+def acceptance(p: Row, q: Row, x: int) -> Any:
     """The probability of accepting x: p(x)."""
     return p[x]
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int) -> list[Any]:
     """p without x; p itself where nothing is left, which follows no rejection."""
     left = [weight * (y != x) for y, weight in enumerate(p)]
-    return tokenwise.normalised(left) if any(left) else list(p)
-
-
-# --- rows ------------------------------------------------------------------------------------------------
+    return tokenwise.normalise(left) if any(left) else list(p)
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return u < p[x]
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     weights[:] = p
     weights[x] = 0.0
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
@@ -61,21 +52,19 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
 
 
 @kernel
-def draw(pair, number, x, u):  # type: ignore[no-untyped-def]
+def draw(pair, number, x, u):
     """From p without x."""
     return draw_except(pair.p, pair.p_sums, x, u)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="one_hot",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Algorithm 1 at a one-hot q",
-    drawings=("sampled", "top"),
+    draft_sampling=("sampled", "top"),
     law=tokenwise.law("one_hot", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
-    reach=tokenwise.reach(tokenwise.target_chance),
+    survival=tokenwise.survival(tokenwise.target_chance),
     reads_draft=False,
 )

@@ -25,13 +25,13 @@ Cost: γ + 2·`PROPOSALS` - 1 uniforms a step; O(V) a position from rows, O(1) f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, alias_table, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import alias_table, cumulative_draw
 from specsim.drafts import Draft, Tree
 from specsim.rules._chain.non_iterative import envelope
 from specsim.rules._common import tokenwise
@@ -47,17 +47,14 @@ def uniforms(tree: Draft, vocab_size: int = 0) -> int:
     return tree.size + 2 * (PROPOSALS - 1) + 1
 
 
-# --- law -------------------------------------------------------------------------------------------------
-
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, slack: Any) -> Any:
+def acceptance(p: Row, q: Row, x: int, slack: Any) -> Any:
     """The probability that the proposal x passes."""
     if any(a > 0 and b == 0 for a, b in zip(p, q, strict=True)):
         return 0 * p[x]
     return p[x] / q[x] / (slack * max(a / b for a, b in zip(p, q, strict=True) if a > 0))
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, slack: Any) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, slack: Any) -> list[Any]:
     """The first of the further proposals that passes, else a draw from p."""
     passing = [b * acceptance(p, q, y, slack) if b else b for y, b in enumerate(q)]
     law, left = [0 * a for a in p], 1 + 0 * p[0]
@@ -67,11 +64,8 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int, slack: Any) -> list[An
     return [mass + left * a for mass, a in zip(law, p, strict=True)]
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def squeeze(p, q):  # type: ignore[no-untyped-def]
+def squeeze(p, q):
     """s = min p/q over the tokens with q > 0."""
     smallest = np.inf
     for y in range(p.size):
@@ -81,13 +75,13 @@ def squeeze(p, q):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def passes(p, q, x, u, height, floor):  # type: ignore[no-untyped-def]
+def passes(p, q, x, u, height, floor):
     """Whether the proposal x passes under the envelope `height`·q, given that `floor`·q ≤ p."""
     return u * height < floor or (p[x] > 0.0 and u * height * q[x] < p[x])
 
 
 @kernel
-def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
     """The row kernel: uniforms[i] tests position i, then come those of further proposals, the last draws from p."""
     gamma = draft_tokens.shape[1]
     end = gamma + 2 * (PROPOSALS - 1)
@@ -113,9 +107,6 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         accepted[b] = n
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def tables(p: Floats, q: Floats, tree: Tree, slack: float) -> tuple[np.ndarray, ...]:
     """Alias tables of q and p, and the probability [V] that a proposal passes."""
     if ((p > 0.0) & (q == 0.0)).any():
@@ -128,7 +119,7 @@ def tables(p: Floats, q: Floats, tree: Tree, slack: float) -> tuple[np.ndarray, 
 
 
 @kernel
-def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms, tokens, accepted):
     gamma = tokens.shape[0] - 1
     end = gamma + 2 * (PROPOSALS - 1)
     for s in range(tokens.shape[1]):
@@ -151,12 +142,10 @@ def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms,
         accepted[s] = n
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="von_neumann",
     citation="von Neumann 1951; Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.2",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("von_neumann", acceptance, recovered),
     rows=verify_rows,
     uniforms=uniforms,

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.drafts import Draft, Tree
-
-__all__ = ["FixedPair", "Parameter", "Rule", "checked_values", "parsed_values", "spelled"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Parameter:
         return number
 
 
-def checked_values(
+def check_parameters(
     owner: str, parameters: Sequence[Parameter], values: Mapping[str, float]
 ) -> dict[str, float]:
     """A number for each of the `parameters` of `owner`: the one in `values`, or its default.
@@ -69,7 +67,7 @@ def checked_values(
     }
 
 
-def parsed_values(owner: str, given: str) -> dict[str, float]:
+def parse_parameters(owner: str, given: str) -> dict[str, float]:
     """The numbers in "lenience=0.5,…", as they stand behind a name and a colon. Raises ValueError naming `owner`."""
     values: dict[str, float] = {}
     for part in given.split(","):
@@ -85,8 +83,8 @@ def parsed_values(owner: str, given: str) -> dict[str, float]:
     return values
 
 
-def spelled(name: str, values: Mapping[str, float]) -> str:
-    """The name with its numbers behind a colon, as `parsed_values` reads them back."""
+def format_spec(name: str, values: Mapping[str, float]) -> str:
+    """The name with its numbers behind a colon, as `parse_parameters` reads them back."""
     given = ",".join(f"{parameter}={_shortest(value)}" for parameter, value in values.items())
     return f"{name}:{given}" if given else name
 
@@ -120,11 +118,11 @@ class Rule:
     `rows(parents[B, n], draft_tokens[B, n], p[B, n+1, V], q[B, m, V], uniforms[k, B], values[r], tokens[depth+1, B],
     accepted[B])` is the row kernel, which fills its last two arguments; k = `uniforms(tree, V)`.
     `fixed_pair` is the same rule for one pair of pmfs.
-    `reach(p, q, **values)`: P(at least i are accepted | x_1 … x_i), i = 1 … γ, for a chain sampled from q, where p and q
+    `survival(p, q, **values)`: P(at least i are accepted | x_1 … x_i), i = 1 … γ, for a chain sampled from q, where p and q
     [..., γ] of the drafted tokens themselves tell it; it rises with every p and falls with every q (weakly), so that bounds
     on these bound it. None for rules that need whole rows, and for controls.
 
-    The claim holds for drafts drawn in the ways `drawings`: on a chain, or on any tree if `on_trees`, the rule is
+    The claim holds for drafts drawn in the ways `draft_sampling`: on a chain, or on any tree if `on_trees`, the rule is
     lossless; or, if it has a `declared` law, every token follows that, on a chain. `declared(p, q, position, **values)`: the
     pmf of the token at `position` (from 0) given that the step got there; q is None for the bonus, unless the
     rule needs the draft's row there too (`leaf_rows`); `declares` says it in a few words. `control` marks rules that are wrong on purpose.
@@ -132,14 +130,14 @@ class Rule:
 
     name: str
     citation: str
-    drawings: tuple[str, ...]
+    draft_sampling: tuple[str, ...]
     law: Callable[..., tuple[list[Any], list[Any]]]
     rows: Kernel
     uniforms: Callable[[Draft, int], int]
     fixed_pair: FixedPair
-    reach: Callable[..., Floats] | None = None
+    survival: Callable[..., Floats] | None = None
     parameters: tuple[Parameter, ...] = ()
-    declared: Callable[..., Sequence[Any]] | None = None
+    declared: Callable[..., Row] | None = None
     declares: str = ""
     on_trees: bool = False
     many_drafts: bool = False
@@ -150,12 +148,12 @@ class Rule:
     values: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        values = checked_values(self.name, self.parameters, self.values)
+        values = check_parameters(self.name, self.parameters, self.values)
         object.__setattr__(self, "values", values)
 
     def __str__(self) -> str:
         """The name, with what parameters it was given; `rules.get` reads it back."""
-        return spelled(self.name, self.values)
+        return format_spec(self.name, self.values)
 
     @property
     def lossless(self) -> bool:
@@ -169,9 +167,9 @@ class Rule:
         if self.declared:
             return self.declares
         shape = "trees" if self.many_drafts else "chains and trees" if self.claimed_on_trees else "chains"
-        return f"{', '.join(self.drawings)} ({shape})"
+        return f"{', '.join(self.draft_sampling)} ({shape})"
 
-    def having(self, **values: float) -> Rule:
+    def with_parameters(self, **values: float) -> Rule:
         """The same rule with these parameters. Raises ValueError for an unknown one, or out of range."""
         return replace(self, values={**self.values, **values})
 
@@ -199,6 +197,6 @@ class Rule:
             )
         if self.distinct and not tree.distinct:
             raise ValueError(
-                f"{self.name} forbids siblings with the same token, which {tree.drawing!r} drawing can give; "
-                f"draw them {' or '.join(repr(drawing) for drawing in self.drawings)}"
+                f"{self.name} forbids siblings with the same token, which {tree.sampling!r} siblings can have; "
+                f"sample them {' or '.join(map(repr, self.draft_sampling))}"
             )

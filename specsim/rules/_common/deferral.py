@@ -8,20 +8,17 @@ given. This file makes a rule of its test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 
-__all__ = ["rule"]
-
-Row = Sequence[Any]
 recover = standard.recover
 
 
@@ -46,10 +43,10 @@ def rule(
     def recovered(p: Row, q: Row, x: int, **values: Any) -> list[Any]:
         return tokenwise.positive_part(pi(p, q, **values), q)
 
-    def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+    def accept(p, q, x, u, values):
         return u * q[x] < p[x] or not defers(p, q, values[0])
 
-    def bonus(p, q, values, weights):  # type: ignore[no-untyped-def]
+    def bonus(p, q, values, weights):
         if defers(p, q, values[0]):
             weights[:] = p
         else:
@@ -62,7 +59,7 @@ def rule(
     return Rule(
         name=name,
         citation=citation,
-        drawings=("sampled",),
+        draft_sampling=("sampled",),
         law=tokenwise.law(name, acceptance, recovered, pi),
         declared=declared,
         declares=declares,

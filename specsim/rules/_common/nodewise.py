@@ -16,14 +16,11 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core.distributions import Floats, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import cumulative_draw
 from specsim.drafts import Draft, Tree
 from specsim.rules._common.base import FixedPair
-from specsim.rules._common.fixed_pairs import CODES, alias_draw, draw_child, make_pair
-
-__all__ = ["fixed_pair", "law", "rows", "uniforms"]
-
-Row = Sequence[Any]
+from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, draw_child
 
 
 def uniforms(tree: Draft, vocab_size: int = 0) -> int:
@@ -31,14 +28,14 @@ def uniforms(tree: Draft, vocab_size: int = 0) -> int:
     return tree.size + 1
 
 
-def law(at_a_node: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[list[Any], list[Any]]]:
+def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[list[Any], list[Any]]]:
     """The law of a step.
 
-    at_a_node(p, q, children, **values), children the tokens drafted there, at least one, in the order in which they
+    node_law(p, q, children, **values), children the tokens drafted there, at least one, in the order in which they
     were drawn: the probability of accepting each, and the pmf of the token that follows if none is.
     """
 
-    def of_a_step(
+    def step_law(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
     ) -> tuple[list[Any], list[Any]]:
         stop: list[Any] = [0] * (len(tokens) + 1)
@@ -51,7 +48,7 @@ def law(at_a_node: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[
                 return
             node = parents[children[0] - 1]
             drafted = [tokens[child - 1] for child in children]
-            accept, recovered = at_a_node(p[node], q[node], drafted, **values)
+            accept, recovered = node_law(p[node], q[node], drafted, **values)
             stop[node], follow[node] = reached * (1 - sum(accept)), list(recovered)
             for x in dict.fromkeys(drafted):
                 same = [child for child, token in zip(children, drafted, strict=True) if token == x]
@@ -62,7 +59,7 @@ def law(at_a_node: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[
         go_on([0], 1)
         return stop, follow
 
-    return of_a_step
+    return step_law
 
 
 def rows(choose: Kernel) -> Kernel:
@@ -72,7 +69,7 @@ def rows(choose: Kernel) -> Kernel:
     having filled weights[V] with the law of the token that follows, not normalised.
     """
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         size = draft_tokens.shape[1]
         weights = np.empty(p.shape[2])
         level = np.empty(size + 1, np.int64)  # depth + 1 of the nodes that carry the emitted tokens
@@ -126,11 +123,9 @@ def fixed_pair(pick: Kernel, table: Callable[..., Floats] = no_table) -> FixedPa
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         widest = max(tree.depths.count(depth) for depth in range(1, tree.depth + 1))
-        return make_pair(p, q), table(p, q, widest, **values), np.array(tree.parents), CODES[tree.drawing]
+        return build_tables(p, q), table(p, q, widest, **values), np.array(tree.parents), CODES[tree.sampling]
 
-    def verify_fixed_pair(  # type: ignore[no-untyped-def]
-        pair, table, parents, drawing, draft_uniforms, verify_uniforms, tokens, accepted
-    ):
+    def verify_fixed_pair(pair, table, parents, sampling, draft_uniforms, verify_uniforms, tokens, accepted):
         size = parents.size
         level = np.empty(size + 1, np.int64)
         children, nodes = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -150,7 +145,7 @@ def fixed_pair(pick: Kernel, table: Callable[..., Floats] = no_table) -> FixedPa
                     break
                 for k in range(count):
                     v = draft_uniforms[nodes[k] - 1, s]
-                    children[k] = draw_child(pair, drawing, children, k, count, v)
+                    children[k] = draw_child(pair, sampling, children, k, count, v)
                 chosen, token = pick(pair, table, children[:count], u[:count], verify_uniforms[size, s])
                 if chosen < 0:
                     break

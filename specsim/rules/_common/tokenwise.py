@@ -13,33 +13,16 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core.distributions import Floats, alias_draws, alias_table, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
 from specsim.drafts import Draft, Tree
 from specsim.rules._common.base import FixedPair
-from specsim.rules._common.fixed_pairs import alias_draw, make_pair
-
-__all__ = [
-    "drafted",
-    "fixed_pair",
-    "fixed_pair_by_token",
-    "law",
-    "normalised",
-    "positive_part",
-    "reach",
-    "require_chain",
-    "rows",
-    "uniforms",
-]
+from specsim.rules._common.fixed_pairs import alias_draw, build_tables
 
 
 def uniforms(tree: Draft, vocab_size: int = 0) -> int:
     """One for each accept test, and one for the last token."""
     return tree.size + 1
-
-
-# --- law -------------------------------------------------------------------------------------------------
-
-Row = Sequence[Any]
 
 
 def law(
@@ -55,7 +38,7 @@ def law(
     the token after a draft accepted whole, by default p; q is None there unless the rule has `leaf_rows`.
     """
 
-    def of_a_step(
+    def step_law(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
     ) -> tuple[list[Any], list[Any]]:
         require_chain(name, parents)
@@ -71,7 +54,7 @@ def law(
             last = bonus(last, q[len(tokens)] if len(q) > len(tokens) else None, **values)
         return [*stop, reached], [*follow, list(last)]
 
-    return of_a_step
+    return step_law
 
 
 def require_chain(name: str, parents: Sequence[int]) -> None:
@@ -85,26 +68,23 @@ def require_chain(name: str, parents: Sequence[int]) -> None:
 def positive_part(p: Row, q: Row, otherwise: Row | None = None) -> list[Any]:
     """(p - q)₊, normalised; `otherwise`, by default p, where that is nothing: it follows no rejection but by rounding."""
     excess = [max(a - b, 0 * a) for a, b in zip(p, q, strict=True)]
-    return normalised(excess) if any(excess) else list(p if otherwise is None else otherwise)
+    return normalise(excess) if any(excess) else list(p if otherwise is None else otherwise)
 
 
-def normalised(weights: Row) -> list[Any]:
+def normalise(weights: Row) -> list[Any]:
     """`weights`, of positive mass, divided by their sum."""
     mass = sum(weights)
     return [weight / mass for weight in weights]
 
 
-# --- reach -----------------------------------------------------------------------------------------------
+def survival(chance: Callable[..., Any]) -> Callable[..., Floats]:
+    """The `survival` of a rule that accepts x with probability chance(p(x), q(x), **values), whatever came before: products."""
 
-
-def reach(chance: Callable[..., Any]) -> Callable[..., Floats]:
-    """The `reach` of a rule that accepts x with probability chance(p(x), q(x), **values), whatever came before: products."""
-
-    def of_a_chain(p: Floats, q: Floats, **values: float) -> Floats:
+    def of_chain(p: Floats, q: Floats, **values: float) -> Floats:
         passed: Floats = np.cumprod(chance(p, q, **values), axis=-1)
         return passed
 
-    return of_a_chain
+    return of_chain
 
 
 def target_chance(p: Floats, q: Floats) -> Floats:
@@ -112,11 +92,8 @@ def target_chance(p: Floats, q: Floats) -> Floats:
     return p
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def no_bonus(p, q, values, weights):  # type: ignore[no-untyped-def]
+def no_bonus(p, q, values, weights):
     """The bonus comes from p: the default."""
     weights[:] = p
 
@@ -129,7 +106,7 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
     last row handed over.
     """
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         gamma = draft_tokens.shape[1]
         weights = np.empty(p.shape[2])
         for b in range(draft_tokens.shape[0]):
@@ -153,9 +130,6 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
     return kernel(verify_rows)
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPair:
     """For rules whose recovered token does not depend on the rejected one.
 
@@ -166,13 +140,13 @@ def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPai
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[np.ndarray, ...]:
         accept, recovered, bonus = shares(p, q, **values)
         last = [alias_table(weights if weights.any() else p) for weights in (recovered, bonus)]
-        return alias_table(drafted(q, tree)), np.concatenate(last), np.atleast_2d(accept)[: tree.size]
+        return alias_table(draft_pmf(q, tree)), np.concatenate(last), np.atleast_2d(accept)[: tree.size]
 
     return FixedPair(tables, verify_fixed_pair, uniforms)
 
 
 @kernel
-def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, tokens, accepted):
     """The fixed-pair kernel, see `specsim.rules.FixedPair`: alias tables of draft, and of recovered and bonus token.
 
     Position by position over all steps, in short loops without a branch: a table look-up that misses the cache
@@ -201,9 +175,9 @@ def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, toke
         tokens[np.uint64(length[s]), s] = drawn[s]
 
 
-def drafted(q: Floats, tree: Tree) -> Floats:
+def draft_pmf(q: Floats, tree: Tree) -> Floats:
     """The law of a drafted token."""
-    return np.eye(1, q.size, int(q.argmax()))[0] if tree.drawing == "top" else q
+    return np.eye(1, q.size, int(q.argmax()))[0] if tree.sampling == "top" else q
 
 
 def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kernel) -> FixedPair:
@@ -215,11 +189,9 @@ def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kern
     """
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
-        return make_pair(p, q), alias_table(drafted(q, tree)), *shares(p, q, **values)
+        return build_tables(p, q), alias_table(draft_pmf(q, tree)), *shares(p, q, **values)
 
-    def verify_fixed_pair(  # type: ignore[no-untyped-def]
-        pair, draft, accept, number, draft_uniforms, verify_uniforms, tokens, accepted
-    ):
+    def verify_fixed_pair(pair, draft, accept, number, draft_uniforms, verify_uniforms, tokens, accepted):
         gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
         start = np.zeros(steps, np.int64)
         drawn, rejected = np.empty(steps, np.int64), np.zeros(steps, np.int64)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._tree import recursive_rejection
@@ -24,18 +24,16 @@ from specsim.rules._tree import recursive_rejection
 choose_from, pick_from = recursive_rejection.choose, recursive_rejection.pick
 
 
-def at_a_node(
-    p: Sequence[Any], q: Sequence[Any], children: Sequence[int], threshold: Any
-) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int], threshold: Any) -> tuple[list[Any], list[Any]]:
     """Recursive rejection of the children with q ≥ threshold."""
     kept = [k for k, x in enumerate(children) if q[x] >= threshold]
-    accept, left = recursive_rejection.at_a_node(p, q, [children[k] for k in kept])
+    accept, left = recursive_rejection.node_law(p, q, [children[k] for k in kept])
     chances = dict(zip(kept, accept, strict=True))
     return [chances.get(k, 0 * p[0]) for k in range(len(children))], left
 
 
 @kernel
-def unpruned(q, children, threshold):  # type: ignore[no-untyped-def]
+def unpruned(q, children, threshold):
     """The indices of the children with q ≥ threshold."""
     kept, count = np.empty(children.size, np.int64), 0
     for k in range(children.size):
@@ -46,7 +44,7 @@ def unpruned(q, children, threshold):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     kept = unpruned(q, children, values[0])
     k = choose_from(p, q, children[kept], u[kept], values, weights)
     return kept[k] if k >= 0 else -1
@@ -58,7 +56,7 @@ def table(p: Floats, q: Floats, drafts: int, threshold: float) -> Floats:
 
 
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     kept = unpruned(pair.q, children, table[-1, 0])
     k, token = pick_from(pair, table, children[kept], u[kept], last)
     return kept[k] if k >= 0 else -1, token
@@ -67,8 +65,8 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="pruned_children",
     citation="arXiv 2305.09781 with pruned children",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),

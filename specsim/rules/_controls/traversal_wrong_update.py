@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
-from specsim.rules._tree.traversal import fixed_pair, rows, traversed
+from specsim.rules._tree.traversal import fixed_pair, rows, traverse
 
 
 def wrong_weight(w: Any, mass: Any, draft: Any) -> Any:
@@ -24,23 +25,23 @@ def wrong_weight(w: Any, mass: Any, draft: Any) -> Any:
 
 
 def law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Sequence[Any]], q: Sequence[Sequence[Any]]
+    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
 ) -> tuple[list[Any], list[Any]]:
     """As traversal, but for the update; the root is accepted in any case."""
-    stop, follow = traversed(parents, tokens, p, q, replaced=True, update=wrong_weight)
+    stop, follow = traverse(parents, tokens, p, q, replaced=True, update=wrong_weight)
     stop[0] = 1 - sum(stop[1:])
     return stop, follow
 
 
 @kernel
-def wrong_weight_of_floats(w, mass, draft):  # type: ignore[no-untyped-def]
+def wrong_weight_of_floats(w, mass, draft):
     return min(mass / (1.0 - draft), 1.0) if draft < 1.0 else 0.0
 
 
 RULE = Rule(
     name="traversal_wrong_update",
     citation="a public implementation of arXiv 2505.12398",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     rows=rows(True, wrong_weight_of_floats),
     uniforms=nodewise.uniforms,

@@ -24,21 +24,19 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.drafts import MAX_NODES
-from specsim.drafts._sampling import ranked
+from specsim.drafts._sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
-
-# --- law -------------------------------------------------------------------------------------------------
 
 
 def law(
     parents: Sequence[int],
     tokens: Sequence[int],
-    p: Sequence[Sequence[Any]],
-    q: Sequence[Sequence[Any]],
+    p: Sequence[Row],
+    q: Sequence[Row],
     top_k: Any,
     distance: Any,
     min_block: Any,
@@ -51,15 +49,13 @@ def law(
     return [int(node == n) for node in range(len(p))], [argmax(row) for row in p]
 
 
-def kept(p: Sequence[Any], x: int, top_k: Any, distance: Any) -> bool:
+def kept(p: Row, x: int, top_k: Any, distance: Any) -> bool:
     """Whether x is near enough to the argmax of p, by rank or by value."""
-    order = ranked(p)
+    order = rank_tokens(p)
     return order.index(x) < top_k or abs(x - order[0]) <= distance
 
 
-def declared(
-    p: Sequence[Any], q: Sequence[Any] | None, position: int, top_k: Any, distance: Any, min_block: Any
-) -> list[Any]:
+def declared(p: Row, q: Row | None, position: int, top_k: Any, distance: Any, min_block: Any) -> list[Any]:
     """What a token follows: π above at drafted positions, the argmax for the bonus."""
     if q is not None and position < min_block:
         return list(q)
@@ -74,11 +70,8 @@ def declared(
     return weights
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def passes(p, best, x, top_k, distance):  # type: ignore[no-untyped-def]
+def passes(p, best, x, top_k, distance):
     """Whether x is near enough to the argmax, `best`."""
     if abs(x - best) <= distance:
         return True
@@ -90,7 +83,7 @@ def passes(p, best, x, top_k, distance):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
     """The row kernel; no uniform is used."""
     gamma = draft_tokens.shape[1]
     for b in range(draft_tokens.shape[0]):
@@ -106,9 +99,6 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         accepted[b] = n
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(
     p: Floats, q: Floats, top_k: float, distance: float, min_block: float
 ) -> tuple[Floats, Floats, Floats]:
@@ -122,12 +112,10 @@ def shares(
     return accept, sure, sure
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="blockwise",
     citation="Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115, approximate acceptance",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     declared=declared,
     declares="drafts that p's best tokens allow, else argmax p",

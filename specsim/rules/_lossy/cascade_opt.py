@@ -18,42 +18,35 @@ Cost: three passes over the rows a position more than the standard rule; the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.rules._common import deferral
 from specsim.rules._common.base import Parameter
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def follows_target(p: Sequence[Any], q: Sequence[Any], alpha: Any) -> bool:
+def follows_target(p: Row, q: Row, alpha: Any) -> bool:
     """Whether π is p."""
     distance = sum(max(float(a) - float(b), 0.0) for a, b in zip(p, q, strict=True))
     return float(max(p)) - float(max(q)) > float(alpha) * distance
 
 
-def declared(p: Sequence[Any], q: Sequence[Any], position: int, alpha: Any) -> list[Any]:
+def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
     """What a token follows: p where its confidence is worth it, at drafted positions and for the bonus."""
     excess = [max(float(a) - float(b), 0.0) for a, b in zip(p, q, strict=True)]
     worth = float(max(p)) - float(max(q)) > float(alpha) * sum(excess)
     return [a if worth else b for a, b in zip(p, q, strict=True)]
 
 
-# --- rows and a fixed pair -------------------------------------------------------------------------------
-
-
 @kernel
-def defers(p, q, alpha):  # type: ignore[no-untyped-def]
+def defers(p, q, alpha):
     """Whether π is p."""
     distance = 0.0
     for y in range(p.size):
         distance += max(p[y] - q[y], 0.0)
     return p.max() - q.max() > alpha * distance
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = deferral.rule(
     "cascade_opt",

@@ -12,37 +12,32 @@ Cost: as the standard rule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, capped_ratio
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.tokenwise import positive_part
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, weight: Any) -> Any:
+def acceptance(p: Row, q: Row, x: int, weight: Any) -> Any:
     """The probability of accepting x: min(1, π/q)."""
     return min(1, (weight * p[x] + (1 - weight) * q[x]) / q[x])
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, weight: Any) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, weight: Any) -> list[Any]:
     """The residual (π - q)₊, which has the shape of (p - q)₊, whichever token was rejected."""
     return positive_part(p, q)
 
 
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, weight: Any) -> list[Any]:
+def declared(p: Row, q: Row | None, position: int, weight: Any) -> list[Any]:
     """What a token follows: π at drafted positions, p for the bonus."""
     return list(p) if q is None else [weight * a + (1 - weight) * b for a, b in zip(p, q, strict=True)]
-
-
-# --- reach -----------------------------------------------------------------------------------------------
 
 
 def chance(p: Floats, q: Floats, weight: float) -> Floats:
@@ -50,37 +45,27 @@ def chance(p: Floats, q: Floats, weight: float) -> Floats:
     return weight * capped_ratio(p, q) + (1 - weight)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return u * q[x] < values[0] * p[x] + (1.0 - values[0]) * q[x]
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 def shares(p: Floats, q: Floats, weight: float) -> tuple[Floats, Floats, Floats]:
     """Accept with min(1, π/q); recover from the residual; the bonus from p."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(q > 0, np.minimum(1.0, (weight * p + (1.0 - weight) * q) / q), 0.0)
-    return ratio, np.maximum(p - q, 0.0), p
+    return chance(p, q, weight), np.maximum(p - q, 0.0), p
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="ensemble",
     citation="assistant_ensemble_weight in Hugging Face transformers (generation/utils.py)",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("ensemble", acceptance, recovered),
     declared=declared,
     declares="w·p + (1-w)·q; bonus p",
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(
         Parameter(
             "weight", 0.5, 0.0, 1.0, "w, the target's share; 1 is the standard rule, 0 the draft alone"

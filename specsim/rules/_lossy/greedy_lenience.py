@@ -16,34 +16,31 @@ Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import argmax, follow, recover
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, lenience: Any) -> Any:
+def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
     """1 if x is probable enough, else 0."""
     return 1 if float(p[x]) >= float(lenience) * float(max(p)) else 0
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, lenience: Any) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, lenience: Any) -> list[Any]:
     return argmax(p)
 
 
-def bonus(p: Sequence[Any], q: None, lenience: Any) -> list[Any]:
+def bonus(p: Row, q: None, lenience: Any) -> list[Any]:
     return argmax(p)
 
 
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, lenience: Any) -> list[Any]:
+def declared(p: Row, q: Row | None, position: int, lenience: Any) -> list[Any]:
     """What a token follows: π above at drafted positions, the argmax for the bonus."""
     best = list(p).index(max(p))
     kept = [0 * a for a in p]
@@ -54,15 +51,9 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, lenience:
     return kept
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return p[x] >= values[0] * p.max()
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Floats]:
@@ -71,12 +62,10 @@ def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Float
     return (p >= lenience * p.max()).astype(np.float64), best, best
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="greedy_lenience",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5, temperature 0",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("greedy_lenience", acceptance, recovered, bonus),
     declared=declared,
     declares="q where p ≥ l·max p, else argmax p",

@@ -20,24 +20,21 @@ Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
-from specsim.drafts._sampling import ranked
+from specsim.core._types import Floats, Row
+from specsim.drafts._sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax, follow, recover
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, theta: Any, log_partition: Any) -> Any:
+def acceptance(p: Row, q: Row, x: int, theta: Any, log_partition: Any) -> Any:
     """1 for the argmax, and for the runner-up if it is near, else 0."""
-    first, *others = ranked(p)
+    first, *others = rank_tokens(p)
     if x == first:
         return 1
     if x != others[0] or p[x] == 0:
@@ -46,17 +43,15 @@ def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, theta: Any, log_parti
     return 1 if z[0] > 0 and z[1] > float(theta) * z[0] else 0
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, theta: Any, log_partition: Any) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, theta: Any, log_partition: Any) -> list[Any]:
     return argmax(p)
 
 
-def bonus(p: Sequence[Any], q: None, theta: Any, log_partition: Any) -> list[Any]:
+def bonus(p: Row, q: None, theta: Any, log_partition: Any) -> list[Any]:
     return argmax(p)
 
 
-def declared(
-    p: Sequence[Any], q: Sequence[Any] | None, position: int, theta: Any, log_partition: Any
-) -> list[Any]:
+def declared(p: Row, q: Row | None, position: int, theta: Any, log_partition: Any) -> list[Any]:
     """What a token follows: π above at drafted positions, the argmax for the bonus."""
     law = [0 * a for a in p]
     best, *others = sorted(range(len(p)), key=lambda x: (-p[x], x))
@@ -69,11 +64,8 @@ def declared(
     return law
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def runner_up(p, theta, log_partition):  # type: ignore[no-untyped-def]
+def runner_up(p, theta, log_partition):
     """The second most probable token if it is near the first, else -1."""
     first, second = np.argmax(p), -1
     for y in range(p.size):
@@ -86,11 +78,8 @@ def runner_up(p, theta, log_partition):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return x == np.argmax(p) or x == runner_up(p, values[0], values[1])
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 def shares(p: Floats, q: Floats, theta: float, log_partition: float) -> tuple[Floats, Floats, Floats]:
@@ -103,12 +92,10 @@ def shares(p: Floats, q: Floats, theta: float, log_partition: float) -> tuple[Fl
     return passes, best, best
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="mars",
     citation="Song et al. 2026, arXiv 2601.15498",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("mars", acceptance, recovered, bonus),
     declared=declared,
     declares="argmax p, or a close second",

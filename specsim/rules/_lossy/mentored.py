@@ -29,34 +29,32 @@ Cost: a sort of the vocabulary a position from rows; as the standard rule for a 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.tokenwise import positive_part
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def alpha_of(p: Sequence[Any], q: Sequence[Any], divergence: Any) -> Any:
+def alpha_of(p: Row, q: Row, divergence: Any) -> Any:
     """α as the kernels find it, exactly; 0 where q itself is near enough to p."""
     rows = [np.array([float(weight) for weight in row]) for row in (p, q)]
     return 0 * p[0] + Fraction(float(solve(*rows, float(divergence))[0]))
 
 
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, divergence: Any) -> Any:
+def acceptance(p: Row, q: Row, x: int, divergence: Any) -> Any:
     """The probability of accepting x: min(1, p/(α·q))."""
     alpha = alpha_of(p, q, divergence)
     return min(1, p[x] / (alpha * q[x])) if alpha else 1
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, divergence: Any) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, divergence: Any) -> list[Any]:
     """The residual (p/β - q)₊, whichever token was rejected; p where nothing is ever rejected."""
     alpha = alpha_of(p, q, divergence)
     rejected = sum(max(b - a / alpha, 0) for a, b in zip(p, q, strict=True)) if alpha else 0
@@ -69,7 +67,7 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int, divergence: Any) -> li
     return positive_part([share * weight for weight in p], q, otherwise=p)
 
 
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, divergence: Any) -> list[Any]:
+def declared(p: Row, q: Row | None, position: int, divergence: Any) -> list[Any]:
     """What a token follows: π above at drafted positions, p for the bonus.
 
     1/β is the least number that completes min(q, p/α) to a pmf from below, over all prefixes of tokens by p/q.
@@ -86,11 +84,8 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, divergenc
     return [max(kept, share * a) for kept, a in zip(accepted, p, strict=True)]
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def sorted_sums(p, q):  # type: ignore[no-untyped-def]
+def sorted_sums(p, q):
     """By rising q/p as far as p > 0: the ratios; sums from 0 on of p, of q and of p·log(p/q), [·, 3]; and from the end.
 
     Tokens with q = 0, which come first, add nothing to the third. The sums of p and q from the end are not differences
@@ -116,7 +111,7 @@ def sorted_sums(p, q):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def zones(ratio, sums, beyond, stray, alpha):  # type: ignore[no-untyped-def]
+def zones(ratio, sums, beyond, stray, alpha):
     """How many tokens the residual covers, how many pass for certain, and the mass of what is rejected.
 
     `stray` is what q puts on tokens with p = 0.
@@ -134,7 +129,7 @@ def zones(ratio, sums, beyond, stray, alpha):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def divergence_at(ratio, sums, beyond, stray, alpha):  # type: ignore[no-untyped-def]
+def divergence_at(ratio, sums, beyond, stray, alpha):
     """KL(p‖π)."""
     covered, certain, rejected = zones(ratio, sums, beyond, stray, alpha)
     if covered == 0 and ratio[0] == 0.0:
@@ -146,7 +141,7 @@ def divergence_at(ratio, sums, beyond, stray, alpha):  # type: ignore[no-untyped
 
 
 @kernel
-def solve(p, q, divergence):  # type: ignore[no-untyped-def]
+def solve(p, q, divergence):
     """α and 1/β; 0 and 0 where nothing is rejected because KL(p‖q) ≤ divergence."""
     ratio, sums, beyond = sorted_sums(p, q)
     stray = 0.0
@@ -168,19 +163,16 @@ def solve(p, q, divergence):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     alpha, _ = solve(p, q, values[0])
     return u * (alpha * q[x]) < p[x] or alpha == 0.0
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     _, share = solve(p, q, values[0])
     for y in range(weights.size):
         weights[y] = max(share * p[y] - q[y], 0.0)
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 def shares(p: Floats, q: Floats, divergence: float) -> tuple[Floats, Floats, Floats]:
@@ -188,17 +180,13 @@ def shares(p: Floats, q: Floats, divergence: float) -> tuple[Floats, Floats, Flo
     alpha, share = solve(p, q, divergence)
     if alpha == 0.0:
         return np.ones(q.size), p, p
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(q > 0, np.minimum(1.0, p / (alpha * q)), 0.0)
-    return ratio, np.maximum(share * p - q, 0.0), p
+    return capped_ratio(p, alpha * q), np.maximum(share * p - q, 0.0), p
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="mentored",
     citation="Tran-Thien 2023, mentored decoding (vivien000/mentored_decoding)",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("mentored", acceptance, recovered),
     declared=declared,
     declares="q clamped to [p/β, p/α]; bonus p",

@@ -17,32 +17,29 @@ Cost: as the standard rule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.tokenwise import positive_part
 from specsim.rules._lossy.lenience import chance
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, lenience: Any) -> Any:
+def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
     """The probability of accepting x: min(1, p/(l·q))."""
     return min(1, p[x] / (lenience * q[x]))
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, lenience: Any) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, lenience: Any) -> list[Any]:
     """The residual (p - l·q)₊, whichever token was rejected."""
     return positive_part(p, [lenience * weight for weight in q])
 
 
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, lenience: Any) -> list[Any]:
+def declared(p: Row, q: Row | None, position: int, lenience: Any) -> list[Any]:
     """What a token follows: π above at drafted positions, p for the bonus."""
     if q is None:
         return list(p)
@@ -51,42 +48,32 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, lenience:
     return [min(a / lenience, b) + share * max(a - lenience * b, 0) for a, b in zip(p, q, strict=True)]
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return u * (values[0] * q[x]) < p[x]
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     for y in range(weights.size):
         weights[y] = max(p[y] - values[0] * q[y], 0.0)
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Floats]:
     """Accept with min(1, p/(l·q)); recover from the residual; the bonus from p."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(q > 0, np.minimum(1.0, p / (lenience * q)), 0.0)
-    return ratio, np.maximum(p - lenience * q, 0.0), p
+    return chance(p, q, lenience), np.maximum(p - lenience * q, 0.0), p
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="scaled_lenience",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5, with the scaled residual",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("scaled_lenience", acceptance, recovered),
     declared=declared,
     declares="min(q, p/l), the rest ∝ (p - l·q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
     uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
 )

@@ -18,35 +18,32 @@ Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import argmax, follow, recover
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, epsilon: Any, delta: Any) -> Any:
+def acceptance(p: Row, q: Row, x: int, epsilon: Any, delta: Any) -> Any:
     """1 if x is above the threshold, else 0."""
     entropy = -sum(float(weight) * math.log(float(weight) + 1e-5) for weight in p)
     return 1 if float(p[x]) > min(float(epsilon), float(delta) * math.exp(-entropy)) else 0
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, epsilon: Any, delta: Any) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, epsilon: Any, delta: Any) -> list[Any]:
     return argmax(p)
 
 
-def bonus(p: Sequence[Any], q: None, epsilon: Any, delta: Any) -> list[Any]:
+def bonus(p: Row, q: None, epsilon: Any, delta: Any) -> list[Any]:
     return argmax(p)
 
 
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, epsilon: Any, delta: Any) -> list[Any]:
+def declared(p: Row, q: Row | None, position: int, epsilon: Any, delta: Any) -> list[Any]:
     """What a token follows: π above at drafted positions, the argmax for the bonus."""
     best = list(p).index(max(p))
     kept = [0 * a for a in p]
@@ -58,11 +55,8 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, epsilon: 
     return kept
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def threshold(p, epsilon, delta):  # type: ignore[no-untyped-def]
+def threshold(p, epsilon, delta):
     """t = min(ε, δ·exp(-H))."""
     entropy = 0.0
     for y in range(p.size):
@@ -71,11 +65,8 @@ def threshold(p, epsilon, delta):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return p[x] > threshold(p, values[0], values[1])
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 def shares(p: Floats, q: Floats, epsilon: float, delta: float) -> tuple[Floats, Floats, Floats]:
@@ -84,12 +75,10 @@ def shares(p: Floats, q: Floats, epsilon: float, delta: float) -> tuple[Floats, 
     return (p > threshold(p, epsilon, delta)).astype(np.float64), best, best
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="typical",
     citation="Cai et al. 2024 (Medusa), arXiv 2401.10774, typical acceptance",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("typical", acceptance, recovered, bonus),
     declared=declared,
     declares="q where p is typical, else argmax p",

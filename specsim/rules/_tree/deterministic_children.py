@@ -23,30 +23,26 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_without
-from specsim.rules._common.tokenwise import normalised
-
-# --- law -------------------------------------------------------------------------------------------------
+from specsim.rules._common.tokenwise import normalise
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and what is left of p."""
     left, reached, accept = list(p), 1 + 0 * p[0], []
     for x in children:
         accept.append(reached * left[x])
         reached *= 1 - left[x]
         without = [weight * (y != x) for y, weight in enumerate(left)]
-        left = normalised(without) if any(without) else left
+        left = normalise(without) if any(without) else left
     return accept, left
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     weights[:] = p
     for k in range(children.size):
         x = children[k]
@@ -58,11 +54,8 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return -1
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     tried, count, left = np.empty(children.size, np.int64), 0, 1.0
     for k in range(children.size):
         x = children[k]
@@ -75,17 +68,15 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     return -1, draw_without(pair.p, pair.p_sums, tried, count, last)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="deterministic_children",
     citation="Li et al. 2024 (EAGLE-2), arXiv 2406.16858, public code",
-    drawings=("top", "without replacement", "sampled", "top and sample"),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("top", "without replacement", "sampled", "top and sample"),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
-    reach=tokenwise.reach(tokenwise.target_chance),
+    survival=tokenwise.survival(tokenwise.target_chance),
     on_trees=True,
     reads_draft=False,
 )

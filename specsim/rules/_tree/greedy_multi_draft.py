@@ -26,32 +26,28 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.core.distributions import cumulative_draw
-from specsim.drafts._sampling import remaining
+from specsim.drafts._sampling import remaining_weights
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, index_of, mass_without, residual_mass
-from specsim.rules._common.tokenwise import normalised, positive_part
-from specsim.rules._tree.token_tree import match, matched
+from specsim.rules._common.tokenwise import normalise, positive_part
+from specsim.rules._tree.token_tree import match, match_law
 
 #: The largest uniform; what 1/x does not overflow for.
 LAST, LEAST = 1.0 - 2.0**-53, 1e-300
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The last child by the accept test against q', the others by recovery."""
     *top, x = children
-    draft = normalised(remaining(q, top))
-    return matched(children, min(1, p[x] / draft[x]), positive_part(p, draft), sampled=len(top))
-
-
-# --- rows ------------------------------------------------------------------------------------------------
+    draft = normalise(remaining_weights(q, top))
+    return match_law(children, min(1, p[x] / draft[x]), positive_part(p, draft), sampled=len(top))
 
 
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     rest(q, children[:-1], weights)
     mass, x = weights.sum(), children[-1]
     if u[0] * (weights[x] / mass) < p[x]:
@@ -62,7 +58,7 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def rest(q, top, weights):  # type: ignore[no-untyped-def]
+def rest(q, top, weights):
     """Fill weights[V] with q without the tokens of `top`; where that is nothing, with ones without them."""
     weights[:] = q
     weights[top] = 0.0
@@ -71,11 +67,8 @@ def rest(q, top, weights):  # type: ignore[no-untyped-def]
         weights[top] = 0.0
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     count = children.size
     top, x = children[: count - 1], children[count - 1]
     again = u[1] if count > 1 else last
@@ -102,13 +95,11 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     return index_of(top, y), y
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="greedy_multi_draft",
     citation="Hu et al. 2025, arXiv 2502.18779",
-    drawings=("top and sample", "without replacement"),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("top and sample", "without replacement"),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),

@@ -24,12 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import interpreted, kernel
-from specsim.core.distributions import Floats, alias_table
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import alias_table
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import alias_draw
@@ -38,24 +40,25 @@ from specsim.rules._common.tokenwise import positive_part
 #: Halvings of [1, K] in the search for ρ*, and how far above the solution it ends, to be on the valid side.
 HALVINGS, MARGIN = 50, 1e-12
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and the residual."""
     return with_rho(p, q, children, len(children), least_rho(p, q, len(children)))
 
 
-def least_rho(p: Sequence[Any], q: Sequence[Any], drafts: int) -> Fraction:
+def least_rho(p: Row, q: Row, drafts: int) -> Fraction:
     """ρ* for `drafts` drafts, from above, as a Fraction: computed in float and taken as given."""
+    return _least_rho(tuple(p), tuple(q), drafts)
+
+
+@lru_cache(maxsize=1024)
+def _least_rho(p: tuple[Any, ...], q: tuple[Any, ...], drafts: int) -> Fraction:
     rows = (np.array([float(weight) for weight in row]) for row in (p, q))
     with interpreted():
         return Fraction(float(rho_star(*rows, drafts)))
 
 
-def with_rho(
-    p: Sequence[Any], q: Sequence[Any], children: Sequence[int], drafts: int, rho: Any
-) -> tuple[list[Any], list[Any]]:
+def with_rho(p: Row, q: Row, children: Sequence[int], drafts: int, rho: Any) -> tuple[list[Any], list[Any]]:
     """K-SEQ with any ρ, for `drafts` drafts; a negative residual is cut off at 0."""
     kept = [min(b, a / rho) for a, b in zip(p, q, strict=True)]
     mass, reached, accept = sum(kept), 1 + 0 * p[0], []
@@ -67,11 +70,8 @@ def with_rho(
     return accept, positive_part(p, [factor * weight for weight in kept])
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def overlap(p, q, rho):  # type: ignore[no-untyped-def]
+def overlap(p, q, rho):
     """b(ρ) = Σ min(q, p/ρ)."""
     total = 0.0
     for y in range(p.size):
@@ -80,7 +80,7 @@ def overlap(p, q, rho):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def rho_star(p, q, drafts):  # type: ignore[no-untyped-def]
+def rho_star(p, q, drafts):
     """ρ* by bisection, from the side where K-SEQ is valid."""
     low, high = 1.0, float(drafts)
     for _ in range(HALVINGS):
@@ -94,12 +94,12 @@ def rho_star(p, q, drafts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     return sequential(p, q, children, u, rho_star(p, q, children.size), children.size, weights)
 
 
 @kernel
-def sequential(p, q, children, u, rho, drafts, weights):  # type: ignore[no-untyped-def]
+def sequential(p, q, children, u, rho, drafts, weights):
     """Test the children against p/(ρ·q); if none passes, fill weights[V] with the residual for `drafts` drafts."""
     for k in range(children.size):
         x = children[k]
@@ -110,9 +110,6 @@ def sequential(p, q, children, u, rho, drafts, weights):  # type: ignore[no-unty
     for y in range(weights.size):
         weights[y] = max(p[y] - factor * min(q[y], p[y] / rho), 0.0)
     return -1
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 def table(p: Floats, q: Floats, drafts: int) -> Floats:
@@ -135,12 +132,12 @@ def tables_with(p: Floats, q: Floats, drafts: int, rho_for: Any) -> Floats:
 
 
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     return sequential_pick(table, children, u, last, children.size)
 
 
 @kernel
-def sequential_pick(table, children, u, last, drafts):  # type: ignore[no-untyped-def]
+def sequential_pick(table, children, u, last, drafts):
     """Test the children one after the other with the rows of `table` for `drafts` drafts."""
     for k in range(children.size):
         if u[k] < table[2 * drafts, children[k]]:
@@ -148,13 +145,11 @@ def sequential_pick(table, children, u, last, drafts):  # type: ignore[no-untype
     return -1, alias_draw(table[2 * drafts + 1].view(np.int64), last)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="k_seq",
     citation="Sun et al. 2023 (SpecTr), arXiv 2310.15141, Algorithm 2",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),

@@ -25,16 +25,14 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
-from specsim.rules._common.fixed_pairs import draw_residual, make_pair, residual_mass
+from specsim.rules._common.fixed_pairs import build_tables, draw_residual, residual_mass
 from specsim.rules._common.tokenwise import positive_part
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and the last residual."""
     left, reached, accept = list(p), p[0] * 0 + 1, []
     for x in children:
@@ -45,11 +43,8 @@ def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tu
     return accept, left
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     weights[:] = p
     mass = 1.0
     for k in range(children.size):
@@ -66,12 +61,9 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return -1
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def residuals(p: Floats, q: Floats, drafts: int) -> Floats:
     """Row k holds b and d of the residual after k rejections, normalised: [drafts + 1, 2]."""
-    pair, rows = make_pair(p, q), [(1.0, 0.0)]
+    pair, rows = build_tables(p, q), [(1.0, 0.0)]
     for _ in range(drafts):
         b, d = rows[-1]
         mass = residual_mass(pair, b, d + 1.0)
@@ -80,7 +72,7 @@ def residuals(p: Floats, q: Floats, drafts: int) -> Floats:
 
 
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     for k in range(children.size):
         x = children[k]
         if u[k] * pair.q[x] < table[k, 0] * pair.p[x] - table[k, 1] * pair.q[x]:
@@ -89,13 +81,11 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     return -1, draw_residual(pair, table[k, 0], table[k, 1], last)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="recursive_rejection",
     citation="Miao et al. 2024 (SpecInfer), arXiv 2305.09781, Algorithm 2",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, residuals),

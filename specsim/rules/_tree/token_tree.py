@@ -21,22 +21,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.core.distributions import cumulative_draw
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, index_of
 from specsim.rules._common.tokenwise import positive_part
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The first child by the accept test, the others by recovery."""
-    return matched(children, min(1, p[children[0]] / q[children[0]]), positive_part(p, q), sampled=0)
+    return match_law(children, min(1, p[children[0]] / q[children[0]]), positive_part(p, q), sampled=0)
 
 
-def matched(
-    children: Sequence[int], passed: Any, residual: Sequence[Any], sampled: int
+def match_law(
+    children: Sequence[int], passed: Any, residual: Row, sampled: int
 ) -> tuple[list[Any], list[Any]]:
     """Child number `sampled` is taken with probability `passed`; else a token of `residual`, by whichever child has it."""
     accept = [(1 - passed) * residual[x] * (x not in children[:k]) for k, x in enumerate(children)]
@@ -46,11 +45,8 @@ def matched(
     return accept, [weight / missed for weight in others] if missed else list(residual)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     if u[0] * q[children[0]] < p[children[0]]:
         return 0
     for y in range(weights.size):
@@ -59,7 +55,7 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def match(children, u, weights):  # type: ignore[no-untyped-def]
+def match(children, u, weights):
     """Draw a token from weights[V] with u[1] and give the child that carries it; -1 and the token as weights if none."""
     if children.size == 1 or weights.max() == 0.0:
         return -1
@@ -71,11 +67,8 @@ def match(children, u, weights):  # type: ignore[no-untyped-def]
     return k
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     x = children[0]
     if u[0] * pair.q[x] < pair.p[x]:
         return 0, x
@@ -83,13 +76,11 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     return index_of(children, y), y
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="token_tree",
     citation="Sun et al. 2023 (SpecTr), arXiv 2310.15141, section 4, with the standard rule",
-    drawings=("sampled", "without replacement"),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled", "without replacement"),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),

@@ -33,31 +33,28 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core.distributions import Floats, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import cumulative_draw
 from specsim.drafts import Tree
-from specsim.rules._chain.block import reach
+from specsim.rules._chain.block import survival
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (
     CODES,
-    draw_child,
+    build_tables,
     draw_residual,
-    make_pair,
+    draw_tree,
     mass_without,
     residual_mass,
 )
-from specsim.rules._common.tokenwise import normalised
-
-# --- law -------------------------------------------------------------------------------------------------
-
-Row = Sequence[Any]
+from specsim.rules._common.tokenwise import normalise
 
 
 def law(
     parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
 ) -> tuple[list[Any], list[Any]]:
     """stop[u]: the probability of accepting node u; follow[u] the pmf of the token after it."""
-    return traversed(parents, tokens, p, q, replaced=True)
+    return traverse(parents, tokens, p, q, replaced=True)
 
 
 def exact_update(w: Any, mass: Any, draft: Any) -> Any:
@@ -65,7 +62,7 @@ def exact_update(w: Any, mass: Any, draft: Any) -> Any:
     return mass / (mass + 1 - w) if mass else 0 * w
 
 
-def traversed(
+def traverse(
     parents: Sequence[int],
     tokens: Sequence[int],
     p: Sequence[Row],
@@ -87,10 +84,10 @@ def traversed(
             reached = visit(c, min(1, w * target[x] / draft[x]), reached)
             excess = [max(w * a - b, 0 * a) for a, b in zip(target, draft, strict=True)]
             w = update(w, sum(excess), draft[x])
-            target = normalised(excess) if any(excess) else target
+            target = normalise(excess) if any(excess) else target
             if not replaced:
                 left = [weight * (y != x) for y, weight in enumerate(draft)]
-                draft = normalised(left) if any(left) else left
+                draft = normalise(left) if any(left) else left
         stop[u], follow[u] = reached * w, target
         return reached * (1 - w)
 
@@ -98,18 +95,15 @@ def traversed(
     return stop, follow
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def new_weight(w, mass, draft):  # type: ignore[no-untyped-def]
+def new_weight(w, mass, draft):
     return mass / (mass + 1.0 - w) if mass > 0.0 else 0.0
 
 
 def rows(replaced: bool, update: Kernel) -> Kernel:
     """The row kernel: uniforms[j] decides on node j + 1, uniforms[n] draws the last token."""
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         size, deepest = draft_tokens.shape[1], tokens.shape[0] - 1
         # of the nodes on the path to the present one: number, weight, the child last tried, target and draft
         node, child = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
@@ -159,17 +153,14 @@ def rows(replaced: bool, update: Kernel) -> Kernel:
     return kernel(verify_rows)
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
     """The fixed-pair kernel. Every node of the tree is drawn."""
 
     def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Any, ...]:
-        return make_pair(p, q), np.array(tree.parents), CODES[tree.drawing], tree.depth
+        return build_tables(p, q), np.array(tree.parents), CODES[tree.sampling], tree.depth
 
-    def verify_fixed_pair(  # type: ignore[no-untyped-def]
-        pair, parents, drawing, deepest, draft_uniforms, verify_uniforms, tokens, accepted
+    def verify_fixed_pair(
+        pair, parents, sampling, deepest, draft_uniforms, verify_uniforms, tokens, accepted
     ):
         size = parents.size
         drafted, siblings = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -179,7 +170,7 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
         w, left = np.empty(deepest + 1), np.empty(deepest + 1)
         of_p, of_q = np.empty(deepest + 1), np.empty(deepest + 1)
         for s in range(accepted.size):
-            draw_tree(pair, parents, drawing, draft_uniforms[:, s], siblings, drafted)
+            draw_tree(pair, parents, sampling, draft_uniforms[:, s], siblings, drafted)
             d = 0
             node[0], w[0], child[0], left[0], of_p[0], of_q[0] = 0, 1.0, 0, 1.0, 1.0, 0.0
             while True:
@@ -219,30 +210,14 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
     return FixedPair(tables, kernel(verify_fixed_pair), nodewise.uniforms)
 
 
-@kernel
-def draw_tree(pair, parents, drawing, u, siblings, drafted):  # type: ignore[no-untyped-def]
-    """Draw all nodes: node j + 1 with u[j], into drafted[n]."""
-    for j in range(parents.size):
-        count, k = 0, 0
-        for i in range(parents.size):
-            if parents[i] == parents[j]:
-                if i < j:
-                    siblings[k] = drafted[i]
-                    k += 1
-                count += 1
-        drafted[j] = draw_child(pair, drawing, siblings, k, count, u[j])
-
-
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="traversal",
     citation="Weng et al. 2025, arXiv 2505.12398, Algorithm 2",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     rows=rows(True, new_weight),
     uniforms=nodewise.uniforms,
     fixed_pair=fixed_pair(True, new_weight),
-    reach=reach,
+    survival=survival,
     on_trees=True,
 )

@@ -23,22 +23,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, mass_without, residual_mass
-from specsim.rules._common.tokenwise import normalised, positive_part
-
-# --- law -------------------------------------------------------------------------------------------------
+from specsim.rules._common.tokenwise import normalise, positive_part
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and the last residual."""
     target, reached, accept = list(p), p[0] * 0 + 1, []
     for k, x in enumerate(children):
         if q[x] == 0:  # q was exhausted
             accept += [0] * (len(children) - k)
             break
-        draft = normalised([weight * (y not in children[:k]) for y, weight in enumerate(q)])
+        draft = normalise([weight * (y not in children[:k]) for y, weight in enumerate(q)])
         passed = min(1, target[x] / draft[x])
         accept.append(reached * passed)
         reached *= 1 - passed
@@ -46,11 +45,8 @@ def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tu
     return accept, target
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     weights[:] = p
     mass, left = 1.0, 1.0  # of the residual, and of q without the children tried
     draft = q.copy()
@@ -73,14 +69,12 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return -1
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
 #: What 1/x does not overflow for.
 LEAST = 1e-300
 
 
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     b, d, left = 1.0, 0.0, 1.0
     for k in range(children.size):
         x = children[k]
@@ -97,13 +91,11 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     return -1, draw_residual(pair, b, d, last)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="without_replacement",
     citation="Chen et al. 2024 (Sequoia), arXiv 2402.12374, Algorithm 2; Jeon et al. 2024, arXiv 2402.14160",
-    drawings=("without replacement",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("without replacement",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
     uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
