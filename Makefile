@@ -9,12 +9,13 @@ LAB := .venv/.lab
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-engines lint types bench docs results-pages bundled-data figures figures-fast overview paper paper-fast latexmk notebooks lab \
-    kill-matrix power calibration diagnosis clean help
+.PHONY: audit test test-all test-rest test-engines lint types bench docs results-pages bundled-data figures figures-fast overview paper paper-fast \
+    latexmk notebooks lab kill-matrix power calibration diagnosis clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
-	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
+	@echo "make test    run the tests, except the slow ones;  make test-all  all of them, at full scale"
+	@echo "make test-rest   what test-all does more than test;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
 	@echo "make docs    build the site, in results/site"
 	@echo "make results-pages   the pages and pictures of docs/results, from the tables that are kept and quick ones"
@@ -29,7 +30,13 @@ audit: $(STAMP)
 	$(BIN)/specsim audit standard --level quick --out results/audit
 
 test: $(STAMP)
-	$(BIN)/pytest -q $(SIDE_BY_SIDE)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20
+
+test-all: $(STAMP)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all
+
+test-rest: $(STAMP)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m "slow or scaled"
 
 test-engines: $(ENGINES)
 	$(BIN)/pytest -q tests/engines tests/auditing/test_adapters.py

@@ -96,7 +96,6 @@ half_hearted = Rule(
     draft_sampling=("sampled",),  # it is lossless for drafts drawn so
     law=law,
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(Parameter("share", 0.5, 0.0, 1.0, "h; 1 is the standard rule"),),
 )

@@ -14,6 +14,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from PIL import Image
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NAMES = sorted(path.stem for path in FOLDER.glob("[0-9]_*.py"))
 

@@ -22,9 +22,7 @@ def alpha_verified(lengths: Ints) -> float:
 
 
 def alpha_drafted(lengths: Ints, drafted: int | None = None) -> float:
-    """Accepted / drafted, the rate that engines report; `drafted` is the tokens drafted in a step, by
-    default γ.
-    """
+    """Accepted / drafted, the rate that engines report, for `drafted` tokens a step (default γ)."""
     return accepted_tokens(lengths) / (int(lengths.sum()) * (drafted or len(lengths) - 1))
 
 

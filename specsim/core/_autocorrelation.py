@@ -11,9 +11,7 @@ from specsim.core._types import Floats
 
 
 def autocorrelation(series: ArrayLike, lags: Iterable[int]) -> list[float]:
-    """Autocorrelation of `series` [N] at each of `lags`, Σ x_t x_{t+k} / Σ x_t² of the centred series; 0
-    if constant.
-    """
+    """Σ x_t x_{t+k} / Σ x_t² of the centred `series` [N] at each lag k; 0 if it is constant."""
     x: Floats = np.asarray(series, dtype=np.float64)
     x = x - x.mean()
     total = float(x @ x) or 1.0
@@ -23,8 +21,7 @@ def autocorrelation(series: ArrayLike, lags: Iterable[int]) -> list[float]:
 def grouped_autocorrelation(
     series: ArrayLike, groups: ArrayLike, lags: Iterable[int]
 ) -> list[tuple[float, int]]:
-    """Autocorrelation at each of `lags` of several series, concatenated in `series` [N] and labelled by
-    `groups` [N].
+    """Autocorrelation of several series, concatenated in `series` [N] and labelled by `groups` [N].
 
     NaN marks unknown values. For each lag: the mean of x_t x_{t+k} over the pairs within a group, relative to
     the mean of x_t² (0 without pairs), and the number of pairs.

@@ -11,8 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary file to fill; when the `with` ends, it replaces `path`, or is removed after an
-    exception.
+    """Give a temporary file to fill, which replaces `path` at the end, or is removed on an exception.
 
     The temporary file is beside `path` and is flushed to disk before the replacement.
     """

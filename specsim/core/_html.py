@@ -28,7 +28,8 @@ def html_table(
     """`rows` under the names of `columns`; those whose numbers, from 0, are `emphasised` in bold.
 
     >>> html_table(["γ", "tokens"], [[1, "1.8"]], emphasised=[0])
-    '<table><tr><th>γ</th><th>tokens</th></tr><tr style="font-weight:bold"><td>1</td><td>1.8</td></tr></table>'
+    '<table><tr><th>γ</th><th>tokens</th></tr><tr
+    style="font-weight:bold"><td>1</td><td>1.8</td></tr></table>'
     """
     bold = set(emphasised)
     lines = ["".join(f"<th>{escape(name)}</th>" for name in columns)]
@@ -38,8 +39,7 @@ def html_table(
 
 
 def html_bars(title: str, values: Mapping[str, float]) -> str:
-    """Horizontal bars for `values` ≥ 0 under `title`, as an SVG. A value that is not finite is shown as a
-    dash.
+    """Horizontal bars for `values` ≥ 0 under `title`, as SVG; values that are not finite are dashes.
 
     >>> html_bars("α", {"1": 0.5, "2": 0.25}).count("<rect")
     2
@@ -56,6 +56,7 @@ def html_bars(title: str, values: Mapping[str, float]) -> str:
         )
         lines.append(f'<text x="{NAMES + length + 6:.1f}" {text}>{number}</text>')
     return (
-        f'<svg role="img" aria-label="{escape(title)}" width="{BARS + 80}" height="{(len(values) + 1) * LINE}" '
+        f'<svg role="img" aria-label="{escape(title)}" '
+        f'width="{BARS + 80}" height="{(len(values) + 1) * LINE}" '
         f'font-size="12" font-family="sans-serif" fill="currentColor">{"".join(lines)}</svg>'
     )

@@ -28,7 +28,8 @@ def check_known(kind: str, name: str, known: Sequence[str]) -> None:
     >>> check_known("figure", "chen_figure", ["chen_figure_1", "leviathan_figure_2"])
     Traceback (most recent call last):
     ...
-    ValueError: unknown figure 'chen_figure'; did you mean 'chen_figure_1'? There are: chen_figure_1, leviathan_figure_2
+    ValueError: unknown figure 'chen_figure'; did you mean 'chen_figure_1'? There are: chen_figure_1,
+    leviathan_figure_2
     """
     if name not in known:
         raise ValueError(

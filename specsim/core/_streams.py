@@ -78,9 +78,6 @@ def key_of(root: int, cell: Sequence[int] = ()) -> Key:
     return int(words[0]), int(words[1])
 
 
-# --- plain Python ----------------------------------------------------------------------------------------
-
-
 def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:
     """Philox4x32-10 of four counter words and two key words, in Python integers.
 
@@ -105,9 +102,6 @@ def uniform(key: Sequence[int], purpose: int, step: int, index: int) -> float:
     words = philox((index // PER_SLOT, step & WORD, step >> 32, purpose), key)
     part = index % PER_SLOT
     return (words[part] << 10 | words[3] >> 10 * part & 1023) * 2.0**-42
-
-
-# --- compiled --------------------------------------------------------------------------------------------
 
 
 def uniforms(key: Key, purpose: int, first_step: int, steps: int, count: int) -> NDArray[np.float64]:

@@ -55,9 +55,6 @@ TOLERANCE: dict[np.dtype[Any], float] = {
 }
 
 
-# --- checks ----------------------------------------------------------------------------------------------
-
-
 def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
     """Check probability rows, and return them as float64 rows that sum to 1.
 
@@ -70,10 +67,6 @@ def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
         One or more pmfs over a vocabulary of V ≥ 1 tokens.
     name : str
         What error messages call the rows.
-
-    Returns
-    -------
-    ndarray of float64, shape [..., V]
 
     Raises
     ------
@@ -103,16 +96,15 @@ def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
         row = _first(off)
         total = totals[row]
         raise ValueError(
-            f"{name}{_place(row)}: sums to {total:.12g}, off by {total - 1.0:.2g} ({array.dtype.name} rounding "
-            f"allows {tolerance:.2g}); if the weights are meant, pass normalise({name})"
+            f"{name}{_place(row)}: sums to {total:.12g}, off by {total - 1.0:.2g} "
+            f"({array.dtype.name} rounding allows {tolerance:.2g}); "
+            f"if the weights are meant, pass normalise({name})"
         )
     return values / totals[..., None]
 
 
 def check_probabilities(rows: ArrayLike, name: str = "p") -> Floats:
-    """Return `rows` [..., V] as float64, each entry finite and ≥ 0; sums are not checked. Raises as
-    `check_rows`.
-    """
+    """`rows` [..., V] as float64, finite and ≥ 0; sums are not checked. Raises as `check_rows`."""
     array = _as_real(rows, name)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(f"{name}: shape {array.shape} has no vocabulary axis; expected [..., V] with V ≥ 1")
@@ -137,10 +129,6 @@ def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens")
         V; ids must be in [0, V).
     name : str
         What error messages call the tokens.
-
-    Returns
-    -------
-    ndarray of int64
 
     Raises
     ------
@@ -194,9 +182,6 @@ def _place(row: tuple[int, ...]) -> str:
     return f", row {_index(row)}" if row else ""
 
 
-# --- reshaping -------------------------------------------------------------------------------------------
-
-
 def normalise(weights: ArrayLike) -> Floats:
     """Divide weights by their sums.
 
@@ -204,10 +189,6 @@ def normalise(weights: ArrayLike) -> Floats:
     ----------
     weights : array_like, shape [..., V]
         Finite numbers ≥ 0.
-
-    Returns
-    -------
-    ndarray of float64, shape [..., V]
 
     Raises
     ------
@@ -236,10 +217,6 @@ def temperature(p: ArrayLike, t: float) -> Floats:
         Rows at temperature 1.
     t : float
         Temperature ≥ 0; 0 gives the argmax, the lowest token among ties.
-
-    Returns
-    -------
-    ndarray of float64, shape [..., V]
 
     Raises
     ------
@@ -271,10 +248,6 @@ def top_k(p: ArrayLike, k: int) -> Floats:
     k : int
         At least 1.
 
-    Returns
-    -------
-    ndarray of float64, shape [..., V]
-
     Examples
     --------
     >>> top_k([0.5, 0.3, 0.2], 2)
@@ -297,10 +270,6 @@ def top_p(p: ArrayLike, mass: float) -> Floats:
     p : array_like, shape [..., V]
     mass : float
         In (0, 1]. The token that crosses `mass` is kept; 1 keeps all.
-
-    Returns
-    -------
-    ndarray of float64, shape [..., V]
 
     References
     ----------
@@ -332,10 +301,6 @@ def min_p(p: ArrayLike, fraction: float) -> Floats:
     fraction : float
         In [0, 1].
 
-    Returns
-    -------
-    ndarray of float64, shape [..., V]
-
     References
     ----------
     Nguyen et al., "Min-p sampling", arXiv 2407.01082.
@@ -360,10 +325,6 @@ def round_to(p: ArrayLike, dtype: DTypeLike) -> Floats:
     dtype : dtype or "bfloat16"
         float64, float32, float16 or bfloat16, which engines reach by way of float32.
 
-    Returns
-    -------
-    ndarray of float64, shape [..., V]
-
     Examples
     --------
     >>> round_to([0.1, 0.9], "float16")
@@ -376,8 +337,7 @@ def round_to(p: ArrayLike, dtype: DTypeLike) -> Floats:
 
 
 def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
-    """The nearest rows whose entries are multiples of 2^-bits and sum to exactly 1, in any order of
-    summation.
+    """The nearest rows of multiples of 2^-bits that sum to exactly 1, in any order of summation.
 
     With bits = 24 such rows are exact in float32 too, so that a verifier is judged without rounding in its
     input. Largest remainders are rounded up, as in an apportionment.
@@ -387,10 +347,6 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
     p : array_like, shape [..., V]
     bits : int
         In [1, 52].
-
-    Returns
-    -------
-    ndarray of float64, shape [..., V]
 
     Examples
     --------
@@ -417,9 +373,6 @@ def capped_ratio(p: Floats, q: Floats | float) -> Floats:
     """
     capped: Floats = np.divide(p, q, out=np.ones_like(p), where=q > p)
     return capped
-
-
-# --- drawing ---------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -518,8 +471,6 @@ def alias_lookup(table: Ints, u: float) -> int:
     threshold, alias = divmod(int(table[int(column)]), 2**32)
     return int(column) if int(remainder * 2**31) < threshold else alias
 
-
-# --- synthetic pairs -------------------------------------------------------------------------------------
 
 #: The shapes of `synthetic_pair`, each with the case that it covers.
 PAIR_KINDS: dict[str, str] = {

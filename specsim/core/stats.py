@@ -144,10 +144,6 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
     pmf : array_like, shape [k]
         The law under the null, positive in every cell.
 
-    Returns
-    -------
-    float
-
     References
     ----------
     Lindon & Malek, "Anytime-valid inference for multinomial count data", NeurIPS 2022.
@@ -175,14 +171,13 @@ def log_e_values(counts: Ints, pmf: Floats) -> Floats:
     return log_e
 
 
-#: Weights, in counts a cell, of the common estimate towards which each plug-in alternative is shrunk. Laws at distance
-#: ε are best distinguished with about 1/4ε²: these weights cover the range of `DEVIATIONS`.
+#: Weights, in counts a cell, of the common estimate towards which each plug-in alternative is shrunk. Laws at
+#: distance ε are best distinguished with about 1/4ε²: these weights cover the range of `DEVIATIONS`.
 SHRINKAGES = tuple(8.0**i for i in range(7))
 
 
 def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
-    """Natural logarithm of an e-value against the hypothesis that two samples have the same law, whatever
-    that law is.
+    """Natural logarithm of an e-value against the hypothesis that two samples have one common law.
 
     In each block the likelihood of two laws q_a, q_b, estimated from the *earlier* blocks, is divided by that
     of their mixture (n_a·q_a + n_b·q_b)/(n_a + n_b), so that the quotient has expectation at most 1 under
@@ -194,10 +189,6 @@ def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     ----------
     blocks : sequence of (array_like of int, array_like of int), each of shape [k]
         Counts of both samples, in the order in which they were drawn.
-
-    Returns
-    -------
-    float
 
     References
     ----------
@@ -285,10 +276,6 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
     cells, level, power
         As for `detectable_tv`; at least 2 cells.
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> round(needed_draws(4 * detectable_tv(4, 10_000, 1e-9) ** 2, 4, 1e-9))
@@ -356,9 +343,7 @@ def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
 
 
 def tv_interval(counts: ArrayLike, pmf: ArrayLike, delta: float) -> tuple[float, float, float]:
-    """(estimate, lower, upper) of the total variation between the sampled law and `pmf`, as
-    `certified_tv`.
-    """
+    """(estimate, lower, upper) of the total variation from `pmf`, see `certified_tv`."""
     observed, law = _check_table(counts, pmf)
     estimate, radius = _empirical_tv(observed, law), _radius(len(law), int(observed.sum()), delta)
     return estimate, max(0.0, estimate - radius), min(1.0, estimate + radius)

@@ -1,5 +1,4 @@
-"""Lookahead decoding: the target guesses n-grams on the side, which are kept in a pool and drafted when they
-fit.
+"""Lookahead decoding: n-grams guessed by the target are kept in a pool, and drafted when they fit.
 
 *Lookahead branch.* A window has W columns of guessed futures, column i beginning i tokens after the end of
 the text, and N - 1 levels. Each decoding step makes one Jacobi step: for each column, the target's most
@@ -78,9 +77,7 @@ class Lookahead:
         self._pool: dict[int, dict[tuple[int, ...], None]] = defaultdict(dict)
 
     def draft(self, history: Sequence[int]) -> tuple[Tree, tuple[int, ...]] | None:
-        """Chains of N - 1 tokens that may follow `history`, latest seen first, and their tokens; None
-        without candidates.
-        """
+        """Chains of N - 1 tokens that may follow `history`, latest seen first, and their tokens, or None."""
         tails = list(self._pool.get(int(history[-1]), ()))[::-1]
         if not tails:
             return None

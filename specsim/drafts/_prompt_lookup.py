@@ -26,8 +26,7 @@ from specsim.core._types import Ints
 
 @dataclass(frozen=True)
 class PromptLookup:
-    """A draft by prompt lookup, which `simulate` takes in place of a draft model: steps begin at positions of
-    the text.
+    """Drafts by prompt lookup in one text, which `simulate` takes in place of a draft model.
 
     Parameters
     ----------
@@ -141,8 +140,7 @@ def lookup_drafts(
 
 
 def _taken(start: Any, size: Any, n: int, gamma: int, whole: bool) -> Any:
-    """Whether the tokens from `start` on, after the first occurrence of n tokens, are drafted in a text of
-    `size` tokens.
+    """Whether tokens from `start` on, after the first match of n tokens, are drafted; `size` is the text's.
 
     If they are not, neither are those after a later occurrence.
     """

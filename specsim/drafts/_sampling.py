@@ -85,9 +85,6 @@ def rank_tokens(q: Sequence[Any]) -> list[int]:
     return sorted(range(len(q)), key=lambda token: -q[token])
 
 
-# --- compiled --------------------------------------------------------------------------------------------
-
-
 def draw_siblings(sampling: str, q: Floats, u: Floats) -> Ints:
     """Sample siblings below each of many nodes, by inverse CDF.
 

@@ -1,5 +1,4 @@
-"""Sequoia's dynamic program: the fixed tree that emits most tokens, given how often each rank of sibling is
-accepted.
+"""Sequoia's dynamic program: the fixed tree that emits most tokens, given acceptance by rank of sibling.
 
 Let P_k be the probability that the k-th of a node's children is the one accepted, the same at every node (the
 paper's positional acceptance assumption). A node is then reached with the product of P along its path, and a
@@ -31,7 +30,7 @@ from specsim.drafts._tree import Tree
 #: The most ordered draws of siblings that are enumerated.
 MAX_DRAWS = 4096
 
-#: F of the best tree of a size, and the sizes of its root's subtrees, in order of rank; None if there is no such tree.
+#: F of the best tree of a size, and the sizes of its root's subtrees by rank; None if there is no such tree.
 Best = tuple[Any, tuple[int, ...]] | None
 
 
@@ -90,9 +89,7 @@ def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = No
 
 
 def _best_subtrees(accept: Sequence[Any], size: int, below: list[Best] | None) -> list[Best]:
-    """The best trees of 1 to `size` nodes (entry 0 is unused), with subtrees from `below`, or from the
-    result if None.
-    """
+    """The best trees of 1 to `size` nodes, with subtrees from `below`, or from the result if None."""
     found: list[Best] = [None]
     inner = found if below is None else below
     table: list[list[Best]] = [[]]  # table[n][b]: exactly b children
@@ -143,8 +140,7 @@ def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
 
 
 def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]:
-    """P_1 … P_count of one pair of rows: which of the siblings sampled without replacement from q is
-    accepted.
+    """P_1 … P_count of one pair of rows, for siblings sampled without replacement from q.
 
     By enumeration of the siblings that were drawn and rejected before. After a rejection the residual is (R -
     D)₊ and D loses the token; a token that fills up an exhausted q is never accepted.
@@ -155,10 +151,6 @@ def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]
         Target and draft, of Fractions or floats.
     count : int
         Number of siblings, with V^count ≤ `MAX_DRAWS`; ValueError otherwise.
-
-    Returns
-    -------
-    list
 
     Examples
     --------

@@ -17,7 +17,7 @@ import numpy as np
 
 from specsim.drafts._sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
 
-#: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN); a mistyped size should not use up the memory.
+#: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN). The limit guards against mistyped sizes.
 MAX_NODES = 1024
 
 
@@ -156,10 +156,6 @@ def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
         γ, from 1 to `MAX_NODES`; TypeError or ValueError otherwise.
     sampling, block
         As for `Tree`.
-
-    Returns
-    -------
-    Tree
 
     Examples
     --------

@@ -45,10 +45,6 @@ class Model(Protocol):
         out : ndarray of float64, shape [B, V], optional
             Where to write the rows; it need not be contiguous.
 
-        Returns
-        -------
-        ndarray of float64, shape [B, V]
-
         Raises
         ------
         ValueError, TypeError

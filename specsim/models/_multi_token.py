@@ -30,10 +30,6 @@ def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | Non
     out : ndarray of float64, shape [B, V], optional
         Where to write the rows.
 
-    Returns
-    -------
-    ndarray of float64, shape [B, V]
-
     Raises
     ------
     ValueError

@@ -50,8 +50,7 @@ Provenance = Mapping[str, str | int | float]
 
 
 class NGramModel:
-    """An n-gram over bytes (V = 256) with interpolated Kneser–Ney smoothing; its law is in the text of the
-    module.
+    """An n-gram over bytes (V = 256) with interpolated Kneser–Ney smoothing.
 
     `n` is the n-gram order, and `order` = n - 1 the number of bytes read.
 
@@ -209,10 +208,6 @@ def bits_per_byte(model: NGramModel, texts: Iterable[bytes]) -> float:
     texts : iterable of bytes
         Every byte with `order` bytes before it in the same text counts.
 
-    Returns
-    -------
-    float
-
     Raises
     ------
     ValueError
@@ -234,9 +229,6 @@ def bits_per_byte(model: NGramModel, texts: Iterable[bytes]) -> float:
     if n_bytes == 0:
         raise ValueError(f"texts: no byte has {model.order} bytes before it; give more text")
     return bits / n_bytes
-
-
-# --- counting --------------------------------------------------------------------------------------------
 
 
 def _windows(text: bytes, n: int) -> Keys:
@@ -289,9 +281,6 @@ def _discount(counts: NDArray[Any]) -> float:
     return n1 / (n1 + 2 * n2) if n1 else FALLBACK_DISCOUNT
 
 
-# --- tables ----------------------------------------------------------------------------------------------
-
-
 def _dense_rows(levels: list[tuple[Keys, NDArray[Any]]], discounts: Floats) -> Floats:
     """The rows after each context of min(n − 1, 1) bytes: float64 [1, 256] or [256, 256]."""
     rows = np.full((1, VOCAB), 1 / VOCAB)
@@ -326,9 +315,6 @@ def _sparse_levels(
     successors = [np.empty(0, np.uint8), *(keys.astype(np.uint8) for keys, _ in levels)]
     counts_ = [np.empty(0, np.int32), *(counts.astype(np.int32) for _, counts in levels)]
     return np.concatenate(records), np.concatenate(successors), np.concatenate(counts_)
-
-
-# --- kernels ---------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -386,8 +372,6 @@ def _fill_rows(recent, dense, slots, records, successors, counts, discounts, out
             for e in range(start, start + kinds):
                 out[b, successors[e]] += weight * (counts[e] - discount)
 
-
-# --- files -----------------------------------------------------------------------------------------------
 
 #: The exceptions of NumPy, `zipfile` and `from_arrays` on a file that is damaged, or of another kind.
 UNREADABLE = (

@@ -48,9 +48,7 @@ def default_pair() -> ModelPair:
 
 
 def load_pair(path: str | os.PathLike[str]) -> ModelPair:
-    """Read (target, draft) from a file that `build_pair` wrote. Raises ValueError if it is damaged or
-    foreign.
-    """
+    """Read (target, draft) from a file of `build_pair`. Raises ValueError if it is damaged or foreign."""
     target, draft = read_models(path, ["target_", "draft_"])
     return target, draft
 

@@ -55,15 +55,14 @@ class Session:
         order, start = self.model.order, len(self._consumed)
         if tokens and start + 1 < order:
             raise ValueError(
-                f"tokens: {start + 1} consumed; the model reads {order}, so hand over more before the first row"
+                f"tokens: {start + 1} consumed; the model reads {order}, so consume more before the first row"
             )
         self._consumed.extend(tokens)
         ends = range(start + 1, len(self._consumed) + 1)
         return self.model.rows(_histories([self._consumed[end - order : end] for end in ends], order))
 
     def after(self, paths: ArrayLike, ahead: int = 0) -> Floats:
-        """The rows after the consumed tokens followed by each of `paths` [B, d], float64 [B, V]; no token is
-        consumed.
+        """The rows after the consumed tokens and each of `paths` [B, d], float64 [B, V], consuming nothing.
 
         That is a pass with tree attention. With `ahead` > 0 the rows of a token that many places further on,
         see `rows_ahead`.

@@ -137,10 +137,6 @@ def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
     gamma : array_like of int
         At least 0; broadcasts with `alpha`.
 
-    Returns
-    -------
-    float or ndarray
-
     Raises
     ------
     ValueError
@@ -167,8 +163,7 @@ def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
 
 
 def accepted_law(alpha: float, gamma: int) -> Floats:
-    """P(τ = 0 … γ) of the number τ of accepted tokens: the capped geometric law behind Equation 1, shape
-    [γ+1].
+    """P(τ = 0 … γ) of the number τ of accepted tokens, shape [γ+1]: the law behind Equation 1.
 
     The step emits τ + 1 tokens. Ranges and errors as `expected_tokens`, for one `alpha` and one `gamma`.
 

@@ -7,12 +7,13 @@ For a drafted chain x = x_1 … x_γ let τ be the number of accepted tokens, an
 with a(x^ℓ) the probability of drafting x^ℓ and accepting at least ℓ tokens:
 
 - token by token a = Π_i min(p_i, q_i);
-- block verification a = q(x^ℓ)·b_ℓ, where b_0 = 1 and b_i = min(1, b_{i-1}·p_i/q_i) (Sun et al., "Block verification
-  accelerates speculative decoding", arXiv 2403.10444). Without a division: a(x^ℓ) = min(q(x^ℓ), a(x^{ℓ-1})·p_ℓ);
-- a ≤ min(p(x^ℓ), q(x^ℓ)) for any lossless verification, the *min-joint* bound. Block verification need not reach it.
+- block verification (Sun et al., arXiv 2403.10444) a = q(x^ℓ)·b_ℓ, where b_0 = 1 and
+  b_i = min(1, b_{i-1}·p_i/q_i). Without a division: a(x^ℓ) = min(q(x^ℓ), a(x^{ℓ-1})·p_ℓ);
+- a ≤ min(p(x^ℓ), q(x^ℓ)) for any lossless verification, the *min-joint* bound, which block verification need
+  not reach.
 
-From one line to the next a can only grow (induction on ℓ), so token ≤ block ≤ bound. All three are equal where every
-target row is one-hot (temperature 0), the first two also where every draft row is.
+From one line to the next a can only grow (induction on ℓ), so token ≤ block ≤ bound. All three are equal
+where every target row is one-hot (temperature 0), the first two also where every draft row is.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ MAX_PATHS = 4096
 
 
 class AcceptedTokens(NamedTuple):
-    """E[τ] token by token, by block verification, and the min-joint bound; Fractions if the rows are, else
-    floats.
-    """
+    """E[τ] token by token, by block verification, and the min-joint bound."""
 
     token: Any
     block: Any
@@ -60,10 +59,6 @@ def accepted_tokens(p: Any, q: Any, gamma: int, start: tuple[Any, Any] | None = 
         Drafted tokens γ ≥ 1, with V^γ ≤ `MAX_PATHS`.
     start : (row, row), optional
         The rows (p, q) of the first position; required with a table.
-
-    Returns
-    -------
-    AcceptedTokens
 
     Raises
     ------
@@ -119,8 +114,7 @@ def accepted_tokens(p: Any, q: Any, gamma: int, start: tuple[Any, Any] | None = 
 
 
 def block_range(alpha: float, gamma: int) -> BlockRange:
-    """The range of E[τ] of block verification where Σ min(p, q) = `alpha`, with the same p and q at every
-    position.
+    """The range of E[τ] of block verification over all pairs p, q with Σ min(p, q) = `alpha`.
 
     Proved: (1) No pair is below the token-by-token value, which q = (1, 0) and p = (α, 1 - α) have. (2) Two
     tokens suffice for the upper end. E[b_ℓ] is concave and non-decreasing in each ratio p_i/q_i, and these
@@ -137,10 +131,6 @@ def block_range(alpha: float, gamma: int) -> BlockRange:
         In [0, 1].
     gamma : int
         Drafted tokens γ ≥ 1, with 2^γ ≤ `MAX_PATHS`.
-
-    Returns
-    -------
-    BlockRange
 
     Raises
     ------

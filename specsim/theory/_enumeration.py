@@ -100,9 +100,7 @@ def _continued_law(law: Exact, p_rows: Rows, length: int, context: Tokens) -> Ex
 
 
 def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
-    """Yield (prefix, law of the next token given that the step emits one) for every prefix at which a step
-    goes on.
-    """
+    """Yield (prefix, law of the next token) for every prefix at which a step may continue."""
     following: dict[Tokens, Exact] = defaultdict(lambda: defaultdict(int))
     for emitted, mass in law.items():
         for i in range(len(emitted)):
@@ -190,10 +188,6 @@ def prove(
         Number of drafted tokens, or the tree to draft, with V^(drafted tokens) ≤ `MAX_DRAFTS`.
     context : tuple of int, optional
         The tokens before the step, by default the target's first context.
-
-    Returns
-    -------
-    Proof
 
     Raises
     ------

@@ -26,9 +26,6 @@ from specsim.core.distributions import check_rows
 MAX_ORDERS = 40_320
 
 
-# --- the bound -------------------------------------------------------------------------------------------
-
-
 def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = "sampled") -> float:
     """α* = 1 + min_H [p(H) - P(all drafts in H)] over sets H of tokens: no verifier accepts more often.
 
@@ -44,10 +41,6 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = 
         See the module.
     sampling : str
         How the drafts are sampled.
-
-    Returns
-    -------
-    float
 
     References
     ----------
@@ -118,9 +111,6 @@ def draws_inside(q: Floats, drafts: int) -> Floats:
             rung[1:] = rung[1:] * silent - rung[:-1] * np.expm1(-q[i] * time)
             rung[0] *= silent
     return inside
-
-
-# --- verifiers of independent drafts ---------------------------------------------------------------------
 
 
 def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
@@ -198,10 +188,6 @@ def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None 
     rho : float, optional
         In [1, K], by default ρ*. Below ρ* this is still what the rule accepts, but its output law is not p.
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> round(k_seq_acceptance([1, 0], [0.5, 0.5], 2), 12)
@@ -215,12 +201,8 @@ def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None 
     return _probability(_any_of(_passing(p_row, q_row, chosen), count))
 
 
-# --- verifiers of distinct drafts ------------------------------------------------------------------------
-
-
 def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
-    """Recursive rejection of drafts without replacement (Sequoia, RSD), by enumeration of the orders of
-    sampling.
+    """Recursive rejection of drafts without replacement (Sequoia, RSD), by enumeration of orders.
 
     R = p and D = q at first; s drawn from D is accepted with probability min(1, R(s)/D(s)), else R becomes (R
     - D)₊ and D loses s, both renormalised (Chen et al., "Sequoia", arXiv 2402.12374; Jeon et al., arXiv
@@ -263,8 +245,7 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
 
 
 def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
-    """p(Top) + Σ_{x ∉ Top} min(p(x), q'(x)), for the K - 1 most probable tokens of q and a sample of q' on
-    the others.
+    """p(Top) + Σ_{x ∉ Top} min(p(x), q'(x)): the K - 1 best tokens of q, and a sample of q' on the others.
 
     These are the drafts of Hu et al., arXiv 2502.18779 ("top and sample"). A standard test of the sampled
     token against the target without the mass of Top reaches `optimal_acceptance`.
@@ -280,9 +261,6 @@ def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> fl
     top, others = ranked[: count - 1], ranked[count - 1 :]
     weights = q_row[others] if q_row[others].any() else np.ones(others.size)
     return _probability(p_row[top].sum() + np.minimum(p_row[others], weights / weights.sum()).sum())
-
-
-# --- one draft, shared noise -----------------------------------------------------------------------------
 
 
 def gumbel_agreement(p: ArrayLike, q: ArrayLike) -> float:
@@ -306,9 +284,6 @@ def gumbel_agreement(p: ArrayLike, q: ArrayLike) -> float:
         before = np.append(0.0, np.cumsum(q_row)[:-1])
         both = (p_row > 0) & (q_row > 0)
         return _probability((1.0 / (from_here / p_row + before / q_row)[both]).sum())
-
-
-# --- shared ----------------------------------------------------------------------------------------------
 
 
 def _pair(p: ArrayLike, q: ArrayLike) -> tuple[Floats, Floats]:

@@ -21,8 +21,7 @@ MAX_CONTEXTS = 2048
 
 
 def expected_tokens_by_position(alphas: ArrayLike) -> Floats | float:
-    """1 + Σ_k α_1 ⋯ α_k, the expected number of tokens of a step whose i-th token is accepted, once tested,
-    with α_i.
+    """1 + Σ_k α_1 ⋯ α_k, the expected tokens of a step whose i-th draft, once tested, passes with α_i.
 
     Exact under any dependence, if α_i is conditional on the acceptance of the tokens before.
 
@@ -30,10 +29,6 @@ def expected_tokens_by_position(alphas: ArrayLike) -> Floats | float:
     ----------
     alphas : array_like, shape [..., γ]
         In [0, 1], γ ≥ 1.
-
-    Returns
-    -------
-    float or ndarray of the leading shape
 
     Raises
     ------
@@ -87,10 +82,6 @@ def markov_steps(p: ArrayLike, q: ArrayLike, gamma: int) -> MarkovSteps:
         Tables of target and draft, with a row after each context of k tokens, as in `TableModel`.
     gamma : int
         Drafted tokens γ ≥ 1.
-
-    Returns
-    -------
-    MarkovSteps
 
     Raises
     ------

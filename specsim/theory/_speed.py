@@ -53,8 +53,7 @@ def operations_factor(alpha: ArrayLike, gamma: ArrayLike, c_hat: ArrayLike) -> F
 
 
 def memory_access_factor(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
-    """(1 - α)/(1 - α^{γ+1}), reads of the target's weights and cache relative to the target alone (Section
-    3.5).
+    """(1 - α)/(1 - α^{γ+1}), reads of weights and cache relative to the target alone (Section 3.5).
 
     Examples
     --------
@@ -100,10 +99,6 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDAr
     most : int
         The largest γ to consider, at least 1.
 
-    Returns
-    -------
-    int or ndarray of int64
-
     Examples
     --------
     >>> optimal_gamma(0.8, 0.05)
@@ -123,8 +118,7 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDAr
 
 
 def oracle_improvement(alpha: ArrayLike, c: ArrayLike) -> Floats | float:
-    """[1/(1 - α)]/(1 + cα/(1 - α)), the speed-up if each step drafts exactly the tokens that will be
-    accepted.
+    """[1/(1 - α)]/(1 + cα/(1 - α)), the speed-up if only tokens that will be accepted are drafted.
 
     Steps then emit 1/(1 - α) tokens and draft one less. Section 3.3 of the paper asks for it and gives no
     formula. At α = 1 the limit is 1/c; α = 1 with c = 0 raises ValueError.

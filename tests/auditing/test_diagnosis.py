@@ -153,6 +153,7 @@ def small_residual(draft_tokens, p, q, rng):
     return output
 
 
+@pytest.mark.slow
 def test_independent_steps_are_no_reused_randomness():
     """Mistakes that show between steps alone explain no law that is off step by step, however roughly theirs is known."""
     known = [one for one in mutants.catalogue() if one.name != "residual_epsilon"]
@@ -241,6 +242,7 @@ def test_a_parameter_that_shows_in_few_rows_is_found(spelled):
     )
 
 
+@pytest.mark.slow
 def test_what_small_vocabularies_do_not_show_is_not_put_down_to_rounding():
     assert not diagnosed(mutants.get("misaligned_residual:k=7").function, ("opposite", "rounded rows")).known
 
@@ -268,6 +270,7 @@ def test_a_decoders_mistake_is_named():
     assert "sequences" in found.evidence
 
 
+@pytest.mark.slow
 def test_a_decoder_that_drafts_more_tokens_is_recognised():
     greedy = replace(mutants.get("greedy_draft").decode, gamma=3)
     assert first(diagnosed_decoder(lambda *given: greedy(*given), ("second order",))) == "greedy_draft"

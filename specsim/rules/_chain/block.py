@@ -1,23 +1,22 @@
-"""Block verification: decide the drafted tokens together, so that no prefix is lost to a test it need not pass.
+"""Block verification: decide on the drafted tokens jointly, which accepts more than a test of each.
 
 With b_0 = 1 and b_i = min(1, b_{i-1}·p_i(x_i)/q_i(x_i)) let, for i < γ,
 
     A_i = Σ_y (b_i·p_{i+1}(y) - q_{i+1}(y))₊,   h_i = A_i/(A_i + 1 - b_i),   and h_γ = b_γ  (0/0 is 1).
 
-Draw η_i uniformly for i = 1 … γ and let τ be the largest i with η_i < h_i, or 0: tests do not stop at the first
-failure. Emit x_1 … x_τ and a token from (b_τ·p - q)₊, normalised, or from p after the whole block.
+Draw η_i uniformly for i = 1 … γ and let τ be the largest i with η_i < h_i, or 0: tests do not stop at the
+first failure. Emit x_1 … x_τ and a token from (b_τ·p - q)₊, normalised, or from p after the whole block.
 
 Lossless for a chain whose every token was sampled from the q handed over: P(τ ≥ i | x_1 … x_i) = b_i. Hence
-E[τ] = Σ_i E_q[b_i], at least what token-wise verification accepts, and at most Σ_i Σ min(p(x_1 … x_i), q(x_1 … x_i));
-that bound is often quoted as the value, which is wrong in general (V = 2, γ = 2: .54 < .66 < .78, see the tests). At
-temperature 0 it is the standard rule.
+E[τ] = Σ_i E_q[b_i], at least what token-wise verification accepts, and at most Σ_i Σ min(p(x_1 … x_i), q(x_1
+… x_i)); this bound is often quoted as the value, which is wrong in general (V = 2, γ = 2: .54 < .66 < .78,
+see the tests). At temperature 0 it is the standard rule.
 
 Sun et al., "Block verification accelerates speculative decoding", arXiv 2403.10444, Algorithm 2.
 
-Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fixed pair, as h is looked at from the end.
+Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fixed pair, since h is evaluated from
+the end.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -61,7 +60,7 @@ def scales_and_cuts(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -
 
 
 def next_tokens(b: Sequence[Any], p: Sequence[Row], q: Sequence[Row]) -> list[list[Any]]:
-    """After x_1 … x_i the pmf (b_i·p - q)₊, normalised, and p where that is nothing; p after the whole block."""
+    """The pmf after x_1 … x_i: (b_i·p - q)₊, normalised, or p if that is 0; p after the whole block."""
     residuals = [
         tokenwise.positive_part([scale * y for y in p_row], q_row, otherwise=p_row)
         for scale, p_row, q_row in zip(b, p, q, strict=False)
@@ -70,7 +69,7 @@ def next_tokens(b: Sequence[Any], p: Sequence[Row], q: Sequence[Row]) -> list[li
 
 
 def keep(b: Any, p: Row, q: Row) -> Any:
-    """h: the chance that a block is cut here, if it is cut no later."""
+    """h, the probability that the block is cut here, given that it is not cut later."""
     left = sum(max(b * y - z, 0) for y, z in zip(p, q, strict=True))
     return left / (left + 1 - b) if left + 1 - b else 1
 
@@ -170,7 +169,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
-    uniforms=tokenwise.uniforms,
-    fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
+    fixed_pair=FixedPair(tables, verify_fixed_pair),
     survival=survival,
 )

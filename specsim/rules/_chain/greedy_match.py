@@ -1,17 +1,17 @@
-"""Greedy match: keep the draft as long as it is the target's most probable token, and emit that token in any case.
+"""Greedy match: accept drafts as long as they are the target's most probable token, and emit that token.
 
-Accept x iff it is argmax p, else emit argmax p; the bonus is argmax p too. Among ties the lowest token is the argmax.
+Accept x iff it is argmax p, else emit argmax p; the bonus is argmax p too. Among ties the lowest token is the
+argmax.
 
-Lossless for the target at temperature 0 only, that is for the declared law 1[x = argmax p]; a target that is to be
-sampled is changed by it altogether. Any draft will do, sampled or greedy. At temperature 0 the standard rule, sampler
-match and block verification all become this one.
+Lossless for the target at temperature 0 only, that is for the declared law 1[x = argmax p]; a target that is
+to be sampled is changed by it altogether. Any draft will do, sampled or greedy. At temperature 0 the standard
+rule, sampler match and block verification all become this one.
 
-The `GREEDY_MATCH` strategy of naive-speculate; exact match in Stern, Shazeer & Uszkoreit, arXiv 1811.03115, section 3.
+The `GREEDY_MATCH` strategy of naive-speculate; exact match in Stern, Shazeer & Uszkoreit, arXiv 1811.03115,
+section 3.
 
-Cost: one uniform a step in name only (nothing is random); O(V) a position from rows, O(1) for a fixed pair.
+Cost: γ + 1 uniforms a step, all unused; O(V) a position from rows, O(1) for a fixed pair.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -30,20 +30,18 @@ def argmax(p: Row) -> list[Any]:
 
 
 def acceptance(p: Row, q: Row, x: int) -> Any:
-    """1 for the argmax, else 0."""
     return argmax(p)[x]
 
 
-def recovered(p: Row, q: Row, x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, **values: Any) -> list[Any]:
     return argmax(p)
 
 
-def bonus(p: Row, q: None) -> list[Any]:
+def bonus(p: Row, q: None, **values: Any) -> list[Any]:
     return argmax(p)
 
 
 def declared(p: Row, q: Row | None, position: int) -> list[Any]:
-    """The target at temperature 0."""
     largest = max(p)
     return [0 * weight + (weight == largest and largest not in p[:x]) for x, weight in enumerate(p)]
 
@@ -66,7 +64,6 @@ def follow(p, q, values, weights):
 
 
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
-    """Everything is the argmax."""
     best = np.eye(1, p.size, int(p.argmax()))[0]
     return best, best, best
 
@@ -79,7 +76,6 @@ RULE = Rule(
     declared=declared,
     declares="argmax p: lossless at temperature 0",
     rows=tokenwise.rows(accept, recover, follow),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     reads_draft=False,
 )

@@ -1,28 +1,27 @@
-"""Gumbel coupling: draft and target pick their tokens with the same noise, and the draft passes where they agree.
+"""Gumbel coupling: draft and target choose their tokens with the same noise; equal tokens are accepted.
 
-With independent exponentials E_x, one for each token and fresh at every position, the draft takes argmin E_x/q(x)
-and the target argmin E_x/p(x). The target's token is emitted in any case, so the output is a sample of p whatever
-the draft does, and a different draft model does not even change it, only the speed. With r = q/p the draft's token x
-is also the target's with probability 1/(1 + Λ(r_x)) where Λ(s) = Σ_y (s·p(y) - q(y))₊, and so they agree with
-probability Σ_x 1/Σ_y max(p(y)/p(x), q(y)/q(x)) over the tokens with p, q > 0: at least (1 - TV)/(1 + TV), and at most
-the 1 - TV of the standard rule.
+With independent exponentials E_x, one for each token and fresh at every position, the draft takes argmin
+E_x/q(x) and the target argmin E_x/p(x). The target's token is emitted in any case, so the output is a sample
+of p whatever the draft does, and a different draft model does not even change it, only the speed. With r =
+q/p the draft's token x is also the target's with probability 1/(1 + Λ(r_x)) where Λ(s) = Σ_y (s·p(y) -
+q(y))₊, and so they agree with probability Σ_x 1/Σ_y max(p(y)/p(x), q(y)/q(x)) over the tokens with p, q > 0:
+at least (1 - TV)/(1 + TV), and at most the 1 - TV of the standard rule.
 
-Here the verifier is handed a drafted token and not the noise, so it draws the noise given that token: the smallest
-E_x/q(x) is m, exponential, at the drafted token, and all others exceed it by independent exponentials, since they
-have no memory: E_y = m·q(y) + e_y. Hence the rule is lossless for a chain whose every token was sampled from the q
-handed over, by whatever method; the joint law is that of the shared noise. Given that x is not the target's token,
-the target's is y with probability ∝ p(y)·∫ ds/(1 + Λ(s))² from r_y to r_x.
+Here the verifier is handed a drafted token and not the noise, so it samples the noise conditional on that
+token: the smallest E_x/q(x) is m, exponential, at the drafted token, and all others exceed it by independent
+exponentials, since they have no memory: E_y = m·q(y) + e_y. Hence the rule is lossless for a chain whose
+every token was sampled from the q handed over, by whatever method; the joint law is that of the shared noise.
+Given that x is not the target's token, the target's is y with probability ∝ p(y)·∫ ds/(1 + Λ(s))² from r_y to
+r_x.
 
-Daliri, Musco & Suresh, "Coupling without communication and drafter-invariant speculative decoding", arXiv 2408.07978
-(the bound); the law of the pair (x, y) is derived here and proved by enumeration.
+Daliri, Musco & Suresh, "Coupling without communication and drafter-invariant speculative decoding", arXiv
+2408.07978 (the bound); the law of the pair (x, y) is derived here and proved by enumeration.
 
 From rows, e = -log(1 - u), and the lowest token wins a tie.
 
-Cost: from rows V uniforms a position and O(V); for a fixed pair γ + 1 uniforms a step and O(log V): the accept test's
-uniform u says how much noise there was, Λ = 1/u - 1, and so which tokens were in the race.
+Cost: from rows V uniforms a position and O(V); for a fixed pair γ + 1 uniforms a step and O(log V): the
+accept test's uniform u says how much noise there was, Λ = 1/u - 1, and so which tokens were in the race.
 """
-
-from __future__ import annotations
 
 import math
 from itertools import pairwise
@@ -50,7 +49,6 @@ def race(p: Row, q: Row, s: Any) -> Any:
 
 
 def acceptance(p: Row, q: Row, x: int) -> Any:
-    """The probability that the target picks x, given that the draft did."""
     return 1 / race(p, q, q[x] / p[x]) if p[x] else 0 * p[x]
 
 
@@ -106,7 +104,7 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 
 
 def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, np.ndarray, Floats, Floats]:
-    """The pair, the draft's alias table, the probability [V] of accepting each token, and Λ at the sorted ratios."""
+    """The pair's tables, the draft's alias table, accept probabilities [V], and Λ at the sorted ratios."""
     pair = build_tables(p, q)
     start = np.searchsorted(pair.ratio, pair.ratio, side="left")  # ties share one Λ
     race = np.maximum(pair.ratio * pair.p_sorted[start] - pair.q_sorted[start], 0.0)
@@ -149,5 +147,5 @@ RULE = Rule(
     law=tokenwise.law("gumbel", acceptance, recovered),
     rows=verify_rows,
     uniforms=uniforms,
-    fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
+    fixed_pair=FixedPair(tables, verify_fixed_pair),
 )

@@ -1,24 +1,22 @@
 """Hierarchical speculative decoding, capped: compare joint probabilities, from the whole draft backwards.
 
-Let J_i = Π_{j≤i} p_j(x_j)/q_j(x_j), J_0 = 1, and capped R_i = J_i / max_{j≤i} J_j. Accept the whole draft with
-probability R_γ. Otherwise step back: with x_1 … x_i kept, i = γ-1, …, compare the branches below, R_i·p_{i+1} for the
-target and q_{i+1} for the draft; stop there with probability
+Let J_i = Π_{j≤i} p_j(x_j)/q_j(x_j), J_0 = 1, and capped R_i = J_i / max_{j≤i} J_j. Accept the whole draft
+with probability R_γ. Otherwise step back: with x_1 … x_i kept, i = γ-1, …, compare the branches below,
+R_i·p_{i+1} for the target and q_{i+1} for the draft; stop there with probability
 
     Σ(R_i·p - q)₊ / max(Σ(R_i·p - q)₊, Σ(q - R_i·p)₊)
 
 and emit a token from (R_i·p - q)₊, normalised; after the last step back, i = 0, surely.
 
-Lossless with the cap, for a chain whose every token was sampled from the q handed over, and then the law of a step is
-that of block verification, exactly, expected length included (both are in the tests): R_i is block verification's
-b_i, and Σ(q - R·p)₊ = Σ(R·p - q)₊ + 1 - R. The published code leaves the cap out of the last ratio and so accepts more,
-at the price of a biased step; see `controls/hierarchical_uncapped.py`.
+Lossless with the cap, for a chain whose every token was sampled from the q handed over, and then the law of a
+step is that of block verification, exactly, expected length included (both are in the tests): R_i is block
+verification's b_i, and Σ(q - R·p)₊ = Σ(R·p - q)₊ + 1 - R. The published code leaves the cap out of the last
+ratio and so accepts more, at the price of a biased step; see `_controls/hierarchical_uncapped.py`.
 
 Zhou et al., "Hierarchical speculative decoding", arXiv 2601.05724, and its public code.
 
 Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fixed pair.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -109,7 +107,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
-    uniforms=tokenwise.uniforms,
-    fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
+    fixed_pair=FixedPair(tables, verify_fixed_pair),
     survival=survival,
 )

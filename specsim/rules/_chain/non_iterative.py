@@ -1,9 +1,10 @@
 """Non-iterative rejection sampling: accept with probability p(x)/(M·q(x)), else draw from p itself.
 
-M = max p/q over all tokens with p > 0. What is accepted has the law p, and so has what follows a rejection; so the
-output has, whatever the probability of acceptance, Σ_x q(x)·p(x)/(M·q(x)) = 1/M. That is never more than
-Σ min(p, q), the standard rule's, since p/M ≤ min(p, q) for M ≥ 1. If a token with p > 0 has q = 0, M is infinite and
-nothing is accepted; a maximum over the tokens with q > 0 alone is a mistake that costs up to TV .8.
+M = max p/q over all tokens with p > 0. What is accepted has the law p, and so has what follows a rejection;
+so the output has, whatever the probability of acceptance, Σ_x q(x)·p(x)/(M·q(x)) = 1/M. That is never more
+than Σ min(p, q), the standard rule's, since p/M ≤ min(p, q) for M ≥ 1. If a token with p > 0 has q = 0, M is
+infinite and nothing is accepted; a maximum over the tokens with q > 0 alone is a mistake that costs up to TV
+.8.
 
 Lossless for a chain whose every token was sampled from the q handed over.
 
@@ -11,8 +12,6 @@ Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2, the non-iterative ve
 
 Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -25,7 +24,6 @@ from specsim.rules._common.base import Rule
 
 
 def acceptance(p: Row, q: Row, x: int) -> Any:
-    """The probability of accepting x: p/(M·q), that is p/q over its largest value."""
     if any(a > 0 and b == 0 for a, b in zip(p, q, strict=True)):
         return 0 * p[x]
     largest = max(a / b for a, b in zip(p, q, strict=True) if a > 0)
@@ -33,7 +31,6 @@ def acceptance(p: Row, q: Row, x: int) -> Any:
 
 
 def recovered(p: Row, q: Row, x: int) -> list[Any]:
-    """p, unmodified."""
     return list(p)
 
 
@@ -60,7 +57,6 @@ def recover(p, q, x, values, weights):
 
 
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
-    """Accept with p/(M·q); everything else from p."""
     if ((p > 0.0) & (q == 0.0)).any():
         return np.zeros(p.size), p, p
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -74,6 +70,5 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=tokenwise.law("non_iterative", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
 )

@@ -1,19 +1,17 @@
 """One-hot verification: accept x with probability p(x), else draw from p without it.
 
-The standard rule for a draft row that is certain of the drafted token: min(1, p(x)/1) = p(x), residual (p - 1_x)₊.
-It never looks at q, so it is lossless for whatever drafts: taken from an n-gram or the prompt, the argmax of a draft
-model, or sampled from q. For sampled drafts it accepts less than the standard rule, Σ p·q instead of Σ min(p, q);
-that costs speed, never exactness.
+The standard rule for a draft row that is certain of the drafted token: min(1, p(x)/1) = p(x), residual (p -
+1_x)₊. It never looks at q, so it is lossless for whatever drafts: taken from an n-gram or the prompt, the
+argmax of a draft model, or sampled from q. For sampled drafts it accepts less than the standard rule, Σ p·q
+instead of Σ min(p, q); that costs speed, never exactness.
 
-vLLM verifies so where no draft probabilities are handed over; EAGLE-2 and EAGLE-3 (Li et al., arXiv 2406.16858) verify
-their top-k children so, see `tree/deterministic_children.py`. The mathematics is Algorithm 1 of Leviathan, Kalman &
-Matias, arXiv 2211.17192, at a one-hot q.
+vLLM verifies so where no draft probabilities are handed over; EAGLE-2 and EAGLE-3 (Li et al., arXiv
+2406.16858) verify their top-k children so, see `_tree/deterministic_children.py`. The mathematics is
+Algorithm 1 of Leviathan, Kalman & Matias, arXiv 2211.17192, at a one-hot q.
 
-Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(log V) for a fixed pair, because a different
-token is left out each time.
+Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(log V) for a fixed pair, because a
+different token is left out each time.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -25,7 +23,6 @@ from specsim.rules._common.fixed_pairs import draw_except
 
 
 def acceptance(p: Row, q: Row, x: int) -> Any:
-    """The probability of accepting x: p(x)."""
     return p[x]
 
 
@@ -47,7 +44,6 @@ def recover(p, q, x, values, weights):
 
 
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    """Accept with p."""
     return p, p
 
 
@@ -63,7 +59,6 @@ RULE = Rule(
     draft_sampling=("sampled", "top"),
     law=tokenwise.law("one_hot", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
     survival=tokenwise.survival(tokenwise.target_chance),
     reads_draft=False,

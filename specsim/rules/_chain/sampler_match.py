@@ -1,18 +1,16 @@
-"""Sampler match: draw the target's own token at every position, and keep the draft as long as it agrees.
+"""Sampler match: sample the target's own token at every position, and accept drafts as long as they agree.
 
-At each position sample y from p; if y is the drafted token, accept it and go on, else emit y; after the last drafted
-token emit one more sample. What comes out is at every position a sample of p, whatever was drafted, so the rule is
-lossless for every draft; it accepts x with probability p(x), as one-hot verification does. The law is the same, the
-uniforms are used otherwise: there is no residual to compute. Engines are now and then accused of bias for it; it costs
+At each position sample y from p; if y is the drafted token, accept it and go on, else emit y; after the last
+drafted token emit one more sample. What comes out is at every position a sample of p, whatever was drafted,
+so the rule is lossless for every draft; it accepts x with probability p(x), as one-hot verification does. The
+law is the same, but no residual is computed. It is sometimes reported as a bias of engines; it costs
 acceptance (Σ p·q instead of Σ min(p, q) for sampled drafts), not exactness.
 
-Used by Hugging Face's prompt lookup, MLX-LM's `speculative_generate_step` and llama.cpp's server. Why a token drawn
-from p needs no correction: Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.1, at a one-hot q.
+Used by Hugging Face's prompt lookup, MLX-LM's `speculative_generate_step` and llama.cpp's server. Why a token
+drawn from p needs no correction: Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.1, at a one-hot q.
 
 Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -27,7 +25,6 @@ from specsim.rules._common.base import FixedPair, Rule
 
 
 def acceptance(p: Row, q: Row, x: int) -> Any:
-    """The probability that the target draws x."""
     return p[x]
 
 
@@ -82,8 +79,7 @@ RULE = Rule(
     draft_sampling=("sampled", "top"),
     law=tokenwise.law("sampler_match", acceptance, recovered),
     rows=verify_rows,
-    uniforms=tokenwise.uniforms,
-    fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
+    fixed_pair=FixedPair(tables, verify_fixed_pair),
     survival=tokenwise.survival(tokenwise.target_chance),
     reads_draft=False,
 )

@@ -1,12 +1,13 @@
 """Standard speculative sampling: accept x with probability min(1, p(x)/q(x)), else sample the residual.
 
 For a chain of drafted tokens x_1 … x_γ with target rows p_1 … p_{γ+1} and draft rows q_1 … q_γ: go through
-them in order, accept x_i with probability min(1, p_i(x_i)/q_i(x_i)); at the first rejection emit a *recovered*
-token from the residual (p_i - q_i)₊, normalised; if all are accepted emit a *bonus* token from p_{γ+1}.
+them in order, accept x_i with probability min(1, p_i(x_i)/q_i(x_i)); at the first rejection emit a
+*recovered* token from the residual (p_i - q_i)₊, normalised; if all are accepted emit a *bonus* token from
+p_{γ+1}.
 
-Lossless for a chain whose every token was sampled from the q handed over: a token comes out of position i with
-probability min(p, q) by acceptance and (1 - β)·(p - q)₊/(1 - β) by recovery, which add up to p, where
-β = Σ min(p, q) is the probability of acceptance.
+Lossless for a chain whose every token was sampled from the q handed over: a token comes out of position i
+with probability min(p, q) by acceptance and (1 - β)·(p - q)₊/(1 - β) by recovery, which add up to p, where β
+= Σ min(p, q) is the probability of acceptance.
 
 Leviathan, Kalman & Matias, "Fast inference from transformers via speculative decoding", arXiv 2211.17192:
 Algorithm 1, Theorem 3.5 (β), Appendix A.1 (losslessness). The same rule, with the letters swapped, is
@@ -19,8 +20,6 @@ equal sums leave p above q elsewhere. Where rounding does leave nothing, the rec
 
 Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(1) for a fixed pair.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -39,7 +38,7 @@ def acceptance(p: Row, q: Row, x: int) -> Any:
     return min(1, p[x] / q[x])
 
 
-def recovered(p: Row, q: Row, x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, **values: Any) -> list[Any]:
     """The residual, whichever token was rejected."""
     return positive_part(p, q)
 
@@ -66,7 +65,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=tokenwise.law("standard", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     survival=tokenwise.survival(capped_ratio),
 )

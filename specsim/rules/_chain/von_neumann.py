@@ -1,29 +1,28 @@
 """Von Neumann's acceptance-rejection with an envelope: propose from q until one proposal passes p/(M·q).
 
-The classical scheme, as the baseline that speculative sampling improves on. The drafted token is the first proposal;
-where it fails, the verifier draws further ones from q itself. M = slack · max p/q, slack ≥ 1. A *squeeze* spares
+The classical scheme, the baseline of speculative sampling. The drafted token is the first proposal; where it
+fails, the verifier draws further ones from q itself. M = slack · max p/q, slack ≥ 1. A *squeeze* spares
 looking at p: with s = min p/q, a proposal whose uniform lies below s/M passes whatever it is, for s·q ≤ p. It
 changes no decision.
 
-An accepted proposal has the law p, its probability is 1/M, so 1/M is also the probability that the drafted token is
-accepted; the expected number of proposals is M. The loop has no bound, and a kernel that is a function of given
-uniforms must have one: after `PROPOSALS` failures in all the token is drawn from p, which changes nothing, as what
-remains to be drawn has the law p. The same where q does not cover p and M is infinite.
+An accepted proposal has the law p, its probability is 1/M, so 1/M is also the probability that the drafted
+token is accepted; the expected number of proposals is M. The loop has no bound, and a kernel that is a
+function of given uniforms must have one: after `PROPOSALS` failures in all the token is drawn from p, which
+changes nothing, as what remains to be drawn has the law p. The same where q does not cover p and M is
+infinite.
 
-An envelope must be one number. With one for each token, c(x) ≥ max(1, p(x)/q(x)), the output is ∝ p/c and no longer
-p: see `controls/pointwise_envelope.py`.
+An envelope must be one number. With one for each token, c(x) ≥ max(1, p(x)/q(x)), the output is ∝ p/c and no
+longer p: see `_controls/pointwise_envelope.py`.
 
 A further proposal takes two uniforms, one to draw it and then one to test it.
 
 Lossless for a chain whose every token was sampled from the q handed over.
 
-von Neumann, "Various techniques used in connection with random digits", 1951; for speculative sampling Leviathan,
-Kalman & Matias, arXiv 2211.17192, Appendix A.2.
+von Neumann, "Various techniques used in connection with random digits", 1951; for speculative sampling
+Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2.
 
 Cost: γ + 2·`PROPOSALS` - 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -43,7 +42,7 @@ PROPOSALS = 8
 
 
 def uniforms(tree: Draft, vocab_size: int = 0) -> int:
-    """One for each drafted token, two for each further proposal after the rejection, one for a token from p."""
+    """One for each drafted token, two for each further proposal after a rejection, one to draw from p."""
     return tree.size + 2 * (PROPOSALS - 1) + 1
 
 
@@ -82,7 +81,9 @@ def passes(p, q, x, u, height, floor):
 
 @kernel
 def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
-    """The row kernel: uniforms[i] tests position i, then come those of further proposals, the last draws from p."""
+    """The row kernel: uniforms[i] tests position i, then two for each further proposal, the last draws
+    from p.
+    """
     gamma = draft_tokens.shape[1]
     end = gamma + 2 * (PROPOSALS - 1)
     for b in range(draft_tokens.shape[0]):

@@ -1,9 +1,9 @@
-"""Rules that follow the target or the draft at each position, whichever a deferral test says: π = p or π = q.
+"""Rules that follow the target or the draft at each position, as a deferral test decides: π = p or π = q.
 
-They are the standard rule against π, so that every token follows π exactly: where π is p, a draft x passes with
-probability min(1, p/q), else a token is drawn from (p - q)₊; where π is q every draft passes. The bonus comes from π as
-well, so that q is needed after the last drafted token too. The test is decided in floating point and then taken as
-given. This file makes a rule of its test.
+They are the standard rule against π, so that every token follows π exactly: where π is p, a draft x passes
+with probability min(1, p/q), else a token is drawn from (p - q)₊; where π is q every draft passes. The bonus
+comes from π as well, so that q is needed after the last drafted token too. The test is evaluated in floating
+point, and its outcome is then taken as given. This module builds a rule from its test.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def rule(
     declares: str,
     parameter: Parameter,
 ) -> Rule:
-    """The rule whose test is follows_target(p, q, **values), in plain Python, and defers(p, q, value), compiled."""
+    """The rule of the test follows_target(p, q, **values), in plain Python, compiled as defers(p, q,
+    value).
+    """
 
     def pi(p: Row, q: Row, **values: Any) -> Row:
         return p if follows_target(p, q, **values) else q
@@ -64,7 +66,6 @@ def rule(
         declared=declared,
         declares=declares,
         rows=tokenwise.rows(kernel(accept), recover, kernel(bonus)),
-        uniforms=tokenwise.uniforms,
         fixed_pair=tokenwise.fixed_pair(shares),
         parameters=(parameter,),
         leaf_rows=True,

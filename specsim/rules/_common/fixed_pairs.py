@@ -1,13 +1,12 @@
-"""What the fixed-pair kernels share: a pair of pmfs as tables that are searched, and how drafts are drawn from them.
+"""Tables of a fixed pair of pmfs, the searches in them, and the sampling of drafts.
 
-The residuals of exact rules on a fixed pair all have the form (b·p - d·q)₊ with two numbers b and d that vary from
-step to step. With tokens sorted by q/p the tokens of positive weight are a prefix, and sums over it are differences
-of two prefix sums, so mass and inverse CDF cost a binary search each: O(log V) for any b and d.
+The residuals of exact rules on a fixed pair all have the form (b·p - d·q)₊ with two numbers b and d that vary
+from step to step. With tokens sorted by q/p the tokens of positive weight are a prefix, and sums over it are
+differences of two prefix sums, so mass and inverse CDF cost a binary search each: O(log V) for any b and d.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +14,15 @@ import numpy as np
 from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import alias_table
-from specsim.drafts import Draft, Tree
+from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair
 
 
 class PairTables(NamedTuple):
-    """p and q [V]; alias tables of both; their sums by token, [V+1]; tokens by falling q; and by rising q/p, as far
-    as p > 0: the tokens, their ratios, and the sums of p and of q over them, from 0 on.
+    """The tables of p and q [V].
+
+    Alias tables of both; sums by token, [V+1]; `ranked`, tokens by falling q; and by rising q/p, as far as p
+    > 0, the tokens (`order`), their ratios, and sums of p and of q over them, from 0 on.
     """
 
     p: Floats
@@ -73,13 +74,13 @@ def alias_draw(table, u):
     return word & 0xFFFFFFFF if coin >= word >> 32 else column
 
 
-#: Mass that a difference of sums gives accurately; below this share of the whole it is summed anew, in O(V).
+#: Below this share of the total a difference of sums is inaccurate, and the mass is summed again, in O(V).
 ACCURATE = 1e-6
 
 
 @kernel
 def mass_without(weights, sums, excluded, count):
-    """The mass of weights[V], whose sums by token are sums[V+1], without the distinct tokens excluded[:count]."""
+    """The mass of weights[V], with prefix sums[V+1], without the distinct tokens excluded[:count]."""
     total = sums[sums.size - 1]
     left = total
     for k in range(count):
@@ -94,7 +95,7 @@ def mass_without(weights, sums, excluded, count):
 
 @kernel
 def draw_without(weights, sums, excluded, count, u):
-    """A token by inverse CDF from the same. Returns -1 if what is left has no mass. O(count² + log V)."""
+    """A token from the weights that `mass_without` sums; -1 if their mass is 0. O(count² + log V)."""
     removed = np.sort(excluded[:count])
     left = mass_without(weights, sums, removed, count)
     goal = u * left
@@ -118,7 +119,7 @@ def draw_without(weights, sums, excluded, count, u):
 
 @kernel
 def draw_except(weights, sums, x, u):
-    """`draw_without` a single token x, without its overhead. Returns -1 if what is left has no mass. O(log V)."""
+    """`draw_without` for a single excluded token x, without its overhead. O(log V)."""
     total = sums[sums.size - 1]
     left = total - weights[x]
     if left <= ACCURATE * total:
@@ -141,7 +142,7 @@ def admissible(weights, removed, x):
 
 @kernel
 def scaled_prefix(pair, b, d):
-    """How many tokens, in order of q/p, have b·p > d·q."""
+    """Number of tokens, in order of q/p, with b·p > d·q."""
     return np.searchsorted(pair.ratio, b / d, side="left") if d > 0.0 else pair.ratio.size
 
 
@@ -172,20 +173,20 @@ def draw_residual(pair, b, d, u):
 
 @kernel
 def index_of(children, token):
-    """The first of the children that carries the token, -1 if none does."""
+    """The index of the first child with the token, -1 if there is none."""
     for k in range(children.size):
         if children[k] == token:
             return k
     return -1
 
 
-#: Drawings as kernels take them.
+#: Sampling methods as kernels take them.
 CODES = {"sampled": 0, "without replacement": 1, "top": 2, "top and sample": 3}
 
 
 @kernel
 def draw_child(pair, sampling, siblings, k, count, u):
-    """Child number k of `count`, after siblings[:k], drawn from q in the way of code `sampling`."""
+    """Child number k of `count`, after siblings[:k], drawn from q by the method of code `sampling`."""
     if sampling == 0:
         return alias_draw(pair.q_alias, u)
     if sampling == 2 or (sampling == 3 and k < count - 1):
@@ -226,7 +227,7 @@ def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
     return [int(token) for token in tokens]
 
 
-def fixed_pair_from_rows(rows: Kernel, uniforms: Callable[[Draft, int], int]) -> FixedPair:
+def fixed_pair_from_rows(rows: Kernel) -> FixedPair:
     """The fixed-pair kernel that drafts a step and hands it to the row kernel `rows`.
 
     It costs O(n·V) a step: enough for the controls, which then are wrong in one place.
@@ -246,4 +247,4 @@ def fixed_pair_from_rows(rows: Kernel, uniforms: Callable[[Draft, int], int]) ->
             u = verify_uniforms[:, s : s + 1]
             rows(parents, drafted, p, q, u, values, tokens[:, s : s + 1], accepted[s : s + 1])
 
-    return FixedPair(tables, kernel(verify_fixed_pair), lambda tree: uniforms(tree, 0))
+    return FixedPair(tables, kernel(verify_fixed_pair))

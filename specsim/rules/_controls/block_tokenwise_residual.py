@@ -1,12 +1,10 @@
-"""Wrong on purpose: block verification's acceptance, but the token after it from the standard residual (p - q)₊.
+"""Wrong on purpose: block verification followed by a token from the standard residual (p - q)₊.
 
-The mistake of combining two kernels, each of them right. The first token is perfect, as b_0 = 1; later ones are
-not, by little: the classic bug that a test of the first token's marginal cannot see.
+Two kernels are combined, each of them right. The first token is perfect, as b_0 = 1; later ones deviate a
+little, so that a test of the first token's marginal cannot detect the bug.
 
-The rule that it imitates: Sun et al., arXiv 2403.10444; see `chain/block.py`.
+The rule that it imitates: Sun et al., arXiv 2403.10444; see `_chain/block.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -52,7 +50,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
-    uniforms=tokenwise.uniforms,
-    fixed_pair=fixed_pair_from_rows(verify_rows, tokenwise.uniforms),
+    fixed_pair=fixed_pair_from_rows(verify_rows),
     control=True,
 )

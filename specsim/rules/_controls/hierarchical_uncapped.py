@@ -1,14 +1,12 @@
 """Wrong on purpose: hierarchical speculative decoding without the cap.
 
-The joint ratio J_i = Π p/q is used as it is: accept the whole draft with probability min(1, J_γ), step back by comparing
-J_i·p with q. A prefix that the target likes better than the draft then lends its surplus to unlikely continuations.
-TV up to .25. (The public code caps all but the last ratio, which accepts as much as the min-joint bound for γ ≤ 2 and is
-biased too.)
+The joint ratio J_i = Π p/q is used as it is: accept the whole draft with probability min(1, J_γ), step back
+by comparing J_i·p with q. A prefix that is more probable under the target then transfers its surplus to
+unlikely continuations. TV up to .25. (The public code caps all but the last ratio, which accepts as much as
+the min-joint bound for γ ≤ 2 and is biased too.)
 
-The rule that it imitates: Zhou et al., arXiv 2601.05724; see `chain/hierarchical.py`.
+The rule that it imitates: Zhou et al., arXiv 2601.05724; see `_chain/hierarchical.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -56,7 +54,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
-    uniforms=tokenwise.uniforms,
-    fixed_pair=fixed_pair_from_rows(verify_rows, tokenwise.uniforms),
+    fixed_pair=fixed_pair_from_rows(verify_rows),
     control=True,
 )

@@ -1,12 +1,10 @@
 """Wrong on purpose: K-SEQ with ρ = 1, below ρ*.
 
-A smaller ρ accepts more; but then more of some tokens is accepted than the target has of them, and no residual can
-make up for it: cut off at 0 it leaves the output biased.
+A smaller ρ accepts more; but then more of some tokens is accepted than the target has of them, and no
+residual can make up for it: cut off at 0 it leaves the output biased.
 
-The rule that it imitates: Sun et al., arXiv 2310.15141; see `tree/k_seq.py`.
+The rule that it imitates: Sun et al., arXiv 2310.15141; see `_tree/k_seq.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -39,7 +37,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),
     on_trees=True,
     many_drafts=True,

@@ -1,13 +1,11 @@
 """Wrong on purpose: K-SEQ that counts siblings with the same token once.
 
-ρ and the residual are computed for the number of *distinct* tokens, while every sibling is tried: the residual then
-does not fit what was accepted. The same happens to code that merges duplicates but forgets a trial, or that keeps the K
-of the root at every depth.
+ρ and the residual are computed for the number of *distinct* tokens, while every sibling is tried: the
+residual then does not fit what was accepted. The same happens to code that merges duplicates but forgets a
+trial, or that keeps the K of the root at every depth.
 
-The rule that it imitates: Sun et al., arXiv 2310.15141; see `tree/k_seq.py`.
+The rule that it imitates: Sun et al., arXiv 2310.15141; see `_tree/k_seq.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,7 +52,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),
     on_trees=True,
     many_drafts=True,

@@ -1,14 +1,13 @@
 """Wrong on purpose: one coin for all siblings, with the draft's real probabilities in the residual.
 
-SGLang's tree kernel walks the siblings with a single coin, accepting the first x with coin < p(x_1) + … + p(x): an
-inverse CDF, exact with one-hot residuals. To that end its array of draft probabilities must come in as zeros; the
-kernel writes p into it at every tried child and recovers from (p - that)₊. Handed the draft's real q instead, it takes
-off, at tokens never tried, mass that no test has used. The coin is the uniform of the first child.
+SGLang's tree kernel walks the siblings with a single coin, accepting the first x with coin < p(x_1) + … +
+p(x): an inverse CDF, exact with one-hot residuals. To that end its array of draft probabilities must come in
+as zeros; the kernel writes p into it at every tried child and recovers from (p - that)₊. Handed the draft's
+real q instead, it takes off, at tokens never tried, mass that no test has used. The coin is the uniform of
+the first child.
 
-See `lossy/two_thresholds.py` for the kernel as it is meant, and its source.
+See `_lossy/two_thresholds.py` for the kernel as it is meant, and its source.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -49,8 +48,7 @@ RULE = Rule(
     draft_sampling=("without replacement",),
     law=nodewise.law(node_law),
     rows=verify_rows,
-    uniforms=nodewise.uniforms,
-    fixed_pair=fixed_pair_from_rows(verify_rows, nodewise.uniforms),
+    fixed_pair=fixed_pair_from_rows(verify_rows),
     on_trees=True,
     distinct=True,
     control=True,

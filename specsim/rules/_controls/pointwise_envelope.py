@@ -1,15 +1,13 @@
 """Wrong on purpose: acceptance-rejection with an envelope that differs from token to token.
 
-With c(x) ≥ max(1, p(x)/q(x)) in place of the one number M of `chain/von_neumann.py`, a proposal x ~ q passes with
-probability p(x)/(c(x)·q(x)), and proposals go on until one does. What comes out is ∝ p/c. Lecture notes call this a
-variant whose correctness is unchanged; it is not. Here c = max(1, p/q), the tightest: a proposal passes with
-min(1, p/q), as in the standard rule, and since rejected ones are proposed anew from q, not drawn from the residual, the
-output is ∝ min(p, q).
+With c(x) ≥ max(1, p(x)/q(x)) in place of the one number M of `_chain/von_neumann.py`, a proposal x ~ q passes
+with probability p(x)/(c(x)·q(x)), and proposals go on until one does. What comes out is ∝ p/c. Lecture notes
+call this a variant whose correctness is unchanged; it is not. Here c = max(1, p/q), the tightest: a proposal
+passes with min(1, p/q), as in the standard rule, and since rejected ones are proposed anew from q, not drawn
+from the residual, the output is ∝ min(p, q).
 
 After Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2, on rejection sampling with one envelope M.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -36,7 +34,6 @@ def recover(p, q, x, values, weights):
 
 
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
-    """Accept with min(1, p/q); recover from min(p, q)."""
     return capped_ratio(p, q), np.minimum(p, q), p
 
 
@@ -46,7 +43,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=tokenwise.law("pointwise_envelope", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     control=True,
 )

@@ -1,14 +1,13 @@
-"""Wrong on purpose: sampled children are pruned if their draft probability is below a threshold, then verified.
+"""Wrong on purpose: sampled children of low draft probability are pruned before verification.
 
-Discarding a drafted token that the draft itself finds unlikely saves work in engines that verify by an exact match, and
-costs nothing there. With samples and the accept test p/q it biases the output: a child that is left is a sample of q
-*given* that it was not pruned, and a pruned one is neither accepted nor put into the residual.
+Discarding a drafted token that the draft itself finds unlikely saves work in engines that verify by an exact
+match, and costs nothing there. With samples and the accept test p/q it biases the output: a child that is
+left is a sample of q *given* that it was not pruned, and a pruned one is neither accepted nor put into the
+residual.
 
-The rule that it imitates: Miao et al., arXiv 2305.09781; see `tree/recursive_rejection.py`. llama.cpp drops the last
-drafted token below `p_min`.
+The rule that it imitates: Miao et al., arXiv 2305.09781; see `_tree/recursive_rejection.py`. llama.cpp drops
+the last drafted token below `p_min`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -68,7 +67,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),
     parameters=(Parameter("threshold", 0.3, 0.0, 1.0, "children with q below it are dropped"),),
     on_trees=True,

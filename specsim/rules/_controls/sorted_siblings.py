@@ -1,14 +1,13 @@
-"""Wrong on purpose: recursive rejection of sampled siblings, sorted by their draft probability before they are tried.
+"""Wrong on purpose: recursive rejection of sampled siblings in the order of their draft probability.
 
-It seems harmless to try the likeliest candidate first. But the first of the sorted siblings is not a sample of q, it is
-the likeliest of K, and the test against q is then made against the wrong law. TV up to .4 (without replacement .7).
+To try the likeliest candidate first seems harmless. But the first of the sorted siblings is not a sample
+of q, it is the likeliest of K, and the test against q is then made against the wrong law. TV up to .4
+(without replacement .7).
 
 The k-th child to be tried takes the k-th uniform.
 
-The rule that it imitates: Miao et al., arXiv 2305.09781; see `tree/recursive_rejection.py`.
+The rule that it imitates: Miao et al., arXiv 2305.09781; see `_tree/recursive_rejection.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +34,7 @@ def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[A
 
 @kernel
 def sorted_children(q, children):
-    """The indices of the children by falling q, ties in the order of drawing."""
+    """The indices of the children by falling q, ties in the order of sampling."""
     order = np.arange(children.size)
     for i in range(1, children.size):
         k = i
@@ -65,7 +64,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, residuals),
     on_trees=True,
     many_drafts=True,

@@ -1,20 +1,17 @@
 """Wrong on purpose: traversal verification with the update S/(1 - q(c)) in place of S/(S + 1 - w).
 
-A public implementation of traversal verification weighs a node like that after giving up its child c, as if the mass of
-the draft that is left were what counts. TV up to .1, depending on the model. Where 1 - q(c) is 0 or the quotient
-exceeds 1 it is taken as 0 and 1.
+A public implementation of traversal verification weighs a node like that after giving up its child c, as if
+the mass of the draft that is left were what counts. TV up to .1, depending on the model. Where 1 - q(c) is 0
+or the quotient exceeds 1 it is taken as 0 and 1.
 
-The rule that it imitates: Weng et al., arXiv 2505.12398; see `tree/traversal.py`.
+The rule that it imitates: Weng et al., arXiv 2505.12398; see `_tree/traversal.py`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Row
-from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._tree.traversal import fixed_pair, rows, traverse
 
@@ -44,7 +41,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=law,
     rows=rows(True, wrong_weight_of_floats),
-    uniforms=nodewise.uniforms,
     fixed_pair=fixed_pair(True, wrong_weight_of_floats),
     on_trees=True,
     control=True,

@@ -1,22 +1,22 @@
 """Blockwise parallel decoding: argmax matching, relaxed to near misses and to a least number of tokens.
 
-Accept x at position i (from 0) iff it is among the `top_k` most probable tokens of p, the lower first among ties, or
-|x - argmax p| ≤ `distance`, tokens being ordinals such as the brightness of a pixel, or i < `min_block`; else emit
-argmax p, the lowest token among ties; the bonus is argmax p too. With S_i the tokens that pass at i, a token follows
+Accept x at position i (from 0) iff it is among the `top_k` most probable tokens of p, the lower first among
+ties, or |x - argmax p| ≤ `distance`, tokens being ordinals such as the brightness of a pixel, or i <
+`min_block`; else emit argmax p, the lowest token among ties; the bonus is argmax p too. With S_i the tokens
+that pass at i, a token follows
 
     π_i = q·1_{S_i} + (1 - q(S_i))·1_argmax
 
 at drafted positions. The default parameters make it exact match, `greedy_match`: lossless for the target at
 temperature 0, and for no other.
 
-Stern, Shazeer & Uszkoreit, "Blockwise parallel decoding for deep autoregressive models", arXiv 1811.03115: top-k
-selection, distance-based selection and minimum block size. Its blocks begin with the base model's own prediction,
-which for us is the last token of the step before: `min_block` drafted tokens are a minimum of `min_block` + 1 there.
+Stern, Shazeer & Uszkoreit, "Blockwise parallel decoding for deep autoregressive models", arXiv 1811.03115:
+top-k selection, distance-based selection and minimum block size. Its blocks begin with the base model's own
+prediction, which for us is the last token of the step before: `min_block` drafted tokens are a minimum of
+`min_block` + 1 there.
 
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -56,7 +56,6 @@ def kept(p: Row, x: int, top_k: Any, distance: Any) -> bool:
 
 
 def declared(p: Row, q: Row | None, position: int, top_k: Any, distance: Any, min_block: Any) -> list[Any]:
-    """What a token follows: π above at drafted positions, the argmax for the bonus."""
     if q is not None and position < min_block:
         return list(q)
     weights = [0 * a for a in p]
@@ -120,7 +119,6 @@ RULE = Rule(
     declared=declared,
     declares="drafts that p's best tokens allow, else argmax p",
     rows=verify_rows,
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("top_k", 1.0, 1.0, 1e6, "accept the k most probable tokens; 1 is exact match", whole=True),

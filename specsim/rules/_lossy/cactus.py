@@ -4,23 +4,24 @@ For the drafted token n let
 
     h(n) = min(p(n) + √(2δ·p(n)·(1 - p(n))), 1),   h(i) = p(i)·(1 - h(n))/(1 - p(n)) for i ≠ n,
 
-and h = p where p(n) = 1. Accept n with probability min(1, h(n)/q(n)), else emit a token from (h - q)₊, normalised;
-the bonus comes from p. As every token n is tested against an h of its own, call it h_n, drafted positions follow
+and h = p where p(n) = 1. Accept n with probability min(1, h(n)/q(n)), else emit a token from (h - q)₊,
+normalised; the bonus comes from p. As every token n is tested against an h of its own, call it h_n, drafted
+positions follow
 
     π(y) = min(q(y), h_y(y)) + Σ_n (q(n) - h_n(n))₊ · (h_n(y) - q(y))₊ / Σ_z (h_n(z) - q(z))₊.
 
 The root is computed in floating point and then taken as given. δ = 0 is the standard rule.
 
-Hao & Mou, "Cactus", arXiv 2604.04987, and its code, MANGA-UOFA/Cactus, where q is the target. δ is a budget for
-KL(h‖p), which h keeps to second order only: at p(n) = 1/(1 + 2δ), KL(h‖p) = log(1 + 2δ), nearly 2δ. It says little of
-the output. With p = (.3, .4, .3), q = (.5, 0, .5), δ = .1 every draft passes, and KL(π‖p) = log(5/3) is 5.1 times δ.
-If q is uniform on k tokens and p = s/k on each of them, every draft passes once (1 - s)² ≤ 2δ·s·(k - s), and then
-KL(π‖p) = log(1/s): at any δ > 0 it grows without bound, as log k.
+Hao & Mou, "Cactus", arXiv 2604.04987, and its code, MANGA-UOFA/Cactus, where q is the target. δ is a budget
+for KL(h‖p), which h keeps to second order only: at p(n) = 1/(1 + 2δ), KL(h‖p) = log(1 + 2δ), nearly 2δ. This
+budget does not bound the output's divergence. With p = (.3, .4, .3), q = (.5, 0, .5), δ = .1 every draft
+passes, and KL(π‖p) = log(5/3) is 5.1 times δ. If q is uniform on k tokens and p = s/k on each of them, every
+draft passes once (1 - s)² ≤ 2δ·s·(k - s), and then KL(π‖p) = log(1/s): at any δ > 0 it grows without bound,
+as log k.
 
-Cost: as the standard rule from rows; O(log V) for a fixed pair, as the recovered token depends on the rejected one.
+Cost: as the standard rule from rows; O(log V) for a fixed pair, as the recovered token depends on the
+rejected one.
 """
-
-from __future__ import annotations
 
 import math
 from fractions import Fraction
@@ -44,12 +45,10 @@ def raised(chance: Any, delta: Any) -> Any:
 
 
 def acceptance(p: Row, q: Row, x: int, delta: Any) -> Any:
-    """The probability of accepting x: min(1, h(x)/q(x))."""
     return min(1, raised(p[x], delta) / q[x])
 
 
 def recovered(p: Row, q: Row, x: int, delta: Any) -> list[Any]:
-    """The residual (h - q)₊, h that of the rejected token."""
     top = raised(p[x], delta)
     scale = (1 - top) / (1 - p[x]) if p[x] < 1 else 1
     h = [scale * weight for weight in p]
@@ -58,7 +57,6 @@ def recovered(p: Row, q: Row, x: int, delta: Any) -> list[Any]:
 
 
 def declared(p: Row, q: Row | None, position: int, delta: Any) -> list[Any]:
-    """What a token follows: π above at drafted positions, p for the bonus."""
     if q is None:
         return list(p)
     h = [raised(chance, delta) for chance in p]
@@ -74,7 +72,8 @@ def declared(p: Row, q: Row | None, position: int, delta: Any) -> list[Any]:
 def chance(p: Floats, q: Floats, delta: float) -> Floats:
     """The probability of accepting a token, given its own p and q.
 
-    h rises with p: below the cap, p < 1/(1 + 2δ), it is concave, and where it meets the cap its slope is (1 + 2δ)/2.
+    h rises with p: below the cap, p < 1/(1 + 2δ), it is concave, and where it meets the cap its slope is (1 +
+    2δ)/2.
     """
     root = np.sqrt(np.asarray(2 * delta * p * (1 - p), dtype=np.float64))
     return capped_ratio(np.minimum(p + root, 1), q)
@@ -126,7 +125,6 @@ RULE = Rule(
     declared=declared,
     declares="q as far as h⁽ⁿ⁾ allows, else (h⁽ⁿ⁾ - q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
     survival=tokenwise.survival(chance),
     parameters=(Parameter("delta", 0.1, 0.0, 10.0, "δ; 0 is the standard rule"),),

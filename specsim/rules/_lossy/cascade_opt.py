@@ -1,22 +1,21 @@
-"""Speculative cascade, the optimal rule: the target takes over where that is worth the rejections it costs.
+"""Speculative cascade, the optimal rule: the target takes over where its gain outweighs the rejections.
 
 The standard rule against
 
     π = p  if max p - max q > α·TV(p, q),  else q:
 
-accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as
-well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that is p or q is
-decided in floating point and then taken as given.
+accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from
+π as well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that
+is p or q is decided in floating point and then taken as given.
 
 As |max p - max q| ≤ TV(p, q), only α in [-1, 1) weighs anything up: below -1, π = p; from 1 on, π = q.
 
-Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the deferral rule named OPT, with
-1 - (largest probability) as the estimate of a model's loss at a position, and α the price of a rejection.
+Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the deferral rule named OPT,
+with 1 - (largest probability) as the estimate of a model's loss at a position, and α the price of a
+rejection.
 
 Cost: three passes over the rows a position more than the standard rule; the same for a fixed pair.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -33,7 +32,6 @@ def follows_target(p: Row, q: Row, alpha: Any) -> bool:
 
 
 def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
-    """What a token follows: p where its confidence is worth it, at drafted positions and for the bonus."""
     excess = [max(float(a) - float(b), 0.0) for a, b in zip(p, q, strict=True)]
     worth = float(max(p)) - float(max(q)) > float(alpha) * sum(excess)
     return [a if worth else b for a, b in zip(p, q, strict=True)]

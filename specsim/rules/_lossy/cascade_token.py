@@ -1,20 +1,19 @@
-"""Speculative cascade, token by token: the draft decides about tokens that the target holds probable enough.
+"""Speculative cascade, token by token: the draft decides among tokens that are probable enough under the
+target.
 
 With T = {v: p(v) ≥ (1 - α)·max p}, the standard rule against
 
     π = q·1_T + η·p,   η = 1 - q(T):
 
-what q puts outside T is drawn again from p. Accept x with probability min(1, π(x)/q(x)), which is 1 on T, else emit a
-token from (π - q)₊, normalised; the bonus comes from π as well, so that q is needed after the last drafted token too.
-Every token follows π exactly. T is found in floating point and then taken as given.
+what q puts outside T is drawn again from p. Accept x with probability min(1, π(x)/q(x)), which is 1 on T,
+else emit a token from (π - q)₊, normalised; the bonus comes from π as well, so that q is needed after the
+last drafted token too. Every token follows π exactly. T is found in floating point and then taken as given.
 
-Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the third of the token-specific rules
-(TokenV3). No α in its range is strict: at 0 the argmax of p is still in T.
+Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the third of the
+token-specific rules (TokenV3). No α in its range is strict: at 0 the argmax of p is still in T.
 
 Cost: two passes over the rows a position more than the standard rule; the same for a fixed pair.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -37,17 +36,14 @@ def pi(p: Row, q: Row, alpha: Any) -> list[Any]:
 
 
 def acceptance(p: Row, q: Row, x: int, alpha: Any) -> Any:
-    """The probability of accepting x: min(1, π/q)."""
     return min(1, pi(p, q, alpha)[x] / q[x])
 
 
 def recovered(p: Row, q: Row, x: int, alpha: Any) -> list[Any]:
-    """The residual (π - q)₊, whichever token was rejected."""
     return positive_part(pi(p, q, alpha), q)
 
 
 def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
-    """What a token follows: a token of q if that is in T, else one of p; at drafted positions and for the bonus."""
     largest = float(max(p))
     trusted = {v for v, weight in enumerate(p) if not float(weight) < (1 - float(alpha)) * largest}
     redrawn = sum(weight for v, weight in enumerate(q) if v not in trusted)
@@ -88,7 +84,6 @@ def recover(p, q, x, values, weights):
 
 
 def shares(p: Floats, q: Floats, alpha: float) -> tuple[Floats, Floats, Floats]:
-    """The standard rule against π; the bonus from π."""
     followed = np.empty(p.size)
     bonus(p, q, np.array([alpha]), followed)
     return standard.shares(followed, q)
@@ -102,7 +97,6 @@ RULE = Rule(
     declared=declared,
     declares="q on the target's best tokens, else p",
     rows=tokenwise.rows(accept, recover, bonus),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter(

@@ -1,18 +1,17 @@
 """Judge decoding, simulated: a draft that the standard rule rejects is accepted anyway with probability j.
 
-With a = min(1, p(x)/q(x)), accept x with probability a + (1 - a)·j, tested with one uniform, else emit a token from
-(p - q)₊, normalised; the bonus comes from p. A token follows π = (1 - j)·p + j·q at drafted positions, and a draft is
-rejected with probability (1 - j)·TV(p, q). It is `ensemble` with weight 1 - j under another name.
+With a = min(1, p(x)/q(x)), accept x with probability a + (1 - a)·j, tested with one uniform, else emit a
+token from (p - q)₊, normalised; the bonus comes from p. A token follows π = (1 - j)·p + j·q at drafted
+positions, and a draft is rejected with probability (1 - j)·TV(p, q). It is `ensemble` with weight 1 - j under
+another name.
 
-Bachmann et al., "Judge decoding", arXiv 2501.19309, train a head on the target's embeddings that says whether a draft
-is good enough, and accept what it or the standard rule accepts. Rows of probabilities do not tell what it would say,
-so its verdicts are replaced by coins here. The speed is right if j is the share of rejected drafts that the head lets
-pass; the law is only if that share is the same for all tokens.
+Bachmann et al., "Judge decoding", arXiv 2501.19309, train a head on the target's embeddings that classifies
+drafts as good enough, and accept what it or the standard rule accepts. Its verdicts cannot be computed from
+rows of probabilities, so they are replaced by coins here. The speed is right if j is the share of rejected
+drafts that the head lets pass; the law is only if that share is the same for all tokens.
 
 Cost: as the standard rule.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -21,25 +20,17 @@ import numpy as np
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
-from specsim.rules._chain.standard import recover
+from specsim.rules._chain.standard import recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
-from specsim.rules._common.tokenwise import positive_part
 
 
 def acceptance(p: Row, q: Row, x: int, overrule: Any) -> Any:
-    """The probability of accepting x: a + (1 - a)·j."""
     standard = min(1, p[x] / q[x])
     return standard + (1 - standard) * overrule
 
 
-def recovered(p: Row, q: Row, x: int, overrule: Any) -> list[Any]:
-    """The residual (p - q)₊, whichever token was rejected."""
-    return positive_part(p, q)
-
-
 def declared(p: Row, q: Row | None, position: int, overrule: Any) -> list[Any]:
-    """What a token follows: π at drafted positions, p for the bonus."""
     return list(p) if q is None else [(1 - overrule) * a + overrule * b for a, b in zip(p, q, strict=True)]
 
 
@@ -54,7 +45,6 @@ def accept(p, q, x, u, values):
 
 
 def shares(p: Floats, q: Floats, overrule: float) -> tuple[Floats, Floats, Floats]:
-    """Accept with a + (1 - a)·j; recover from the residual; the bonus from p."""
     return chance(p, q, overrule), np.maximum(p - q, 0.0), p
 
 
@@ -66,7 +56,6 @@ RULE = Rule(
     declared=declared,
     declares="(1-j)·p + j·q; bonus p",
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     survival=tokenwise.survival(chance),
     parameters=(

@@ -1,30 +1,28 @@
-"""Two thresholds: walk siblings with one coin, and accept by summed or by single probability, both made lenient.
+"""Two thresholds: test siblings with one coin, by summed and by single probability, both made lenient.
 
-At a node with target row p and children x_1 … x_K draw one coin u in [0, 1), and go through the children: accept x_k,
-if p(x_k) > 0, iff
+At a node with target row p and children x_1 … x_K draw one coin u in [0, 1), and go through the children:
+accept x_k, if p(x_k) > 0, iff
 
     u < (p(x_1) + … + p(x_k)) / threshold_acc   or   p(x_k) ≥ threshold_single.
 
-If none passes emit a token from p without the children, normalised. An accepted child is the next node; a leaf is
-followed by a bonus from p.
+If none passes emit a token from p without the children, normalised. An accepted child is the next node; a
+leaf is followed by a bonus from p.
 
-Thresholds of 1, the default in SGLang, are lossless for distinct siblings, however they were drawn: the coin then is
-an inverse CDF over the children, and what it leaves is p without them. Siblings with the same token would count twice,
-and are refused. Lower thresholds accept more. On a chain, where x is sampled from q and passes with probability
-a(x) = 1 if p(x) ≥ threshold_single, else min(1, p(x)/threshold_acc), a token follows
+Thresholds of 1, the default in SGLang, are lossless for distinct siblings, however they were drawn: the coin
+then is an inverse CDF over the children, and what it leaves is p without them. Siblings with the same token
+would count twice, and are refused. Lower thresholds accept more. On a chain, where x is sampled from q and
+passes with probability a(x) = 1 if p(x) ≥ threshold_single, else min(1, p(x)/threshold_acc), a token follows
 
     π(y) = q(y)·a(y) + p(y)·Σ_{x≠y} q(x)·(1 - a(x)) / (1 - p(x)).
 
 This is what is declared, for a chain only; on a tree the law depends on the siblings, see `node_law`.
 
-SGLang, `tree_speculative_sampling_target_only`, with `draft_probs` set to zero, as it is called. There the test was
-once coin ≤ sum without p > 0, which lets a token with p = 0 pass where the coin is 0.
+SGLang, `tree_speculative_sampling_target_only`, with `draft_probs` set to zero, as it is called. There the
+test was once coin ≤ sum without p > 0, which lets a token with p = 0 pass where the coin is 0.
 
-Cost: a uniform for each node, of which one in each family is used, and one for the last token; O(K) a node and O(V)
-for the last token from rows, O(K² + log V) for a fixed pair.
+Cost: a uniform for each node, of which one in each family is used, and one for the last token; O(K) a node
+and O(V) for the last token from rows, O(K² + log V) for a fixed pair.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +43,8 @@ def node_law(
 ) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and p without them.
 
-    The children cut [0, 1) into intervals of the coin; a child that passes for certain takes all that is left.
+    The children cut [0, 1) into intervals of the coin; a child that passes for certain takes all that is
+    left.
     """
     summed, taken, accept = 0 * p[0], 0 * p[0], []
     for x in children:
@@ -58,7 +57,6 @@ def node_law(
 
 
 def declared(p: Row, q: Row | None, position: int, threshold_single: Any, threshold_acc: Any) -> list[Any]:
-    """What a token follows on a chain: π above at drafted positions, p for the bonus."""
     if q is None:
         return list(p)
     refused = [
@@ -116,7 +114,6 @@ RULE = Rule(
     declared=declared,
     declares="p, but tokens above the thresholds always pass",
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
     survival=tokenwise.survival(chance),
     parameters=(

@@ -1,21 +1,20 @@
-"""One-hot verification of several children: accept x with probability R(x), else zero it in R and renormalise.
+"""One-hot verification of several children: accept x with probability R(x), else remove it from R.
 
-At a node start with R = p; a child x passes with probability R(x), as if the draft had been certain of it; otherwise R
-loses x, and the next child is tried; after the last a token is drawn from R. A token tried before is skipped. Each
-round is one-hot verification with target R, so the rule is lossless whatever the children and whatever they depend
-on: the k most probable tokens (EAGLE-2, EAGLE-3), drawn without replacement, or sampled. The law is that of naive
-matching; the uniforms are used otherwise.
+At a node start with R = p; a child x passes with probability R(x), as if the draft had been certain of it;
+otherwise R loses x, and the next child is tried; after the last a token is drawn from R. A token tried before
+is skipped. Each round is one-hot verification with target R, so the rule is lossless whatever the children
+and whatever they depend on: the k most probable tokens (EAGLE-2, EAGLE-3), drawn without replacement, or
+sampled. The law is that of naive matching, with another use of the uniforms.
 
-What is *not* lossless is to sample children and then keep those of high probability: that they were kept says
-something of them; see `controls/pruned_children.py`. Nor to use p/q instead of p for children that are not samples of
-q. EAGLE's use of q = 1 has been called a bug several times; it is exact.
+What is *not* lossless is to sample children and then keep those of high probability: their selection depends
+on q; see `_controls/pruned_children.py`. Nor to use p/q instead of p for children that are not samples of q.
+EAGLE's use of q = 1 has been called a bug several times; it is exact.
 
 Li et al., "EAGLE-2", arXiv 2406.16858, and the function `evaluate_posterior` of its public code.
 
-Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed pair.
+Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed
+pair.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -74,7 +73,6 @@ RULE = Rule(
     draft_sampling=("top", "without replacement", "sampled", "top and sample"),
     law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
     survival=tokenwise.survival(tokenwise.target_chance),
     on_trees=True,

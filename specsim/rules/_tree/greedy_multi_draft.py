@@ -1,24 +1,23 @@
 """Greedy multi-draft: the K - 1 most probable tokens of q and one sample from the rest, verified optimally.
 
-With Top the K - 1 tokens and q' = q without them, renormalised, x ~ q': apply the standard rule to x with q' in place
-of q. A recovered token from (p - q')₊ may be in Top, and then that child is the next node. A child is accepted with
-probability p(Top) + Σ_{x ∉ Top} min(p, q'), which is the most that any rule can reach with drafts drawn in this way
-(the optimal-transport bound), so nothing is lost by so simple a test.
+With Top the K - 1 tokens and q' = q without them, renormalised, x ~ q': apply the standard rule to x with q'
+in place of q. A recovered token from (p - q')₊ may be in Top, and then that child is the next node. A child
+is accepted with probability p(Top) + Σ_{x ∉ Top} min(p, q'), which is the most that any rule can reach with
+drafts drawn in this way (the optimal-transport bound), so nothing is lost by so simple a test.
 
-Lossless for drafts drawn in this way; where q has no mass outside Top, q' is uniform there. All that it needs is that
-the last child was sampled from q without the children before it, whatever these are; so it is lossless for children
-drawn without replacement too, though no longer optimal. With a single child it is the standard rule.
+Lossless for drafts drawn in this way; where q has no mass outside Top, q' is uniform there. All that it needs
+is that the last child was sampled from q without the children before it, whatever these are; so it is
+lossless for children drawn without replacement too, though no longer optimal. With a single child it is the
+standard rule.
 
 Hu et al., "Towards optimal multi-draft speculative decoding", arXiv 2502.18779 (greedy drafting).
 
-Of a node's uniforms the first tests the last child and the second draws the recovered token; an only child leaves that to
-the last uniform.
+Of a node's uniforms the first tests the last child and the second draws the recovered token; an only child
+leaves that to the last uniform.
 
-Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed pair, O(V)
-where q has fewer than K tokens.
+Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed
+pair, O(V) where q has fewer than K tokens.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +34,7 @@ from specsim.rules._common.fixed_pairs import draw_residual, index_of, mass_with
 from specsim.rules._common.tokenwise import normalise, positive_part
 from specsim.rules._tree.token_tree import match, match_law
 
-#: The largest uniform; what 1/x does not overflow for.
+#: The largest uniform below 1, and a number whose reciprocal does not overflow.
 LAST, LEAST = 1.0 - 2.0**-53, 1e-300
 
 
@@ -101,7 +100,6 @@ RULE = Rule(
     draft_sampling=("top and sample", "without replacement"),
     law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
     on_trees=True,
     many_drafts=True,

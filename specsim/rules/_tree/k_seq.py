@@ -1,26 +1,25 @@
 """K-SEQ: test K i.i.d. drafts one after the other, each against the same threshold p/(ρ·q).
 
-At a node with children x_1 … x_K sampled independently from q: accept x_k with probability min(1, p(x_k)/(ρ·q(x_k))).
-With b(ρ) = Σ min(q, p/ρ) one of them is accepted with probability 1 - (1 - b)^K, and if none is, a token is emitted from
+At a node with children x_1 … x_K sampled independently from q: accept x_k with probability min(1,
+p(x_k)/(ρ·q(x_k))). With b(ρ) = Σ min(q, p/ρ) one of them is accepted with probability 1 - (1 - b)^K, and if
+none is, a token is emitted from
 
     p - min(q, p/ρ)·(1 - (1 - b)^K)/b,   normalised   (for b = 0 read (1 - (1-b)^K)/b as K).
 
-Valid, and then lossless, for ρ ≥ ρ*, the solution of 1 - (1 - b)^K = ρ·b in [1, K]; below ρ* the residual would be
-negative somewhere (`controls/k_seq_small_rho.py`). We take ρ*, which accepts the most, and 10^-12 of it more, so that
-rounding ends on the valid side: at least 1 - (1 - 1/K)^K of what
-the best rule accepts. The test does not change from draft to draft, which is what makes it less than optimal.
+Valid, and then lossless, for ρ ≥ ρ*, the solution of 1 - (1 - b)^K = ρ·b in [1, K]; below ρ* the residual
+would be negative somewhere (`_controls/k_seq_small_rho.py`). We take ρ*, which accepts the most, and 10^-12
+of it more, so that rounding ends on the valid side: at least 1 - (1 - 1/K)^K of what the best rule accepts.
+The test does not change from draft to draft, which is what makes it less than optimal.
 
-In a tree K is the number of branches that survive at that node, all below tokens drafted alike, and ρ is computed
-for it; siblings with the same token are separate trials (`controls/k_seq_wrong_k.py` counts them once). K = 1 is the
-standard rule.
+In a tree K is the number of branches that survive at that node, all below tokens drafted alike, and ρ is
+computed for it; siblings with the same token are separate trials (`_controls/k_seq_wrong_k.py` counts them
+once). K = 1 is the standard rule.
 
 Sun et al., "SpecTr", arXiv 2310.15141, Algorithm 2 (K-SEQ), Theorem 2.
 
-Cost: a uniform for each node and one for the last token; O(V) times a bisection at a node from rows, O(K) for a
-fixed pair, with an alias table for each number of surviving branches.
+Cost: a uniform for each node and one for the last token; O(V) times a bisection at a node from rows, O(K) for
+a fixed pair, with an alias table for each number of surviving branches.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -100,7 +99,7 @@ def choose(p, q, children, u, values, weights):
 
 @kernel
 def sequential(p, q, children, u, rho, drafts, weights):
-    """Test the children against p/(ρ·q); if none passes, fill weights[V] with the residual for `drafts` drafts."""
+    """Test the children against p/(ρ·q); if none passes, fill weights[V] with the residual of `drafts`."""
     for k in range(children.size):
         x = children[k]
         if u[k] * rho * q[x] < p[x]:
@@ -113,7 +112,7 @@ def sequential(p, q, children, u, rho, drafts, weights):
 
 
 def table(p: Floats, q: Floats, drafts: int) -> Floats:
-    """For K drafts: row 2K has the probability of accepting each token, row 2K + 1 the residual's alias table."""
+    """For K drafts row 2K has the accept probabilities, row 2K + 1 the alias table of the residual."""
     return tables_with(p, q, drafts, lambda count: rho_star(p, q, count))
 
 
@@ -151,7 +150,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),
     on_trees=True,
     many_drafts=True,

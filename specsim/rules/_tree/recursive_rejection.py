@@ -1,23 +1,21 @@
-"""Recursive rejection of i.i.d. siblings: try one after the other, each against what the ones before it left.
+"""Recursive rejection of i.i.d. siblings: test them in turn, each against the residual of those before it.
 
-At a node with target row p and children x_1 … x_K sampled independently from q: start with R = p; accept x_k with
-probability min(1, R(x_k)/q(x_k)), else replace R by (R - q)₊, normalised; after the last rejection emit a token from
-R. An accepted child is the next node; a leaf is followed by a bonus from p.
+At a node with target row p and children x_1 … x_K sampled independently from q: start with R = p; accept x_k
+with probability min(1, R(x_k)/q(x_k)), else replace R by (R - q)₊, normalised; after the last rejection emit
+a token from R. An accepted child is the next node; a leaf is followed by a bonus from p.
 
-Lossless for siblings sampled independently from q and tried in the order in which they were drawn, or in random
-order: one round is the standard rule with target R. Sorted by probability they are no longer samples of q, and the
-output is biased (TV up to .4; `controls/sorted_siblings.py`). The probability that all K are rejected is
-Π_k TV(R_k, q).
+Lossless for siblings sampled independently from q and tried in the order in which they were drawn, or in
+random order: one round is the standard rule with target R. Sorted by probability they are no longer samples
+of q, and the output is biased (TV up to .4; `_controls/sorted_siblings.py`). The probability that all K are
+rejected is Π_k TV(R_k, q).
 
-Miao et al., "SpecInfer", arXiv 2305.09781, Algorithm 2 (multi-step speculative sampling); for K parallel drafts also
-Yang et al., "Multi-candidate speculative decoding", arXiv 2401.06706. SpecInfer tries siblings in random order; for
-i.i.d. siblings the order of drawing is random already.
+Miao et al., "SpecInfer", arXiv 2305.09781, Algorithm 2 (multi-step speculative sampling); for K parallel
+drafts also Yang et al., "Multi-candidate speculative decoding", arXiv 2401.06706. SpecInfer tries siblings in
+random order; for i.i.d. siblings the order of drawing is random already.
 
-Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K + log V) for a fixed pair,
-where R_k is (b·p - d·q)₊ with two numbers b, d that depend on k alone.
+Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K + log V) for a fixed
+pair, where R_k is (b·p - d·q)₊ with two numbers b, d that depend on k alone.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -87,7 +85,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, residuals),
     on_trees=True,
     many_drafts=True,

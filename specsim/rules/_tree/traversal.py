@@ -1,31 +1,30 @@
-"""Traversal verification: try a tree from its leaves up, so that a subtree is given up only as a whole.
+"""Traversal verification: test a tree from its leaves up, so that a subtree is rejected only as a whole.
 
-Every node u carries an acceptance probability w_u (1 at the root) and a target law M_u, at first p. Go to the first
-leaf of the leftmost path, on the way setting w_c = min(1, w_u·M_u(c)/q_u(c)) for the child c of u. Accept the leaf with
-probability w: emit the path to it and a token from its M. Otherwise delete it, and at its parent u let
-A = (w_u·M_u - q_u)₊, S = Σ A, then
+Every node u carries an acceptance probability w_u (1 at the root) and a target law M_u, at first p. Go to the
+first leaf of the leftmost path, on the way setting w_c = min(1, w_u·M_u(c)/q_u(c)) for the child c of u.
+Accept the leaf with probability w: emit the path to it and a token from its M. Otherwise delete it, and at
+its parent u let A = (w_u·M_u - q_u)₊, S = Σ A, then
 
     w_u ← S/(S + 1 - w_u),   M_u ← A/S   (S = 0: w_u ← 0, M_u is not used),
 
-and go on with what is left of the tree; u itself becomes a leaf when its last child is gone. The root is always
-accepted. A draft is thus accepted for its whole path, as in block verification, which this is on a chain. Siblings with
-the same token stay two here, while rules that go down from the root merge what hangs below them; so with independent
-siblings recursive rejection sometimes accepts more, V small or q concentrated. Without replacement there is nothing to
-merge, and traversal accepted at least as much in every model tried (both in the tests).
+and continue with the rest of the tree; u itself becomes a leaf when its last child is gone. The root is
+always accepted. A draft is thus accepted for its whole path, as in block verification, which this is on a
+chain. Siblings with the same token stay separate here, while rules that go down from the root merge their
+subtrees; so with independent siblings recursive rejection sometimes accepts more, for small V or a
+concentrated q. Without replacement there is nothing to merge, and traversal accepted at least as much in
+every model tried (both in the tests).
 
-Lossless for siblings sampled independently from q, tried in the order in which they were drawn (for siblings drawn
-without replacement see `traversal_without_replacement`); sorted by probability they give TV up to .7. The update is easy
-to get wrong: with S/(1 - q(c)), as in a public implementation, the output is biased; see
-`controls/traversal_wrong_update.py`.
+Lossless for siblings sampled independently from q, tried in the order in which they were drawn (for siblings
+drawn without replacement see `traversal_without_replacement`); sorted by probability they give TV up to .7.
+The update is easy to get wrong: with S/(1 - q(c)), as in a public implementation, the output is biased; see
+`_controls/traversal_wrong_update.py`.
 
-Weng et al., "Traversal verification for speculative tree decoding", arXiv 2505.12398, Algorithm 2, reconstructed and
-proved here by enumeration.
+Weng et al., "Traversal verification for speculative tree decoding", arXiv 2505.12398, Algorithm 2,
+reconstructed and proved here by enumeration.
 
-Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n·log V) for a fixed pair, where M_u is
-(b·p - d·q)₊ with two numbers.
+Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n·log V) for a fixed pair, where
+M_u is (b·p - d·q)₊ with two numbers.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,7 +36,6 @@ from specsim.core._types import Floats, Row
 from specsim.core.distributions import cumulative_draw
 from specsim.drafts import Tree
 from specsim.rules._chain.block import survival
-from specsim.rules._common import nodewise
 from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (
     CODES,
@@ -76,7 +74,9 @@ def traverse(
     follow: list[Any] = [None] * len(p)
 
     def visit(u: int, w: Any, reached: Any) -> Any:
-        """Go through the subtree of u, which is reached with probability `reached`; give that of deleting it all."""
+        """Visit the subtree of u, reached with probability `reached`; give the probability of rejecting
+        it.
+        """
         target, draft = list(p[u]), list(q[u]) if u in parents else []
         for c, x in ((j + 1, tokens[j]) for j, parent in enumerate(parents) if parent == u):
             if draft[x] == 0:  # q was exhausted
@@ -105,7 +105,7 @@ def rows(replaced: bool, update: Kernel) -> Kernel:
 
     def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         size, deepest = draft_tokens.shape[1], tokens.shape[0] - 1
-        # of the nodes on the path to the present one: number, weight, the child last tried, target and draft
+        # for the nodes on the path to the current one: number, weight, the child last tried, target and draft
         node, child = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
         w = np.empty(deepest + 1)
         target, draft = np.empty((deepest + 1, p.shape[2])), np.empty((deepest + 1, p.shape[2]))
@@ -164,8 +164,8 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
     ):
         size = parents.size
         drafted, siblings = np.empty(size, np.int64), np.empty(size, np.int64)
-        # of the nodes on the path to the present one: number, weight, the child last tried; the target as b and d
-        # of (b·p - d·q)₊, normalised; the mass of q that is left
+        # for the nodes on the path to the current one: number, weight, the child last tried; b and d of the
+        # target (b·p - d·q)₊, normalised; the mass of q that is left
         node, child = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
         w, left = np.empty(deepest + 1), np.empty(deepest + 1)
         of_p, of_q = np.empty(deepest + 1), np.empty(deepest + 1)
@@ -207,7 +207,7 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
             tokens[d + 1 :, s] = -1
             accepted[s] = d
 
-    return FixedPair(tables, kernel(verify_fixed_pair), nodewise.uniforms)
+    return FixedPair(tables, kernel(verify_fixed_pair))
 
 
 RULE = Rule(
@@ -216,7 +216,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=law,
     rows=rows(True, new_weight),
-    uniforms=nodewise.uniforms,
     fixed_pair=fixed_pair(True, new_weight),
     survival=survival,
     on_trees=True,

@@ -1,23 +1,21 @@
 """Recursive rejection of siblings drawn without replacement: the draft's row loses each token that was tried.
 
-At a node with target row p and children s_1 … s_K drawn one after the other, each from D = q without the tokens
-before it, renormalised: start with R = p; accept s_k with probability min(1, R(s_k)/D(s_k)), else replace R by
-(R - D)₊ and D by D without s_k, both normalised; after the last rejection emit a token from R.
+At a node with target row p and children s_1 … s_K drawn one after the other, each from D = q without the
+tokens before it, renormalised: start with R = p; accept s_k with probability min(1, R(s_k)/D(s_k)), else
+replace R by (R - D)₊ and D by D without s_k, both normalised; after the last rejection emit a token from R.
 
 Lossless for siblings drawn without replacement and tried in the order in which they were drawn; sorted by
-probability they give TV up to .7. Where q has fewer tokens than there are children, the tokens that fill up (q = 0)
-are never tried: the step stops at the first of them. No acceptance is lost to tokens tried twice, and if q covers p
-and K reaches the number of tokens of q, one of them is accepted for certain (the cover property), which i.i.d.
-siblings lack.
+probability they give TV up to .7. Where q has fewer tokens than there are children, the tokens that fill up
+(q = 0) are never tried: the step stops at the first of them. No acceptance is lost to tokens tried twice, and
+if q covers p and K reaches the number of tokens of q, one of them is accepted for certain (the cover
+property), which i.i.d. siblings lack.
 
-Chen et al., "Sequoia", arXiv 2402.12374, Algorithm 2, which refills D uniformly; Jeon et al., "Recursive speculative
-decoding", arXiv 2402.14160, which draws siblings by the Gumbel-top-k trick, the same law.
+Chen et al., "Sequoia", arXiv 2402.12374, Algorithm 2, which refills D uniformly; Jeon et al., "Recursive
+speculative decoding", arXiv 2402.14160, which draws siblings by the Gumbel-top-k trick, the same law.
 
-Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K·(K + log V)) for a fixed pair:
-a token once rejected has no mass in any later R, so R is (b·p - d·q)₊ with two numbers.
+Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K·(K + log V)) for a
+fixed pair: a token once rejected has no mass in any later R, so R is (b·p - d·q)₊ with two numbers.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -69,7 +67,7 @@ def choose(p, q, children, u, values, weights):
     return -1
 
 
-#: What 1/x does not overflow for.
+#: A number whose reciprocal does not overflow.
 LEAST = 1e-300
 
 
@@ -97,7 +95,6 @@ RULE = Rule(
     draft_sampling=("without replacement",),
     law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
     on_trees=True,
     many_drafts=True,
