@@ -29,7 +29,7 @@ source_suffix = {
 }  # generated pages are .rst
 default_role = "code"
 # an ellipsis in a code block is no Python
-suppress_warnings = ["misc.highlighting_failure", "toc.empty_glob"]
+suppress_warnings = ["misc.highlighting_failure"]
 
 # the tests execute the notebooks; the site shows the outputs that are committed
 nb_execution_mode = "off"
