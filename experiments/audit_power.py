@@ -3,7 +3,7 @@
 For every mistake whose law is known, the law of a step is enumerated in each case that has few enough drafts, and compared
 with every table that the audit tests (`experiments._step_laws`). From the deviations follow the steps needed to reject with
 probability .999, in the case where they are fewest, and the first level that has as many. That case is then run with several
-seeds. Where no law is known, or none that these levels could see, the case that is run is the one that a smoke audit rejects
+seeds. Where no law is known, or these levels have too few steps, the case that is run is the one that a smoke audit rejects
 soonest.
 """
 
@@ -62,7 +62,7 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 
     `case`, `table`, `position` and `prefix` name the table of the largest chi-square distance; `tv`, `distance`, `total`
     and `fatal` are those of `Deviation`. `needed` is None where no number of steps is enough, and all of these where no law
-    is known. `promise` says that the mistake is seen before a step is drawn.
+    is known. `promise` says that the contract checks detect the mistake before a step is drawn.
     """
     (name,) = cell
     mutant = mutants.get(name)
@@ -132,7 +132,7 @@ def _deviation(subject: Subject, law: Known, index: int, level: str) -> Deviatio
 
 
 def _breaks_a_promise(mutant: Mutant) -> bool:
-    """Whether it is seen before a step is drawn."""
+    """Whether the contract checks detect it before a step is drawn."""
     return bool(check_promises(mutant.function, Declared(), case_key(PILOT, PROMISES), TIMEOUT))
 
 

@@ -725,7 +725,7 @@ def test_an_experiment_that_takes_hours_has_a_fast_version(run_experiments, tmp_
     code, out, _ = run_experiments("audit_calibration", "run_times", "--fast")
     assert code == 0
     tables = tmp_path / "results/tables-fast"
-    assert out.startswith("results/tables-fast/audit_calibration.parquet: 4 rows\n")
+    assert out.startswith("results/tables-fast/audit_calibration.parquet: 3 rows\n")
     assert {path.name for path in tables.iterdir()} == {"audit_calibration.parquet", "run_times.parquet"}
     page = experiments.get("run_times").page(read_table("run_times", tables, fast=True).to_pylist())
     assert page.count("core") > 5
