@@ -117,9 +117,9 @@ class FixedPair:
     Parameters
     ----------
     tables : callable
-        tables(p, q, tree, **values) gives a tuple of arrays.
+        `tables(p, q, tree, **values)` gives a tuple of arrays.
     kernel : Kernel
-        kernel(*tables, draft_uniforms, verify_uniforms, tokens, accepted) draws drafts and verifies them. It
+        `kernel(*tables, draft_uniforms, verify_uniforms, tokens, accepted)` draws drafts and verifies them. It
         fills int32 tokens[depth+1, steps], padded with -1, and int64 accepted[steps]. Uniforms are [count,
         steps]: one for each node to draw it, and `uniforms(tree)` to verify.
     uniforms : callable
@@ -145,7 +145,7 @@ class Rule:
     draft_sampling : tuple of str
         The sampling methods for which the claim holds, of `specsim.drafts.SAMPLING_METHODS`.
     law : callable
-        law(parents, tokens, p, q, **values) gives, node by node of a drafted tree, the probability of
+        `law(parents, tokens, p, q, **values)` gives, node by node of a drafted tree, the probability of
         stopping there and the pmf of the token that follows, in the arithmetic of p and q (Fraction or
         float).
     rows : Kernel
@@ -157,13 +157,13 @@ class Rule:
         uniforms(tree, vocab_size) gives the number of uniforms of the row kernel; by default one for each
         drafted token, and one for the last token.
     survival : callable, optional
-        survival(p, q, **values) gives P(at least i are accepted | x_1 … x_i), i = 1 … γ, for a chain sampled
+        `survival(p, q, **values)` gives P(at least i are accepted | x_1 … x_i), i = 1 … γ, for a chain sampled
         from q, if the p and q [..., γ] of the drafted tokens themselves determine it. It must not fall with
         any p nor rise with any q, so that bounds on these bound it. None for rules that need whole rows, and
         for controls.
     parameters : tuple of Parameter
     declared : callable, optional
-        declared(p, q, position, **values) gives the pmf of the token at `position` (from 0) given that the
+        `declared(p, q, position, **values)` gives the pmf of the token at `position` (from 0) given that the
         step got there. q is None for the bonus, unless the rule has `leaf_rows`.
     declares : str
         The declared law in a few words.
