@@ -4,20 +4,24 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
+DOCS := .venv/.docs
+LAB := .venv/.lab
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-engines lint types bench docs results-pages bundled-data figures figures-fast paper paper-fast latexmk notebooks kill-matrix \
-    power calibration diagnosis clean help
+.PHONY: audit test test-all test-rest test-engines lint types bench docs results-pages bundled-data figures figures-fast overview paper paper-fast \
+    latexmk notebooks lab kill-matrix power calibration diagnosis clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
-	@echo "make test    run the tests;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
+	@echo "make test    run the tests, except the slow ones;  make test-all  all of them, at full scale"
+	@echo "make test-rest   what test-all does more than test;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
+	@echo "make docs    build the site, in results/site"
 	@echo "make results-pages   the pages and pictures of docs/results, from the tables that are kept and quick ones"
 	@echo "make figures   the literature's figures and tables again, in results/figures;  make figures-fast   with fewer steps"
 	@echo "make paper   the article, its numbers filled in from the figures' tables;  make paper-fast   from the fast ones"
-	@echo "make notebooks   run the notebooks, into results/notebooks"
+	@echo "make lab     open the notebooks in JupyterLab;  make notebooks   execute them and write their .ipynb"
 	@echo "make power   the steps that an audit needs for each known mistake (40 min);  make calibration   its false alarms (20 min)"
 	@echo "make diagnosis   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests miss (an hour)"
 	@echo "make bundled-data   the table of rules and the example trace that come with specsim"
@@ -26,13 +30,20 @@ audit: $(STAMP)
 	$(BIN)/specsim audit standard --level quick --out results/audit
 
 test: $(STAMP)
-	$(BIN)/pytest -q $(SIDE_BY_SIDE)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20
+
+test-all: $(STAMP)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all
+
+test-rest: $(STAMP)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m "slow or scaled"
 
 test-engines: $(ENGINES)
 	$(BIN)/pytest -q tests/engines tests/auditing/test_adapters.py
 
-docs: results-pages
-	$(BIN)/python docs/claims.py
+docs: $(DOCS)
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs results/site
+	@echo "results/site/index.html"
 
 results-pages: $(STAMP)
 	$(BIN)/python -m experiments --pages
@@ -50,26 +61,28 @@ bundled-data: $(STAMP)
 figures: $(STAMP)
 	$(BIN)/python -m figures
 
+overview: $(STAMP)
+	$(BIN)/python -m figures.overview
+
 figures-fast: $(STAMP)
 	$(BIN)/python -m figures --fast
 
 paper: latexmk figures
-	$(BIN)/python paper/fill.py
+	$(BIN)/python -m paper.fill
 	$(ARTICLE)
 
 paper-fast: latexmk figures-fast
-	$(BIN)/python paper/fill.py --fast
+	$(BIN)/python -m paper.fill --fast
 	$(ARTICLE)
 
 latexmk:
-	@command -v latexmk >/dev/null || { echo "the article needs latexmk: apt-get install latexmk texlive-latex-recommended lmodern"; exit 2; }
+	@command -v latexmk >/dev/null || { echo "the article needs latexmk: apt-get install latexmk texlive-latex-recommended texlive-science lmodern"; exit 2; }
 
 notebooks: $(STAMP)
-	mkdir -p results/notebooks
-	for name in $(notdir $(basename $(wildcard notebooks/*.py))); do \
-	    $(BIN)/jupytext --quiet --output results/notebooks/$$name.ipynb notebooks/$$name.py || exit 1; \
-	done
-	$(BIN)/jupyter execute --timeout=600 --inplace results/notebooks/*.ipynb
+	$(BIN)/python notebooks/execute.py
+
+lab: $(LAB)
+	$(BIN)/jupyter lab notebooks
 
 kill-matrix: $(STAMP)
 	$(BIN)/python -m experiments kill_matrix --keep
@@ -102,6 +115,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
+	touch $@
+
+$(LAB): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,notebooks]'
+	touch $@
+
 # without their dependencies: what is called of them needs none but these
 $(ENGINES): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,engines]'
@@ -109,4 +130,4 @@ $(ENGINES): $(STAMP)
 	touch $@
 
 clean:
-	rm -rf .venv results paper/build specsim/__pycache__ .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv results docs/api docs/notebooks paper/build specsim/__pycache__ .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,7 +17,7 @@ import experiments
 from experiments import Row
 from experiments._sources import ROOT
 from experiments._tables import provenance, table
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.simulation._counting import Progress
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
 PAGES = {
     "audit_calibration": "calibration.md",
     "audit_power": "power.md",
+    "claims": "claims.md",
     "diagnosis": "diagnosis.md",
     "kill_matrix": "kill-matrix.md",
     "published": "published.md",
@@ -81,7 +82,7 @@ def keep(name: str, rows: Sequence[Row], rng: int) -> Path:
     place = FOLDER / f"{name}.json"
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
     origin = json.dumps(provenance(rng))
-    with replacing(place) as temporary:
+    with atomic_write(place) as temporary:
         temporary.write_text(f'{{"provenance": {origin},\n"rows": [\n{lines}\n]}}\n', encoding="utf-8")
     return place
 
@@ -115,6 +116,6 @@ def page_of(name: str, tables: Path) -> str:
 def write_page(name: str, page: str) -> Path:
     """Write the page of an experiment to docs/results. Returns the file."""
     place = RESULTS / PAGES[name]
-    with replacing(place) as temporary:
+    with atomic_write(place) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return place

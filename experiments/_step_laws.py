@@ -25,8 +25,9 @@ from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import PIT_BINS, TAIL_EDGES, AuditTally, table_positions
 from specsim.auditing._checks.decoder import Processing, counted_positions, plan_decoder_tables
 from specsim.auditing._checks.subjects import Subject
-from specsim.auditing._checks.tables import Table, plan_tables
-from specsim.auditing._checks.trial import case_key, looks, run_trial
+from specsim.auditing._checks.tables import Table, looks, plan_tables
+from specsim.auditing._execution import here
+from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing.mutants import Mutant, sequence_law
 from specsim.core.distributions import Floats
 from specsim.core.stats import POWER, needed_draws
@@ -276,7 +277,7 @@ def _until_once(probability: float) -> float:
 
 def alarm(subject: Subject, level: str, budget: float = BUDGET) -> float:
     """The false-alarm probability of each test of a whole audit."""
-    return budget / sum(subject.trial(i, level).tests for i in range(len(subject.cases)))
+    return budget / sum(subject.plan(i, level).tests for i in range(len(subject.cases)))
 
 
 def rejections(
@@ -287,10 +288,10 @@ def rejections(
     `alarm` is the false-alarm probability of each test.
     """
     found: list[int | None] = []
+    plan = subject.plan(index, level)
     for seed in seeds:
-        trial = subject.trial(index, level)
-        result = run_trial(trial, case_key(seed, trial.case), alarm)
-        ended = next((end for end in looks(trial.steps) if end > result.steps), trial.steps)
+        result = run_case(here(subject), CaseRun(plan, seed, alarm)).result()
+        ended = next((end for end in looks(plan.steps) if end > result.steps), plan.steps)
         steps = result.steps if result.tables else ended  # one that broke off was not looked at
         found.append(steps if result.findings else None)
     return found

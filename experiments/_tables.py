@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import experiments
 from experiments import Row
 from experiments._sources import ROOT, sources
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.core._provenance import Provenance
 from specsim.core._streams import root_of
 from specsim.simulation._counting import Progress
@@ -175,7 +175,7 @@ class _Log:
         self._part = self._place.with_suffix(".part")
         self._digest = table_digest(name, fast=fast, rng=rng)
         self.cells = _kept_cells(self._part, self._digest)
-        with replacing(self._part) as temporary:
+        with atomic_write(self._part) as temporary:
             lines = [f"{self._digest}\n", *(_line(number, rows) for number, rows in self.cells.items())]
             temporary.write_text("".join(lines), encoding="utf-8")
 
@@ -198,7 +198,7 @@ class _Log:
             "provenance": provenance(self._rng),
         }
         made = made.replace_schema_metadata({KEY: json.dumps(about, ensure_ascii=False)})
-        with replacing(self._place) as temporary:
+        with atomic_write(self._place) as temporary:
             pq.write_table(made, temporary)
         self._part.unlink(missing_ok=True)
         return made

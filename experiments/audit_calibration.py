@@ -149,7 +149,7 @@ def exact_cases(owner: Rule | Mutant) -> list[Drawn]:
     found: list[Drawn] = []
     for case in battery(owner if isinstance(owner, Rule) else Declared()):
         if isinstance(owner, Rule) and owner.claimed_on_trees and not case.tree.is_chain:
-            case = replace(case, tree=chains(2, 2, owner.drawings[0]))
+            case = replace(case, tree=chains(2, 2, owner.draft_sampling[0]))
         claim = Claim(owner if isinstance(owner, Rule) else None, case.tree)
         known = known_steps(owner, case, claim)
         if known is not None and len(known.law) <= MAX_OUTCOMES:

@@ -28,12 +28,11 @@ from experiments._step_laws import (
     tables_of,
 )
 from specsim.auditing import BUDGET, mutants
-from specsim.auditing._cases.battery import LEVELS
+from specsim.auditing._cases.battery import LEVELS, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises
 from specsim.auditing._checks.subjects import Subject, function_subject
-from specsim.auditing._checks.trial import case_key
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing.mutants import Mutant
@@ -115,7 +114,7 @@ def _predicted(subject: Subject, laws: Sequence[Known | None]) -> tuple[Row, int
     must = [
         level
         for level in LEVELS
-        if _deviation(subject, law, best, level).needed <= subject.trial(best, level).steps
+        if _deviation(subject, law, best, level).needed <= subject.plan(best, level).steps
     ]
     columns = {"table" if name == "kind" else name: value for name, value in asdict(found[best]).items()} | {
         "table": found[best].kind or None,
@@ -129,13 +128,12 @@ def _predicted(subject: Subject, laws: Sequence[Known | None]) -> tuple[Row, int
 def _deviation(subject: Subject, law: Known, index: int, level: str) -> Deviation:
     case = subject.cases[index]
     claim = None if isinstance(case, DecoderCase) else Claim(None, case.tree)
-    return deviation(law, tables_of(case, claim, subject.trial(index, level).steps), alarm(subject, level))
+    return deviation(law, tables_of(case, claim, subject.plan(index, level).steps), alarm(subject, level))
 
 
 def _breaks_a_promise(mutant: Mutant) -> bool:
     """Whether the contract checks detect it before a step is drawn."""
-    checked = check_promises(mutant.function, Declared(), case_key(PILOT, PROMISES), TIMEOUT)
-    return bool(checked.findings)
+    return bool(check_promises(mutant.function, Declared(), case_key(PILOT, PROMISES), TIMEOUT))
 
 
 def _pilot(subject: Subject, rng: int) -> tuple[int, str] | None:
@@ -156,7 +154,7 @@ def _run(subject: Subject, where: tuple[int, str] | None, seeds: Sequence[int]) 
     return {
         "run_case": subject.cases[index].name,
         "run_level": level,
-        "run_steps": subject.trial(index, level).steps,
+        "run_steps": subject.plan(index, level).steps,
         "runs": len(seeds),
         "rejected": len(seen),
         "median_steps": statistics.median(seen) if seen else None,

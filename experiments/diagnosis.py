@@ -15,10 +15,11 @@ import numpy as np
 from experiments import Row
 from specsim.auditing import audit, declares, mutants
 from specsim.auditing._checks.contract_checks import PROMISES
-from specsim.auditing._diagnosis import diagnose_chain, diagnose_decoder
+from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.predictions import predict
-from specsim.auditing._execution.execution import placed
+from specsim.auditing._diagnosis.verifiers import diagnose_chain
+from specsim.auditing._execution import placed
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing.mutants import Mutant
 
@@ -94,7 +95,7 @@ def _variants(mutant: Mutant) -> list[Mutant]:
     if parameter.whole:
         values = np.unique(np.clip(np.round(values), max(parameter.low, 1), high))
     others = [float(value) for value in values if value != parameter.default]
-    return [mutant, *(mutant.having(**{parameter.name: value}) for value in others)]
+    return [mutant, *(mutant.with_parameters(**{parameter.name: value}) for value in others)]
 
 
 def _is_same(mutant: Mutant, named: Mutant) -> bool:

@@ -1,8 +1,8 @@
-"""How many claims of each document hold, and how many do not: `experiments.claims`, counted."""
+"""The verdicts on the claims of each document: `experiments.claims`, counted."""
 
 from __future__ import annotations
 
-from collections import Counter
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from figures._columns import groups
@@ -13,37 +13,35 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-TITLE = "What five documents say of speculative decoding, checked"
+TITLE = "Claims of five documents on speculative decoding, checked"
 TABLES = ("claims",)
 
-#: From the best to the worst, and what nobody can say without the machines.
 SHADES = {
-    "holds": VERDICTS["reproduced"],
-    "holds within rounding": "#7fa6c9",
-    "true only if …": COLORS[4],
-    "false": VERDICTS["not reproducible"],
-    "not checkable here": "#c9c9c9",
+    "right": VERDICTS["reproduced"],
+    "right with a condition": COLORS[4],
+    "wrong": VERDICTS["not reproducible"],
+    "not checkable": "#c9c9c9",
 }
 
 
 def draw(table: pa.Table) -> Figure:
-    """A bar for each document, the first above, cut by verdict; each part says how many."""
+    """A bar for each document, with a part for each verdict, labelled with its number of claims."""
     from matplotlib.figure import Figure
 
-    documents = groups(table, "source")
-    counts = {source: Counter(rows["verdict"]) for source, rows in documents.items()}
+    documents = groups(table, "document")
+    labels = [fill(title, 32) for title in documents]
     with figure_style():
         figure = Figure(figsize=(7.2, 2.9))
         axis = figure.subplots()
-        done = dict.fromkeys(documents, 0)
+        ends = [0] * len(labels)
         for verdict, color in SHADES.items():
-            numbers = [counts[source][verdict] for source in documents]
-            bars = axis.barh(list(documents), numbers, left=list(done.values()), color=color, label=verdict)
-            ink = "white" if verdict in ("holds", "false") else "black"
+            numbers = [rows["verdict"].count(verdict) for rows in documents.values()]
+            bars = axis.barh(labels, numbers, left=ends, color=color, label=verdict)
+            ink = "white" if verdict in ("right", "wrong") else "black"
             axis.bar_label(
                 bars, [str(n) if n else "" for n in numbers], label_type="center", color=ink, fontsize=7
             )
-            done = {source: done[source] + n for source, n in zip(documents, numbers, strict=True)}
+            ends = [end + n for end, n in zip(ends, numbers, strict=True)]
         axis.invert_yaxis()
         axis.grid(visible=False, axis="y")
         axis.set_xlabel("claims")

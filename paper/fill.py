@@ -1,7 +1,6 @@
 """Fills in the article: writes build/numbers.tex, every number of its text as a macro, and its tables beside it.
 
-Usage: python paper/fill.py [--fast], after make figures; with --fast, after make figures-fast. (A numbers.py in this folder
-would hide Python's own.)
+Usage: python -m paper.fill [--fast], after make figures; with --fast, after make figures-fast.
 """
 
 from __future__ import annotations
@@ -10,11 +9,10 @@ import argparse
 import os
 from pathlib import Path
 
-from macros import macros
-from sources import Sources
-from tabulars import tabulars
-
-from specsim.core._files import replacing
+from paper.macros import macros
+from paper.sources import Sources
+from paper.tabulars import tabulars
+from specsim.core._files import atomic_write
 
 HERE = Path(__file__).parent
 
@@ -26,7 +24,7 @@ def main() -> None:
     figures = HERE.parent / "results" / ("figures-fast" if fast else "figures")
     (HERE / "build").mkdir(exist_ok=True)
     for name, content in filled(Sources(figures, fast)).items():
-        with replacing(HERE / "build" / f"{name}.tex") as temporary:
+        with atomic_write(HERE / "build" / f"{name}.tex") as temporary:
             temporary.write_text(content, encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Numbers and names as LaTeX prints them."""
+"""Numbers and words as LaTeX reads them; siunitx, by the commands of paper.tex, rounds them and groups their digits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def text(words: str) -> str:
-    """Words with all signs that LaTeX would misread spelled out. Raises ValueError for one that is not known."""
+    """Words, with the characters escaped that LaTeX would misread. Raises ValueError for an unknown character."""
     strange = sorted({sign for sign in words if not sign.isascii()} - SIGNS.keys())
     if strange:
-        raise ValueError(f"{words!r} has {' '.join(strange)}: say in paper/latex.py how LaTeX prints that")
+        raise ValueError(
+            f"{words!r} has {' '.join(strange)}: add its LaTeX command to SIGNS in paper/latex.py"
+        )
     return "".join(SIGNS.get(sign, sign) for sign in words)
 
 
 def code(name: str) -> str:
+    """A name in the type of code."""
     return rf"\code{{{text(name)}}}"
 
 
@@ -33,10 +36,10 @@ def listed(items: Sequence[str]) -> str:
 
 
 def whole(number: float) -> str:
-    """A count, with commas. Raises ValueError for what is none."""
+    """A count. Raises ValueError for a number that is not whole."""
     if number != int(number):
         raise ValueError(f"{number} is not a whole number")
-    return f"{int(number):,}".replace(",", "{,}")
+    return rf"\num{{{int(number)}}}"
 
 
 def word(number: int) -> str:
@@ -46,36 +49,15 @@ def word(number: int) -> str:
 
 def decimal(number: float, places: int) -> str:
     """A number with so many decimals."""
-    return rf"\ensuremath{{{number:.{places}f}}}"
+    return rf"\decimal{{{places}}}{{{float(number)!r}}}"
 
 
 def percent(share: float, places: int = 0) -> str:
-    return rf"\ensuremath{{{100.0 * share:.{places}f}}}\,\%"
+    """A share as a percentage."""
+    return rf"\share{{{places}}}{{{100.0 * share!r}}}"
 
 
 def short(number: float) -> str:
-    r"""Two digits; as a power of ten where the number is very small or very large.
-
-    >>> print(short(0.0031), short(8149), short(1e-6), short(8.15e8))
-    \ensuremath{0.0031} 8{,}100 \ensuremath{10^{-6}} \ensuremath{8.2\times 10^{8}}
-    """
-    rounded = float(f"{number:.2g}")
-    if rounded == 0 or 1e-4 <= abs(rounded) < 1e2:
-        return rf"\ensuremath{{{rounded:g}}}"
-    if 1e2 <= abs(rounded) < 1e4:
-        return whole(rounded)
-    digits, power = f"{number:.1e}".split("e")
-    factor = "" if digits == "1.0" else rf"{digits}\times "
-    return rf"\ensuremath{{{factor}10^{{{int(power)}}}}}"
-
-
-def tabular(columns: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with rules above, below the head and below; a row of one cell stands by itself, as a heading."""
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", " & ".join(head) + r" \\", r"\midrule"]
-    lines += [line(row, len(head)) for row in rows]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def line(row: Sequence[str], width: int) -> str:
-    cells = row if len(row) > 1 else [rf"\multicolumn{{{width}}}{{l}}{{\emph{{{row[0]}}}}}"]
-    return " & ".join(cells) + r" \\"
+    """A number with two significant digits, as a power of ten below 10^-4 and from 10^4 on."""
+    mode = "fixed" if number == 0 or 1e-4 <= abs(number) < 1e4 else "scientific"
+    return rf"\short{{{mode}}}{{{float(number)!r}}}"

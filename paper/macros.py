@@ -12,17 +12,19 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
-from latex import code, decimal, listed, percent, short, text, whole, word
 from scipy import stats as distributions
-from sources import Sources, hold, the
 
 from experiments import (
     acceptance_by_temperature,
     iid_gap,
     leviathan_lenience,
 )
+from experiments.claims import DOCUMENTS
+from experiments.claims import VERDICTS as CLAIM_VERDICTS
 from experiments.kill_matrix import AUDIT
 from experiments.published.values import CHEN, LEVIATHAN
+from paper.latex import code, decimal, listed, percent, short, text, whole, word
+from paper.sources import Sources, hold, the
 from specsim import default_pair, rules
 from specsim.auditing import mutants
 from specsim.auditing._cases import decoder_battery as decoder_cases
@@ -122,7 +124,7 @@ def random_numbers(sources: Sources) -> Macros:
 def audit(sources: Sources) -> Macros:
     rule = RuleSubject(rules.get("standard"), threads=1)
     verifier = function_subject(pieces.verify, "verify", Declared())
-    first = rule.trial(0, "quick")
+    first = rule.plan(0, "quick")
     hold("the two-token case is a built-in rule's first", rule.cases[0].target.vocab_size == 2)
     return {
         "nVerifierCases": whole(len(verifier.cases)),
@@ -149,7 +151,7 @@ def audit(sources: Sources) -> Macros:
 
 
 def _tests(subject: Subject) -> int:
-    return sum(subject.trial(index, "quick").tests for index in range(len(subject.cases)))
+    return sum(subject.plan(index, "quick").tests for index in range(len(subject.cases)))
 
 
 def teeth(sources: Sources) -> Macros:
@@ -540,13 +542,15 @@ def lookahead(sources: Sources) -> Macros:
 
 def claims(sources: Sources) -> Macros:
     rows = sources.rows("claims")
-    verdicts = Counter(row["verdict"] for row in rows)
+    right, conditional, wrong, unchecked = (
+        sum(row["verdict"] == verdict for row in rows) for verdict in CLAIM_VERDICTS
+    )
     return {
         "nClaims": whole(len(rows)),
-        "nClaimDocuments": word(len({row["source"] for row in rows})),
-        "nClaimsHold": whole(verdicts["holds"] + verdicts["holds within rounding"]),
-        "nClaimsRounding": word(verdicts["holds within rounding"]),
-        "nClaimsOnly": whole(verdicts["true only if …"]),
-        "nClaimsFalse": whole(verdicts["false"]),
-        "nClaimsUnchecked": whole(verdicts["not checkable here"]),
+        "nClaimDocuments": word(len({row["document"] for row in rows})),
+        "nClaimsListed": whole(sum(document.listed for document in DOCUMENTS)),
+        "nClaimsRight": whole(right),
+        "nClaimsOnly": whole(conditional),
+        "nClaimsWrong": whole(wrong),
+        "nClaimsUnchecked": word(unchecked),
     }

@@ -14,7 +14,7 @@ _load, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from specsim.core._provenance import specsim_version
 
-        return version("specsim-decoding")
+        return specsim_version()
     return _load(name)

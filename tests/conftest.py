@@ -1,27 +1,63 @@
 """What several test files share: how hypothesis runs, the false-alarm rate, rows and models made to be awkward, the
 standard rule written out by hand, and all figures.
 
+There are two tiers. By default tests marked `slow` are left out, and some that draw or enumerate a lot do less of it;
+``pytest --all`` runs everything at full scale. `full`, and what depends on it, says which it is.
+
 Every statistical assertion compares a p-value with `FALSE_ALARM`: under fresh random numbers it would fail by
 chance that rarely. The seeds are fixed, so that in fact it cannot.
 """
 
-import os
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
+from once import once
 
-import specsim
 from specsim.core.distributions import alias_lookup, alias_table, inverse_cdf
 from specsim.models import TableModel
 from specsim.traces import open_trace, writer
 
-# side by side each process keeps compiled kernels in a folder of its own: two writers of one would mix them up
-if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-    kept = os.environ.get("NUMBA_CACHE_DIR") or Path(specsim.__file__).with_name("__pycache__")
-    os.environ["NUMBA_CACHE_DIR"] = str(Path(kept, worker))
+#: A test that asks for one of these is slow: all figures, a Dask cluster.
+SLOW_FIXTURES = {"made", "cluster"}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="slow tests too, and all tests at full scale")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & SLOW_FIXTURES:
+            item.add_marker("slow")
+        if "full" in fixtures:
+            item.add_marker("scaled")
+    if not config.option.all:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+@pytest.fixture(scope="session")
+def full(pytestconfig):
+    """Whether tests run at full scale."""
+    return pytestconfig.option.all
+
+
+@pytest.fixture(scope="session")
+def steps(full):
+    """How many steps of a kernel are held to its law."""
+    return 10_000_000 if full else 1_000_000
+
+
+@pytest.fixture(scope="session")
+def models(full):
+    """On how many pairs of models a law is proved."""
+    return 200 if full else 60
+
 
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.load_profile("fixed")
@@ -121,8 +157,11 @@ def made(tmp_path_factory):
     """All figures, fast: (the folder, the files of each figure, the progress that it told)."""
     from figures._making import make_figures
 
-    folder, told = tmp_path_factory.mktemp("figures"), []
-    return folder, make_figures(out=folder, fast=True, progress=lambda *parts: told.append(parts)), told
+    def make(folder):
+        told = []
+        return folder, make_figures(out=folder, fast=True, progress=lambda *parts: told.append(parts)), told
+
+    return once(tmp_path_factory, "figures", make)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
-"""Small pairs in fractions, and the law of a step whose draft, test and replacement may each be something else.
+"""Small pairs of models in fractions, and the exact law of a step in which one part differs from the standard rule.
 
-What documents describe differs from the standard rule in one thing at a time: the row that drafted tokens come from, the
-row that the test believes they came from, the test, or the token after a rejection. All tokens are enumerated, and the
-result is held against the target's joint law of γ+1 tokens, as in `specsim.theory._enumeration`.
+What a document describes differs from the standard rule in one part at a time: the row that drafted tokens are drawn from,
+the row that the test assumes for them, the test, or the token after a rejection. `step` enumerates all tokens, and compares
+the result with the target's joint law of γ + 1 tokens.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
 
-from specsim.models import Model, TableModel
+import numpy as np
+
+from specsim.models import Model, TableModel, default_pair
 from specsim.rules._common.tokenwise import positive_part
 from specsim.theory._enumeration import Law, Tokens, continued_law, target_law
 
@@ -23,9 +25,11 @@ __all__ = [
     "P",
     "Q",
     "Step",
+    "certain",
     "distance",
     "fractions",
     "min_law",
+    "ngram_rows",
     "overlap",
     "pairs",
     "row",
@@ -55,6 +59,12 @@ TARGET = TableModel([P, fractions(1, 3, 2), fractions(2, 1, 2)])
 DRAFT = TableModel([Q, fractions(2, 1, 1), fractions(1, 2, 2)])
 
 
+def certain(pmf: Row) -> list[Fraction]:
+    """The row with all mass on the most probable token of `pmf`, the first among ties."""
+    best = list(pmf).index(max(pmf))
+    return [Fraction(x == best) for x in range(len(pmf))]
+
+
 def simplex(size: int, parts: int) -> list[list[Fraction]]:
     """All pmfs over `size` tokens whose entries are multiples of 1/`parts`."""
     cells = product(range(parts + 1), repeat=size)
@@ -73,7 +83,7 @@ def overlap(p: Row, q: Row) -> Fraction:
 
 
 def min_law(p: Row, q: Row) -> list[Fraction]:
-    """min(p, q), normalised: what accepted tokens follow."""
+    """min(p, q), normalised: the law of accepted tokens."""
     return [min(a, b) / overlap(p, q) for a, b in zip(p, q, strict=True)]
 
 
@@ -85,6 +95,13 @@ def distance(one: Row | Law, other: Row | Law) -> Fraction:
     else:
         gaps = [abs(a - b) for a, b in zip(one, other, strict=True)]  # type: ignore[operator]
     return sum(gaps, Fraction(0)) / 2
+
+
+def ngram_rows(contexts: int = 1024) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the n-gram target and draft after so many contexts, the first that the target knows."""
+    target, draft = default_pair()
+    chosen = target.contexts[:contexts]
+    return target.rows(chosen), draft.rows(chosen)
 
 
 # --- a step ----------------------------------------------------------------------------------------------
@@ -99,7 +116,7 @@ class Step(NamedTuple):
 
 
 def standard_test(p: Row, q: Row, x: int) -> Fraction:
-    """min(1, p/q); 1 where the test believes that x could not be drafted."""
+    """min(1, p/q); 1 if the test assumes that x cannot be drafted."""
     return min(Fraction(1), p[x] / q[x]) if q[x] else Fraction(1)
 
 
@@ -111,19 +128,16 @@ def step(
     believed: Model | Rows | None = None,
     accept: Callable[[Row, Row, int], Fraction] = standard_test,
     recovered: Callable[[Row, Row], Row] = positive_part,
-    contexts: Sequence[Tokens] | None = None,
 ) -> Step:
     """A step of `gamma` tokens drawn from `draft` and tested against `believed`, by default the rows they were drawn from.
 
     accept(p, q, x) is the probability of accepting x; recovered(p, q) the law of the token after a rejection. The bonus
-    comes from the target. `contexts` are by default all that either model reads.
+    comes from the target.
     """
     drawn, tested = _rows(draft), _rows(draft if believed is None else believed)
-    if contexts is None:
-        order = max([target.order] + [m.order for m in (draft, believed) if isinstance(m, Model)])
-        contexts = list(product(range(target.vocab_size), repeat=order))
+    order = max([target.order] + [m.order for m in (draft, believed) if isinstance(m, Model)])
     laws, distances = {}, []
-    for context in contexts:
+    for context in product(range(target.vocab_size), repeat=order):
         law: Law = defaultdict(Fraction)
         for path in product(range(target.vocab_size), repeat=gamma):
             probability = Fraction(1)

@@ -1,8 +1,8 @@
-"""What documents call the acceptance rate, and the speed that follows from it.
+"""Speed for the two quantities that documents call the acceptance rate.
 
-Two readings differ: the probability α that a drafted token passes once it is tested, which the formulas are about, and
-the share of all drafted tokens that were accepted, which programs report. A step of K tokens emits, for independent
-acceptances, (1 - α^{K+1})/(1 - α) tokens, and in any case K times the share and 1.
+One is α, the probability that a drafted token is accepted once it is tested, as in the formulas. The other is the share of
+all drafted tokens that were accepted, as programs report it. For independent acceptances a step of K tokens emits
+(1 - α^{K+1})/(1 - α) tokens; for any acceptances it emits K times the share, plus 1.
 """
 
 from __future__ import annotations

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from cyclopts import App
 
-import specsim
-
 __all__ = ["app", "audit_app", "models_app", "record_app", "trace_app"]
+
+
+def _version() -> str:
+    from specsim.core._provenance import specsim_version  # loads numpy, which --help can do without
+
+    return specsim_version()
+
 
 app = App(
     name="specsim",
     help="Prove, test and measure the verification core of speculative decoding.",
-    version=lambda: specsim.__version__,
+    version=_version,
     suppress_keyboard_interrupt=False,  # an interrupt exits with 3, in main
 )
 trace_app = App(name="trace", help="Logged p and q: record them, read them back.")

@@ -1,9 +1,9 @@
-"""`specsim trace record`, `import` and `info`: traces come to be, and are looked over."""
+"""`specsim trace record`, `import`, `info` and `upgrade`: traces come to be, and are looked over."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -92,6 +92,31 @@ def trace_import(
 def trace_info(path: Folder = None) -> int:
     """What a trace holds, and whether every row is as it was written. Exit code 2 if one is not."""
     trace = trace_of(path)
+    _describe(trace)
+    with progress_bar("check", " rows") as progress:
+        shards = trace.verify(progress)
+    for shard in shards:
+        print(f"{shard.name}  {shard.num_rows:,} rows  {'ok' if shard.ok else shard.damage}")
+    return 0 if all(shard.ok for shard in shards) else 2
+
+
+@trace_app.command(name="upgrade")
+def trace_upgrade(
+    path: Annotated[Path, Parameter(help="Folder of a trace of version 1 of the format.")],
+) -> None:
+    """Add to an older trace the SHA-256 of its manifest; rows are checked before, and stay as they are."""
+    from specsim.traces import upgrade_trace
+
+    with progress_bar("check", " rows") as progress:
+        trace = upgrade_trace(path, progress)
+    _describe(trace)
+    print(
+        "every row is as it was written; whether the above is, version 1 cannot tell: compare it with what was recorded"
+    )
+
+
+def _describe(trace: Any) -> None:
+    """What the manifest says."""
     layout = trace.layout
     rows = f"{trace.dtype} rows" if trace.top is None else f"{trace.dtype} rows of the top {trace.top}"
     lacks = [
@@ -112,8 +137,3 @@ def trace_info(path: Folder = None) -> int:
     )
     for name, value in trace.provenance.items():
         print(f"  {name}: {value}")
-    with progress_bar("check", " rows") as progress:
-        shards = trace.verify(progress)
-    for shard in shards:
-        print(f"{shard.name}  {shard.num_rows:,} rows  {'ok' if shard.ok else shard.damage}")
-    return 0 if all(shard.ok for shard in shards) else 2

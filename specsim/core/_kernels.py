@@ -6,9 +6,10 @@ engine runs them on a pool of threads; division follows NumPy, so that a kernel 
 of a chunk. ``fastmath`` is only for summaries: it lets the compiler reorder additions, and a decision (accept
 or reject) must not depend on that.
 
-Compiled code is kept on disk in a folder named after the package's own sources: numba notices when a kernel
-changes, but not when a kernel that it calls does. So kernels written elsewhere, in a notebook say, and those made
-of them are compiled in every session.
+Compiled code is kept on disk, under NUMBA_CACHE_DIR if that is set. A file's name is the digest of everything the code
+depends on: the kernel's bytecode, its constants, the kernels that it calls, the types of its arguments, the processor
+and the versions. A file is replaced in one step, so any number of processes may share the folder. Kernels written
+elsewhere, in a notebook say, and those made of them are compiled in every session.
 
 `interpreted()` runs kernels as plain Python for a while; set ``NUMBA_DISABLE_JIT=1`` to do so throughout, for a
 debugger or for coverage.
@@ -16,14 +17,21 @@ debugger or for coverage.
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import os
+import pickle
+import secrets
+import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, cached_property, update_wrapper
 from importlib import import_module
+from itertools import count
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -47,7 +55,7 @@ class Kernel:
         return self.plain(*arguments) if _interpreting.get() else self.compiled(*arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By name and closure: numba's disk cache tells closures over kernels apart by what they pickle to."""
+        """By name; one made by a function has cells too, and cannot be unpickled."""
         cells = tuple(cell.cell_contents for cell in self.plain.__closure__ or ())
         return _kernel_named, (self.plain.__module__, self.plain.__qualname__, *cells)
 
@@ -56,18 +64,44 @@ class Kernel:
         import numba
 
         _teach_numba_about_kernels()
-        with _cache_directory():
-            return numba.njit(
-                self.plain, nogil=True, cache=self.kept, error_model="numpy", fastmath=self.fastmath
-            )
+        compiled = numba.njit(self.plain, nogil=True, error_model="numpy", fastmath=self.fastmath)
+        if self.kept and not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set at run time
+            name = f"{self.plain.__module__}.{self.plain.__qualname__}"
+            entries = _Entries(f"{name} {self.contents} {compiled.targetoptions}")
+            compiled._cache = entries  # type: ignore[attr-defined]
+        return compiled
+
+    @cached_property
+    def contents(self) -> str | None:
+        """A digest of what numba compiles: this kernel and all kernels that it calls. None if it is not kept on disk.
+
+        Globals and cells enter by value, since numba compiles them as constants.
+        """
+        found, described = [self], []
+        try:
+            for part in found:  # grows while it is read
+                described.append(part._described(found))
+        except _NotDescribedError:
+            return None
+        return hashlib.sha256("\n".join(described).encode()).hexdigest()
 
     @property
     def kept(self) -> bool:
-        """Whether the package's sources say all about this kernel, so that it can be found again on disk."""
-        inner = [cell.cell_contents for cell in self.plain.__closure__ or ()]
-        return self.plain.__module__.partition(".")[0] == PACKAGE.name and all(
-            part.kept for part in inner if isinstance(part, Kernel)
+        """Whether compiled code is kept on disk."""
+        return self.contents is not None
+
+    def _described(self, found: list[Kernel]) -> str:
+        """This kernel as text. Kernels that it calls are appended to `found` and written as their index there."""
+        function = self.plain
+        if not _of_the_package(function.__module__):
+            raise _NotDescribedError
+        known = function.__globals__
+        frozen = tuple(
+            (name, known[name]) for name in sorted(_globals_of(function.__code__)) if name in known
         )
+        cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
+        parts = (function.__code__, function.__defaults__, frozen, cells)
+        return f"{function.__module__}.{function.__qualname__} {self.fastmath} {_described(parts, found)}"
 
 
 @contextmanager
@@ -123,20 +157,164 @@ def _teach_numba_about_kernels() -> None:
         return types.Dispatcher(value.compiled)
 
 
-@contextmanager
-def _cache_directory() -> Iterator[None]:
-    """Point numba's cache at this version of the sources while one kernel is being declared."""
+# --- compiled code on disk -------------------------------------------------------------------------------
+
+
+class _NotDescribedError(Exception):
+    """A kernel refers to a value, or takes an argument, that has no description here."""
+
+
+def _described(value: Any, found: list[Kernel]) -> str:
+    """A value that numba compiles as a constant, as text; different values have different texts."""
+    if isinstance(value, Kernel):
+        if value not in found:
+            found.append(value)
+        return f"kernel {found.index(value)}"
+    if value is None or type(value) in (bool, int, float, str, bytes):
+        return repr(value)
+    if type(value) is tuple:
+        return f"({', '.join(_described(item, found) for item in value)})"
+    if type(value) is slice:
+        return f"slice {_described((value.start, value.stop, value.step), found)}"
+    if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
+        strides = value.strides if isinstance(value, np.ndarray) else ()
+        return f"{value.dtype.descr} {value.shape} {strides} {value.tobytes().hex()}"
+    if isinstance(value, CodeType):
+        return _described(tuple(getattr(value, name) for name in CODE), found)
+    # what other packages define is identified by name; their versions are in the key
+    if isinstance(value, ModuleType) and not _of_the_package(value.__name__):
+        return value.__name__
+    if isinstance(value, type) and not _of_the_package(value.__module__):
+        return f"{value.__module__}.{value.__qualname__}"
+    raise _NotDescribedError
+
+
+#: The parts of a code object that decide what it does. File and line are left out: moving a kernel changes nothing.
+CODE = ["co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags"]
+CODE += ["co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_exceptiontable"]
+
+
+def _globals_of(code: CodeType) -> set[str]:
+    """The names that a function looks up among its globals, also in functions within it."""
+    inner = (_globals_of(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    own = (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
+    return set(own).union(*inner)
+
+
+def _of_the_package(module: str) -> bool:
+    return module.partition(".")[0] == PACKAGE.name
+
+
+class _Entries:
+    """What numba calls the cache of a dispatcher: the compiled code of one kernel, a file for each signature.
+
+    A file holds the digest of the rest, the key, and the pickled code. If one of these is not as expected, the kernel
+    is compiled again and the file replaced. If no file can be written, the code stays in memory.
+    """
+
+    def __init__(self, kernel: str):
+        self.kernel = kernel
+        self.folder = _folder()
+        self.cache_path = str(self.folder)  # where numba's own statistics look for it
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        from numba.core.bytecode import FunctionIdentity
+        from numba.core.compiler import CompileResult
+
+        target_context.refresh()
+        key = self._key(signature, target_context.codegen())
+        if key:
+            with suppress(Exception):  # unpickling a damaged file can raise anything
+                path = self._path(key)
+                content = path.read_bytes()
+                digest, rest = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
+                if rest.startswith(key) and hashlib.sha256(rest).digest() == digest:
+                    loaded = CompileResult._rebuild(target_context, *pickle.loads(rest[len(key) :]))
+                    with suppress(OSError):
+                        os.utime(path)  # for _remove_unused
+                    return loaded
+        # The symbols of a function contain a number, which numba counts from 1 in each process. Two closures of one
+        # factory, compiled by two processes, would get the same symbols; a kernel that calls both would link only one.
+        FunctionIdentity._unique_ids = count(secrets.randbits(62))
+        return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        from numba.core.serialize import dumps
+
+        key = self._key(signature, compiled.codegen)
+        if not key or compiled.library.has_dynamic_globals:  # it holds addresses of this process
+            return
+        rest = key + dumps(compiled._reduce())
+        path = self._path(key)
+        temporary = path.with_name(f"{path.name}-{secrets.token_hex(8)}")
+        with suppress(OSError):
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                _remove_unused(self.folder)
+                temporary.write_bytes(hashlib.sha256(rest).digest() + rest)
+                os.replace(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def _key(self, signature: Any, codegen: Any) -> bytes:
+        """Everything the code for these arguments depends on; empty if an argument's type cannot be described."""
+        import llvmlite  # type: ignore[import-untyped]
+        import numba
+
+        arguments, result = numba.core.sigutils.normalize_signature(signature)
+        try:
+            types = [_type_described(argument) for argument in arguments]
+        except _NotDescribedError:
+            return b""
+        settings = [(name, getattr(numba.config, name)) for name in SETTINGS]
+        versions = sys.version, numba.__version__, llvmlite.__version__, np.__version__
+        parts = self.kernel, types, result, codegen.magic_tuple(), settings, versions
+        return "\n".join(map(str, parts)).encode() + b"\0"
+
+    def _path(self, key: bytes) -> Path:
+        return self.folder / f"{hashlib.sha256(key).hexdigest()}.kernel"
+
+
+DIGEST_BYTES = 32
+
+#: numba's settings that change the code.
+SETTINGS = ["BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE", "USING_SVML"]
+
+#: Entries not loaded for so many seconds are removed.
+UNUSED = 30 * 24 * 3600
+
+
+def _type_described(argument: Any) -> str:
+    """A numba type as text; different types have different texts."""
+    from numba.core import types
+
+    if isinstance(argument, types.BaseTuple):
+        # numba's own name of a named tuple leaves out the fields
+        made = getattr(argument, "instance_class", tuple)
+        items = ", ".join(_type_described(item) for item in argument)  # type: ignore[attr-defined]
+        return f"{made.__module__}.{made.__qualname__}{getattr(made, '_fields', '')}({items})"
+    plain = argument.dtype if isinstance(argument, types.Array) else argument
+    if isinstance(plain, types.Number | types.Boolean):
+        return str(argument)
+    raise _NotDescribedError
+
+
+def _folder() -> Path:
     from numba import config
 
     chosen = config.CACHE_DIR  # type: ignore[attr-defined]  # set at run time
-    root = Path(chosen) if chosen else PACKAGE / "__pycache__"
     if not chosen and not os.access(PACKAGE, os.W_OK):
-        root = Path.home() / ".cache" / "specsim"
-    config.CACHE_DIR = str(root / f"kernels-{sources_digest()}")  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        config.CACHE_DIR = chosen  # type: ignore[attr-defined]
+        return Path.home() / ".cache" / "specsim" / "kernels"
+    return Path(chosen or PACKAGE / "__pycache__") / "kernels"
+
+
+@cache
+def _remove_unused(folder: Path) -> None:
+    """Remove what no process has loaded for long, and what killed processes left. Once in a process."""
+    for path in folder.glob("*.kernel*"):
+        with suppress(OSError):  # another process may have been quicker
+            if time.time() - path.stat().st_mtime > UNUSED:
+                path.unlink()
 
 
 @cache

@@ -1,16 +1,16 @@
-"""The proof: output laws by enumeration, in fractions.
+"""Proofs by enumeration: the output law of a step, in fractions.
 
-A rule whose steps are independent given the prefix is exact iff the first γ+1 tokens — the step's own, continued
-by the target where the step emitted fewer — have the target's joint law. Equivalently, at every position, given
+A rule whose steps are independent given the prefix is exact iff the first γ+1 tokens have the target's joint
+law, where a step that emits fewer tokens is continued by the target. Equivalently, at every position, given
 the emitted prefix and given that the step got that far, the next token has the target's law. Both are checked
-here with zero tolerance, over every draft of positive probability. A lossy rule is held to the law that it
-declares, given prefix and position, in the same way.
+with zero tolerance, over every draft of positive probability. A lossy rule is checked in the same way against
+the law that it declares, given prefix and position.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -18,73 +18,117 @@ from typing import Any
 
 from specsim import rules
 from specsim.core._html import html_list
+from specsim.core._rational import as_fraction, rational
+from specsim.core._types import Tokens
 from specsim.drafts import Tree, as_tree, chain
 from specsim.models import Model, check_pair, row_ahead, shared_contexts
 from specsim.rules import Rule
 
-__all__ = ["MAX_DRAFTS", "Proof", "conditional_laws", "continued_law", "prove", "step_law", "target_law"]
-
 #: More drafts than this are not enumerated: V^(drafted tokens).
 MAX_DRAFTS = 4096
 
-Tokens = tuple[int, ...]
 Law = dict[Tokens, Fraction]
+#: In `rational` numbers, which are made into Fractions at the end.
+Exact = dict[Tokens, Any]
+Rows = Callable[..., list[Any]]
 
 
 def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Tokens = ()) -> Law:
-    """The law of what one step emits after `context`: {emitted tokens: probability}, impossible ones left out."""
-    law: Law = defaultdict(Fraction)
-    values = {name: Fraction(value) for name, value in rule.values.items()}
-    p_after = cache(lambda path: _row(target, context + path))
-    q_after = cache(lambda path: _draft_row(draft, tree, context, path))
+    """The law of the tokens that one step emits.
+
+    Parameters
+    ----------
+    rule : Rule
+    target, draft : Model
+        Models with exact rows.
+    tree : Tree
+        The drafted tree.
+    context : tuple of int
+        The tokens before the step.
+
+    Returns
+    -------
+    dict
+        {emitted tokens: probability}, without impossible ones.
+    """
+    return _as_fractions(_step_law(rule, _rows_of(target), _rows_of(draft), tree, context)[0])
+
+
+def _step_law(rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens) -> tuple[Exact, int]:
+    """`step_law`, and the number of drafts of positive probability."""
+    law: Exact = defaultdict(rational)
+    values = _values(rule)
     above = [tree.path(node) for node in range(tree.size + 1)]
-    for tokens, probability in tree.drafts(lambda seen, ahead: _row(draft, context + seen, ahead)):
+    drafts = 0
+    for tokens, probability in tree.drafts(lambda seen, ahead: q_rows(context + seen, ahead)):
+        drafts += 1
         paths = [tuple(tokens[node - 1] for node in nodes) for nodes in above]
-        p = [p_after(path) for path in paths]
-        q = [q_after(path) for path in paths[: rule.num_rows(tree)]]
+        p = [p_rows(context + path) for path in paths]
+        q = [_draft_row(q_rows, tree, context, path) for path in paths[: rule.num_rows(tree)]]
         stop, follow = rule.law(tree.parents, tokens, p, q, **values)
         for node, path in enumerate(paths):
             if stop[node]:
+                reached = probability * stop[node]
                 for token, weight in enumerate(follow[node]):
-                    law[(*path, token)] += probability * stop[node] * weight
-    return {emitted: mass for emitted, mass in law.items() if mass}
+                    law[(*path, token)] += reached * weight
+    return {emitted: mass for emitted, mass in law.items() if mass}, drafts
 
 
 def target_law(target: Model, length: int, context: Tokens = ()) -> Law:
     """The target's joint law of `length` tokens after `context`."""
-    return dict(chain(length).drafts(lambda seen, ahead: _row(target, context + seen)))
+    return _as_fractions(_target_law(_rows_of(target), length, context))
+
+
+def _target_law(p_rows: Rows, length: int, context: Tokens) -> Exact:
+    return dict(chain(length).drafts(lambda seen, ahead: p_rows(context + seen)))
 
 
 def continued_law(law: Law, target: Model, length: int, context: Tokens = ()) -> Law:
-    """`law`, its sequences continued by the target to `length` tokens."""
-    continued: Law = defaultdict(Fraction)
+    """`law`, each of its sequences continued by the target to `length` tokens."""
+    return _as_fractions(_continued_law(law, _rows_of(target), length, context))
+
+
+def _continued_law(law: Exact, p_rows: Rows, length: int, context: Tokens) -> Exact:
+    continued: Exact = defaultdict(rational)
     for emitted, mass in law.items():
         if len(emitted) == length:
             continued[emitted] += mass
             continue
-        for rest, probability in target_law(target, length - len(emitted), context + emitted).items():
+        for rest, probability in _target_law(p_rows, length - len(emitted), context + emitted).items():
             continued[emitted + rest] += mass * probability
     return dict(continued)
 
 
 def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
-    """For every prefix after which the step goes on: (prefix, law of the next token given that it does)."""
-    following: dict[Tokens, Law] = defaultdict(lambda: defaultdict(Fraction))
+    """Yield (prefix, law of the next token) for every prefix at which a step may continue."""
+    following: dict[Tokens, Exact] = defaultdict(lambda: defaultdict(int))
     for emitted, mass in law.items():
         for i in range(len(emitted)):
             following[emitted[:i]][emitted[i : i + 1]] += mass
     for prefix, nexts in following.items():
-        total = sum(nexts.values(), Fraction(0))
+        total = sum(nexts.values())
         yield prefix, {token: mass / total for token, mass in nexts.items()}
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What enumeration found. `tv` is the total variation between the continued law and the target's, exactly.
+    """The result of an enumeration.
 
-    `worst_prefix` is the emitted prefix after which the next token deviates most from what the rule claims (the
-    target's law, or the declared one), by `worst_tv`; None if it never does. `mean_tokens` is the expected number
-    of tokens that the step emits, `drafts` how many drafts were enumerated.
+    Attributes
+    ----------
+    rule, tree, vocab_size
+        What was enumerated.
+    drafts : int
+        Number of drafts of positive probability.
+    mean_tokens : Fraction
+        Expected number of tokens that the step emits.
+    tv : Fraction
+        Total variation between the continued law and the target's.
+    worst_prefix : tuple of int or None
+        The emitted prefix after which the next token deviates most from the claim of the rule (the target's
+        law, or the declared one); None if it never deviates.
+    worst_tv : Fraction
+        That deviation, as total variation.
     """
 
     rule: str
@@ -131,13 +175,27 @@ def prove(
     gamma: int | Tree = 2,
     context: Tokens | None = None,
 ) -> Proof:
-    """Enumerate one step of `rule` on a pair of small models, and compare its law with the one that it claims.
+    """Enumerate one step of a rule on a pair of small models, and compare its law with the claimed one.
 
-    `gamma` is the number of drafted tokens, or the `Tree` to draft. `context` is the tokens before the step, by
-    default the target's first. Rows of `TableModel`s given as fractions are used as they are; floats are taken as
-    the rationals that they are, so their rows must then sum to 1 exactly. The way of drawing need not be one that
-    the rule names: that is how it is shown to matter. Raises ValueError if V^(drafted tokens) exceeds `MAX_DRAFTS`.
+    Parameters
+    ----------
+    target, draft : Model
+        Over one vocabulary. Fractions are used exactly. Floats are taken as the rationals that they are, so
+        that their rows must sum to exactly 1, see `specsim.core.distributions.dyadic`.
+    rule : str or Rule
+        Its claim is tested, also for trees sampled by a method that it does not name.
+    gamma : int or Tree
+        Number of drafted tokens, or the tree to draft, with V^(drafted tokens) ≤ `MAX_DRAFTS`.
+    context : tuple of int, optional
+        The tokens before the step, by default the target's first context.
 
+    Raises
+    ------
+    ValueError
+        If there are too many drafts, or a row does not sum to exactly 1.
+
+    Examples
+    --------
     >>> from fractions import Fraction as F
     >>> from specsim.models import TableModel
     >>> p, q = [F(1, 2), F(1, 3), F(1, 6)], [F(1, 6), F(1, 3), F(1, 2)]
@@ -153,10 +211,11 @@ def prove(
             f"{size}^{tree.size} drafts are too many to enumerate (at most {MAX_DRAFTS}): lower V or γ"
         )
     context = tuple(shared_contexts(target, draft)[0].tolist() if context is None else context)
-    law = step_law(chosen, target, draft, tree, context)
-    worst_prefix, worst_tv = None, Fraction(0)
+    p_rows, q_rows = _rows_of(target), _rows_of(draft)
+    law, drafts = _step_law(chosen, p_rows, q_rows, tree, context)
+    worst_prefix, worst_tv = None, rational()
     for prefix, nexts in conditional_laws(law):
-        tv = _total_variation(nexts, claimed_law(chosen, target, draft, tree, context, prefix))
+        tv = _total_variation(nexts, _claimed_law(chosen, p_rows, q_rows, tree, context, prefix))
         if tv > worst_tv:
             worst_prefix, worst_tv = prefix, tv
     length = tree.depth + 1
@@ -164,41 +223,59 @@ def prove(
         rule=str(chosen),
         tree=tree,
         vocab_size=size,
-        drafts=sum(1 for _ in tree.drafts(lambda seen, ahead: _row(draft, context + seen, ahead))),
-        mean_tokens=sum((len(emitted) * mass for emitted, mass in law.items()), Fraction(0)),
-        tv=_total_variation(continued_law(law, target, length, context), target_law(target, length, context)),
+        drafts=drafts,
+        mean_tokens=as_fraction(sum(len(emitted) * mass for emitted, mass in law.items())),
+        tv=as_fraction(
+            _total_variation(
+                _continued_law(law, p_rows, length, context), _target_law(p_rows, length, context)
+            )
+        ),
         worst_prefix=worst_prefix,
-        worst_tv=worst_tv,
+        worst_tv=as_fraction(worst_tv),
     )
 
 
-def claimed_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Tokens, prefix: Tokens) -> Law:
+def _claimed_law(
+    rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, prefix: Tokens
+) -> Exact:
     """What `rule` claims of the token after `prefix`, given that the step gets there."""
-    if rule.declared is None:
-        return target_law(target, 1, context + prefix)
-    bonus = len(prefix) == tree.depth and not rule.leaf_rows
-    q = None if bonus else _draft_row(draft, tree, context, prefix)
-    values = {name: Fraction(value) for name, value in rule.values.items()}
-    row = rule.declared(_row(target, context + prefix), q, len(prefix), **values)
-    return {(token,): weight for token, weight in enumerate(row) if weight}
+    p: Sequence[Any] = p_rows(context + prefix)
+    if rule.declared is not None:
+        bonus = len(prefix) == tree.depth and not rule.leaf_rows
+        q = None if bonus else _draft_row(q_rows, tree, context, prefix)
+        p = rule.declared(p, q, len(prefix), **_values(rule))
+    return {(token,): weight for token, weight in enumerate(p) if weight}
 
 
-def _draft_row(draft: Model, tree: Tree, context: Tokens, path: Tokens) -> Sequence[Fraction]:
+def _values(rule: Rule) -> dict[str, Any]:
+    return {name: rational(value) for name, value in rule.values.items()}
+
+
+def _draft_row(q_rows: Rows, tree: Tree, context: Tokens, path: Tokens) -> list[Any]:
     seen = tree.seen(len(path))
-    return _row(draft, context + path[:seen], len(path) - seen)
+    return q_rows(context + path[:seen], len(path) - seen)
 
 
-def _row(model: Model, history: Tokens, ahead: int = 0) -> list[Fraction]:
-    row = [Fraction(weight) for weight in row_ahead(model, history[len(history) - model.order :], ahead)]
-    if sum(row) != 1:
-        raise ValueError(
-            f"the row after {history} sums to {float(sum(row))!r}, not exactly 1: give fractions, or dyadic() rows"
-        )
-    return row
+def _rows_of(model: Model) -> Rows:
+    """rows(history, ahead=0): the row of `model` after `history`, `ahead` tokens further on, each computed once."""
+
+    @cache
+    def kept(recent: Tokens, ahead: int) -> list[Any]:
+        row = [rational(weight) for weight in row_ahead(model, recent, ahead)]
+        if sum(row) != 1:
+            raise ValueError(
+                f"the row after {recent} sums to {float(sum(row))!r}, not exactly 1: give fractions, or dyadic() rows"
+            )
+        return row
+
+    return lambda history, ahead=0: kept(history[len(history) - model.order :], ahead)
 
 
-def _total_variation(one: Law, other: Law) -> Fraction:
-    gaps: Any = (
-        abs(one.get(key, Fraction(0)) - other.get(key, Fraction(0))) for key in one.keys() | other.keys()
+def _as_fractions(law: Exact) -> Law:
+    return {tokens: as_fraction(mass) for tokens, mass in law.items()}
+
+
+def _total_variation(one: Exact, other: Exact) -> Any:
+    return (
+        sum((abs(one.get(key, 0) - other.get(key, 0)) for key in one.keys() | other.keys()), rational()) / 2
     )
-    return sum(gaps, Fraction(0)) / 2

@@ -21,10 +21,7 @@ from numpy.typing import NDArray
 
 from specsim.core.distributions import TOLERANCE
 
-FORMAT = "specsim-trace"
-VERSION = 1
 DENSE, TRUNCATED = "probabilities", "top-k"
-MANIFEST = "manifest.json"
 
 #: How p and q may be stored, and the name of each type in a safetensors header.
 DTYPES: dict[str, np.dtype[Any]] = {

@@ -19,14 +19,12 @@ from specsim.traces._format import (
     CODES,
     DENSE,
     DTYPES,
-    FORMAT,
-    MANIFEST,
     TRUNCATED,
-    VERSION,
     AnyColumns,
     Layout,
     digest,
 )
+from specsim.traces._manifest import MANIFEST, read_manifest, read_unprotected, write_manifest
 
 #: Called with the number of rows read so far and the number there are.
 Progress = Callable[[int, int], None]
@@ -90,14 +88,14 @@ class Shard:
             chosen = columns.take(slice(first * stride, (first + local.size) * stride))
             yield chosen, self._check(chosen, local)
         if digest(header, columns.checksum) != self.sha256:
-            raise self._damaged(
-                0, "the header or the checksums are not those that the manifest has the SHA-256 of"
-            )
+            raise self._of_another_digest()
 
     def take(self, local: NDArray[np.int64]) -> AnyColumns:
         """Copies of the rows of the steps numbered `local` within this shard; raises ValueError as `scan` does."""
         chosen = self.columns.take(step_rows(local, self.layout.rows_per_step))
         self._check(chosen, local)
+        if not self._has_its_digest:
+            raise self._of_another_digest()
         return chosen
 
     def __getstate__(self) -> dict[str, Any]:
@@ -117,6 +115,17 @@ class Shard:
             )
             raise self._damaged(row, what)
         return found.beta
+
+    @cached_property
+    def _has_its_digest(self) -> bool:
+        """Once for all calls of `take`, which may ask for few rows at a time."""
+        header, columns = self._mapped
+        return digest(header, columns.checksum) == self.sha256
+
+    def _of_another_digest(self) -> ValueError:
+        return self._damaged(
+            0, "the header or the checksums are not those that the manifest has the SHA-256 of"
+        )
 
     @cached_property
     def _mapped(self) -> tuple[bytes, AnyColumns]:
@@ -299,28 +308,28 @@ class Trace:
 def open_trace(path: str | Path) -> Trace:
     """Open the trace in the folder `path`: reads the manifest, and no shard.
 
-    Raises ValueError if the folder holds no trace, or its manifest is damaged, of another version, or of
-    values other than probabilities, whole or of the top k tokens.
+    Raises ValueError if the folder holds no trace, or its manifest is damaged (its content does not have the SHA-256
+    that it states), of another version (`upgrade_trace` is for version 1), or of values other than probabilities, whole
+    or of the top k tokens.
     """
     folder = Path(path)
-    file = folder / MANIFEST
-    if not file.is_file():
-        raise ValueError(f"{folder}: not a trace, it has no {MANIFEST}")
-    try:
-        manifest = json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: damaged, not JSON ({error})") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ValueError(f"{file}: not the manifest of a trace, it does not say format {FORMAT!r}")
-    if manifest.get("version") != VERSION:
-        raise ValueError(
-            f"{file}: version {manifest.get('version')!r} of the format; this program reads {VERSION}"
-        )
-    if manifest.get("values") not in (DENSE, TRUNCATED):
-        raise ValueError(
-            f"{file}: rows are {manifest.get('values')!r}; only {DENSE!r} and {TRUNCATED!r} can be read"
-        )
-    return _trace(folder, _Fields(file, manifest))
+    return _trace(folder, read_manifest(folder))
+
+
+def upgrade_trace(path: str | Path, progress: Progress | None = None) -> Trace:
+    """Add to a trace of version 1 of the format, in the folder `path`, the SHA-256 of its manifest.
+
+    Every row is checked before; whether the manifest is as it was written cannot be told any more, so look at the
+    numbers of the trace that is returned. `progress(rows, of_rows)` is called now and then. Raises ValueError, and changes
+    nothing, for a trace of another version, and one of which any part is damaged.
+    """
+    folder = Path(path)
+    manifest = read_unprotected(folder)
+    for shard in _trace(folder, manifest).verify(progress):
+        if shard.damage:
+            raise ValueError(shard.damage)
+    write_manifest(folder, {n: value for n, value in manifest.items() if n not in ("format", "version")})
+    return open_trace(folder)
 
 
 class _Fields(NamedTuple):
@@ -341,7 +350,12 @@ class _Fields(NamedTuple):
         return value
 
 
-def _trace(folder: Path, manifest: _Fields) -> Trace:
+def _trace(folder: Path, entries: dict[str, Any]) -> Trace:
+    manifest = _Fields(folder / MANIFEST, entries)
+    if entries.get("values") not in (DENSE, TRUNCATED):
+        raise ValueError(
+            f"{manifest.file}: rows are {entries.get('values')!r}; only {DENSE!r} and {TRUNCATED!r} can be read"
+        )
     flags = manifest.said("flags")
     least = int(flags)  # nothing to flag where nothing was drafted
     layout = Layout(
@@ -349,7 +363,7 @@ def _trace(folder: Path, manifest: _Fields) -> Trace:
         gamma=manifest.get("gamma", int, f"a whole number ≥ {least}", lambda n: n >= least),
         dtype=manifest.get("dtype", str, f"one of {', '.join(DTYPES)}", lambda name: name in DTYPES),
         top=manifest.get("top", int, "a whole number ≥ 1", lambda n: n >= 1)
-        if manifest.entries["values"] == TRUNCATED
+        if entries["values"] == TRUNCATED
         else None,
         flags=flags,
         bonus=manifest.said("bonus"),

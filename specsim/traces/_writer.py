@@ -13,23 +13,21 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.core.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
 from specsim.traces._checksums import FAULTS, SOUND, measure
 from specsim.traces._format import (
     DENSE,
     DTYPES,
-    FORMAT,
-    MANIFEST,
     MOST_TOKENS,
     NONE,
     TRUNCATED,
-    VERSION,
     AnyColumns,
     Columns,
     Layout,
     digest,
 )
+from specsim.traces._manifest import MANIFEST, write_manifest
 
 #: What a shard holds unless told otherwise: so much is lost in a crash, and so much memory the writer takes.
 SHARD_BYTES = 64 * 2**20
@@ -183,7 +181,7 @@ class TraceWriter:
         columns = self._buffer.take(slice(0, rows))
         path = self.path / f"shard-{len(self.shards):05d}.safetensors"
         try:
-            with replacing(path) as temporary:
+            with atomic_write(path) as temporary:
                 save_file(columns._asdict(), temporary)
         except (OSError, SafetensorError) as error:  # the library has a type of its own for a full disk
             done = self.steps - self._pending
@@ -202,9 +200,7 @@ class TraceWriter:
 
     def write_manifest(self, shards: list[dict[str, Any]], *, complete: bool) -> None:
         """Replace the manifest by one that lists `shards`."""
-        manifest = {
-            "format": FORMAT,
-            "version": VERSION,
+        content = {
             "vocab_size": self.layout.vocab_size,
             "gamma": self.layout.gamma,
             "dtype": self.layout.dtype,
@@ -215,8 +211,7 @@ class TraceWriter:
             "provenance": self.provenance,
             "shards": shards,
         }
-        with replacing(self.path / MANIFEST) as temporary:
-            temporary.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        write_manifest(self.path, content)
 
     def _check_tokens(self, tokens: ArrayLike) -> NDArray[np.int64]:
         drafted = check_tokens(tokens, self.layout.vocab_size, "tokens")

@@ -13,16 +13,16 @@ from experiments import diagnosis
 from experiments._kept import kept
 from specsim import generate
 from specsim.auditing import audit, declares, mutants
-from specsim.auditing._checks.trial import run_trial
-from specsim.auditing._diagnosis import diagnose_chain, diagnose_decoder
 from specsim.auditing._diagnosis import verifiers as chains
+from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.dependence import signature
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.predictions import predict
-from specsim.auditing._diagnosis.ranking import Scored
-from specsim.auditing._execution.execution import placed
+from specsim.auditing._diagnosis.ranking import FIT, Scored, alike, ordered
+from specsim.auditing._diagnosis.verifiers import diagnose_chain
+from specsim.auditing._execution import placed
 from specsim.auditing._replay import replay_step
-from specsim.auditing._runner import PROMISES
+from specsim.auditing._runner import PROMISES, CaseRun, run_case
 from specsim.auditing._verifier.contract import Declared
 
 SEED = 3
@@ -34,8 +34,8 @@ def failures(function, names, level="smoke"):
     """The results of the audit's cases of these names."""
     with placed(function, 1, 60) as place:
         cases = [case.name for case in place.subject.cases]
-        trials = [place.subject.trial(cases.index(name), level) for name in names]
-        found = [run_trial(trial, (SEED, 1), ALARM) for trial in trials]
+        plans = [place.subject.plan(cases.index(name), level) for name in names]
+        found = [run_case(place, CaseRun(plan, SEED, ALARM)).result() for plan in plans]
     assert any(result.findings for result in found)
     return [result for result in found if result.findings]
 
@@ -99,7 +99,7 @@ def test_a_known_mistake_is_named(spelled, case):
 def test_so_it_is_with_a_parameter_that_is_not_the_catalogues(name, value):
     mutant = mutants.get(name)
     parameter = mutant.parameters[0].name
-    found = diagnosed(mutant.having(**{parameter: value}).function)
+    found = diagnosed(mutant.with_parameters(**{parameter: value}).function)
     assert first(found) == name
     assert float(found.named[0].name.partition("=")[2]) == pytest.approx(value, abs=0.05)
 
@@ -153,12 +153,23 @@ def small_residual(draft_tokens, p, q, rng):
     return output
 
 
+@pytest.mark.slow
 def test_independent_steps_are_no_reused_randomness():
     """Mistakes that show between steps alone explain no law that is off step by step, however roughly theirs is known."""
     known = [one for one in mutants.catalogue() if one.name != "residual_epsilon"]
     found = diagnosed(small_residual, ("zeros", "own rows"), known)
     assert first(found) == "unknown"
     assert first(diagnosed(small_residual, ("zeros", "own rows"))) in ("residual_epsilon", "unknown")
+
+
+def test_a_mistake_that_does_not_fit_comes_behind_those_that_do_and_is_not_named():
+    fits, likelier = (
+        Scored(mutants.get("lenience"), -10.0, 2 * FIT),
+        Scored(mutants.get("resamples_target"), -1.0, FIT / 2),
+    )
+    assert ordered([likelier, fits]) == [fits, likelier]
+    assert alike([likelier, fits]) == []
+    assert alike([fits, likelier]) == [fits]
 
 
 def late_bias(draft_tokens, p, q, rng):
@@ -182,7 +193,7 @@ def test_tables_of_any_number_of_steps_can_be_compared():
     assert len(told) == 3
     assert all(np.isfinite(one.log_likelihood) for one in told)
     steps = {result.case: len(result.tables) for result in failed}
-    planned = chains._trial_of(mutants.get("lenience"), place.subject, failed[0], "quick")
+    planned = chains._plan_of(place.subject, failed[0], "quick")
     assert len(planned.tables) == steps[failed[0].case]
 
 
@@ -241,6 +252,7 @@ def test_a_parameter_that_shows_in_few_rows_is_found(spelled):
     )
 
 
+@pytest.mark.slow
 def test_what_small_vocabularies_do_not_show_is_not_put_down_to_rounding():
     assert not diagnosed(mutants.get("misaligned_residual:k=7").function, ("opposite", "rounded rows")).known
 
@@ -268,6 +280,7 @@ def test_a_decoders_mistake_is_named():
     assert "sequences" in found.evidence
 
 
+@pytest.mark.slow
 def test_a_decoder_that_drafts_more_tokens_is_recognised():
     greedy = replace(mutants.get("greedy_draft").decode, gamma=3)
     assert first(diagnosed_decoder(lambda *given: greedy(*given), ("second order",))) == "greedy_draft"
@@ -280,7 +293,7 @@ def test_a_right_decoder_does_not_fail_at_all():
         return list(text.tokens)
 
     with placed(ours, 1, 60) as place:
-        result = run_trial(place.subject.trial(0, "smoke"), (SEED, 1), ALARM)
+        result = run_case(place, CaseRun(place.subject.plan(0, "smoke"), SEED, ALARM)).result()
     assert not result.findings
 
 

@@ -188,7 +188,7 @@ def test_parameters_are_spelled_as_those_of_rules():
     mutant = mutants.get("two_thresholds:single=0.25,summed=1")
     assert mutant.values == {"single": 0.25, "summed": 1.0}
     assert str(mutant) == "two_thresholds:single=0.25,summed=1"
-    assert mutants.get("lenience").having(lenience=0.7) == mutants.get("lenience:lenience=0.7")
+    assert mutants.get("lenience").with_parameters(lenience=0.7) == mutants.get("lenience:lenience=0.7")
 
 
 @pytest.mark.parametrize(

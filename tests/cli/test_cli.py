@@ -87,7 +87,7 @@ def test_audit_of_a_wrong_verifier_exits_with_1(run):
         (["simulate", "zipf", "--gamma", "1000000"], "at most 1024"),
         (["simulate", "zipf", "--vocab-size", "1000000000000"], "not enough memory"),
         (["replay", "zipf", "--step", "99999999999999999999999", "--seed", "1"], "2^63 - 1"),
-        (["audit", "--out", "conftest.py"], "conftest.py"),
+        (["audit", "--out", "verifiers.py"], "verifiers.py"),
         (["models", "build", ".", "--pattern", "/abs*", "--out", "x.npz"], "pattern"),
         (["models", "build", ".", "--out", "nowhere/x.npz"], "does not exist"),
         (["audit", "--colour"], "colour"),
@@ -292,6 +292,34 @@ def test_a_trace_of_one_step_has_no_standard_errors(run, tmp_path):
     code, out, _ = run("trace", "alpha", tmp_path / "trace")
     assert code == 0
     assert "nan" not in out
+
+
+@pytest.mark.parametrize(
+    "command", [["info"], ["alpha"], ["alpha", "--skip-damaged"], ["audit"], ["plan", "--c", "0.1"]]
+)
+def test_a_damaged_manifest_is_refused(run, trace, command):
+    """Also where damaged shards are left out: it says which shards there are."""
+    assert run("trace", command[0], trace, *command[1:])[0] == 0
+    manifest = trace / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"vocab_size": 256', '"vocab_size": 257'))
+    code, out, err = run("trace", command[0], trace, *command[1:])
+    assert (code, out) == (2, "")
+    assert err.startswith(f"specsim: {manifest}: damaged or edited")
+    assert "restore the file" in err
+
+
+def test_a_trace_of_version_1_is_upgraded(run, trace):
+    manifest = trace / "manifest.json"
+    content = json.loads(manifest.read_text())
+    del content["sha256"]
+    manifest.write_text(json.dumps(content | {"version": 1}))
+    code, _, err = run("trace", "info", trace)
+    assert (code, f"'specsim trace upgrade {trace}'" in err) == (2, True)
+    code, out, _ = run("trace", "upgrade", trace)
+    assert (code, "V = 256" in out, "compare it with what was recorded" in out) == (0, True, True)
+    assert run("trace", "info", trace)[0] == 0
+    code, _, err = run("trace", "upgrade", trace)
+    assert (code, "nothing to upgrade" in err) == (2, True)
 
 
 def test_an_empty_trace_is_refused(run, tmp_path):

@@ -19,7 +19,8 @@ from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.subjects import function_subject
-from specsim.auditing._checks.trial import case_key, run_trial
+from specsim.auditing._execution import here
+from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing._verifier.contract import Declared
 from specsim.core.stats import POWER, detectable_tv, log_e_value, log_e_values, needed_draws
 from specsim.drafts import chain
@@ -129,17 +130,18 @@ def subject_of(name):
 def test_as_many_steps_as_predicted_reject_and_a_quarter_mostly_does_not(name, case):
     mutant, subject, runs = mutants.get(name), subject_of(name), 20
     index = [one.name for one in subject.cases].index(case)
-    trial, where = subject.trial(index, "quick"), subject.cases[index]
+    plan, where = subject.plan(index, "quick"), subject.cases[index]
     if mutant.decode:
         known = known_decoder(mutant, where)
     else:
         known = known_steps(mutant, where, Claim(None, where.tree))
-    found = deviation(known, trial.tables, LEVEL)
-    assert found.needed < trial.steps
+    found = deviation(known, plan.tables, LEVEL)
+    assert found.needed < plan.steps
 
     def rejected(steps):
-        some = replace(trial, steps=int(steps) // 8 * 8 + 8)
-        return sum(bool(run_trial(some, case_key(seed, case), LEVEL).findings) for seed in range(runs))
+        some = replace(plan, steps=int(steps) // 8 * 8 + 8)
+        found = (run_case(here(subject), CaseRun(some, seed, LEVEL)).result() for seed in range(runs))
+        return sum(bool(one.findings) for one in found)
 
     assert rejected(found.needed) == runs
     assert rejected(found.needed / 4) <= runs / 2

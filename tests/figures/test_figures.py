@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import FALSE_ALARM
+from once import once
 from scipy.stats import norm
 from test_layout import FILES, IMPORTS
 
@@ -28,12 +29,24 @@ from figures._making import make_figures
 from specsim.theory import expected_tokens
 
 PACKAGE = Path(experiments.__file__).parents[1]
+FEW = ["chen_figure_1", "leviathan_figure_2", "simulated_speed"]
 
 
 @pytest.fixture(scope="module")
 def fast(made):
     """The fast table of an experiment, read: fast("leviathan_figure_2")."""
     return lambda name: read_table(name, made[0] / "tables", fast=True)
+
+
+@pytest.fixture(scope="session")
+def few(tmp_path_factory):
+    """The folder of three fast figures."""
+
+    def make(folder):
+        make_figures(FEW, folder, fast=True)
+        return folder
+
+    return once(tmp_path_factory, "few-figures", make)
 
 
 def line(found, y, **values):
@@ -321,10 +334,9 @@ def bytes_in(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_same_again_is_the_same_bytes(made, tmp_path):
-    names = ["chen_figure_1", "leviathan_figure_2", "simulated_speed"]
-    make_figures(names, tmp_path, fast=True)
-    first, second = bytes_in(made[0]), bytes_in(tmp_path)
+def test_the_same_again_is_the_same_bytes(few, tmp_path):
+    make_figures(FEW, tmp_path, fast=True)
+    first, second = bytes_in(few), bytes_in(tmp_path)
     assert len(second) == 3 * 3 + 3
     assert all(first[name] == content for name, content in second.items())
 
@@ -510,7 +522,7 @@ def stops_after(function, calls):
     return stopping
 
 
-def test_an_experiment_goes_on_where_it_was_interrupted(made, tmp_path, monkeypatch):
+def test_an_experiment_goes_on_where_it_was_interrupted(few, tmp_path, monkeypatch):
     name, right = "simulated_speed", simulated_speed.run_cell
     part = tmp_path / "tables" / f"{name}.part"
     for calls in (4, 3):
@@ -531,11 +543,11 @@ def test_an_experiment_goes_on_where_it_was_interrupted(made, tmp_path, monkeypa
     assert told[0] == (7, cells + 1)
     assert not part.exists()
     one = Path("tables") / f"{name}.parquet"
-    assert bytes_in(tmp_path)[one] == bytes_in(made[0])[one]
+    assert bytes_in(tmp_path)[one] == bytes_in(few)[one]
 
 
 @pytest.mark.parametrize("spoil", ["other seed", "garbage", "numbers"])
-def test_rows_of_another_run_are_not_taken_up(made, tmp_path, monkeypatch, spoil):
+def test_rows_of_another_run_are_not_taken_up(few, tmp_path, monkeypatch, spoil):
     name, right = "simulated_speed", simulated_speed.run_cell
     monkeypatch.setattr(simulated_speed, "run_cell", stops_after(right, 3))
     with pytest.raises(KeyboardInterrupt):
@@ -548,12 +560,10 @@ def test_rows_of_another_run_are_not_taken_up(made, tmp_path, monkeypatch, spoil
         part.write_text("\n".join([head, lines[0], lines[0], lines[2], ""]))
     monkeypatch.setattr(simulated_speed, "run_cell", right)
     table(name, tmp_path, fast=True)
-    assert (tmp_path / f"{name}.parquet").read_bytes() == (
-        made[0] / "tables" / f"{name}.parquet"
-    ).read_bytes()
+    assert (tmp_path / f"{name}.parquet").read_bytes() == (few / "tables" / f"{name}.parquet").read_bytes()
 
 
-def test_experiments_side_by_side_give_the_same_tables(made, tmp_path, monkeypatch):
+def test_experiments_side_by_side_give_the_same_tables(few, tmp_path, monkeypatch):
     names, right = ["leviathan_figure_2", "simulated_speed"], simulated_speed.run_cell
     ran, told = [], []
     part = tmp_path / "tables" / "simulated_speed.part"
@@ -581,7 +591,7 @@ def test_experiments_side_by_side_give_the_same_tables(made, tmp_path, monkeypat
     tables_made = {path.name for path in (tmp_path / "tables").iterdir()}
     assert tables_made == {f"{name}.parquet" for name in names}
     for name in tables_made:
-        assert (tmp_path / "tables" / name).read_bytes() == (made[0] / "tables" / name).read_bytes()
+        assert (tmp_path / "tables" / name).read_bytes() == (few / "tables" / name).read_bytes()
 
 
 def test_an_experiment_that_runs_at_once_reports_its_own_parts(tmp_path, monkeypatch):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
@@ -16,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.traces import TraceSummary, open_trace, summarise, writer
+from specsim.traces import TraceSummary, open_trace, summarise, truncate, upgrade_trace, writer
 from specsim.traces._format import Layout, rounding
 
 VOCAB, GAMMA, STEPS = 11, 3, 20
@@ -69,9 +71,16 @@ def column_offset(path: Path, name: str) -> int:
     return 8 + length + json.loads(data[8 : 8 + length])[name]["data_offsets"][0]
 
 
+def signed(manifest: dict) -> dict:
+    """With a SHA-256 to match, as a faulty program would have written it."""
+    covered = {name: value for name, value in manifest.items() if name != "sha256"}
+    plain = json.dumps(covered, sort_keys=True, separators=(",", ":"))
+    return covered | {"sha256": hashlib.sha256(plain.encode("ascii")).hexdigest()}
+
+
 def edit_manifest(folder: Path, **changes: object) -> None:
     path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(signed(json.loads(path.read_text()) | changes)))
 
 
 # --- round trip ------------------------------------------------------------------------------------------
@@ -453,8 +462,6 @@ def test_a_shard_of_other_rows_is_named(folder: Path) -> None:
 )
 def test_rows_that_were_never_right_are_named(folder: Path, name: str, value: float, what: str) -> None:
     """With checksums to match, as a faulty program would have written them."""
-    import hashlib
-
     from safetensors.numpy import load_file, save_file
 
     from specsim.traces._checksums import measure
@@ -497,7 +504,8 @@ def test_a_folder_that_is_no_trace(tmp_path: Path) -> None:
     ("changes", "what"),
     [
         ({"format": "zip"}, "does not say format"),
-        ({"version": 2}, "version 2 of the format"),
+        ({"version": 3}, "version 3 of the format; this program reads 2"),
+        ({"version": 1}, "version 1 of the format; this program reads 2"),
         ({"values": "logits"}, "'logits'; only 'probabilities' and 'top-k'"),
         ({"values": "top-k"}, "top is None"),
         ({"flags": 1}, "flags is 1"),
@@ -529,6 +537,164 @@ def test_a_manifest_that_is_no_json_object(folder: Path, text: str) -> None:
     (folder / "manifest.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match=r"manifest\.json"):
         open_trace(folder)
+
+
+# --- the manifest's own SHA-256 --------------------------------------------------------------------------
+
+
+def dense_trace(path: Path) -> Path:
+    return write(path, make_steps(steps=4, vocab_size=4, gamma=2), steps_per_shard=2)
+
+
+def truncated_trace(path: Path) -> Path:
+    """With what a dense one lacks: top, an absent q at the bonus, and provenance that is escaped and in powers of ten."""
+    facts = {"model": "é", "temperature": 1e-7, "top_p": None}
+    with writer(path, vocab_size=9, gamma=1, top=3, bonus=False, rows_per_shard=4, provenance=facts) as trace:
+        for context, tokens, accepted, p, q in make_steps(steps=4, vocab_size=9, gamma=1):
+            listed = [truncate(p[0], 3), truncate(p[1], 3)]
+            trace.append(context, tokens, accepted, listed, [truncate(q[0], 3, tokens[0])])
+    return path
+
+
+def trace_without_bonus(path: Path) -> Path:
+    """Dense; that q at the bonus is no more than a copy of p only the manifest says."""
+    with writer(path, vocab_size=4, gamma=2, bonus=False, rows_per_shard=6) as trace:
+        for context, tokens, accepted, p, q in make_steps(steps=4, vocab_size=4, gamma=2):
+            trace.append(context, tokens, accepted, p, q[:2])
+    return path
+
+
+def flips(data: bytes) -> Iterator[bytes]:
+    """The data with each of its bits flipped, one at a time."""
+    for place in range(len(data)):
+        for bit in range(8):
+            yield data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+
+
+def assert_refused(path: Path) -> None:
+    with pytest.raises(ValueError, match=r"manifest\.json: "):
+        open_trace(path)
+
+
+@pytest.mark.parametrize("make", [dense_trace, trace_without_bonus, truncated_trace])
+def test_every_single_bit_of_a_manifest_counts(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    folder = make(tmp_path / "t")
+    file, written = folder / "manifest.json", open_trace(folder)
+    content, passed = json.loads(file.read_bytes()), 0
+    for data in flips(file.read_bytes()):
+        file.write_bytes(data)
+        try:
+            same = json.loads(data) == content
+        except ValueError:
+            same = False
+        if same:
+            assert open_trace(folder) == written
+            passed += 1
+        else:
+            assert_refused(folder)
+    # JSON writes some values in two ways: é as 00e9 and 00E9, 1e-07 and 1E-07
+    assert passed == (2 if make is truncated_trace else 0)
+
+
+def test_without_it_a_flipped_bit_changes_alpha(tmp_path: Path) -> None:
+    """The negative control: the same flips under a SHA-256 to match, as if there were none."""
+    folder = trace_without_bonus(tmp_path / "t")
+    file, written = folder / "manifest.json", open_trace(folder)
+    alpha, changed = summarise(written).alpha_context, set()
+    for data in flips(file.read_bytes()):
+        try:
+            file.write_text(json.dumps(signed(json.loads(data))))
+            found = open_trace(folder)
+        except ValueError:
+            continue
+        if found != written and all(status.ok for status in found.verify()):
+            changed.add(summarise(found).alpha_context)
+    assert alpha in changed  # what changed there is something else
+    assert changed - {alpha}
+
+
+def test_a_manifest_may_be_laid_out_otherwise(folder: Path) -> None:
+    """What it says is protected, not the blanks, line ends and order of it."""
+    file, written = folder / "manifest.json", open_trace(folder)
+    text = file.read_text()
+    content = json.loads(text)
+    turned = dict(reversed(content.items()))
+    for other in (text.replace("\n", "\r\n"), json.dumps(content), json.dumps(turned, indent=4)):
+        assert other != text
+        file.write_bytes(other.encode())
+        assert open_trace(folder) == written
+    file.write_text(json.dumps(content | {"note": "x"}))
+    assert_refused(folder)
+    file.write_text(json.dumps({name: value for name, value in content.items() if name != "sha256"}))
+    assert_refused(folder)
+
+
+def test_provenance_that_json_changes_is_protected_as_it_is_read(tmp_path: Path) -> None:
+    facts = {10: "ten", 9: (1, 2), "é\udc80": 1e-7, None: np.float64(0.1), "9": 2**70}
+    with writer(tmp_path / "t", vocab_size=2, gamma=1, provenance=facts):
+        pass
+    read = open_trace(tmp_path / "t").provenance
+    assert read == {"10": "ten", "9": 2**70, "é\udc80": 1e-7, "null": 0.1}
+
+
+def test_a_trace_can_be_read_while_it_is_written(tmp_path: Path) -> None:
+    seen = []
+    record(tmp_path / "t", lambda number: seen.append(open_trace(tmp_path / "t").num_steps))
+    assert seen == [number // 2 * 2 for number in range(STEPS)]
+
+
+def as_version_1(folder: Path) -> bytes:
+    """Rewrite the manifest as version 1 had it; returns what it was."""
+    file = folder / "manifest.json"
+    data = file.read_bytes()
+    content = json.loads(data)
+    del content["sha256"]
+    file.write_text(json.dumps(content | {"version": 1}, indent=1) + "\n")
+    return data
+
+
+@pytest.mark.parametrize("make", [dense_trace, truncated_trace])
+def test_a_trace_of_version_1_is_refused_until_it_is_upgraded(
+    tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
+    folder = make(tmp_path / "t")
+    written = open_trace(folder)
+    data = as_version_1(folder)
+    with pytest.raises(ValueError, match=r"version 1 of the format.*'specsim trace upgrade .*t' adds it"):
+        open_trace(folder)
+    assert upgrade_trace(folder) == written
+    assert (folder / "manifest.json").read_bytes() == data
+    with pytest.raises(ValueError, match=r"manifest\.json: not of version 1"):
+        upgrade_trace(folder)
+
+
+def test_a_damaged_trace_is_not_upgraded(folder: Path) -> None:
+    as_version_1(folder)
+    file = folder / "manifest.json"
+    data = file.read_bytes()
+    flip(folder / "shard-00001.safetensors", -1)
+    with pytest.raises(ValueError, match=r"shard-00001\.safetensors, row 27: altered"):
+        upgrade_trace(folder)
+    assert file.read_bytes() == data
+    flip(folder / "shard-00001.safetensors", -1)
+    edit_manifest(folder, version=1)  # with a SHA-256, so it was written as version 2
+    with pytest.raises(ValueError, match=r"manifest\.json: not of version 1"):
+        upgrade_trace(folder)
+
+
+@pytest.mark.parametrize("make", [dense_trace, truncated_trace])
+def test_every_single_bit_of_a_shards_header_counts(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    """For each way of reading: all rows, and chosen steps."""
+    shard = open_trace(make(tmp_path / "t")).shards[0]
+    data = shard.path.read_bytes()
+    length = 8 + int.from_bytes(data[:8], "little")
+    for read in (lambda: list(replace(shard).scan()), lambda: replace(shard).take(np.arange(2))):
+        shard.path.write_bytes(data)
+        read()
+        for header in flips(data[:length]):
+            shard.path.write_bytes(header + data[length:])
+            with pytest.raises(ValueError, match=r"shard-00000\.safetensors, row \d+: "):
+                read()
 
 
 # --- the writer's own ------------------------------------------------------------------------------------

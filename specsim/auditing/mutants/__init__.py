@@ -26,7 +26,7 @@ from specsim.auditing.mutants import (
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._decoding import sequence_law
 from specsim.core._registry import nearest
-from specsim.rules._common.base import parsed_values
+from specsim.rules._common.base import parse_parameters
 
 __all__ = ["Mutant", "catalogue", "exact_controls", "get", "names", "sequence_law"]
 
@@ -87,4 +87,4 @@ def get(name: str) -> Mutant:
     if name not in known:
         near = nearest(name, known)
         raise ValueError(f"unknown mutant {name!r}; did you mean {near!r}? Mutants: {', '.join(known)}")
-    return known[name].having(**parsed_values(name, given)) if colon else known[name]
+    return known[name].with_parameters(**parse_parameters(name, given)) if colon else known[name]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._reference import Row, at, law, normalised, verify
+from specsim.auditing.mutants._reference import Row, at, law, normalise, verify
 from specsim.auditing.mutants._residual import masked
 from specsim.core.distributions import Floats
 from specsim.rules._chain.one_hot import recovered as without_drafted
@@ -35,7 +35,7 @@ def nucleus_row(p: Row, mass: Any) -> list[Any]:
         if reached < mass:
             kept[y] = p[y]
         reached += p[y]
-    return normalised(kept)
+    return normalise(kept)
 
 
 MUTANTS = (

@@ -52,7 +52,7 @@ def one_test(rng: np.random.Generator, steps: int, count: int) -> Floats:
 
 def one_test_chances(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Any]:
     """The uniform has survived all ratios so far: min(1, least ratio up to here / least before)."""
-    chances, least = [], 1
+    chances, least = [], 1 + 0 * p[0][0]  # of the kind of p: an int over an int would be a float
     for ratio in ratios(tokens, p, q):
         chances.append(min(least, ratio) / least if least else 0 * ratio)
         least = min(least, ratio)

@@ -17,7 +17,7 @@ from specsim.auditing.mutants._reference import (
     emitted,
     first_failure,
     law,
-    normalised,
+    normalise,
     normalised_or,
     one_hot,
     ratio_test,
@@ -108,7 +108,7 @@ MUTANTS = (
         threads=("VioletsOleander/naive-speculate",),
         verify=partial(verify, recover=lambda p, q, x, epsilon: np.maximum(p - q, 0.0) + epsilon),
         law=law(
-            recovered=lambda p, q, x, epsilon: normalised(
+            recovered=lambda p, q, x, epsilon: normalise(
                 [max(a - b, 0) + epsilon for a, b in zip(p, q, strict=True)]
             )
         ),

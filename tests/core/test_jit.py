@@ -1,0 +1,227 @@
+"""Compiled code on disk: found by what goes into it, by any number of processes, and never trusted when damaged."""
+
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FunctionType
+
+import numba
+import numpy as np
+import pytest
+
+from specsim import rules
+from specsim.core._kernels import DIGEST_BYTES, PACKAGE, UNUSED, Kernel, kernel, summary_kernel
+from specsim.traces import _checksums as trace_rows
+
+#: Kernels that one function makes, which pass for the package's own, so they are kept. The disk is slow.
+CHILD = """
+import os, random, sys, time
+replace = os.replace
+os.replace = lambda *paths: (time.sleep(random.uniform(0, 0.2)), replace(*paths))
+
+from specsim.core._kernels import kernel
+
+def scaling(factor):
+    def scaled(x):
+        return x * factor
+    scaled.__module__ = "specsim.rules"
+    return kernel(scaled)
+
+def adding(first, second):
+    def added(x):
+        return first(x) + second(x)
+    added.__module__ = "specsim.rules"
+    return kernel(added)
+
+made = [scaling(float(factor)) for factor in sys.argv[2:]]
+if sys.argv[1] == "added":
+    made = [adding(*made)]
+for each in made:
+    print(each(10.0), sum(each.compiled.stats.cache_hits.values()))
+"""
+
+
+def started(folder, *arguments, code=CHILD):
+    places = {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(PACKAGE.parent)}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env=os.environ | places,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def printed(child):
+    out, err = child.communicate()
+    assert child.returncode == 0, err
+    return out.splitlines()
+
+
+def test_cold_processes_may_share_a_folder(tmp_path):
+    factors = ["1", "2", "3", "4", "5", "6"]
+    products = ["10.0", "20.0", "30.0", "40.0", "50.0", "60.0"]
+    children = [started(tmp_path, "all", *factors[i:], *factors[:i]) for i in range(4)]
+    for i, child in enumerate(children):
+        assert [line.split()[0] for line in printed(child)] == products[i:] + products[:i]
+    warm = started(tmp_path, "all", *factors)
+    assert printed(warm) == [f"{product} 1" for product in products]
+    assert len(list((tmp_path / "kernels").iterdir())) == len(factors)
+
+
+def test_closures_that_two_processes_compiled_may_meet_in_one_kernel(tmp_path):
+    """numba counts functions from 1 in each process, and tells symbols apart by that count."""
+    assert printed(started(tmp_path, "all", "1")) == ["10.0 0"]
+    assert printed(started(tmp_path, "all", "2")) == ["20.0 0"]
+    assert printed(started(tmp_path, "added", "1", "2")) == ["30.0 0"]
+
+
+# --- in one process --------------------------------------------------------------------------------------
+
+OFFSET = 3.0
+
+
+@kernel
+def shifted(x):
+    return x + OFFSET
+
+
+@kernel
+def other(x):
+    return x - 1.0
+
+
+def doubled(x):
+    return 2.0 * shifted(x)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty cache, for this file's kernels too, as though they were of the package."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    for each in (shifted.plain, other.plain, doubled):
+        monkeypatch.setattr(each, "__module__", "specsim.rules")
+    return tmp_path / "kernels"
+
+
+def again(function=doubled, **replaced):
+    """The kernel as a new process would make it, where globals are `replaced`."""
+    known = function.__globals__ | replaced
+    copy = FunctionType(function.__code__, known, closure=function.__closure__)
+    copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+    return kernel(copy)
+
+
+def hits(made):
+    assert made(1.0) == made.plain(1.0)
+    return sum(made.compiled.stats.cache_hits.values())
+
+
+def test_a_kernel_is_found_again(folder):
+    assert [hits(again()), hits(again())] == [0, 1]
+
+
+def entry(folder, made):
+    """The file of the one signature of a kernel that was just compiled."""
+    before = set(folder.glob("*.kernel"))
+    assert hits(made) == 0
+    (path,) = set(folder.glob("*.kernel")) - before
+    return path
+
+
+def flipped(content):
+    middle = len(content) - 1000
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def unreadable(content):
+    """The right key and the right digest of what is no pickle."""
+    rest = content[DIGEST_BYTES : content.index(b"\0", DIGEST_BYTES) + 1] + b"no pickle"
+    return hashlib.sha256(rest).digest() + rest
+
+
+DAMAGES = {
+    "flipped": flipped,
+    "cut short": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "unreadable": unreadable,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_entry_is_compiled_again(folder, damage):
+    path = entry(folder, again(other.plain))
+    sound = path.read_bytes()
+    path.write_bytes(DAMAGES[damage](sound))
+    assert path.read_bytes() != sound
+    assert [hits(again(other.plain)), hits(again(other.plain))] == [0, 1]
+
+
+def test_another_kernel_s_entry_is_not_taken(folder):
+    mine, its = (entry(folder, again(each.plain)) for each in (shifted, other))
+    mine.write_bytes(its.read_bytes())
+    assert [hits(again(shifted.plain)), hits(again(shifted.plain))] == [0, 1]
+
+
+def test_what_goes_into_a_kernel_decides():
+    def made(source, of=kernel):
+        known = {"np": np, "kernel": kernel, "__name__": "specsim.rules"}
+        exec(source, known)
+        return of(known["outer"]).contents
+
+    source = "K = 1.5\n@kernel\ndef inner(x): return x + K\ndef outer(x): return inner(x) * 2.0\n"
+    contents = made(source)
+    assert contents is not None
+    assert made(f"# a word\nUNUSED = 1\n\n{source}def another(x): return x\n") == contents
+    for old, new in [("1.5", "1.25"), ("x + K", "x - K"), ("2.0", "3.0"), ("2.0", "2"), ("@kernel", "")]:
+        assert made(source.replace(old, new)) != contents
+    assert made(source.replace("1.5", "np.float32(1.5)")) != made(source.replace("1.5", "np.float64(1.5)"))
+    assert made(source.replace("1.5", "np.ones(2)")) != made(source.replace("1.5", "np.ones(3)"))
+    assert made(source, summary_kernel) != contents
+    assert made(source.replace("K = 1.5", "K = object()")) is None, "cannot be told from another"
+
+
+def test_a_changed_callee_is_seen(folder):
+    assert hits(again()) == 0
+    assert hits(again(shifted=again(shifted.plain, OFFSET=4.0))) == 0
+    assert hits(again(shifted=again(shifted.plain, OFFSET=3.0))) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_done_without(folder, monkeypatch):
+    folder.write_text("a file in the folder's place")
+    assert [hits(again()), hits(again())] == [0, 0]
+    folder.unlink()
+
+    def full(path, content):
+        path.touch()
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert [hits(again()), hits(again())] == [0, 0]
+    assert list(folder.iterdir()) == []
+
+
+def test_entries_that_are_not_used_are_removed(folder):
+    used, unused = (entry(folder, again(each.plain)) for each in (shifted, other))
+    left = folder / f"{used.name}-0"  # by a process that was killed
+    left.touch()
+    for path in (used, unused, left):
+        os.utime(path, (time.time() - 2 * UNUSED,) * 2)
+    assert hits(again(shifted.plain)) == 1
+    code = "import specsim.core._streams as s; s.uniforms((0, 0), 0, 0, 1, 1)"
+    printed(started(folder.parent, code=code))  # looks once, in a new process
+    assert [path.exists() for path in (used, unused, left)] == [True, False, False]
+
+
+def test_every_kernel_of_the_package_is_kept():
+    found = [rules.get(name) for name in rules.names()]
+    made = {kernel for rule in found for kernel in (rule.rows, rule.fixed_pair.kernel)}
+    modules = [module for name, module in sys.modules.items() if name.startswith("specsim.")]
+    made |= {value for module in modules for value in vars(module).values() if isinstance(value, Kernel)}
+    made |= {*trace_rows._DECODE.values(), *trace_rows._MEASURE_DENSE.values()}
+    assert [each.plain.__qualname__ for each in made if not each.kept] == []
+    assert len(made) > 150

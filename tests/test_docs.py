@@ -1,0 +1,342 @@
+"""The pages: their Python runs, their commands and options exist, what a command is shown to print is what it prints.
+
+Python blocks of a page run in one namespace, in an empty folder. An HTML comment on the line before a block says otherwise:
+
+    <!-- file: mine.py -->         it is written to that file, and imported; the tests in a test_*.py are called
+    <!-- not run: needs a GPU -->  it is only compiled, and the names that it imports from specsim must exist
+
+A block that begins with `# mine.py` is such a file too. Indented lines that begin with `specsim` or `make`, and the same
+between backquotes, are parsed and not run; the commands of ```console blocks are run, and must print what follows them.
+"""
+
+import ast
+import importlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import chdir
+from pathlib import Path
+from typing import NamedTuple
+
+import cyclopts
+import pytest
+from commands import forget, parse, run
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+#: Commands that take a second: where a page gives one in full, it runs.
+CHEAP = {"check-metrics", "engines", "generate", "plan", "replay", "rules"}
+
+FENCE = re.compile(
+    r"(?:^<!-- (?P<mark>[^\n]*?) -->\n+)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S
+)
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, its text and its first line's number; the file that it is, why it does not run."""
+
+    language: str
+    code: str
+    line: int
+    file: str | None
+    not_run: str | None
+
+
+def blocks(page):
+    """The fenced blocks of a page. Raises ValueError for a mark that is none."""
+    for found in FENCE.finditer(page):
+        mark, code = found["mark"] or "", found["code"]
+        kind, _, rest = mark.partition(": ")
+        if mark and (kind not in ("file", "not run") or not rest):
+            raise ValueError(f"{mark!r} before a block: expected 'file: NAME' or 'not run: REASON'")
+        named = re.match(r"# (\S+\.py)\n", code)
+        file = rest if kind == "file" else named[1] if named else None
+        line = page.count("\n", 0, found.start("code")) + 1
+        yield Block(found["language"], code, line, file, rest if kind == "not run" else None)
+
+
+def commands(page):
+    """(line as it is written, whether it is given in full) for each `specsim …` of a page, but those of console blocks."""
+    page = FENCE.sub(lambda found: "" if found["language"] else found[0], page)
+    for line in re.findall(r"^    (?:\$ )?(specsim(?: (?:[^\\\n]|\\\n)*)?)$", page, re.M):
+        yield re.sub(r"\\\n\s*", "", line).partition("  #")[0].partition(" # ")[0].strip(), True
+    for span in re.findall(r"`(specsim [^`]+)`", page):
+        yield " ".join(span.split()), False
+
+
+def check_command(line, in_full=True):
+    """Raise CycloptsError for a command or an option that does not exist, or a value that does not convert.
+
+    Unless it is given `in_full`, arguments may be missing.
+    """
+    _, *words = shlex.split(re.sub(r"\[[^]]*\]|…", "", line))
+    try:
+        parse(words)
+    except cyclopts.MissingArgumentError:
+        if in_full:
+            raise
+
+
+def make_targets(page):
+    """What a page has `make` do, between backquotes or at the beginning of an indented line."""
+    return re.findall(r"`make ([^`\s]+)[^`]*`", page) + re.findall(r"^    make (\S+)", page, re.M)
+
+
+def run_python(page, folder):
+    """Run the Python of a page in `folder`. What fails raises, and says in which line of the page."""
+    known, path = {*sys.modules}, [*sys.path]
+    namespace = {"__name__": "page"}
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    try:
+        with chdir(folder):
+            for block in blocks(page):
+                if block.language == "python":
+                    _run_block(block, namespace, Path(folder))
+    finally:
+        sys.path[:] = path
+        forget(known, folder)
+
+
+def _run_block(block, namespace, folder):
+    lines = "\n" * (block.line - 1)  # so that a traceback names the line of the page
+    if block.not_run is not None:
+        check_imports(lines + block.code)
+    elif block.file is None:
+        exec(compile(lines + block.code, "page", "exec"), namespace)
+    elif "/" not in block.file:
+        (folder / block.file).write_text(lines + block.code, encoding="utf-8")
+        importlib.invalidate_caches()
+        module = importlib.import_module(block.file.removesuffix(".py"))
+        if block.file.startswith("test_"):
+            for name in [name for name in vars(module) if name.startswith("test_")]:
+                getattr(module, name)()
+
+
+def check_imports(code):
+    """Compile a block, and import what it imports from specsim. Raises SyntaxError, ImportError or AttributeError."""
+    for node in ast.walk(ast.parse(code.replace("…", "..."))):
+        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "specsim":
+            exec(ast.unparse(node), {})
+        elif isinstance(node, ast.Import):
+            for name in node.names:
+                if name.name.partition(".")[0] == "specsim":
+                    importlib.import_module(name.name)
+
+
+def check_console(block, folder):
+    """Run the commands of a console block, each `$ specsim …`, and compare what they print with what follows."""
+    for part in re.split(r"^\$ ", block.code, flags=re.M)[1:]:
+        line, _, shown = part.partition("\n")
+        _, *words = shlex.split(line)
+        found = run(*words, cwd=folder)
+        assert [text.rstrip() for text in found.out.splitlines()] == [
+            text.rstrip() for text in shown.rstrip("\n").splitlines()
+        ], line
+
+
+# --- the pages -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if "```python" in page])
+def test_python_runs(name, tmp_path):
+    run_python(PAGES[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if "```console" in page])
+def test_a_console_shows_what_is_printed(name, tmp_path):
+    for block in blocks(PAGES[name]):
+        if block.language == "console":
+            check_console(block, tmp_path)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_commands_and_targets_exist(name):
+    for line, in_full in commands(PAGES[name]):
+        try:
+            check_command(line, in_full)
+        except cyclopts.CycloptsError as error:
+            pytest.fail(f"{name}: {line}: {error}")
+    assert {*make_targets(PAGES[name])} <= TARGETS
+
+
+def cheap():
+    for name, page in PAGES.items():
+        for line, _ in commands(page):
+            words = shlex.split(line)
+            if words[1:2] and words[1] in CHEAP and not re.search("[…\\[]", line):
+                yield pytest.param(words[1:], id=f"{name}: {line}")
+
+
+@pytest.mark.parametrize("words", [*cheap()])
+def test_a_cheap_command_runs(words, tmp_path):
+    try:
+        check_command(shlex.join(["specsim", *words]))
+    except cyclopts.MissingArgumentError:
+        pytest.skip("not given in full")
+    found = run(*words, cwd=tmp_path)
+    assert found.code in (0, 1), found.err
+    assert found.out
+    assert not found.err
+
+
+def test_there_are_commands_of_every_kind():
+    """So that none of the tests above looks at nothing."""
+    found = [line for page in PAGES.values() for line, _ in commands(page)]
+    assert len(found) > 60
+    for start in (
+        "audit mine:verify",
+        "audit --",
+        "trace alpha",
+        "merge",
+        "record hf",
+        "compare",
+        "simulate zipf",
+    ):
+        assert any(line.startswith(f"specsim {start.removesuffix(' --')}") for line in found), start
+    assert {"audit", "test", "docs", "bench", "kill-matrix"} <= {
+        t for page in PAGES.values() for t in make_targets(page)
+    }
+    assert len([*cheap()]) > 5
+
+
+def test_the_example_rule_is_a_rule(tmp_path):
+    """With the one file that the page writes, the tests of rules ask all of it; with its `reach`, those of bounds too."""
+    page = PAGES["docs/adding-a-rule.md"]
+    (block,) = (block for block in blocks(page) if block.file and block.file.startswith("specsim/"))
+    (chance,) = re.findall(r"`(lambda p, q, share: [^`]+)`", page)
+    for folder, _, files in os.walk(ROOT / "specsim"):
+        below = tmp_path / Path(folder).relative_to(ROOT)
+        below.mkdir()
+        for name in files:
+            if not folder.endswith("__pycache__"):
+                (below / name).symlink_to(Path(folder, name))
+    for name in ("tests", "docs", "README.md", "pyproject.toml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    added = tmp_path / block.file
+    assert not added.exists()
+    assert added.parent.is_dir()
+    added.write_text(
+        f"{block.code}\n\nfrom dataclasses import replace\n\nfrom specsim.core.distributions import capped_ratio\n\n"
+        f"RULE = replace(RULE, survival=tokenwise.survival({chance}))\n",
+        encoding="utf-8",
+    )
+    tests = [
+        "tests/rules/test_rules.py",
+        "tests/traces/test_expected.py",
+        "-k",
+        added.stem,
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_ADDOPTS"):
+        environment.pop(name, None)
+    for words, said in (
+        (["pytest", *tests], r"\d+ passed"),
+        (["specsim", "audit", added.stem, "--level", "smoke", "--seed", "1"], "consistent, wasteful"),
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-m", *words], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert re.search(said, ended.stdout)
+
+
+# --- what goes wrong is seen -----------------------------------------------------------------------------
+
+
+def page_of(code, mark=""):
+    return f"Text.\n\n{mark}```python\n{code}\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("page", "error"),
+    [
+        (page_of("1 / 0"), ZeroDivisionError),
+        (page_of("x = 1") + page_of("assert x == 2"), AssertionError),
+        (page_of("from specsim.rules import no_such"), ImportError),
+        (page_of("# other.py\n1 / 0"), ZeroDivisionError),
+        (page_of("1 / 0", "<!-- file: other.py -->\n"), ZeroDivisionError),
+        (page_of("# test_it.py\ndef test_it():\n    assert 1 == 2"), AssertionError),
+        (page_of("x = (", "<!-- not run: why -->\n"), SyntaxError),
+        (page_of("from specsim.rules import no_such", "<!-- not run: why -->\n"), ImportError),
+        (page_of("import specsim.no_such", "<!-- not run: why -->\n"), ImportError),
+        (page_of("x = 1", "<!-- not run -->\n"), ValueError),
+        (page_of("x = 1", "<!-- ignore: why -->\n"), ValueError),
+    ],
+)
+def test_a_broken_block_fails(page, error, tmp_path):
+    before = {*sys.modules}, [*sys.path]
+    with pytest.raises(error):
+        run_python(page, tmp_path)
+    assert "other" not in sys.modules
+    assert sys.path == before[1]
+
+
+def test_blocks_share_a_namespace_and_files_are_imported(tmp_path):
+    page = (
+        page_of("x = 1", "<!-- file: mine.py -->\n") + page_of("import mine") + page_of("assert mine.x == 1")
+    )
+    run_python(page, tmp_path)
+    run_python(page_of("import no_such_engine\n1 / 0", "<!-- not run: needs an engine -->\n\n"), tmp_path)
+    assert "mine" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "specsim simulat",
+        "specsim simulate --colour",
+        "specsim simulate --gamma x",
+        "specsim audit exprot --dtype float32",
+        "specsim trace alpa",
+        "specsim replay --step 5 --sead 1",
+    ],
+)
+@pytest.mark.parametrize("in_full", [True, False])
+def test_a_wrong_command_fails(line, in_full):
+    page = f"Text.\n\n    $ {line}  # why\n" if in_full else f"Text `{line}` text.\n"
+    assert [*commands(page)] == [(line, in_full)]
+    with pytest.raises(cyclopts.CycloptsError):
+        check_command(line, in_full)
+
+
+def test_a_missing_argument_is_wrong_in_a_block_only():
+    check_command("specsim replay", in_full=False)
+    with pytest.raises(cyclopts.MissingArgumentError):
+        check_command("specsim replay")
+
+
+def test_a_console_that_shows_something_else_fails(tmp_path):
+    line = "specsim check-metrics --gamma 4 --accepted 5 --steps 7"
+    said = run(*shlex.split(line)[1:]).out
+    (right,) = blocks(f"```console\n$ {line}\n{said}```\n")
+    check_console(right, tmp_path)
+    (wrong,) = blocks(f"```console\n$ {line}\n{said.replace('5', '6')}```\n")
+    with pytest.raises(AssertionError):
+        check_console(wrong, tmp_path)
+
+
+def test_commands_over_several_lines_are_one():
+    page = "    specsim record hf trace/ --target A \\\n        --gamma 5\n    specsim trace alpha trace/\n"
+    assert [*commands(page)] == [
+        ("specsim record hf trace/ --target A --gamma 5", True),
+        ("specsim trace alpha trace/", True),
+    ]
+
+
+def test_targets_are_found():
+    assert make_targets("`make docs` and\n\n    make audit    # quick\n\nto make up, `make -C x`") == [
+        "docs",
+        "-C",
+        "audit",
+    ]
