@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -144,7 +145,8 @@ def first_failure(report: Path) -> tuple[str, str]:
     for case in ElementTree.parse(report).iter("testcase"):
         for fault in (*case.iterfind("failure"), *case.iterfind("error")):
             name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
-            return name, (fault.get("message") or "").partition("\n")[0][:200]
+            message = (fault.get("message") or "").partition("\n")[0]
+            return name, re.sub(r"/\S*pytest-of-\w+/", "", message)[:200]  # temporary folders differ
     return "", ""
 
 
