@@ -76,14 +76,16 @@ def read_table() -> list[Mutation]:
 
 
 def place_of(mutation: Mutation) -> str:
-    """The file that has the code; where it was moved, the only file of the package that does."""
+    """The file that has the code; where it was moved, the file of the package that does, of the same name if several."""
     stated = ROOT / mutation.file
-    candidates = [stated] if stated.is_file() else sorted((ROOT / PACKAGE).rglob("*.py"))
-    found = [
-        path for path in candidates for _ in range(path.read_text(encoding="utf-8").count(mutation.code))
-    ]
+    moved = not stated.is_file()
+    candidates = sorted((ROOT / PACKAGE).rglob("*.py")) if moved else [stated]
+    counts = {path: path.read_text(encoding="utf-8").count(mutation.code) for path in candidates}
+    found = [path for path, count in counts.items() for _ in range(count)]
+    if moved and len(found) > 1:
+        found = [path for path in found if path.name == stated.name]
     if len(found) != 1:
-        where = mutation.file if stated.is_file() else f"{PACKAGE} ({mutation.file} does not exist)"
+        where = f"{PACKAGE} ({mutation.file} does not exist)" if moved else mutation.file
         raise ValueError(f"{mutation.name}: its code occurs {len(found)} times in {where}; once is needed")
     return str(found[0].relative_to(ROOT))
 

@@ -1,0 +1,66 @@
+"""Draws of the fixed-pair kernels, one by one, against inverse CDFs in plain Python: a small error needs no statistics."""
+
+import numpy as np
+import pytest
+
+from specsim.core.distributions import alias_lookup, inverse_cdf
+from specsim.rules._common.fixed_pairs import (
+    alias_draw,
+    build_tables,
+    draw_except,
+    draw_residual,
+    draw_without,
+    mass_without,
+    residual_mass,
+)
+
+
+def pairs(count):
+    """Pairs of pmfs with zeros, and uniforms to draw with."""
+    rng = np.random.default_rng(1)
+    for size in rng.integers(2, 9, count):
+        weights = rng.random((2, size)) * (rng.random((2, size)) < 0.8)
+        weights[np.arange(2), rng.integers(size, size=2)] += 0.1
+        yield *(weights / weights.sum(axis=1, keepdims=True)), rng.random(50), rng
+
+
+def test_an_alias_table_is_read_as_it_means():
+    for p, q, uniforms, _ in pairs(40):
+        pair = build_tables(p, q)
+        for u in (0.0, 1 - 2.0**-42, *uniforms):
+            assert alias_draw(pair.p_alias, u) == alias_lookup(pair.p_alias, u)
+            assert alias_draw(pair.q_alias, u) == alias_lookup(pair.q_alias, u)
+
+
+def test_a_residual_is_drawn_by_inverse_cdf_in_order_of_q_over_p():
+    empty = 0
+    for p, q, uniforms, rng in pairs(200):
+        pair = build_tables(p, q)
+        b, d = rng.random(2) * [2.0, 1.5] if rng.random() < 0.8 else (1.0, 1.0)
+        weights = np.maximum(b * p - d * q, 0.0)
+        assert residual_mass(pair, b, d) == pytest.approx(weights.sum(), abs=1e-14)
+        if not weights.any():
+            empty += 1
+            assert [draw_residual(pair, b, d, u) for u in uniforms] == [
+                alias_draw(pair.p_alias, u) for u in uniforms
+            ]
+            continue
+        ordered = weights[pair.order].tolist()
+        drawn = [draw_residual(pair, b, d, u) for u in uniforms]
+        assert drawn == [pair.order[inverse_cdf(ordered, u)] for u in uniforms]
+    assert 0 < empty < 100
+
+
+def test_tokens_already_drawn_are_stepped_over():
+    for p, q, uniforms, rng in pairs(200):
+        pair = build_tables(p, q)
+        excluded = rng.permutation(q.size)[: rng.integers(1, q.size)]
+        left = q.copy()
+        left[excluded] = 0.0
+        mass = mass_without(pair.q, pair.q_sums, excluded, excluded.size)
+        assert mass == pytest.approx(left.sum(), abs=1e-14)
+        for u in uniforms:
+            token = inverse_cdf(left.tolist(), u) if left.any() else -1
+            assert draw_without(pair.q, pair.q_sums, excluded, excluded.size, u) == token
+            if excluded.size == 1:
+                assert draw_except(pair.q, pair.q_sums, excluded[0], u) == token
