@@ -268,7 +268,7 @@ def merged_simulation(part: Part) -> Simulation:
             f"{shown}{', …' if len(gaps) > 8 else ''}; give the parts that have them, or go on with theirs"
         )
     tree = (
-        Tree(**drafted)
+        Tree(drafted["parents"], drafted["drawing"], drafted["block"])
         if "parents" in drafted
         else DynamicTree(**{k: drafted[k] for k in ("width", "depth", "nodes")})
     )

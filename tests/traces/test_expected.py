@@ -357,7 +357,8 @@ def test_rules_that_need_rows_are_refused_by_name(tmp_path):
 
 def test_the_page_names_the_rules_that_have_a_reach():
     page = (Path(__file__).parents[2] / "docs/importing-logs.md").read_text(encoding="utf-8")
-    named = page.split("whose acceptance those probabilities\ntell:")[1].split("The others look")[0]
+    words = " ".join(page.split())
+    named = words.split("whose acceptance those probabilities tell:")[1].split("The others look")[0]
     assert sorted(re.findall(r"`(\w+)`", named)) == sorted(REACHING)
 
 
