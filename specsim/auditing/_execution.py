@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -53,14 +53,14 @@ Job = Callable[..., Any]
 class Place:
     """A subject, and how a job is run on it: `run(job, *arguments, progress=…)` is job(subject, *arguments, …) there.
 
-    `subject` plans the cases; in a child process another one, with the function itself, runs them. `run_each(next_call,
-    room)` runs every (job, argument) that `next_call()` gives until it says None, `room` of them at a time, side by side on
-    workers, and gives (argument, result or BrokenVerifier) as they come; it is None where jobs run one after the other.
+    `subject` plans the cases; in a child process another one, with the function itself, runs them. `run_each(work,
+    arguments)` gives (i, work(place, arguments[i])) as they come, side by side on workers, each of which has a place of
+    its own; it is None where jobs run one after the other.
     """
 
     subject: Subject
     run: Job
-    run_each: Callable[..., Iterator[tuple[Any, Any]]] | None = None
+    run_each: Callable[..., Iterator[tuple[int, Any]]] | None = None
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def placed(
 ) -> Iterator[Place]:
     """The place of `verifier`, a rule or its name, package.module:function or a function, until the context ends.
 
-    With `workers` they count a rule's steps, and run whole jobs on a verifier given by name. Raises ValueError for a name that
+    With `workers` they count a rule's steps, or whole cases of a verifier given by name. Raises ValueError for a name that
     is neither, and for a function together with workers; TypeError for anything else.
     """
     if isinstance(verifier, str) and not is_rule(verifier):
@@ -292,25 +292,27 @@ def _run_each(
     workers: Workers,
     reference: str,
     timeout: float,
-    next_call: Callable[[], tuple[Job, Any] | None],
-    room: int,
-) -> Iterator[tuple[Any, Any]]:
+    work: Callable[[Place, Any], Any],
+    arguments: Sequence[Any],
+) -> Iterator[tuple[int, Any]]:
     """See `Place`. Raises ValueError where a worker cannot load the verifier, and as `Workers.results`."""
-
-    def next_task() -> Task | None:
-        call = next_call()
-        return None if call is None else Task(_run_in_worker, (sources_digest(), reference, timeout, *call))
-
-    for task, _, result in workers.results(next_task, room):
-        yield task.arguments[-1], result
+    tasks = [
+        Task(_run_in_worker, (sources_digest(), reference, timeout, work, argument)) for argument in arguments
+    ]
+    number, waiting = {task: i for i, task in enumerate(tasks)}, iter(tasks)
+    # few and long, so all of them are handed over at once
+    for task, _, result in workers.results(lambda: next(waiting, None), room=len(tasks)):
+        yield number[task], result
 
 
 _own = threading.local()
 
 
-def _run_in_worker(code: str, reference: str, timeout: float, job: Job, argument: Any) -> Any:
+def _run_in_worker(
+    code: str, reference: str, timeout: float, work: Callable[[Place, Any], Any], argument: Any
+) -> Any:
     check_same_code(code)
-    child: Child | None = getattr(_own, "child", None)  # kept by this thread from job to job
+    child: Child | None = getattr(_own, "child", None)  # kept by this thread from one to the next
     if child is None or (child.reference, child.timeout) != (reference, timeout):
         if child is not None:
             child.close()
@@ -318,7 +320,4 @@ def _run_in_worker(code: str, reference: str, timeout: float, job: Job, argument
             child = _own.child = Child(reference, timeout)
         except ValueError as error:
             raise ValueError(f"a worker cannot load the verifier: {error}") from error
-    try:
-        return child.run(job, argument)
-    except BrokenVerifier as error:
-        return error
+    return work(Place(planned_subject(reference, child.declared), child.run), argument)

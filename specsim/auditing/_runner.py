@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Any
 
 from specsim.auditing import _jobs as jobs
 from specsim.auditing import _results
@@ -270,23 +268,16 @@ def run_cases(
 
 
 def _side_by_side(
-    run_each: Callable[..., Iterator[tuple[Any, Any]]], runs: Sequence[CaseRun]
+    run_each: Callable[..., Iterator[tuple[int, Partial]]], runs: Sequence[CaseRun]
 ) -> Iterator[CaseRun]:
-    named, ready = {run.plan.case.name: run for run in runs}, deque(run.next() for run in runs)
+    for i, total in run_each(_count_to_the_end, runs):
+        runs[i].total = total
+        yield runs[i]
 
-    def next_call() -> tuple[Any, Any] | None:
-        return (jobs.count_case, ready.popleft()) if ready else None
 
-    for steps, outcome in run_each(next_call, len(runs)):
-        run = named[steps.case]
-        if isinstance(outcome, BrokenVerifier):
-            run.died(outcome)
-        else:
-            run.add(outcome)
-        if (following := run.next()) is None:
-            yield run
-        else:
-            ready.append(following)
+def _count_to_the_end(place: Place, run: CaseRun) -> Partial:
+    """On a worker, which looks in the parent's stead, at the tables that were planned there."""
+    return run_case(place, run).total
 
 
 # --- after a failure -------------------------------------------------------------------------------------
