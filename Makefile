@@ -4,21 +4,27 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
+DOCS := .venv/.docs
+LAB := .venv/.lab
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-all test-rest test-engines lint types bench docs figures figures-fast paper paper-fast latexmk notebooks kill-matrix diagnoses teeth clean help
+.PHONY: audit test test-all test-rest test-engines lint types bench docs results-pages bundled-data figures figures-fast overview paper paper-fast \
+    latexmk notebooks lab kill-matrix power calibration diagnosis clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
-	@echo "make test    run the tests, but for the slow ones;  make test-all  all of them, at full scale"
+	@echo "make test    run the tests, except the slow ones;  make test-all  all of them, at full scale"
 	@echo "make test-rest   what test-all does more than test;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
-	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios;  make docs  table of rules, claims, pictures"
+	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
+	@echo "make docs    build the site, in results/site"
+	@echo "make results-pages   the pages and pictures of docs/results, from the tables that are kept and quick ones"
 	@echo "make figures   the literature's figures and tables again, in results/figures;  make figures-fast   with fewer steps"
 	@echo "make paper   the article, its numbers filled in from the figures' tables;  make paper-fast   from the fast ones"
-	@echo "make notebooks   run the notebooks, into results/notebooks"
-	@echo "make teeth   what each level sees of known mistakes, and its calibration (half an hour)"
-	@echo "make diagnoses   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests see (an hour)"
+	@echo "make lab     open the notebooks in JupyterLab;  make notebooks   execute them and write their .ipynb"
+	@echo "make power   the steps that an audit needs for each known mistake (40 min);  make calibration   its false alarms (20 min)"
+	@echo "make diagnosis   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests miss (an hour)"
+	@echo "make bundled-data   the table of rules and the example trace that come with specsim"
 
 audit: $(STAMP)
 	$(BIN)/specsim audit standard --level quick --out results/audit
@@ -35,12 +41,28 @@ test-rest: $(STAMP)
 test-engines: $(ENGINES)
 	$(BIN)/pytest -q tests/engines tests/auditing/test_adapters.py
 
-docs: $(STAMP)
-	$(BIN)/python docs/regenerate.py
-	$(BIN)/python docs/claims.py
+docs: $(DOCS)
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs results/site
+	@echo "results/site/index.html"
+
+results-pages: $(STAMP)
+	$(BIN)/python -m experiments --pages
+	$(BIN)/python -m figures kill_matrix speed_against_bias acceptance_by_drafts
+	cp results/figures/kill_matrix.svg docs/results/kill-matrix.svg
+	cp results/figures/speed_against_bias.svg docs/pareto.svg
+	cp results/figures/acceptance_by_drafts.svg docs/drafts.svg
+
+bundled-data: $(STAMP)
+	$(BIN)/specsim compare ngram --seed 1 --out results/rules
+	cp results/rules/comparison.json specsim/data/rules.json
+	rm -rf specsim/data/ngram-trace
+	$(BIN)/specsim trace record specsim/data/ngram-trace --gamma 4 --steps 768 --dtype float16 --top 16 --seed 1
 
 figures: $(STAMP)
 	$(BIN)/python -m figures
+
+overview: $(STAMP)
+	$(BIN)/python -m figures.overview
 
 figures-fast: $(STAMP)
 	$(BIN)/python -m figures --fast
@@ -57,20 +79,22 @@ latexmk:
 	@command -v latexmk >/dev/null || { echo "the article needs latexmk: apt-get install latexmk texlive-latex-recommended texlive-science lmodern"; exit 2; }
 
 notebooks: $(STAMP)
-	mkdir -p results/notebooks
-	for name in $(notdir $(basename $(wildcard notebooks/*.py))); do \
-	    $(BIN)/jupytext --quiet --output results/notebooks/$$name.ipynb notebooks/$$name.py || exit 1; \
-	done
-	$(BIN)/jupyter execute --timeout=600 --inplace results/notebooks/*.ipynb
+	$(BIN)/python notebooks/execute.py
+
+lab: $(LAB)
+	$(BIN)/jupyter lab notebooks
 
 kill-matrix: $(STAMP)
-	$(BIN)/python docs/kill_matrix.py
+	$(BIN)/python -m experiments kill_matrix --keep
 
-diagnoses: $(STAMP)
-	$(BIN)/python docs/diagnoses.py
+power: $(STAMP)
+	$(BIN)/python -m experiments audit_power --keep
 
-teeth: $(STAMP)
-	$(BIN)/python docs/teeth.py
+calibration: $(STAMP)
+	$(BIN)/python -m experiments audit_calibration --keep
+
+diagnosis: $(STAMP)
+	$(BIN)/python -m experiments diagnosis --keep
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -91,6 +115,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
+	touch $@
+
+$(LAB): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,notebooks]'
+	touch $@
+
 # without their dependencies: what is called of them needs none but these
 $(ENGINES): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,engines]'
@@ -98,4 +130,4 @@ $(ENGINES): $(STAMP)
 	touch $@
 
 clean:
-	rm -rf .venv results paper/build specsim/__pycache__ .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv results docs/api docs/notebooks paper/build specsim/__pycache__ .pytest_cache .mypy_cache .ruff_cache .hypothesis

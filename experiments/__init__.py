@@ -1,32 +1,30 @@
-"""Experiments, one file each: what is computed or simulated, as a table with one row for each cell.
+"""Experiments, one file or folder for each table: what is computed or simulated, with one row for each cell of the table.
 
-An experiment is a module, or a package, of this folder. Its docstring says what is computed, by which formula, after
-which paper; `TITLE` says it in a line; and it has either
+An experiment is a module or a package of this folder. Its docstring says what is computed, by which formula, after
+which paper. `TITLE` says it in one line, and `MINUTES` how long it takes on one core where that is more than a minute. It
+has either
 
-- `run(*, fast, rng, progress)`, which returns all rows at once, for what takes seconds, or
-- `cells(*, fast)`, a list, and `run_cell(cell, *, fast, rng)`, the row of one of them, which depends on nothing else:
-  an experiment that simulates is then taken up again where it was interrupted.
+- `run(*, fast, rng, progress)`, which returns all rows at once, or
+- `cells(*, fast)`, a list of tuples, and `run_cell(cell, *, fast, rng)`, the row of one of them, which depends on nothing
+  else: such an experiment can be interrupted and continued, and its cells can run in parallel.
 
-A row is a dict of plain Python values, with the same keys in every row; `fast` asks for the same cells with less work,
-`rng` is the seed, an integer. `tables.py` keeps the rows on disk. Listing the experiments imports none of them.
+A row is a dict of plain Python values with the same keys in every row; `fast` asks for less work, `rng` is the seed, an
+integer. `page(rows)`, where there is one, is the Markdown page that shows the table in docs/results. `_tables` keeps tables
+on disk, `_kept` those in the repository. Listing the experiments imports none of them.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 from specsim.core._registry import check_known, modules_beside
 from specsim.simulation._counting import Progress
 
-__all__ = ["Row", "cell_rows", "get", "names", "number_of_cells", "rows"]
+__all__ = ["Row", "cell_rows", "get", "names", "number_of_cells"]
 
 Row = dict[str, Any]
-
-#: Folders that hold no table of their own.
-SHARED = ("audit_power", "kill_matrix", "published")
 
 
 def names() -> list[str]:
@@ -35,7 +33,7 @@ def names() -> list[str]:
     >>> "leviathan_figure_2" in names()
     True
     """
-    return [name for name in modules_beside(__file__) if not name.startswith("_") and name not in SHARED]
+    return [name for name in modules_beside(__file__) if not name.startswith("_")]
 
 
 def get(name: str) -> ModuleType:
@@ -50,28 +48,10 @@ def number_of_cells(name: str, *, fast: bool) -> int:
     return len(module.cells(fast=fast)) if hasattr(module, "cells") else 1
 
 
-def cell_rows(name: str, number: int, *, fast: bool, rng: int) -> list[Row]:
-    """The rows of part `number` of an experiment, from 0, which may be run in another process than the others."""
+def cell_rows(name: str, number: int, fast: bool, rng: int, progress: Progress | None = None) -> list[Row]:
+    """The rows of part `number` of an experiment, from 0; another process than that of the other parts may run it."""
     module = get(name)
     if not hasattr(module, "cells"):
-        found: list[Row] = module.run(fast=fast, rng=rng, progress=None)
+        found: list[Row] = module.run(fast=fast, rng=rng, progress=progress)
         return found
     return [module.run_cell(module.cells(fast=fast)[number], fast=fast, rng=rng)]
-
-
-def rows(
-    name: str, *, fast: bool, rng: int, done: int = 0, progress: Progress | None = None
-) -> Iterator[Row]:
-    """The rows of an experiment, in order and each as soon as it is there, without the first `done`.
-
-    `progress` is called after each cell.
-    """
-    module = get(name)
-    if not hasattr(module, "cells"):
-        yield from module.run(fast=fast, rng=rng, progress=progress)[done:]
-        return
-    cells = module.cells(fast=fast)
-    for number, cell in enumerate(cells[done:], done + 1):
-        yield module.run_cell(cell, fast=fast, rng=rng)
-        if progress is not None:
-            progress(number, len(cells))

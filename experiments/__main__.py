@@ -1,4 +1,4 @@
-"""`python -m experiments [NAME ...]`: the tables of the experiments, as Parquet."""
+"""`python -m experiments [NAME ...]`: the tables of the experiments, as Parquet, and the pages that show them."""
 
 from __future__ import annotations
 
@@ -9,41 +9,81 @@ from cyclopts import App, Parameter
 
 from experiments import get
 from experiments import names as known
+from experiments._kept import PAGES, is_kept, keep, page_of, renewed, write_page
 from experiments._tables import table
 from specsim.cli import run_app
-from specsim.cli._options import whole
+from specsim.cli._options import Executor, whole
 from specsim.cli._terminal import progress_bar
 
-app = App(name="python -m experiments", help="Run experiments, and keep their tables.")
+app = App(name="python -m experiments", help="Run experiments and write their tables.")
 
 
 @app.default
 def experiments(
-    *names: Annotated[str, Parameter(help="Experiments to run; default: all.")],
-    fast: Annotated[bool, Parameter(negative="", help="Simulate less.")] = False,
+    *names: Annotated[str, Parameter(help="Experiments to run; without any they are listed.")],
+    fast: Annotated[bool, Parameter(negative="", help="Do less work: fewer steps, cells or seeds.")] = False,
     out: Annotated[
         Path | None,
-        Parameter(help="Folder; default: results/tables, with --fast results/tables-fast."),
+        Parameter(help="Folder of the tables; default: results/tables, with --fast results/tables-fast."),
     ] = None,
     seed: Annotated[int, Parameter(converter=whole, help="Seed of what is simulated.")] = 0,
-    listed: Annotated[
-        bool, Parameter(name="--list", negative="", help="Print the experiments there are, and run none.")
+    executor: Executor = None,
+    keep_rows: Annotated[
+        bool,
+        Parameter(
+            name="--keep",
+            negative="",
+            help="Also write what the repository keeps: experiments/kept/NAME.json and the page in docs/results.",
+        ),
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="",
+            consume_multiple=True,
+            help="With --keep: run only the cells that begin with these names again, and take the others from the kept "
+            "rows.",
+        ),
+    ] = None,
+    pages: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Write the pages in docs/results from the kept rows and from the tables of quick experiments.",
+        ),
     ] = False,
 ) -> None:
-    """Run the experiments; a table that is already there, made by the same code and seed, is left as it is."""
-    chosen = names or tuple(known())
-    if listed:
-        width = max(map(len, chosen))
-        for name in chosen:
-            print(f"{name:<{width}}  {get(name).TITLE}")
-        return
-    for name in chosen:
+    """Run experiments; a table that is there already, made by the same code and seed, is left as it is."""
+    for name in names:
         get(name)  # an unknown name is refused before anything is run
+    if (keep_rows and fast) or (only and not (keep_rows and len(names) == 1)):
+        raise ValueError(
+            "--keep takes full-size tables, without --fast; --only takes one experiment and --keep"
+        )
     folder = out or Path("results/tables-fast" if fast else "results/tables")
-    for name in chosen:
+    if pages:
+        for name in names or [name for name in PAGES if name != "run_times"]:  # that is about this machine
+            print(f"wrote {write_page(name, page_of(name, folder))}")
+        return
+    if not names:
+        width = max(map(len, known()))
+        for name in known():
+            minutes = getattr(get(name), "MINUTES", 1)
+            print(f"{name:<{width}}  {f'{minutes} min' if minutes > 1 else '':>7}  {get(name).TITLE}")
+        return
+    for name in names:
         with progress_bar(name, " cells") as progress:
-            made = table(name, folder, fast=fast, rng=seed, progress=progress)
-        print(f"{folder / name}.parquet: {made.num_rows} rows")
+            if only:
+                rows = renewed(name, only, rng=seed, progress=progress)
+            else:
+                made = table(name, folder, fast=fast, rng=seed, executor=executor, progress=progress)
+                rows = made.to_pylist()
+        if not only:
+            print(f"{folder / name}.parquet: {len(rows)} rows")
+        if keep_rows and is_kept(name):
+            print(f"wrote {keep(name, rows, seed)}")
+        if keep_rows and name in PAGES:
+            print(f"wrote {write_page(name, get(name).page(rows))}")
 
 
 if __name__ == "__main__":

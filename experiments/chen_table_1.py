@@ -1,7 +1,7 @@
 """Table 1 of Chen et al., arXiv 2302.01318, cell by cell beside what can be recomputed.
 
-Chinchilla 70B with a draft of 4B, K = 4. The speed-ups should be ratios of the printed times: 14.1/7.00 = 2.01 and
-14.1/5.73 = 2.46 are, 14.1/7.52 = 1.875 is not the 1.92 that is printed. Scores and times take the models. The numbers are
+Chinchilla 70B with a draft of 4B, K = 4. The speed-ups should be ratios of the published times: 14.1/7.00 = 2.01 and
+14.1/5.73 = 2.46 are, 14.1/7.52 = 1.875 is not the published 1.92. Scores and times need the models. The numbers are
 those of `experiments.published.recomputed`, which also says what the verdicts mean.
 """
 
@@ -12,9 +12,9 @@ from experiments.published.recomputed import published
 from experiments.published.values import CHEN
 from specsim.simulation._counting import Progress
 
-TITLE = "Table 1 of Chen et al., printed and recomputed"
+TITLE = "Table 1 of Chen et al., published and recomputed values"
 
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
-    """A row for each printed cell."""
+    """A row for each published value."""
     return [row.to_dict() for row in published() if row.paper == CHEN]

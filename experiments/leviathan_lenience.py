@@ -13,7 +13,7 @@ from experiments.published.values import FIGURES, LENIENCE, LENIENCE_TEXT, LENIE
 from specsim.simulation._counting import Progress
 from specsim.theory import walltime_improvement
 
-TITLE = "Lenience: improvement against γ, and the printed speed-ups above its maximum"
+TITLE = "Lenience: improvement against γ, and the published speed-ups above its maximum"
 
 C, C_HALF, ALPHA_HALF = 0.015, 0.0005, 0.005
 GAMMAS = range(1, 31)

@@ -13,9 +13,9 @@ from experiments.published.recomputed import published
 from experiments.published.values import LEVIATHAN
 from specsim.simulation._counting import Progress
 
-TITLE = "Tables 1 to 5 of Leviathan et al., printed and recomputed"
+TITLE = "Tables 1 to 5 of Leviathan et al., published and recomputed values"
 
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
-    """A row for each printed cell."""
+    """A row for each published value."""
     return [row.to_dict() for row in published() if row.paper == LEVIATHAN]

@@ -36,7 +36,7 @@ from specsim.core.distributions import Floats
 from specsim.simulation._counting import Progress
 from specsim.theory import accepted_law
 
-TITLE = "Synthetic acceptance of one nominal length, as engines draw it"
+TITLE = "Synthetic acceptance lengths as inference engines draw them, at one nominal mean"
 
 GAMMA, LENGTH, C = 5, 3.4, 0.05
 GAMMAS = range(1, 17)

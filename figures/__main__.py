@@ -14,9 +14,7 @@ from specsim.cli import run_app
 from specsim.cli._options import Executor, whole
 from specsim.cli._terminal import progress_bar
 
-app = App(
-    name="python -m figures", help="Draw the published curves and tables again, from the experiments' tables."
-)
+app = App(name="python -m figures", help="Draw the figures from the tables of the experiments.")
 
 
 @app.default
@@ -43,7 +41,7 @@ def figures(
     with progress_bar("figures", " cells") as progress:
         made = make_figures(names, folder, fast=fast, rng=seed, executor=executor, progress=progress)
     for figure in made:
-        print(f"{folder / figure.name} (.svg, .png, .pdf): {'drawn' if figure.drawn else 'unchanged'}")
+        print(f"{folder / figure} (.svg, .png, .pdf)")
 
 
 if __name__ == "__main__":

@@ -8,5 +8,5 @@ __all__ = ["COLORS", "GREY", "VERDICTS"]
 COLORS = ("#2a5c8a", "#d1793b", "#4f8f5b", "#9b5a8c", "#b8a13a")
 GREY = "#5a5a5a"
 
-#: What became of a printed number.
+#: The verdicts on published values.
 VERDICTS = {"reproduced": COLORS[0], "within rounding": "#8a7a1c", "not reproducible": "#b3262e"}

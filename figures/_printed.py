@@ -1,4 +1,4 @@
-"""Printed numbers beside recomputed ones, as differences in units of the last digit printed."""
+"""Published values beside recomputed ones, as differences in units of the last published digit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["draw_differences"]
 
 
 def draw_differences(table: pa.Table, title: str) -> Figure:
-    """A line for each number that could be recomputed; inside the band it rounds to the printed one."""
+    """A line for each value that could be recomputed; inside the band it rounds to the published one."""
     from matplotlib.figure import Figure
 
     rows = [row for row in table.to_pylist() if row["units"] is not None]
@@ -43,10 +43,10 @@ def _draw(axis: Axes, rows: list[dict[str, Any]]) -> None:
     beside.set_yticks(
         range(len(rows)), [f"{row['published']}  |  {row['recomputed']:.4g}" for row in rows], fontsize=7.5
     )
-    beside.set_ylabel("printed  |  recomputed", fontsize=7.5)
+    beside.set_ylabel("published  |  recomputed", fontsize=7.5)
     beside.tick_params(length=0)
     beside.spines[:].set_visible(False)
     for label, row in zip(beside.get_yticklabels(), rows, strict=True):
         label.set_color(VERDICTS[row["verdict"]])
     axis.set_ylim(len(rows) - 0.4, -0.6)
-    axis.set_xlabel("recomputed - printed, in units of the last printed digit")
+    axis.set_xlabel("recomputed - published, in units of the last published digit")

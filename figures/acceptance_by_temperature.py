@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "α is a property of how one samples: the same pairs at other temperatures, top-k and top-p"
+TITLE = "Acceptance depends on sampling: the same pairs at other temperatures, top-k and top-p"
 TABLES = ("acceptance_by_temperature",)
 
 STYLES = {"both": "-", "target": "--"}

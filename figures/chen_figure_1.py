@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "Independent acceptances fitted at K = 4, and the printed figure as it was read off (Chen et al., Figure 1)"
+TITLE = "Independent acceptances fitted at K = 4, and the published figure as it was read off (Chen et al., Figure 1)"
 TABLES = ("chen_figure_1",)
 
 #: A colour for each task; the third party's points do not say which XSum.
@@ -51,7 +51,7 @@ def draw(table: pa.Table) -> Figure:
             ),
             Line2D([], [], color=GREY, label="loop time as read off"),
             Line2D([], [], color=GREY, linestyle="--", label="target and drafts alone"),
-            Line2D([], [], color=GREY, linestyle="", marker="x", label="read off the printed figure"),
+            Line2D([], [], color=GREY, linestyle="", marker="x", label="read off the published figure"),
             Line2D([], [], color=GREY, linestyle="", marker="o", fillstyle="none", label="shortest time"),
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=4)

@@ -1,4 +1,4 @@
-"""Table 1 of Chen et al., arXiv 2302.01318: printed numbers, and recomputed ones."""
+"""Table 1 of Chen et al., arXiv 2302.01318: published and recomputed values."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ TABLES = ("chen_table_1",)
 
 
 def draw(table: pa.Table) -> Figure:
-    """A line for each number that follows from other printed ones."""
+    """A line for each value that follows from other published ones."""
     return draw_differences(table, TITLE)

@@ -1,4 +1,4 @@
-"""Tables 1 to 5 of Leviathan et al., arXiv 2211.17192: printed numbers, and recomputed ones."""
+"""Tables 1 to 5 of Leviathan et al., arXiv 2211.17192: published and recomputed values."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ TABLES = ("leviathan_tables",)
 
 
 def draw(table: pa.Table) -> Figure:
-    """A line for each number that follows from other printed ones."""
+    """A line for each value that follows from other published ones."""
     return draw_differences(table, TITLE)

@@ -1,4 +1,4 @@
-"""What lossy rules gain, and what they give up."""
+"""Tokens per step of lossy rules against their total variation from the target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "Speed bought with bias: lossy rules on the n-gram pair"
+TITLE = "Speed against bias of lossy rules on the n-gram pair"
 TABLES = ("lossy_speed",)
 
 COLOR = dict(

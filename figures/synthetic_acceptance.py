@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "One synthetic acceptance length, and what engines make of it"
+TITLE = "Synthetic acceptance at one nominal length, as engines draw it"
 TABLES = ("synthetic_acceptance",)
 
 #: Independent acceptances are what the others are compared with.

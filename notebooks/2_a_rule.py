@@ -39,7 +39,7 @@ def acceptance(p, q, x, share):
 def recovered(p, q, x, share):
     """p - h·min(p, q), normalised."""
     left = [a - share * min(a, b) for a, b in zip(p, q, strict=True)]
-    return tokenwise.normalised(left) if any(left) else list(p)
+    return tokenwise.normalise(left) if any(left) else list(p)
 
 
 law = tokenwise.law("half_hearted", acceptance, recovered)
@@ -93,10 +93,9 @@ def shares(p, q, share):
 half_hearted = Rule(
     name="half_hearted",
     citation="this notebook",
-    drawings=("sampled",),  # it is lossless for drafts drawn so
+    draft_sampling=("sampled",),  # it is lossless for drafts drawn so
     law=law,
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(Parameter("share", 0.5, 0.0, 1.0, "h; 1 is the standard rule"),),
 )
@@ -126,7 +125,8 @@ audit
 pair = [float(x) for x in p], [float(x) for x in q]
 values = np.linspace(0, 1, 11)
 runs = [
-    specsim.simulate(*pair, rule=half_hearted.having(share=h), gamma=5, steps=100_000, rng=1) for h in values
+    specsim.simulate(*pair, rule=half_hearted.with_parameters(share=h), gamma=5, steps=100_000, rng=1)
+    for h in values
 ]
 expected = specsim.theory.expected_tokens(specsim.theory.acceptance_rate(*pair) * values, gamma=5)
 with figure_style():

@@ -64,7 +64,8 @@ for _ in range(4):
 # level; a deeper one finds smaller deviations. The table's *detectable TV* says how small.
 
 # %%
-print({level: f"{steps.verifier:,} steps a case" for level, steps in LEVELS.items()})
+for level, steps in LEVELS.items():
+    print(f"{level}: {steps.verifier:,} steps a case")
 audit = specsim.audit(verify, level="smoke", rng=1)
 assert audit.verdict == "biased"
 audit

@@ -12,7 +12,7 @@ from pathlib import Path
 from paper.macros import macros
 from paper.sources import Sources
 from paper.tabulars import tabulars
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 
 HERE = Path(__file__).parent
 
@@ -24,7 +24,7 @@ def main() -> None:
     figures = HERE.parent / "results" / ("figures-fast" if fast else "figures")
     (HERE / "build").mkdir(exist_ok=True)
     for name, content in filled(Sources(figures, fast)).items():
-        with replacing(HERE / "build" / f"{name}.tex") as temporary:
+        with atomic_write(HERE / "build" / f"{name}.tex") as temporary:
             temporary.write_text(content, encoding="utf-8")
 
 

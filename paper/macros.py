@@ -43,7 +43,7 @@ from specsim.theory._enumeration import MAX_DRAFTS
 
 Macros = dict[str, str]
 
-ROWS = "G wrong row or position"
+ROWS = "wrong row or position"
 FULL = "Figures and tables at full size."
 FAST = (
     "Made from the fast tables, which simulate less: a draft, whose numbers are noisier than they should be."
@@ -66,9 +66,10 @@ def macros(sources: Sources) -> Macros:
 
 
 def about(sources: Sources) -> Macros:
-    threads = {thread for row in sources.matrix.rows for thread in row.threads}
+    known = mutants.catalogue() + mutants.exact_controls()
+    threads = {thread for mutant in known for thread in mutant.threads}
     return {
-        "nVersion": sources.matrix.provenance.specsim,
+        "nVersion": sources.version,
         "nTables": FAST if sources.fast else FULL,
         "nThreads": whole(len(threads)),
     }
@@ -123,7 +124,7 @@ def random_numbers(sources: Sources) -> Macros:
 def audit(sources: Sources) -> Macros:
     rule = RuleSubject(rules.get("standard"), threads=1)
     verifier = function_subject(pieces.verify, "verify", Declared())
-    first = rule.trial(0, "quick")
+    first = rule.plan(0, "quick")
     hold("the two-token case is a built-in rule's first", rule.cases[0].target.vocab_size == 2)
     return {
         "nVerifierCases": whole(len(verifier.cases)),
@@ -150,7 +151,7 @@ def audit(sources: Sources) -> Macros:
 
 
 def _tests(subject: Subject) -> int:
-    return sum(subject.trial(index, "quick").tests for index in range(len(subject.cases)))
+    return sum(subject.plan(index, "quick").tests for index in range(len(subject.cases)))
 
 
 def teeth(sources: Sources) -> Macros:
@@ -166,7 +167,7 @@ def teeth(sources: Sources) -> Macros:
     )
     tight = min(large, key=lambda row: row["run"]["steps"] / row["best"]["needed"])
     beyond = [row for row in known if row["first_level"] is None and row["best"]["needed"]]
-    edges = {"A proposal is not the law drawn from", "E precision and edges"}
+    edges = {"proposal is not the law drawn from", "precision and edges"}
     hold("those beyond are roundings and edges", {row["family"] for row in beyond} <= edges)
     half = the(known, lambda row: row["name"] == "float16_ratio")
     hold("float16_ratio is one of them", half in beyond)
@@ -273,11 +274,8 @@ def kill_matrix(sources: Sources) -> Macros:
 def _deviation(sources: Sources, mistake: str) -> float:
     """In its best case, or on the pair of the matrix where that is not known."""
     best = the(sources.teeth["mistakes"], lambda row: row["name"] == mistake)["best"]
-    return (
-        best["tv"]
-        if best
-        else the(sources.matrix.to_dict()["rows"], lambda row: row["name"] == mistake)["tv"]
-    )
+    (row,) = (row for row in sources.matrix.rows if row.name == mistake)
+    return best["tv"] if best else row.tv
 
 
 def _all_pass(sources: Sources, names: list[str], columns: Iterable[str]) -> bool:

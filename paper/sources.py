@@ -10,9 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from experiments import kill_matrix as killmatrix
+from experiments import audit_calibration, audit_power, diagnosis
+from experiments._kept import kept, kept_provenance
 from experiments._tables import read_table
-from experiments.kill_matrix import KillMatrix
+from experiments.kill_matrix import KillMatrix, kept_matrix
 from experiments.published.recomputed import Row, published
 
 Rows = list[dict[str, Any]]
@@ -32,15 +33,40 @@ class Sources:
 
     @cached_property
     def matrix(self) -> KillMatrix:
-        return killmatrix.shipped()
+        return kept_matrix()
+
+    @cached_property
+    def version(self) -> str:
+        return str(kept_provenance("kill_matrix")["specsim"])
 
     @cached_property
     def teeth(self) -> dict[str, Any]:
-        return _shipped("teeth")
+        """The rows of `audit_power` and `audit_calibration`, with the columns of the best case and of the run apart."""
+        mistakes = []
+        for row in kept("audit_power"):
+            found = {"name": row["mistake"], "family": row["family"], "first_level": row["first_level"]}
+            best = {name: row[name] for name in ("tv", "needed")} if row["case"] else None
+            run = {"level": row["run_level"], "steps": row["run_steps"], "runs": row["runs"]}
+            ran = {"run": run | {"rejected": row["rejected"]}} if row["runs"] else {}
+            mistakes.append(found | {"best": best} | ran)
+        calibration = kept("audit_calibration")
+        for row in calibration:
+            row["bins"] = [row[f"bin_{k}"] for k in range(audit_calibration.BINS)]
+        return {
+            "claimed": audit_power.CLAIMED,
+            "mistakes": mistakes,
+            "calibration_budget": audit_calibration.BUDGET,
+            "calibration": [row for row in calibration if row["kind"] != "whole audits"],
+            "whole": [row for row in calibration if row["kind"] == "whole audits"],
+        }
 
     @cached_property
     def diagnoses(self) -> dict[str, Any]:
-        return _shipped("diagnoses")
+        """The rows of `diagnosis`, without the columns that are None where nothing was diagnosed."""
+        rows = [
+            {name: value for name, value in row.items() if value is not None} for row in kept("diagnosis")
+        ]
+        return {"level": diagnosis.LEVEL, "rows": rows}
 
     @cached_property
     def rules(self) -> dict[str, Any]:

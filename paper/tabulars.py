@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment
 
 from experiments.claims import VERDICTS
-from experiments.kill_matrix import Row
+from experiments.kill_matrix import Verifier
 from experiments.kill_matrix.table import show_cell, show_tv
 from paper.latex import code, decimal, short, text, whole
 from paper.sources import Rows, Sources, the
@@ -137,12 +137,12 @@ def kill_matrix(sources: Sources) -> str:
     return tabular(columns, ["", "TV", *map(_upright, names)], rows, caption=caption, label="matrix")
 
 
-def _tv(row: Row) -> str:
+def _tv(row: Verifier) -> str:
     shown = show_tv(row.tv)
     return short(row.tv) if "e" in shown else text(shown)
 
 
-def _cell(sources: Sources, row: Row, column: str) -> str:
+def _cell(sources: Sources, row: Verifier, column: str) -> str:
     """The fraction that pass; bold where that is wrong."""
     cell = sources.matrix.cell(row.name, column)
     shown = text(show_cell(cell))

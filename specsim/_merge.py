@@ -18,7 +18,7 @@ __all__ = ["merge"]
 def merge(paths: Sequence[str | os.PathLike[str]]) -> Simulation | Audit:
     """The run whose parts are in the files `paths`, as if it had been one.
 
-    They are checkpoints of `specsim.simulate`, or what `specsim.auditing._shards.audit_shard` wrote. Raises ValueError for
+    They are checkpoints of `specsim.simulate`, or what `specsim.auditing.audit_shard` wrote. Raises ValueError for
     files that are damaged or no parts, parts of different runs (naming what differs), and steps or cases that are in two of
     them or in none.
     """

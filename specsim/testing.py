@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from specsim.auditing import Audit, Verdict, audit
+from specsim.auditing import Audit, Comparison, Verdict, audit, audit_against
 from specsim.auditing._report import text as words
-from specsim.auditing._two_sample import Comparison, audit_against
 from specsim.auditing._verifier.contract import Verifier
 from specsim.core._streams import RandomSource
 
@@ -52,7 +51,7 @@ def assert_same(
 ) -> Comparison:
     """Compare two verifiers, and return the comparison if no difference between their laws was found.
 
-    Neither need be exact. `options` are further ones of `specsim.auditing._two_sample.audit_against`. Raises AssertionError
+    Neither need be exact. `options` are further ones of `specsim.auditing.audit_against`. Raises AssertionError
     saying where they differ.
     """
     __tracebackhide__ = True

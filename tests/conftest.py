@@ -154,7 +154,7 @@ def standard_steps_of_a_pair(p, q):
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """All figures, fast: (the folder, what make_figures returned, the progress that it told)."""
+    """All figures, fast: (the folder, the files of each figure, the progress that it told)."""
     from figures._making import make_figures
 
     def make(folder):

@@ -225,7 +225,7 @@ def test_the_example_rule_is_a_rule(tmp_path):
     assert added.parent.is_dir()
     added.write_text(
         f"{block.code}\n\nfrom dataclasses import replace\n\nfrom specsim.core.distributions import capped_ratio\n\n"
-        f"RULE = replace(RULE, reach=token_by_token.reach({chance}))\n",
+        f"RULE = replace(RULE, survival=tokenwise.survival({chance}))\n",
         encoding="utf-8",
     )
     tests = [

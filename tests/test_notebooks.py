@@ -1,11 +1,14 @@
-"""The notebooks: each runs from top to bottom, shows what it says, and leaves nothing behind."""
+"""The notebooks: each runs from top to bottom, shows what it says, and leaves nothing behind; its .ipynb has the same cells."""
 
 import base64
 import io
+import json
 import os
+import re
 from pathlib import Path
 
 import jupytext
+import nbformat
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
@@ -14,7 +17,7 @@ from PIL import Image
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
+NAMES = sorted(path.stem for path in FOLDER.glob("[0-9]_*.py"))
 
 #: What each must show, in this order.
 SHOWN = {
@@ -24,6 +27,9 @@ SHOWN = {
     "4_choose_gamma": ['bold"><td>8<', "keeps 99", "surely worse", "of context on, doubling", "VBox("],
     "5_your_own_logs": ["whole: True", "α verified", 'bold"><td>3<', 'bold"><td>oracle<', "possible: ", "impossible: "],
 }  # fmt: skip
+
+#: What a committed notebook shows in place of what needs a kernel.
+WITHOUT_KERNEL = {"VBox(": "use the sliders"}
 
 
 def executed(source, folder):
@@ -53,6 +59,15 @@ def text_of(output):
     return output.get("text") or data.get("text/html") or data.get("text/plain") or ""
 
 
+def shows(notebook, words):
+    """Fails unless the outputs show `words` in this order, and a picture."""
+    shown, at = "\n".join(map(text_of, outputs(notebook))), 0
+    for word in words:
+        assert word in shown[at:], f"{word!r} is not shown, or not in its place"
+        at = shown.index(word, at)
+    assert [*pictures(notebook)]
+
+
 def pictures(notebook):
     for output in outputs(notebook):
         if "image/png" in output.get("data", {}):
@@ -63,14 +78,33 @@ def pictures(notebook):
 def test_a_notebook_runs_and_shows_what_it_says(tmp_path, name):
     notebook = executed((FOLDER / f"{name}.py").read_text(encoding="utf-8"), tmp_path)
     assert not [output["text"] for output in outputs(notebook) if output.get("name") == "stderr"]
-    shown, at = "\n".join(map(text_of, outputs(notebook))), 0
-    for words in SHOWN[name]:
-        assert words in shown[at:], f"{words!r} is not shown, or not in its place"
-        at = shown.index(words, at)
-    assert [*pictures(notebook)]
+    shows(notebook, SHOWN[name])
     for picture in pictures(notebook):
         # on a dark page as on a light one
         assert picture.convert("RGBA").getextrema()[3] == (255, 255), "a picture has a ground of its own"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_committed_outputs_belong_to_the_script(name):
+    notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    cells = jupytext.read(FOLDER / f"{name}.py").cells
+    assert [(cell.cell_type, cell.source) for cell in notebook.cells] == [
+        (cell.cell_type, cell.source) for cell in cells
+    ], "run make notebooks"
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    assert counts == [*range(1, len(counts) + 1)], "run make notebooks"
+    shows(notebook, [WITHOUT_KERNEL.get(word, word) for word in SHOWN[name]])
+    assert not [output for output in outputs(notebook) if output.output_type == "error"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_committed_notebook_is_small_and_names_no_place(name):
+    path = FOLDER / f"{name}.ipynb"
+    text = path.read_text(encoding="utf-8")
+    assert path.stat().st_size < 200_000
+    assert set(json.loads(text)["metadata"]) == {"kernelspec", "language_info"}
+    assert not re.findall(r"/tmp/|/home/|/root/|site-packages|widget-view", text)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,7 +119,7 @@ def test_the_readme_links_every_notebook():
     readme = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
     assert sorted(SHOWN) == NAMES
     for name in NAMES:
-        assert f"(notebooks/{name}.py)" in readme
+        assert f"(notebooks/{name}.ipynb)" in readme
 
 
 def test_what_goes_wrong_is_seen(tmp_path):

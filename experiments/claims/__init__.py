@@ -13,22 +13,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.claims import exact_speedups, guide, naive_speculate, notes, problem
 from experiments.claims.claim import VERDICTS, Claim, Document, Finding
+from experiments.claims.ledger import CLAIMS, DOCUMENTS
+from experiments.claims.page import page
 from specsim.simulation._counting import Progress
 
-__all__ = ["CLAIMS", "DOCUMENTS", "TITLE", "VERDICTS", "Claim", "Document", "Finding", "run"]
+__all__ = ["CLAIMS", "DOCUMENTS", "TITLE", "VERDICTS", "Claim", "Document", "Finding", "page", "run"]
 
 TITLE = "Claims of five documents on speculative decoding, checked"
-
-DOCUMENTS: tuple[Document, ...] = (
-    problem.DOCUMENT,
-    naive_speculate.DOCUMENT,
-    notes.DOCUMENT,
-    exact_speedups.DOCUMENT,
-    guide.DOCUMENT,
-)
-CLAIMS: tuple[Claim, ...] = tuple(claim for document in DOCUMENTS for claim in document.claims)
 
 
 def run(*, fast: bool = False, rng: int = 0, progress: Progress | None = None) -> list[dict[str, Any]]:

@@ -60,7 +60,7 @@ DOCUMENT.not_checkable(
 def training_keeps_the_law() -> Finding:
     """EAGLE-2's most probable children, and sampled ones that are pruned by probability."""
     target, draft = TableModel(fractions(3, 2, 1)), TableModel(fractions(2, 1, 1))
-    top = prove(target, draft, rule="deterministic_children", gamma=branching(2, 2, drawing="top")).tv
+    top = prove(target, draft, rule="deterministic_children", gamma=branching(2, 2, sampling="top")).tv
     pruned = prove(target, draft, rule="pruned_children", gamma=branching(3)).tv
     return only_if(
         top == 0,

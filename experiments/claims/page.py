@@ -1,4 +1,4 @@
-"""The page docs/claims.md, made of the rows of `run`."""
+"""The page docs/results/claims.md, made of the rows of `run`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.claims import DOCUMENTS, VERDICTS
-from experiments.claims.claim import UNCHECKED, WRONG
+from experiments.claims.claim import UNCHECKED, VERDICTS, WRONG
+from experiments.claims.ledger import DOCUMENTS
 
 __all__ = ["page"]
 

@@ -1,22 +1,31 @@
-"""The kill matrix: which published criterion lets which known-wrong verifier pass.
+"""The kill matrix: how often each criterion that engines test with passes each verifier that is known to be wrong.
 
-Every criterion of `experiments.kill_matrix.criteria`, and the audit itself, is run on every verifier, several times with different
-seeds, and the fraction of runs that pass is kept. A criterion that passes a wrong verifier is blind to that mistake; one
-that fails an exact verifier raises false alarms. A wrong *decoder* draws its own drafts, or keeps its own state: no test
-that hands tokens to a kernel can see it, and only the audit of decoders stands beside it.
+Every criterion of `experiments.kill_matrix.criteria`, and specsim's own audit, is run on every verifier with several seeds. A
+criterion that passes a wrong verifier does not detect that bug; one that fails an exact verifier raises a false alarm. A
+decoder draws its own drafts and keeps its own state, so criteria that hand tokens to a kernel do not apply to it: only the
+audit is run on decoders.
 """
 
-from experiments.kill_matrix.run import AUDIT, audit_criterion, exact_tv, kill_matrix
-from experiments.kill_matrix.table import Cell, Column, KillMatrix, Row, shipped
+from __future__ import annotations
+
+from experiments.kill_matrix.runs import AUDIT, LEVEL, cells, exact_tv, measure, run_cell
+from experiments.kill_matrix.table import Cell, KillMatrix, Verifier, kept_matrix, page
 
 __all__ = [
     "AUDIT",
+    "LEVEL",
+    "MINUTES",
+    "TITLE",
     "Cell",
-    "Column",
     "KillMatrix",
-    "Row",
-    "audit_criterion",
+    "Verifier",
+    "cells",
     "exact_tv",
-    "kill_matrix",
-    "shipped",
+    "kept_matrix",
+    "measure",
+    "page",
+    "run_cell",
 ]
+
+TITLE = "Known-wrong verifiers that the tests of inference engines pass"
+MINUTES = 60

@@ -1,49 +1,36 @@
-"""The kill matrix as a table: rows, columns, cells; as JSON and as Markdown."""
+"""The kill matrix as verifiers down and criteria across, and its page."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from importlib.resources import files
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from specsim.core._provenance import Provenance
+from experiments import Row
+from experiments._kept import kept
+from experiments.kill_matrix.criteria import Criterion, criteria
+from experiments.kill_matrix.runs import LEVEL, audit_criterion
 
-__all__ = ["UNSEEN", "Cell", "Column", "KillMatrix", "Row", "shipped", "show_cell"]
+__all__ = ["Cell", "KillMatrix", "Verifier", "kept_matrix", "page"]
 
 #: Why a criterion has no cell for a decoder.
-UNSEEN = "not seen: drafts are drawn by the test"
+NOT_APPLICABLE = "not applicable: the criterion draws the drafts itself, so it cannot see a bug in drafting"
 
 
 @dataclass(frozen=True)
-class Row:
+class Verifier:
     """A verifier or decoder. `exact` says that it must pass; `tv` is the largest exact deviation, None if not known."""
 
     name: str
     family: str
-    mechanism: str
-    threads: tuple[str, ...]
     exact: bool
     decoder: bool
     tv: float | None
 
 
 @dataclass(frozen=True)
-class Column:
-    """A criterion, without its function."""
-
-    name: str
-    source: str
-    about: str
-
-
-@dataclass(frozen=True)
 class Cell:
-    """`passed` of `runs` runs of one criterion on one verifier; a criterion that cannot see a row has no cell there."""
+    """`passed` of `runs` runs of a criterion on a verifier."""
 
-    row: str
-    column: str
     passed: int
     runs: int
 
@@ -51,104 +38,91 @@ class Cell:
     def fraction(self) -> float:
         return self.passed / self.runs
 
+    def __str__(self) -> str:
+        """0, 1, or two decimals."""
+        return f"{self.fraction:.{2 if 0 < self.passed < self.runs else 0}f}"
 
-@dataclass(frozen=True)
+
 class KillMatrix:
-    """Verifiers down, criteria across, specsim's audit (at `level`) last; the cells are tidy, one for each pair run."""
+    """The rows of the experiment as a matrix: verifiers down, criteria across; specsim's audits are at `level`."""
 
-    rows: tuple[Row, ...]
-    columns: tuple[Column, ...]
-    cells: tuple[Cell, ...]
-    level: str
-    provenance: Provenance
+    def __init__(self, rows: Sequence[Row], columns: Sequence[Criterion]):
+        found = [
+            Verifier(row["verifier"], row["family"], row["exact"], row["decoder"], row["tv"]) for row in rows
+        ]
+        self.rows = list(dict.fromkeys(found))
+        self.columns = columns
+        self.level = LEVEL
+        self._cells = {(row["verifier"], row["criterion"]): Cell(row["passed"], row["runs"]) for row in rows}
 
-    def __iter__(self) -> Iterator[Cell]:
-        return iter(self.cells)
+    def cell(self, verifier: str, criterion: str) -> Cell | None:
+        """The cell of a verifier and a criterion, None where the criterion does not apply."""
+        return self._cells.get((verifier, criterion))
 
-    def cell(self, row: str, column: str) -> Cell | None:
-        """The cell of a verifier and a criterion, None where the criterion cannot see it."""
-        return next((cell for cell in self.cells if (cell.row, cell.column) == (row, column)), None)
-
-    def missed(self, column: str) -> list[str]:
-        """The wrong verifiers and decoders that a criterion let pass more often than not, or cannot see."""
-        cells = {row.name: self.cell(row.name, column) for row in self.rows if not row.exact}
+    def missed(self, criterion: str) -> list[str]:
+        """The wrong verifiers and decoders that a criterion passed in more than half of the runs, or does not apply to."""
+        cells = {one.name: self.cell(one.name, criterion) for one in self.rows if not one.exact}
         return [name for name, cell in cells.items() if cell is None or cell.fraction > 0.5]
 
-    def with_rows_of(self, other: KillMatrix) -> KillMatrix:
-        """This matrix, with those of its rows that `other` has taken from there."""
-        rows = {row.name: row for row in other.rows}
-        cells = {(cell.row, cell.column): cell for cell in other.cells}
-        return replace(
-            self,
-            rows=tuple(rows.get(row.name, row) for row in self.rows),
-            cells=tuple(cells.get((cell.row, cell.column), cell) for cell in self.cells),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return {
-            "level": self.level,
-            "rows": [{**asdict(row), "threads": list(row.threads)} for row in self.rows],
-            "columns": [asdict(column) for column in self.columns],
-            "cells": [asdict(cell) for cell in self.cells],
-            "provenance": self.provenance.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> KillMatrix:
-        """The matrix that `to_dict` wrote."""
-        return cls(
-            rows=tuple(Row(**{**row, "threads": tuple(row["threads"])}) for row in stored["rows"]),
-            columns=tuple(Column(**column) for column in stored["columns"]),
-            cells=tuple(Cell(**cell) for cell in stored["cells"]),
-            level=stored["level"],
-            provenance=Provenance(**stored["provenance"]),
-        )
-
-    def markdown(self) -> str:
-        """The matrix as a table of fractions of runs that pass, and below it what each criterion draws and asserts."""
-        names = [column.name for column in self.columns]
-        lines = [f"| | TV | {' | '.join(names)} |", "|---|---|" + "---|" * len(names)]
-        for family, rows in self.by_family():
-            lines.append(f"| **{family}** |{' |' * (len(names) + 1)}")
-            for row in rows:
-                shown = [show_cell(self.cell(row.name, name)) for name in names]
-                lines.append(f"| `{row.name}` | {show_tv(row.tv)} | {' | '.join(shown)} |")
-        wrong = sum(not row.exact for row in self.rows)
-        passed = " | ".join(f"{len(self.missed(name))} of {wrong}" for name in names)
-        lines += [f"| **wrong, and not caught** | | {passed} |", ""]
-        lines += [f"- *{column.name}*: {column.about} ({column.source})." for column in self.columns]
-        if any(row.decoder for row in self.rows):
-            lines.append(f"- –: {UNSEEN}.")
-        return "\n".join(lines) + "\n"
-
-    def by_family(self) -> list[tuple[str, list[Row]]]:
-        """The rows by family, in the order in which families first occur."""
-        families: dict[str, list[Row]] = {}
-        for row in self.rows:
-            families.setdefault(row.family, []).append(row)
+    def by_family(self) -> list[tuple[str, list[Verifier]]]:
+        """The verifiers by family, in the order in which families first occur."""
+        families: dict[str, list[Verifier]] = {}
+        for one in self.rows:
+            families.setdefault(one.family, []).append(one)
         return list(families.items())
 
+    def markdown(self) -> str:
+        """A table of the fractions of runs that pass, and below it what each criterion draws and asserts."""
+        names = [column.name for column in self.columns]
+        lines = [f"| | TV | {' | '.join(names)} |", "|---|---|" + "---|" * len(names)]
+        for family, members in self.by_family():
+            lines.append(f"| **{family}** |{' |' * (len(names) + 1)}")
+            for one in members:
+                shown = [show_cell(self.cell(one.name, name)) for name in names]
+                lines.append(f"| `{one.name}` | {show_tv(one.tv)} | {' | '.join(shown)} |")
+        wrong = sum(not one.exact for one in self.rows)
+        missed = " | ".join(f"{len(self.missed(name))} of {wrong}" for name in names)
+        lines += [f"| **wrong, and missed** | | {missed} |", ""]
+        lines += [f"- *{column.name}*: {column.about} ({column.source})." for column in self.columns]
+        if any(one.decoder for one in self.rows):
+            lines.append(f"- –: {NOT_APPLICABLE}.")
+        return "\n".join(lines) + "\n"
 
-def shipped() -> KillMatrix:
-    """The matrix that comes with the package: the whole catalogue of mutants, as docs/kill_matrix.py computed it."""
-    stored = files("specsim").joinpath("data/kill_matrix.json").read_text(encoding="utf-8")
-    return KillMatrix.from_dict(json.loads(stored))
+
+def matrix_of(rows: Sequence[Row]) -> KillMatrix:
+    """The matrix of all criteria, from the rows of the experiment."""
+    return KillMatrix(rows, [*criteria(), audit_criterion()])
+
+
+def kept_matrix() -> KillMatrix:
+    """The matrix that the repository keeps."""
+    return matrix_of(kept("kill_matrix"))
+
+
+def page(rows: Sequence[Row]) -> str:
+    """docs/results/kill-matrix.md."""
+    return f"""# Kill matrix: known bugs that the tests of inference engines miss
+
+Engines keep tests for their verification kernels. Each published pass/fail criterion, reimplemented as a statistic in
+`experiments.kill_matrix.criteria`, is run here on verifiers that are known to be wrong, and on exact ones, which must pass. A
+number is the fraction of runs in which the criterion passes the verifier. TV is the exact total variation between the law
+of a next token and the target's, at the position where it is largest, on one pair of eight tokens. specsim's audit runs at
+level `{LEVEL}`; the bugs that it misses deviate too little to be detected in so few steps, and [power.md](power.md) has how
+many steps each bug needs.
+
+`make kill-matrix` computes the table again; `experiments.kill_matrix.kept_matrix()` loads it. The same as a picture:
+[kill-matrix.svg](kill-matrix.svg).
+
+{matrix_of(rows).markdown()}"""
 
 
 def show_cell(cell: Cell | None) -> str:
-    """The fraction of runs that pass, as it is printed: 0, 1, or two decimals; – where there was none."""
-    return (
-        "–"
-        if cell is None
-        else f"{cell.fraction:.2f}"
-        if 0 < cell.passed < cell.runs
-        else f"{cell.fraction:.0f}"
-    )
+    """The fraction of runs that pass; – where the criterion does not apply."""
+    return "–" if cell is None else str(cell)
 
 
 def show_tv(tv: float | None) -> str:
-    """Total variation as it is printed: three decimals, or the power of ten of a smaller one; – if not known."""
+    """Total variation with three decimals, or as the power of ten where it is smaller; – if not known."""
     if tv is None:
         return "–"
     return "0" if tv == 0 else f"{tv:.3f}" if tv >= 5e-4 else f"{tv:.0e}"

@@ -1,12 +1,11 @@
-"""Printed numbers beside what can be recomputed of them without the models they were measured on.
+"""Published values beside what can be recomputed of them without the models that they were measured on.
 
-The numbers, as they are printed, are typed in `experiments.published.values` alone. A figure that depends on other printed
-figures is computed from these, and again over their rounding intervals; one that is an example is computed exactly.
-Speeds and accepted lengths of particular models cannot be had without them, and say so.
+A value that depends on other published values is computed from these, and again over their rounding intervals; an example
+is computed exactly. Speeds and accepted lengths of particular models need the models.
 
-Verdicts: "reproduced", the recomputed value rounds to the printed one; "within rounding", it does for some inputs
-that round to the printed inputs, or what the figures must satisfy holds up to rounding; "not reproducible", it does
-for none; "inputs unavailable".
+Verdicts: "reproduced", the recomputed value rounds to the published one; "within rounding", it does for some inputs
+that round to the published inputs, or the values satisfy, up to rounding, what any such values must; "not reproducible", it
+does for none; "inputs unavailable".
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ __all__ = ["Row", "implied_alpha", "lenience_misfit", "published"]
 
 @dataclass(frozen=True)
 class Row:
-    """A figure, what was recomputed of it (None where nothing could be), recomputed - published, and the verdict."""
+    """A published value, the recomputed one (None where there is none), recomputed - published, and the verdict."""
 
     paper: str
     where: str
@@ -69,7 +68,7 @@ class Row:
 
     @property
     def units(self) -> float | None:
-        """The difference in units of the last digit printed; None where there is none, or no such unit."""
+        """The difference in units of the last published digit; None where there is none, or no such unit."""
         words = self.published.split()
         if self.difference is None or len(words) > 1 or "/" in words[0]:
             return None
@@ -145,29 +144,23 @@ def published() -> list[Row]:
     >>> [row.verdict for row in published() if row.paper == "2411.00841"]
     ['inputs unavailable', 'reproduced']
     """
-    computed = {
-        (where, quantity): row
-        for rows in (
-            _operations(),
-            _speeds(),
-            _lenience(),
-            _chinchilla(),
-            _ratios(),
-            _examples(),
-            _block_averages(),
-            _block_lengths(),
-            _k_seq_lengths(),
-        )
-        for (where, quantity), row in rows.items()
-    }
-    return [computed.get((figure.where, figure.quantity), _row(figure)) for figure in FIGURES]
+    computed = [
+        *_operations(),
+        *_speeds(),
+        *_lenience(),
+        *_chinchilla(),
+        *_ratios(),
+        *_examples(),
+        *_block_averages(),
+        *_block_lengths(),
+        *_k_seq_lengths(),
+    ]
+    known = {(row.where, row.quantity): row for row in computed}
+    return [known.get((figure.where, figure.quantity), _row(figure)) for figure in FIGURES]
 
 
-Rows = dict[tuple[str, str], Row]
-
-
-def _operations() -> Rows:
-    rows = {}
+def _operations() -> list[Row]:
+    rows = []
     for alpha, gamma, *_ in OPERATIONS_ROWS:
         g = int(gamma)
         for name, value in (
@@ -175,13 +168,13 @@ def _operations() -> Rows:
             ("speed-up", _speed(float(alpha), g, 0.0)),
         ):
             figure = _figure(OPERATIONS, f"{name}, α = {alpha}, γ = {gamma}")
-            rows[OPERATIONS, figure.quantity] = _compare(figure, float, (value, 0.0))
+            rows.append(_compare(figure, float, (value, 0.0)))
     return rows
 
 
-def _speeds() -> Rows:
+def _speeds() -> list[Row]:
     """Speeds that Theorem 3.8 expects, and how the measured ones stand to them."""
-    rows = {}
+    rows = []
     for pair, t, gamma, alpha, c, printed, measured in SPEEDS_ROWS:
         inputs = f"{pair}, t = {t}, γ = {gamma}, α = {alpha}, c = {c}"
         expected, found = (_figure(SPEEDS, f"{name} speed-up, {inputs}") for name in ("expected", "measured"))
@@ -189,30 +182,28 @@ def _speeds() -> Rows:
         def value(a: float, ratio: float, *, gamma: int = int(gamma)) -> float:
             return _speed(a, gamma, ratio)
 
-        rows[SPEEDS, expected.quantity] = _compare(expected, value, _rounded(alpha), _rounded(c))
+        rows.append(_compare(expected, value, _rounded(alpha), _rounded(c)))
         note = f"{float(measured) / float(printed):.2f} of the expected"
-        rows[SPEEDS, found.quantity] = _row(found, note=note)
+        rows.append(_row(found, note=note))
     bigram = _input(_figure(ALPHAS, "α, T5-XXL, EnDe, bigram, t = 0"))
     figure = _figure(ALPHAS_TEXT, BIGRAM_SPEED)
-    rows[ALPHAS_TEXT, BIGRAM_SPEED] = _compare(figure, lambda a: _speed(a, 3, 0.0), bigram)
+    rows.append(_compare(figure, lambda a: _speed(a, 3, 0.0), bigram))
     return rows
 
 
-def _chinchilla() -> Rows:
+def _chinchilla() -> list[Row]:
     """Chen et al.: speed-ups as ratios of times, and the K that independent acceptances would choose."""
-    rows = {}
+    rows = []
     for task, samples, unit, alone, alone_ms, score, ms, _ in CHINCHILLA_ROWS:
         gain = _figure(CHINCHILLA, f"speed-up, {task}")
         times = _rounded(alone_ms), _rounded(ms)
-        rows[CHINCHILLA, gain.quantity] = _compare(
-            gain, lambda a, b: a / b, *times, note="the ratio of the times"
-        )
+        rows.append(_compare(gain, lambda a, b: a / b, *times, note="the ratio of the times"))
         if unit == "%":
             before, after = float(alone) / 100, float(score) / 100
             error = np.sqrt((before * (1 - before) + after * (1 - after)) / samples)
             figure = _figure(CHINCHILLA, f"{unit}, speculative, {task}")
             note = f"{(after - before) / error:.1f} standard errors above the target alone, were samples independent"
-            rows[CHINCHILLA, figure.quantity] = _row(figure, note=note)
+            rows.append(_row(figure, note=note))
 
     def fastest(time: float, alone: float, drafting: float) -> float:
         alpha = implied_alpha((alone + 4 * drafting) / time, 4)
@@ -222,25 +213,23 @@ def _chinchilla() -> Rows:
     draft = _input(_figure(CHINCHILLA_TEXT, DRAFT_MS))
     figure = _figure(CHINCHILLA_TEXT, FASTEST_K)
     note = f"independent acceptances with the speed of {task}, at {draft[0]} ms a drafted token"
-    rows[CHINCHILLA_TEXT, FASTEST_K] = _compare(
-        figure, fastest, _rounded(ms), _rounded(alone_ms), draft, note=note
-    )
+    rows.append(_compare(figure, fastest, _rounded(ms), _rounded(alone_ms), draft, note=note))
     return rows
 
 
-def _lenience() -> Rows:
+def _lenience() -> list[Row]:
     leniences = [float(lenience) for lenience in LENIENCES]
-    rows = {}
+    rows = []
     for figure in (figure for figure in FIGURES if figure.where == LENIENCE):
         misfit = lenience_misfit(_values(figure), leniences)
         verdict = "within rounding" if misfit <= _half_unit(figure) else "not reproducible"
         note = "recomputed: the change that makes it concave and non-decreasing in 1/l"
-        rows[figure.where, figure.quantity] = _row(figure, misfit, misfit, verdict, note)
+        rows.append(_row(figure, misfit, misfit, verdict, note))
     at_zero = _figure(LENIENCE_TEXT, "α(l) at l = 1, .5, .3, .1, temperature 0")
     falls = max(0.0, -np.diff(_values(at_zero)).min())
     note = "recomputed: the largest fall of P(p(x) ≥ l·max p) as l falls; only a fall is impossible"
     verdict = "within rounding" if falls <= 2 * _half_unit(at_zero) else "not reproducible"
-    rows[at_zero.where, at_zero.quantity] = _row(at_zero, falls, falls, verdict, note)
+    rows.append(_row(at_zero, falls, falls, verdict, note))
 
     def best(alpha: float, cost: float) -> float:
         return max(_speed(alpha, gamma, cost) for gamma in range(1, 101))
@@ -252,27 +241,25 @@ def _lenience() -> Rows:
         for lenience, alpha in zip(LENIENCES, _values(source), strict=True):
             figure = _figure(LENIENCE_TEXT, f"speed-up at l = {lenience}, c = .015{suffix}")
             note = "the best γ" if speed is best else ""
-            rows[figure.where, figure.quantity] = _compare(
-                figure, speed, (alpha, _half_unit(source)), (0.015, 0.0005), note=note
-            )
+            rows.append(_compare(figure, speed, (alpha, _half_unit(source)), (0.015, 0.0005), note=note))
     return rows
 
 
-def _ratios() -> Rows:
+def _ratios() -> list[Row]:
     accelerated = _figure(YIN_FIGURE, "acceleration T / rejections")
     rejections = _input(_figure(YIN_FIGURE, "rejections in T = 50 tokens"))
-    rows = {(YIN_FIGURE, accelerated.quantity): _compare(accelerated, lambda b: 50 / b, rejections)}
+    rows = [_compare(accelerated, lambda b: 50 / b, rejections)]
     for where, quantity, above, below in (
         (LM1B, "gain of 8 drafts of 8 over 1", "speed, 8 drafts of 8", "speed, 1 draft of 8"),
         (GPT2, "gain of staged, greedy", "tokens a second, staged, greedy", PLAIN),
         (GPT2, "gain of staged, top-k 50", "tokens a second, staged, top-k 50", PLAIN),
     ):
         inputs = [_input(_figure(where, name)) for name in (above, below)]
-        rows[where, quantity] = _compare(_figure(where, quantity), lambda a, b: a / b, *inputs)
+        rows.append(_compare(_figure(where, quantity), lambda a, b: a / b, *inputs))
     return rows
 
 
-def _examples() -> Rows:
+def _examples() -> list[Row]:
     third = Fraction(1, 3)
     lengths = accepted_tokens([third, 2 * third], [2 * third, third], gamma=2)
     sure, even = [1, 0], [0.5, 0.5]
@@ -283,13 +270,13 @@ def _examples() -> Rows:
         (COVER, "SpecInfer rejects"): 1 - recursive_rejection_acceptance(sure, even, 2),
         (COVER, "K-SEQ accepts"): k_seq_acceptance(sure, even, 2),
     }
-    return {
-        (where, quantity): _compare(_figure(where, quantity), float, (float(value), 0.0))
+    return [
+        _compare(_figure(where, quantity), float, (float(value), 0.0))
         for (where, quantity), value in values.items()
-    }
+    ]
 
 
-def _block_averages() -> Rows:
+def _block_averages() -> list[Row]:
     """Averages over tasks, and gains between them."""
     tasks = [figure for figure in FIGURES if figure.where == TASKS and " " in figure.printed]
     token, block, token_speed, block_speed = np.transpose([_values(figure) for figure in tasks])
@@ -298,36 +285,38 @@ def _block_averages() -> Rows:
     def mean(*values: float) -> float:
         return float(np.mean(values))
 
-    rows = {}
+    rows = []
     for quantity, column in (
         ("average tokens a step, token by token", token),
         ("average tokens a step, block verification", block),
         ("average speed, token by token", token_speed),
         ("average speed, block verification", block_speed),
     ):
-        rows[TASKS, quantity] = _compare(_figure(TASKS, quantity), mean, (float(column.mean()), half))
+        rows.append(_compare(_figure(TASKS, quantity), mean, (float(column.mean()), half)))
     for quantity, after, before in (
         ("gain in tokens a step, %", block, token),
         ("gain in speed, %", block_speed, token_speed),
     ):
         inputs = [(float(column.mean()), half) for column in (after, before)]
         figure = _figure(TASKS, quantity)
-        rows[TASKS, quantity] = _compare(
-            figure, lambda a, b: 100 * (a / b - 1), *inputs, note="the ratio of the averages over tasks"
+        rows.append(
+            _compare(
+                figure, lambda a, b: 100 * (a / b - 1), *inputs, note="the ratio of the averages over tasks"
+            )
         )
     for figure in tasks:
         now = _values(figure)[0]
         alpha = implied_alpha(now, 8)
-        rows[TASKS, figure.quantity] = _row(figure, note=f"i.i.d. α {alpha:.3f}; {_range_note(alpha, 8)}")
+        rows.append(_row(figure, note=f"i.i.d. α {alpha:.3f}; {_range_note(alpha, 8)}"))
     return rows
 
 
-def _block_lengths() -> Rows:
+def _block_lengths() -> list[Row]:
     """Token by token, each γ from the mean α of the two others; block verification, the range at its own α."""
     gammas = (4, 6, 8)
     quantity = "tokens a step, {}, γ = {}".format
     token = {gamma: _figure(BY_GAMMA, quantity("token by token", gamma)) for gamma in gammas}
-    rows = {}
+    rows = []
     for gamma in gammas:
         others = [other for other in gammas if other != gamma]
 
@@ -336,29 +325,31 @@ def _block_lengths() -> Rows:
             return float(expected_tokens(float(np.mean(alphas)), gamma))
 
         alpha = implied_alpha(_values(token[gamma])[0], gamma)
-        rows[BY_GAMMA, token[gamma].quantity] = _compare(
-            token[gamma],
-            predicted,
-            *(_input(token[other]) for other in others),
-            note=f"from the other two; its own i.i.d. α {alpha:.4f}",
+        rows.append(
+            _compare(
+                token[gamma],
+                predicted,
+                *(_input(token[other]) for other in others),
+                note=f"from the other two; its own i.i.d. α {alpha:.4f}",
+            )
         )
         block = _figure(BY_GAMMA, quantity("block verification", gamma))
-        rows[BY_GAMMA, block.quantity] = _row(block, note=_range_note(alpha, gamma))
+        rows.append(_row(block, note=_range_note(alpha, gamma)))
     return rows
 
 
-def _k_seq_lengths() -> Rows:
+def _k_seq_lengths() -> list[Row]:
     """Eight drafted tokens predicted from four, in the baseline of SpecTr's table."""
     figure = _figure(LM1B, "tokens a step, 1 draft of 8")
     source = _figure(LM1B, "tokens a step, 1 draft of 4")
-    return {
-        (LM1B, figure.quantity): _compare(
+    return [
+        _compare(
             figure,
             lambda tokens: float(expected_tokens(implied_alpha(tokens, 4), 8)),
             _input(source),
             note="from 1 draft of 4; no α of independent acceptances gives both",
         )
-    }
+    ]
 
 
 # --- shared ----------------------------------------------------------------------------------------------

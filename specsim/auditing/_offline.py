@@ -23,16 +23,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.auditing._cases.battery import LEVELS, Case, battery
+from specsim.auditing._cases.battery import LEVELS, Case, battery, case_key
 from specsim.auditing._cases.rows import CaseRows, rows_of
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
-from specsim.auditing._checks.subjects import make_trial
-from specsim.auditing._checks.trial import Trial, case_key, run_trial
-from specsim.auditing._results import BUDGET, Audit
+from specsim.auditing._checks.tables import plan_case
+from specsim.auditing._execution import here
+from specsim.auditing._results import BUDGET, CaseResult
+from specsim.auditing._runner import Audit, CaseRun, run_case
+from specsim.auditing._verifier.arrays import as_tokens, read_tokens
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
-from specsim.auditing._verifier.output import as_tokens, read_tokens
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import Key, RandomSource, root_of
 from specsim.core.distributions import Ints
@@ -84,7 +85,7 @@ def export(
         "lengths": lengths,
         "cases": entries,
     }
-    with replacing(path / MANIFEST) as temporary:
+    with atomic_write(path / MANIFEST) as temporary:
         temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
     return path / MANIFEST
 
@@ -107,7 +108,7 @@ def score(
         raise ValueError(f"{tokens}: there is no such folder; give the one with the engine's tokens")
     declared = Declared(dtypes=(document["dtype"],), lengths=document["lengths"])
     cases = {case.name: case for case in battery(declared)}
-    trials, failures = [], []
+    plans = []
     for entry in document["cases"]:
         case = cases.get(entry["name"])
         key = case_key(document["root"], entry["name"])
@@ -120,22 +121,22 @@ def score(
                 f"{Path(folder) / MANIFEST}: specsim {document['specsim']} made the case {entry['name']!r} "
                 f"otherwise than {specsim_version()} does; export again"
             )
-        failure, found = None, np.empty((0, case.gamma + 1), dtype=np.int64)
+        tally = AuditTally(case, Claim(None, case.tree))
+        plans.append(plan_case(tally, "rows", entry["steps"], rows_of(case).alpha_context()))
+    tests = sum(plan.tests for plan in plans)
+    results: list[CaseResult] = []
+    for entry, plan in zip(document["cases"], plans, strict=True):
+        run = CaseRun(plan, document["root"], BUDGET / tests)
         try:
-            found = _read(Path(tokens) / entry["file"], (entry["steps"], case.gamma + 1))
+            found = _read(Path(tokens) / entry["file"], (plan.steps, plan.case.positions))
+            run_case(here(_Stored(cases[entry["name"]], found)), run)
         except BrokenVerifier as error:
-            failure = error
-        failures.append(failure)
-        trials.append(_trial(case, found, entry["steps"]))
-    tests = sum(trial.tests for trial in trials)
-    results = []
-    for i, (trial, failure) in enumerate(zip(trials, failures, strict=True)):
-        key = case_key(document["root"], trial.case)
-        results.append(run_trial(trial, key, BUDGET / tests, failure=failure))
-        if results[-1].interrupted:
+            run.died(error)
+        results.append(run.result())
+        if run.interrupted:
             break
         if progress is not None:
-            progress(i + 1, len(trials))
+            progress(len(results), len(plans))
     return Audit(
         verifier=name,
         level=document["level"],
@@ -243,16 +244,17 @@ def _read(path: Path, shape: tuple[int, int]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class _Stored:
-    """Tokens that are already there: a `specsim.simulation._sources.RowVerifier`."""
+    """Tokens of a case that are already there, as a subject whose steps are counted."""
 
+    case: Case
     tokens: NDArray[Any]
+    threads = 1
 
-    def __call__(self, rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
+    def counter(self, name: str, patience: float) -> tuple[RowSource, AuditTally]:
+        tally = AuditTally(self.case, Claim(None, self.case.tree))
+        return RowSource(rows_of(self.case), self._verified), tally
+
+    def _verified(self, rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
         tokens = self.tokens[first : first + len(rows.draft_tokens)].astype(np.int64)
         lengths = rows.lengths if isinstance(rows, CaseRows) else None
         return read_tokens(tokens, rows.draft_tokens, lengths, rows.p.shape[2], first)
-
-
-def _trial(case: Case, tokens: NDArray[Any], steps: int) -> Trial:
-    source = RowSource(rows_of(case), _Stored(tokens))
-    return make_trial(case, source, AuditTally(case, Claim(None, case.tree)), steps, 1)

@@ -7,12 +7,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from specsim.auditing._checks.counts import Impossible
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._provenance import Provenance
 from specsim.core.distributions import Ints
 from specsim.core.stats import ChiSquare
 from specsim.drafts import Tree
+from specsim.simulation._counting import Example
 from specsim.theory import expected_tokens
 
 __all__ = [
@@ -21,7 +21,9 @@ __all__ = [
     "Audit",
     "Candidate",
     "CaseResult",
+    "Comparison",
     "Diagnosis",
+    "Difference",
     "Efficiency",
     "Finding",
     "Measures",
@@ -157,19 +159,23 @@ class CaseResult:
     steps: int
     planned: int
     findings: tuple[Finding, ...]
-    broken: bool
     interrupted: bool
     tables: tuple[TableResult, ...] = field(repr=False)
     counts: dict[str, Ints] = field(repr=False)
     measures: Measures | None
     declared_tv: float
-    examples: tuple[Impossible, ...] = field(default=(), repr=False)
+    examples: tuple[Example, ...] = field(default=(), repr=False)
     seconds: float = field(default=0.0, compare=False)
 
     @property
     def gamma(self) -> int:
         """The most tokens that a step can accept."""
         return self.positions - 1
+
+    @property
+    def broken(self) -> bool:
+        """Whether the verifier broke its contract."""
+        return any(finding.kind == "contract" for finding in self.findings)
 
     @property
     def lengths(self) -> Ints:
@@ -194,7 +200,7 @@ class CaseResult:
             "vocab_size": self.vocab_size,
             "gamma": self.gamma,
             "parents": self.tree and list(self.tree.parents),
-            "drawing": self.tree and self.tree.drawing,
+            "drawing": self.tree and self.tree.sampling,
             "declared_tv": self.declared_tv,
             "steps": self.steps,
             "planned": self.planned,
@@ -384,7 +390,73 @@ class Audit:
             "provenance": self.provenance.to_dict(),
         }
 
-    def _repr_html_(self) -> str:
-        from specsim.auditing._report import audit_to_html
 
-        return audit_to_html(self)
+@dataclass(frozen=True)
+class Difference:
+    """One case: how many steps each side drew, tokens per step, and the table that tells the two apart best.
+
+    `interrupted` if it was cut short by Ctrl-C, `changed` if some table rejects that they follow one law; `text` says
+    where, or what could not be run. `twins` is the share of steps with the same tokens from the same rng. A total variation of `detectable_tv` between the laws of
+    the first token would have been found with probability .999.
+    """
+
+    case: str
+    purpose: str
+    steps: int
+    log10_e: float
+    changed: bool
+    broken: bool
+    text: str
+    twins: float
+    tokens_per_step: tuple[float, float]
+    detectable_tv: float
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of `audit_against`. `budget` is the false-alarm probability of the whole, split over `tests`."""
+
+    new: str
+    old: str
+    level: str
+    cases: tuple[Difference, ...]
+    budget: float
+    tests: int
+    interrupted: bool
+    provenance: Provenance
+
+    @property
+    def verdict(self) -> str:
+        """same (no difference found), changed, or broken (one of the two could not be run)."""
+        if any(case.broken for case in self.cases):
+            return "broken"
+        return "changed" if any(case.changed for case in self.cases) else "same"
+
+    @property
+    def identical(self) -> bool:
+        """Whether both gave the same tokens wherever they were given the same rng."""
+        return bool(self.cases) and all(case.twins == 1.0 for case in self.cases)
+
+    @property
+    def exit_code(self) -> int:
+        """0 same, 1 changed or broken, 3 interrupted before a difference was found."""
+        if self.verdict == "same":
+            return 3 if self.interrupted else 0
+        return 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return {
+            "new": self.new,
+            "old": self.old,
+            "level": self.level,
+            "verdict": self.verdict,
+            "identical": self.identical,
+            "exit_code": self.exit_code,
+            "interrupted": self.interrupted,
+            "budget": self.budget,
+            "tests": self.tests,
+            "cases": [asdict(case) for case in self.cases],
+            "provenance": self.provenance.to_dict(),
+        }

@@ -1,33 +1,53 @@
-"""Runs the battery: plans every case, sets the error budget, draws, judges."""
+"""Runs the battery: plans every case, sets the error budget, has steps counted, looks at the counts, judges.
+
+All of this is done here. The verifier may run elsewhere (`_execution.py`), where steps are counted and nothing else
+(`_jobs.py`).
+"""
 
 from __future__ import annotations
 
 import math
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
-from specsim.auditing._cases.battery import LEVELS
-from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
+from specsim.auditing import _jobs as jobs
+from specsim.auditing import _results
+from specsim.auditing._cases.battery import LEVELS, case_key
+from specsim.auditing._checks.contract_checks import PROMISES, promises_result
+from specsim.auditing._checks.findings import judge_case, rejects_early
 from specsim.auditing._checks.proof import prove_on_generated_models
-from specsim.auditing._checks.subjects import DecoderSubject, RuleSubject, Subject, VerifierSubject
-from specsim.auditing._checks.trial import Trial, case_key, offset, run_trial
-from specsim.auditing._diagnosis import diagnose_chain, diagnose_decoder
-from specsim.auditing._execution.child_process import AGAIN
-from specsim.auditing._execution.execution import Place, placed
-from specsim.auditing._results import BUDGET, Audit, CaseResult, Diagnosis, Finding
+from specsim.auditing._checks.subjects import DecoderSubject, RuleSubject, VerifierSubject
+from specsim.auditing._checks.tables import Plan, looks
+from specsim.auditing._diagnosis.decoders import diagnose_decoder
+from specsim.auditing._diagnosis.verifiers import diagnose_chain
+from specsim.auditing._execution import AGAIN, Place, placed
+from specsim.auditing._report import audit_to_html
+from specsim.auditing._results import BUDGET, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._kernels import available_threads
 from specsim.core._provenance import Provenance
-from specsim.core._streams import Key, RandomSource, root_of
+from specsim.core._streams import RandomSource, root_of
 from specsim.rules import Rule
-from specsim.simulation._counting import Progress
+from specsim.simulation._counting import Failure, Partial, Progress, offset
 from specsim.simulation._executors import workers_of
 
-__all__ = ["CaseJob", "audit", "case_results", "check_limits", "check_promises_at"]
+__all__ = ["Audit", "CaseRun", "audit", "check_limits", "check_promises_at", "run_case", "run_cases"]
+
+#: Where the first pieces of a case end whose time is limited: compiled after one, its pace known after the other.
+PACE_STEPS = (8, 16)
+
+
+class Audit(_results.Audit):
+    """The result of `specsim.audit`, which shows itself in Jupyter."""
+
+    def _repr_html_(self) -> str:
+        return audit_to_html(self)
 
 
 def audit(
@@ -94,18 +114,6 @@ def check_limits(level: str, seconds: float | None, timeout: float) -> None:
             raise ValueError(f"{name}: {limit} is not a positive number of seconds")
 
 
-@dataclass(frozen=True)
-class CaseJob:
-    """A case to run, as a child process is told: its number, and how; `patience` is a share of the time-out."""
-
-    index: int
-    level: str
-    key: Key
-    alarm: float
-    seconds: float | None = None
-    patience: float = 1.0
-
-
 def _audit(
     place: Place,
     level: str,
@@ -115,39 +123,35 @@ def _audit(
     progress: Progress | None,
 ) -> Audit:
     started, subject = time.perf_counter(), place.subject
-    trials = [subject.trial(i, level) for i in range(len(subject.cases))]
-    tests = sum(trial.tests for trial in trials)
+    plans = [subject.plan(index, level) for index in range(len(subject.cases))]
+    tests = sum(plan.tests for plan in plans)
+    share = None if seconds is None else seconds / len(plans)
     promises: list[CaseResult] = []
-    found: dict[int, CaseResult] = {}
+    found: dict[str, CaseResult] = {}
     interrupted = False
-    share = None if seconds is None else seconds / len(trials)
-    jobs = (
-        CaseJob(
-            i,
-            level,
-            case_key(root, trial.case),
-            BUDGET / tests,
-            share,
-            _patience([*promises, *found.values()]),
-        )
-        for i, trial in enumerate(trials)
-    )
+
+    def begin(plan: Plan) -> CaseRun:
+        # once calls have hung, the others are not waited for as long
+        texts = (finding.text for one in (*promises, *found.values()) for finding in one.findings)
+        patience = AGAIN if any("hung: " in text for text in texts) else 1.0
+        return CaseRun(plan, root, BUDGET / tests, seconds=share, patience=patience)
+
     try:
         if isinstance(subject, VerifierSubject):
-            promises.append(check_promises_at(place, case_key(root, PROMISES)))
+            promises.append(promises_result(check_promises_at(place, root)))
         if not (fail_fast and any(result.findings for result in promises)):
-            for i, result in case_results(place, dict(enumerate(trials)), jobs, progress):
-                found[i], interrupted = result, result.interrupted
-                if interrupted or (fail_fast and _first_failing(found) is not None):
+            for run in run_cases(place, plans, begin, progress):
+                found[run.plan.case.name], interrupted = run.result(), run.interrupted
+                if interrupted or (fail_fast and _first_failing(plans, found) is not None):
                     break
     except KeyboardInterrupt:
         interrupted = True
-    last = _first_failing(found) if fail_fast else None
-    results = [*promises, *(found[i] for i in sorted(found) if last is None or i <= last)]
+    last = _first_failing(plans, found) if fail_fast else None
+    names = [plan.case.name for plan in plans[: None if last is None else last + 1]]
     return Audit(
         verifier=subject.name,
         level=level,
-        cases=tuple(results),
+        cases=(*promises, *(found[name] for name in names if name in found)),
         proof=prove_on_generated_models(subject.rule) if isinstance(subject, RuleSubject) else None,
         budget=BUDGET,
         tests=tests,
@@ -156,55 +160,136 @@ def _audit(
     )
 
 
-def case_results(
-    place: Place, trials: Mapping[int, Trial], jobs: Iterable[CaseJob], progress: Progress | None
-) -> Iterator[tuple[int, CaseResult]]:
-    """The number and the result of each of `jobs`, for the cases `trials`: one by one, or on workers, as they come."""
-    total, done = sum(trial.steps for trial in trials.values()), 0
-    if place.run_each is None:
-        outcomes = _one_by_one(place, trials, jobs, progress, total)
-    else:
-        given = list(jobs)
-        outcomes = ((given[i], outcome) for i, outcome in place.run_each(_run_case, given))
-    for job, outcome in outcomes:
-        trial = trials[job.index]
-        if isinstance(outcome, BrokenVerifier):  # it took its process along
-            outcome = run_trial(trial, job.key, job.alarm, failure=outcome)
-        yield job.index, outcome
-        done += trial.steps
-        if progress is not None:
-            progress(done, total)
-
-
-def _one_by_one(
-    place: Place,
-    trials: Mapping[int, Trial],
-    jobs: Iterable[CaseJob],
-    progress: Progress | None,
-    total: int,
-) -> Iterator[tuple[CaseJob, CaseResult | BrokenVerifier]]:
-    before = 0
-    for job in jobs:
-        try:
-            yield job, place.run(_run_case, job, progress=offset(progress, before, total))
-        except BrokenVerifier as error:
-            yield job, error
-        before += trials[job.index].steps
-
-
-def _first_failing(found: Mapping[int, CaseResult]) -> int | None:
+def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> int | None:
     """The first case that fails, if all before it are known."""
-    for i in range(len(found)):
-        if i not in found:
+    for i, plan in enumerate(plans):
+        if plan.case.name not in found:
             return None
-        if found[i].findings:
+        if found[plan.case.name].findings:
             return i
     return None
 
 
-def _patience(results: Iterable[CaseResult]) -> float:
-    """Once calls have hung, the others are not waited for as long."""
-    return AGAIN if any("hung: " in finding.text for one in results for finding in one.findings) else 1.0
+def check_promises_at(place: Place, root: int) -> Partial:
+    """What a verifier promises, checked where it runs: the promises that it breaks are the failures."""
+    try:
+        found: Partial = place.run(jobs.check, case_key(root, PROMISES))
+    except BrokenVerifier as error:
+        found = Partial({}, failures=(Failure("contract", str(error)),))
+    return found
+
+
+# --- cases -----------------------------------------------------------------------------------------------
+
+
+class CaseRun:
+    """A case that is being counted: which steps come next, what was counted so far, and whether that is enough.
+
+    It is looked at eight times, and ends early only to reject, each test at false-alarm probability `alarm`. With a limit in
+    `seconds` a few steps are counted first to learn the pace; the very first, which may compile, are not timed.
+    """
+
+    def __init__(
+        self, plan: Plan, root: int, alarm: float, *, seconds: float | None = None, patience: float = 1.0
+    ):
+        self.plan, self.alarm, self.interrupted = plan, alarm, False
+        self.total = plan.nothing
+        self._key, self._seconds, self._patience = case_key(root, plan.case.name), seconds, patience
+        self._end, self._ends = 0, iter([*(PACE_STEPS if seconds else ()), *looks(plan.steps)])
+        self._before_pace = 0.0
+
+    def next(self) -> jobs.Steps | None:
+        """The steps to be counted next; None at the end."""
+        done = self.total.steps
+        for end in self._ends:
+            until = min(self.plan.steps, self._affordable(end, done))
+            if until > done:
+                self._end = end
+                return jobs.Steps(self.plan.case.name, self._key, done, until - done, self._patience)
+        return None
+
+    def add(self, partial: Partial) -> None:
+        """What was counted of those steps; then a look."""
+        self.total += partial
+        counts, done = self.total.counts, self.total.steps
+        if self._seconds and done == PACE_STEPS[0]:
+            self._before_pace = self.total.seconds
+        looked = self._end not in PACE_STEPS and done < self.plan.steps
+        if partial.failures or (looked and rejects_early(self.plan.tables, counts, self.alarm)):
+            self._ends = iter(())
+
+    def died(self, error: BrokenVerifier) -> None:
+        """The verifier took its process along, and the case with it."""
+        self.total = self.plan.nothing
+        self.add(Partial({}, failures=(Failure("contract", str(error)),)))
+
+    def result(self) -> CaseResult:
+        """What is known so far; the steps up to the last look count."""
+        return judge_case(self.plan, self.total, self.alarm, self.interrupted)
+
+    def _affordable(self, until: int, done: int) -> int:
+        """`until`, or as many steps as fit into the seconds at the pace since the first ones; a multiple of 8."""
+        first = PACE_STEPS[0]
+        if self._seconds is None or done <= first:
+            return until
+        elapsed = self.total.seconds - self._before_pace
+        return min(until, first + int((done - first) * self._seconds / elapsed) // 8 * 8)
+
+
+def run_case(place: Place, run: CaseRun, progress: Progress | None = None) -> CaseRun:
+    """Count a case to its end, or until Ctrl-C."""
+    try:
+        while (steps := run.next()) is not None:
+            try:
+                run.add(
+                    place.run(jobs.count_case, steps, progress=offset(progress, steps.first, run.plan.steps))
+                )
+            except BrokenVerifier as error:
+                run.died(error)
+    except KeyboardInterrupt:
+        run.interrupted = True
+    return run
+
+
+def run_cases(
+    place: Place, plans: Sequence[Plan], begin: Callable[[Plan], CaseRun], progress: Progress | None
+) -> Iterator[CaseRun]:
+    """Each of `plans`, begun and counted: one by one, or side by side on workers, as they come."""
+    total, done = sum(plan.steps for plan in plans), 0
+    if place.run_each is None:
+        runs: Iterator[CaseRun] = (
+            run_case(place, begin(plan), offset(progress, done, total)) for plan in plans
+        )
+    else:
+        runs = _side_by_side(place.run_each, [begin(plan) for plan in plans])
+    for run in runs:
+        yield run
+        done += run.plan.steps
+        if progress is not None:
+            progress(done, total)
+
+
+def _side_by_side(
+    run_each: Callable[..., Iterator[tuple[Any, Any]]], runs: Sequence[CaseRun]
+) -> Iterator[CaseRun]:
+    named, ready = {run.plan.case.name: run for run in runs}, deque(run.next() for run in runs)
+
+    def next_call() -> tuple[Any, Any] | None:
+        return (jobs.count_case, ready.popleft()) if ready else None
+
+    for steps, outcome in run_each(next_call, len(runs)):
+        run = named[steps.case]
+        if isinstance(outcome, BrokenVerifier):
+            run.died(outcome)
+        else:
+            run.add(outcome)
+        if (following := run.next()) is None:
+            yield run
+        else:
+            ready.append(following)
+
+
+# --- after a failure -------------------------------------------------------------------------------------
 
 
 def _diagnosis(place: Place, found: Audit) -> Diagnosis | None:
@@ -222,26 +307,3 @@ def _diagnosis(place: Place, found: Audit) -> Diagnosis | None:
     except Exception as error:  # it is ours, and must not cost the verdict
         warnings.warn(f"the diagnosis failed ({error!r}); the verdict stands", RuntimeWarning, stacklevel=3)
     return None
-
-
-# --- jobs, which a child process may be given ------------------------------------------------------------
-
-
-def _run_case(subject: Subject, job: CaseJob, progress: Progress | None = None) -> CaseResult:
-    if not isinstance(subject, RuleSubject):
-        subject = replace(subject, timeout=subject.timeout * job.patience)
-    trial = subject.trial(job.index, job.level)
-    return run_trial(trial, job.key, job.alarm, seconds=job.seconds, progress=progress)
-
-
-def _check(subject: VerifierSubject, key: Key, progress: Progress | None = None) -> CaseResult:
-    return check_promises(subject.function, subject.declared, key, subject.timeout)
-
-
-def check_promises_at(place: Place, key: Key) -> CaseResult:
-    """The result of what a verifier promises, checked where it runs."""
-    try:
-        found: CaseResult = place.run(_check, key)
-    except BrokenVerifier as error:
-        found = promises_result([Finding("contract", str(error))], broken=True)
-    return found

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-import specsim
 from specsim.cli._app import app, audit_app
 from specsim.cli._options import Executor, Level, Seed, Shard, Threads, shard_of, whole
 from specsim.cli._terminal import progress_bar, show
+
+if TYPE_CHECKING:
+    from specsim.auditing import Audit
 
 
 @audit_app.default
@@ -45,12 +47,24 @@ def audit(
     ] = None,
 ) -> int:
     """Is a verifier exact? Verdict, evidence, and what would have been found. Exit code 0 if consistent, else 1."""
+    from specsim import auditing
+
+    limits: dict[str, Any] = {
+        "seconds": seconds,
+        "timeout": timeout,
+        "threads": threads,
+        "executor": executor,
+    }
     if shard is not None:
         if out is None or against is not None or fail_fast:
             raise ValueError(
                 "--shard counts a part of an audit into the file --out, without --against and --fail-fast"
             )
-        return _audit_shard(verifier, out, shard, level, seed, seconds, timeout, threads, executor)
+        part = shard_of(shard)
+        with progress_bar("audit") as progress:
+            cases = auditing.audit_shard(verifier, out, part, level, seed, progress=progress, **limits)
+        print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
+        return 0
     if against is not None and (seconds is not None or fail_fast or executor not in (None, "threads")):
         raise ValueError(
             "--against takes no --time, --fail-fast and --executor: both verifiers run to the end, here"
@@ -60,17 +74,7 @@ def audit(
     if against is not None:
         return _audit_against(verifier, against, level, timeout, seed, out)
     with progress_bar("audit") as progress:
-        result = specsim.audit(
-            verifier,
-            level,
-            seed,
-            seconds=seconds,
-            timeout=timeout,
-            threads=threads,
-            executor=executor,
-            fail_fast=fail_fast,
-            progress=progress,
-        )
+        result = auditing.audit(verifier, level, seed, fail_fast=fail_fast, progress=progress, **limits)
     return report(result, out)
 
 
@@ -140,7 +144,7 @@ def engines() -> None:
     show(table)
 
 
-def report(result: specsim.Audit, out: Path | None, as_json: bool = False) -> int:
+def report(result: Audit, out: Path | None, as_json: bool = False) -> int:
     """Print an audit, and write it to `out` in every form."""
     from specsim.auditing import _report as report
 
@@ -150,12 +154,12 @@ def report(result: specsim.Audit, out: Path | None, as_json: bool = False) -> in
         show(*report.audit_to_terminal(result))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        from specsim.core._files import replacing
+        from specsim.core._files import atomic_write
         from specsim.core._plotting import save_figure
 
         forms = {"json": report.audit_to_json, "html": report.audit_page, "xml": report.audit_to_junit}
         for ending, tell in forms.items():
-            with replacing(out / f"audit.{ending}") as temporary:
+            with atomic_write(out / f"audit.{ending}") as temporary:
                 temporary.write_text(tell(result), encoding="utf-8")
         figure = report.audit_figure(result)
         for ending in ("png", "svg"):
@@ -164,48 +168,17 @@ def report(result: specsim.Audit, out: Path | None, as_json: bool = False) -> in
     return result.exit_code
 
 
-def _audit_shard(
-    verifier: str,
-    out: Path,
-    shard: str,
-    level: str,
-    seed: int | None,
-    seconds: float | None,
-    timeout: float,
-    threads: int | None,
-    executor: str | None,
-) -> int:
-    from specsim.auditing._shards import audit_shard
-
-    part = shard_of(shard)
-    with progress_bar("audit") as progress:
-        cases = audit_shard(
-            verifier,
-            out,
-            part,
-            level,
-            seed,
-            seconds=seconds,
-            timeout=timeout,
-            threads=threads,
-            executor=executor,
-            progress=progress,
-        )
-    print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
-    return 0
-
-
 def _audit_against(new: str, old: str, level: str, timeout: float, seed: int | None, out: Path | None) -> int:
+    from specsim.auditing import audit_against
     from specsim.auditing._report import comparison_to_terminal
-    from specsim.auditing._two_sample import audit_against
 
     with progress_bar("audit") as progress:
         found = audit_against(new, old, level, seed, timeout=timeout, progress=progress)
     show(*comparison_to_terminal(found))
     if out is not None:
-        from specsim.core._files import replacing
+        from specsim.core._files import atomic_write
 
-        with replacing(out / "against.json") as temporary:
+        with atomic_write(out / "against.json") as temporary:
             temporary.write_text(json.dumps(found.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
         print(f"wrote against.json to {out}")
     return found.exit_code

@@ -48,11 +48,11 @@ def draft_of(rule: str, gamma: int, widths: str | None, drawing: str | None) -> 
     from specsim.drafts import branching, chain
     from specsim.rules import get
 
-    drawn = drawing or get(rule).drawings[0]
+    drawn = drawing or get(rule).draft_sampling[0]
     if widths is None:
         return chain(gamma, drawn)
     try:
         numbers = [int(width) for width in widths.split(",")]
     except ValueError:
         raise ValueError(f"tree: {widths!r} is not a list of whole numbers such as 4,2,1") from None
-    return branching(*numbers, drawing=drawn)
+    return branching(*numbers, sampling=drawn)

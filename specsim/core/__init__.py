@@ -1,4 +1,4 @@
-"""What every room stands on: arrays of probabilities, random streams, statistics of counts, compiled kernels, files."""
+"""Foundations: arrays of probabilities, random streams, statistics of counts, compiled kernels, files."""
 
 import lazy_loader as _lazy
 

@@ -1,27 +1,28 @@
-"""What counts of accepted lengths say: `lengths[k]` steps, k from 0 to γ (of a tree: its depth), had exactly k accepted tokens."""
+"""Statistics of accepted lengths: `lengths[k]` is the number of steps that accepted exactly k drafted tokens.
+
+k goes from 0 to the depth of the draft, γ for a chain.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from specsim.core.distributions import Ints
-
-__all__ = ["accepted_tokens", "alpha_drafted", "alpha_verified", "mean_tokens"]
+from specsim.core._types import Ints
 
 
 def accepted_tokens(lengths: Ints) -> int:
-    """Drafted tokens accepted in all."""
+    """Number of accepted drafted tokens."""
     return int(lengths @ np.arange(len(lengths)))
 
 
 def alpha_verified(lengths: Ints) -> float:
-    """Accepted / positions tested: in each step the accepted ones and the rejected one."""
+    """Accepted / tested: a step tests the tokens that it accepts, and the one that it rejects."""
     accepted = accepted_tokens(lengths)
     return accepted / (accepted + int(lengths[:-1].sum()))
 
 
 def alpha_drafted(lengths: Ints, drafted: int | None = None) -> float:
-    """Accepted / drafted, which engines report; `drafted` tokens a step, for a chain γ."""
+    """Accepted / drafted, the rate that engines report, for `drafted` tokens a step (default γ)."""
     return accepted_tokens(lengths) / (int(lengths.sum()) * (drafted or len(lengths) - 1))
 
 

@@ -1,19 +1,17 @@
-"""Series along a text: how alike values are that stand a few places apart."""
+"""Autocorrelation of series along a text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-__all__ = ["autocorrelation", "grouped_autocorrelation"]
-
-Floats = NDArray[np.float64]
+from specsim.core._types import Floats
 
 
 def autocorrelation(series: ArrayLike, lags: Iterable[int]) -> list[float]:
-    """Σ x_t x_{t+k} / Σ x_t² of a `series` [N] less its mean, for each lag k; 0 for a constant one."""
+    """Σ x_t x_{t+k} / Σ x_t² of the centred `series` [N] at each lag k; 0 if it is constant."""
     x: Floats = np.asarray(series, dtype=np.float64)
     x = x - x.mean()
     total = float(x @ x) or 1.0
@@ -23,10 +21,10 @@ def autocorrelation(series: ArrayLike, lags: Iterable[int]) -> list[float]:
 def grouped_autocorrelation(
     series: ArrayLike, groups: ArrayLike, lags: Iterable[int]
 ) -> list[tuple[float, int]]:
-    """The same of several series in one: `groups` [N] says which, one after the other; NaN is a value that is not known.
+    """Autocorrelation of several series, concatenated in `series` [N] and labelled by `groups` [N].
 
-    For each lag the mean of x_t x_{t+k} over the pairs within a group, relative to that of x_t², and how many pairs there
-    are; 0 where there is none.
+    NaN marks unknown values. For each lag: the mean of x_t x_{t+k} over the pairs within a group, relative to
+    the mean of x_t² (0 without pairs), and the number of pairs.
 
     >>> grouped_autocorrelation([1, 0, 1, 0, float("nan")], [0, 0, 0, 0, 1], [2])
     [(1.0, 2)]

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["replacing"]
-
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary file to fill, which then takes the place of `path` in one piece, or is removed.
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary file to fill, which replaces `path` at the end, or is removed on an exception.
 
-    It stands beside `path`, is forced to disk before the change, and leaves what was there until then.
+    The temporary file is beside `path` and is flushed to disk before the replacement.
     """
     place = Path(path)
     if not place.parent.is_dir():
@@ -23,7 +21,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        os.chmod(temporary, _default_mode())  # whoever wrote it may have kept it to themselves
+        os.chmod(temporary, _default_mode())  # the writer may have made it private
         _sync(temporary)
         os.replace(temporary, place)
         _sync(place.parent)
@@ -32,14 +30,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _default_mode() -> int:
-    """The permissions of a new file; the mask can only be read by setting it."""
+    """The permissions of a new file. The process's mask can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Wait until the contents of a file, or the entries of a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,12 +1,10 @@
-"""How results show themselves in Jupyter: as plain tables and small plots, which take the colours of their page."""
+"""HTML tables and small bar charts, which results show in Jupyter in the colours of the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import isfinite
-
-__all__ = ["html_bars", "html_list", "html_table"]
 
 #: Pixels of a small plot: the height of a line, and where names end and bars do.
 LINE, NAMES, BARS = 18, 150, 360
@@ -30,7 +28,8 @@ def html_table(
     """`rows` under the names of `columns`; those whose numbers, from 0, are `emphasised` in bold.
 
     >>> html_table(["γ", "tokens"], [[1, "1.8"]], emphasised=[0])
-    '<table><tr><th>γ</th><th>tokens</th></tr><tr style="font-weight:bold"><td>1</td><td>1.8</td></tr></table>'
+    '<table><tr><th>γ</th><th>tokens</th></tr><tr
+    style="font-weight:bold"><td>1</td><td>1.8</td></tr></table>'
     """
     bold = set(emphasised)
     lines = ["".join(f"<th>{escape(name)}</th>" for name in columns)]
@@ -40,9 +39,7 @@ def html_table(
 
 
 def html_bars(title: str, values: Mapping[str, float]) -> str:
-    """`values` ≥ 0 as lying bars from 0 on, under `title`: an SVG, whose text has the colour of its page.
-
-    A value that is not finite has no bar, only a dash.
+    """Horizontal bars for `values` ≥ 0 under `title`, as SVG; values that are not finite are dashes.
 
     >>> html_bars("α", {"1": 0.5, "2": 0.25}).count("<rect")
     2
@@ -59,6 +56,7 @@ def html_bars(title: str, values: Mapping[str, float]) -> str:
         )
         lines.append(f'<text x="{NAMES + length + 6:.1f}" {text}>{number}</text>')
     return (
-        f'<svg role="img" aria-label="{escape(title)}" width="{BARS + 80}" height="{(len(values) + 1) * LINE}" '
+        f'<svg role="img" aria-label="{escape(title)}" '
+        f'width="{BARS + 80}" height="{(len(values) + 1) * LINE}" '
         f'font-size="12" font-family="sans-serif" fill="currentColor">{"".join(lines)}</svg>'
     )

@@ -1,4 +1,4 @@
-"""How specsim's pictures look, and how they are saved."""
+"""The style of specsim's figures, and how they are saved."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["figure_style", "heading", "save_figure"]
-
-#: Of a heading, at its size.
+#: Letters of a heading in an inch, at its font size.
 LETTERS_PER_INCH = 10.5
 STYLE = Path(__file__).with_name("specsim.mplstyle")
 
@@ -30,19 +28,19 @@ def figure_style() -> Iterator[None]:
 
 
 def heading(figure: Figure, text: str) -> None:
-    """Put `text` over all of `figure`, in as many lines as its width asks for."""
+    """Write `text` as the title of `figure`, in as many lines as its width requires."""
     letters = int(LETTERS_PER_INCH * figure.get_figwidth())
     figure.suptitle(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=11, fontweight="bold")
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write `figure` to `path` (.png, .svg or .pdf), whole or not at all.
+    """Write `figure` to `path` (.png, .svg or .pdf) atomically. Raises ValueError for another ending.
 
-    No date is written into it, so that the same figure gives the same file. Raises ValueError for another ending.
+    The file has no date in it, so that the same figure gives the same file.
     """
     kind = path.suffix.lstrip(".")
     if kind not in ("png", "svg", "pdf"):
         raise ValueError(f"{path}: a figure is saved as .png, .svg or .pdf")
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-    with replacing(path) as temporary, figure_style():
+    with atomic_write(path) as temporary, figure_style():
         figure.savefig(temporary, format=kind, metadata=metadata)

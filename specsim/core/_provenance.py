@@ -1,4 +1,4 @@
-"""Where a result came from: enough to run it again and get the same counts."""
+"""Provenance of a result: what is needed to run it again and get the same counts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import Any
 
 from specsim.core._kernels import sources_digest
 
-__all__ = ["Provenance", "specsim_version", "this_code"]
-
 LIBRARIES = ("numpy", "scipy", "numba")
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """`root` seeds the run again; the rest says with what, on what and how long (`seconds`) it ran."""
+    """The seed (`root`), and the versions, machine, threads and time (`seconds`) of a run."""
 
     root: int
     threads: int
@@ -44,7 +42,7 @@ class Provenance:
 
 
 def this_code() -> dict[str, str]:
-    """What parts of one run must share: the version, and the digest of the sources."""
+    """The version and the digest of the sources, which all parts of one run must share."""
     return {"specsim": specsim_version(), "code": sources_digest()}
 
 

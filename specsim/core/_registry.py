@@ -1,4 +1,4 @@
-"""Registries by file name: what is in a folder is registered, so that adding a thing is adding a file."""
+"""Registries built from file names: to add an entry, add a file."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import pkgutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["check_known", "modules_beside", "nearest"]
-
 
 def modules_beside(file: str) -> list[str]:
-    """The names of modules and packages in the folder of `file`, alphabetically; nothing is imported."""
+    """The names of modules and packages in the folder of `file`, sorted; nothing is imported."""
     return sorted(module.name for module in pkgutil.iter_modules([str(Path(file).parent)]))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The one of `known` that looks most like `name`.
+    """The one of `known` that is most similar to `name`.
 
     >>> nearest("standart", ["block", "standard"])
     'standard'
@@ -30,7 +28,8 @@ def check_known(kind: str, name: str, known: Sequence[str]) -> None:
     >>> check_known("figure", "chen_figure", ["chen_figure_1", "leviathan_figure_2"])
     Traceback (most recent call last):
     ...
-    ValueError: unknown figure 'chen_figure'; did you mean 'chen_figure_1'? There are: chen_figure_1, leviathan_figure_2
+    ValueError: unknown figure 'chen_figure'; did you mean 'chen_figure_1'? There are: chen_figure_1,
+    leviathan_figure_2
     """
     if name not in known:
         raise ValueError(

@@ -1,17 +1,17 @@
 """Counter-based random streams: Philox4x32-10, stateless.
 
 A uniform is a pure function of (key, purpose, step, index). So any step can be replayed alone, two rules can
-be given the same numbers, and neither threads, chunks, processes nor machines can change a result.
+use the same numbers, and neither threads, chunks, processes nor machines can change a result.
 
 The generator is that of Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011),
 the one in cuRAND and PyTorch. One call turns a counter of four 32-bit words and a key of two into four words.
 They make three uniforms: each of the first three words, with ten bits more from the fourth, is a multiple of
-2^-42 in [0, 1). Two of 53 bits would cost half as much again; 2^-42 is far below what any number of steps could
-show. The counter is (slot, step mod 2^32, step div 2^32, purpose); uniform number `index` of a step is part
-`index % 3` of slot `index // 3`.
+2^-42 in [0, 1). Two uniforms of 53 bits would cost half as much again, and a resolution of 2^-42 cannot be
+noticed in any feasible number of steps. The counter is (slot, step mod 2^32, step div 2^32, purpose); uniform
+number `index` of a step is part `index % 3` of slot `index // 3`.
 
-The key comes from `numpy.random.SeedSequence(root, spawn_key=cell)`: `root` is what the user seeds with and
-what results record, `cell` names the part of an experiment.
+The key comes from `numpy.random.SeedSequence(root, spawn_key=cell)`: `root` is the user's seed, which results
+record; `cell` names the part of an experiment.
 """
 
 from __future__ import annotations
@@ -23,19 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._kernels import kernel
-
-__all__ = [
-    "Key",
-    "Purpose",
-    "RandomSource",
-    "fill_uniforms",
-    "key_of",
-    "philox",
-    "root_of",
-    "uniform",
-    "uniforms",
-    "uniforms_buffer",
-]
 
 #: What a public function takes as `rng` (SPEC 7).
 RandomSource = int | np.random.SeedSequence | np.random.Generator | None
@@ -51,7 +38,7 @@ WORD = 0xFFFFFFFF
 
 
 class Purpose(IntEnum):
-    """What a uniform is for: streams of different purposes never share a number."""
+    """The use of a uniform; streams of different purposes never share a number."""
 
     CONTEXT = 0
     DRAFT = 1
@@ -60,10 +47,10 @@ class Purpose(IntEnum):
 
 
 def root_of(rng: RandomSource) -> int:
-    """Reduce `rng` to one integer ≥ 0, once: an int is itself, anything else gives one below 2^53.
+    """Reduce `rng` to one integer ≥ 0: an int is itself, anything else gives one below 2^53.
 
-    None is fresh entropy. 2^53 is what JSON readers agree on, and what a person can still retype.
-    Raises TypeError for anything else, ValueError for a negative int.
+    None is fresh entropy. JSON readers represent integers exactly up to 2^53. Raises TypeError for anything
+    else, ValueError for a negative int.
 
     >>> root_of(7)
     7
@@ -89,9 +76,6 @@ def key_of(root: int, cell: Sequence[int] = ()) -> Key:
     """The two key words of part `cell` (integers in [0, 2^32)) of the experiment seeded with `root`."""
     words = np.random.SeedSequence(root, spawn_key=tuple(cell)).generate_state(2, np.uint32)
     return int(words[0]), int(words[1])
-
-
-# --- plain Python ----------------------------------------------------------------------------------------
 
 
 def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:
@@ -120,9 +104,6 @@ def uniform(key: Sequence[int], purpose: int, step: int, index: int) -> float:
     return (words[part] << 10 | words[3] >> 10 * part & 1023) * 2.0**-42
 
 
-# --- compiled --------------------------------------------------------------------------------------------
-
-
 def uniforms(key: Key, purpose: int, first_step: int, steps: int, count: int) -> NDArray[np.float64]:
     """`count` uniforms for each of `steps` consecutive steps, shape [count, steps]: `uniform`, compiled."""
     out = uniforms_buffer(count, steps)
@@ -136,7 +117,7 @@ def uniforms_buffer(count: int, steps: int) -> NDArray[np.float64]:
 
 
 @kernel
-def fill_uniforms(k0, k1, purpose, first_step, out):  # type: ignore[no-untyped-def]
+def fill_uniforms(k0, k1, purpose, first_step, out):
     """Fill out[index, s] (float64, three rows for each slot) with the uniforms of step first_step + s."""
     steps = out.shape[1]
     # the high word of the step is constant in a stretch, so the compiler does parts of three rounds only once
@@ -149,11 +130,11 @@ def fill_uniforms(k0, k1, purpose, first_step, out):  # type: ignore[no-untyped-
 
 
 @kernel
-def _fill_slot(k0, k1, purpose, slot, first_step, first, second, third):  # type: ignore[no-untyped-def]
+def _fill_slot(k0, k1, purpose, slot, first_step, first, second, third):
     """The three uniforms of one slot, for steps that share their high word.
 
-    The loop over steps has no branch, so that the compiler turns it into vector code. Words live in 64-bit
-    lanes and are cut to 32 bits only where they are multiplied or read.
+    The loop over steps has no branch, so that the compiler vectorises it. Words are kept in 64-bit lanes and
+    cut to 32 bits only where they are multiplied or read.
     """
     mask = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)

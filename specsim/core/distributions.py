@@ -1,10 +1,10 @@
-"""What p and q are: checks, the ways of reshaping them before sampling, rounding, and synthetic pairs.
+"""Probability rows: checks, reshaping, rounding, sampling and synthetic pairs.
 
 A *row* is a probability mass function over the vocabulary, the last axis of an array. By the convention of
 Leviathan, Kalman & Matias (arXiv 2211.17192), **p** is the target's row and **q** the draft's.
 
-Rows that a user hands over must sum to 1 up to the rounding of their own dtype (`TOLERANCE`); they are then
-taken as float64. Anything further off is an error that says by how much, never a silent renormalisation.
+The rows of a user must sum to 1 up to the rounding of their own dtype (`TOLERANCE`) and are then taken as
+float64. A larger deviation is an error that states its size; rows are never renormalised silently.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Floats, Ints
 
 __all__ = [
     "PAIR_KINDS",
@@ -41,8 +42,6 @@ __all__ = [
     "top_p",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -56,18 +55,29 @@ TOLERANCE: dict[np.dtype[Any], float] = {
 }
 
 
-# --- checks ----------------------------------------------------------------------------------------------
-
-
 def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
-    """Return `rows` (shape [..., V]) as float64 rows that sum to 1, or raise naming row, token and value.
+    """Check probability rows, and return them as float64 rows that sum to 1.
 
-    Rounding is removed by dividing by the row's sum, where that sum is within `TOLERANCE` of 1 for the dtype
-    handed over; integers and Python floats count as float64.
+    Each row is divided by its sum, which must be within `TOLERANCE` of 1 for the dtype of `rows`; integers
+    and Python floats count as float64.
 
-    Raises TypeError for anything but real numbers; ValueError for an empty vocabulary, a negative, NaN or
-    infinite entry, or a row that does not sum to 1.
+    Parameters
+    ----------
+    rows : array_like, shape [..., V]
+        One or more pmfs over a vocabulary of V ≥ 1 tokens.
+    name : str
+        What error messages call the rows.
 
+    Raises
+    ------
+    TypeError
+        If `rows` are not real numbers.
+    ValueError
+        If the vocabulary is empty, an entry is negative, NaN or infinite, or a row does not sum to 1. The
+        message names row, token and value.
+
+    Examples
+    --------
     >>> check_rows([0.25, 0.75])
     array([0.25, 0.75])
     >>> check_rows([[0.5, 0.5], [0.5, 0.4]], "q")
@@ -86,17 +96,15 @@ def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
         row = _first(off)
         total = totals[row]
         raise ValueError(
-            f"{name}{_place(row)}: sums to {total:.12g}, off by {total - 1.0:.2g} ({array.dtype.name} rounding "
-            f"allows {tolerance:.2g}); if the weights are meant, pass normalise({name})"
+            f"{name}{_place(row)}: sums to {total:.12g}, off by {total - 1.0:.2g} "
+            f"({array.dtype.name} rounding allows {tolerance:.2g}); "
+            f"if the weights are meant, pass normalise({name})"
         )
     return values / totals[..., None]
 
 
 def check_probabilities(rows: ArrayLike, name: str = "p") -> Floats:
-    """Return `rows` (shape [..., V]) as float64, each entry finite and at least 0; sums are not looked at.
-
-    Raises as `check_rows`.
-    """
+    """`rows` [..., V] as float64, finite and ≥ 0; sums are not checked. Raises as `check_rows`."""
     array = _as_real(rows, name)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(f"{name}: shape {array.shape} has no vocabulary axis; expected [..., V] with V ≥ 1")
@@ -111,10 +119,23 @@ def check_probabilities(rows: ArrayLike, name: str = "p") -> Floats:
 
 
 def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens") -> Ints:
-    """Return `tokens` as int64, each in [0, vocab_size).
+    """Check token ids.
 
-    Raises TypeError if they are not integers, ValueError for lists of unequal length or naming the first position that is
-    out of range.
+    Parameters
+    ----------
+    tokens : array_like of int
+        Any shape.
+    vocab_size : int
+        V; ids must be in [0, V).
+    name : str
+        What error messages call the tokens.
+
+    Raises
+    ------
+    TypeError
+        If the ids are not integers.
+    ValueError
+        If lists differ in length, or an id is out of range; the message names its position.
     """
     try:
         array = np.asarray(tokens)
@@ -161,14 +182,21 @@ def _place(row: tuple[int, ...]) -> str:
     return f", row {_index(row)}" if row else ""
 
 
-# --- reshaping -------------------------------------------------------------------------------------------
-
-
 def normalise(weights: ArrayLike) -> Floats:
-    """Divide non-negative `weights` (shape [..., V]) by their sums.
+    """Divide weights by their sums.
 
-    Raises ValueError where a row has no mass.
+    Parameters
+    ----------
+    weights : array_like, shape [..., V]
+        Finite numbers ≥ 0.
 
+    Raises
+    ------
+    ValueError
+        If a row has no mass.
+
+    Examples
+    --------
     >>> normalise([3, 1])
     array([0.75, 0.25])
     """
@@ -181,10 +209,22 @@ def normalise(weights: ArrayLike) -> Floats:
 
 
 def temperature(p: ArrayLike, t: float) -> Floats:
-    """Rows ∝ p^(1/t), shape [..., V]: softmax(logits / t) of the logits behind p.
+    """Rows at another temperature: ∝ p^(1/t), the softmax(logits / t) of the logits behind p.
 
-    `t` ≥ 0; t = 0 is the argmax, the lowest token among ties. Raises ValueError for other t.
+    Parameters
+    ----------
+    p : array_like, shape [..., V]
+        Rows at temperature 1.
+    t : float
+        Temperature ≥ 0; 0 gives the argmax, the lowest token among ties.
 
+    Raises
+    ------
+    ValueError
+        If `t` is negative or not finite.
+
+    Examples
+    --------
     >>> temperature([0.8, 0.2], 0.5).round(4)
     array([0.9412, 0.0588])
     """
@@ -200,8 +240,16 @@ def temperature(p: ArrayLike, t: float) -> Floats:
 
 
 def top_k(p: ArrayLike, k: int) -> Floats:
-    """Keep the `k` ≥ 1 most probable tokens of each row, and ties with the k-th; renormalise.
+    """Keep the k most probable tokens of each row, and ties with the k-th; renormalise.
 
+    Parameters
+    ----------
+    p : array_like, shape [..., V]
+    k : int
+        At least 1.
+
+    Examples
+    --------
     >>> top_k([0.5, 0.3, 0.2], 2)
     array([0.625, 0.375, 0.   ])
     """
@@ -215,17 +263,27 @@ def top_k(p: ArrayLike, k: int) -> Floats:
 
 
 def top_p(p: ArrayLike, mass: float) -> Floats:
-    """Keep each row's smallest set of most probable tokens whose mass reaches `mass` in (0, 1]; renormalise.
+    """Keep each row's smallest set of most probable tokens whose mass reaches `mass`; renormalise.
 
-    Nucleus sampling (Holtzman et al., arXiv 1904.09751): the token that crosses `mass` is kept; mass 1 keeps all.
+    Parameters
+    ----------
+    p : array_like, shape [..., V]
+    mass : float
+        In (0, 1]. The token that crosses `mass` is kept; 1 keeps all.
 
+    References
+    ----------
+    Holtzman et al., "The curious case of neural text degeneration", arXiv 1904.09751 (nucleus sampling).
+
+    Examples
+    --------
     >>> top_p([0.5, 0.3, 0.2], 0.6)
     array([0.625, 0.375, 0.   ])
     """
     rows = check_rows(p)
     if not 0 < mass <= 1:
         raise ValueError(f"top_p: {mass} is outside (0, 1]")
-    if mass == 1:  # not by the sums below, whose rounding would drop the rarest tokens
+    if mass == 1:  # the sums below would lose the rarest tokens to rounding
         return rows
     order = np.argsort(-rows, axis=-1, kind="stable")
     ranked = np.take_along_axis(rows, order, axis=-1)
@@ -235,10 +293,20 @@ def top_p(p: ArrayLike, mass: float) -> Floats:
 
 
 def min_p(p: ArrayLike, fraction: float) -> Floats:
-    """Keep the tokens with at least `fraction` in [0, 1] of the row's largest probability; renormalise.
+    """Keep the tokens with at least `fraction` of the row's largest probability; renormalise.
 
-    Min-p sampling (Nguyen et al., arXiv 2407.01082).
+    Parameters
+    ----------
+    p : array_like, shape [..., V]
+    fraction : float
+        In [0, 1].
 
+    References
+    ----------
+    Nguyen et al., "Min-p sampling", arXiv 2407.01082.
+
+    Examples
+    --------
     >>> min_p([0.5, 0.3, 0.2], 0.5)
     array([0.625, 0.375, 0.   ])
     """
@@ -249,10 +317,16 @@ def min_p(p: ArrayLike, fraction: float) -> Floats:
 
 
 def round_to(p: ArrayLike, dtype: DTypeLike) -> Floats:
-    """Round each entry to `dtype` (float32, float16 or "bfloat16") and return it as float64, not renormalised.
+    """Round each entry to another dtype, without renormalising.
 
-    bfloat16 is reached by way of float32, as in engines.
+    Parameters
+    ----------
+    p : array_like, shape [..., V]
+    dtype : dtype or "bfloat16"
+        float64, float32, float16 or bfloat16, which engines reach by way of float32.
 
+    Examples
+    --------
     >>> round_to([0.1, 0.9], "float16")
     array([0.09997559, 0.89990234])
     """
@@ -263,11 +337,19 @@ def round_to(p: ArrayLike, dtype: DTypeLike) -> Floats:
 
 
 def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
-    """The row nearest to `p` whose entries are multiples of 2^-bits and sum to exactly 1, in any order.
+    """The nearest rows of multiples of 2^-bits that sum to exactly 1, in any order of summation.
 
-    With bits = 24 such rows are exact in float32 too, which is how a verifier can be judged without blaming
-    it for its input. Largest remainders are rounded up, as in an apportionment. `bits` in [1, 52].
+    With bits = 24 such rows are exact in float32 too, so that a verifier is judged without rounding in its
+    input. Largest remainders are rounded up, as in an apportionment.
 
+    Parameters
+    ----------
+    p : array_like, shape [..., V]
+    bits : int
+        In [1, 52].
+
+    Examples
+    --------
     >>> dyadic([1 / 3, 2 / 3], bits=2)
     array([0.25, 0.75])
     """
@@ -293,11 +375,8 @@ def capped_ratio(p: Floats, q: Floats | float) -> Floats:
     return capped
 
 
-# --- drawing ---------------------------------------------------------------------------------------------
-
-
 @kernel
-def cumulative_draw(weights, u):  # type: ignore[no-untyped-def]
+def cumulative_draw(weights, u):
     """Inverse CDF: the first token whose cumulative weight exceeds u · (sum of weights), u in [0, 1).
 
     `weights` (float64 [V]) need not be normalised, and must have positive mass. A token of weight 0 is never
@@ -326,16 +405,27 @@ def inverse_cdf(weights: Sequence[float], u: float) -> int:
 
 
 def alias_table(weights: ArrayLike) -> Ints:
-    """Walker's alias table of `weights` [V]: int64 [V] words that `alias_draws` turns into a draw at constant cost.
+    """Walker's alias table of weights, from which `alias_draws` samples at constant cost.
 
     A uniform picks a column and a coin; below the column's threshold the draw is the column itself, else its
-    alias. Word = threshold (31 bits) · 2^32 + alias, so that a look-up is one load. Cutting thresholds to 31
-    bits moves the table's law by at most 2^-31 in total variation, and uniforms of 42 bits move what is drawn
-    by at most V·2^-42 more; a token of weight 0 is never drawn.
+    alias. The columns are filled in one sweep, written with prefix sums: light columns take what they lack
+    from the heavy ones in order, and a heavy column that has given too much takes it from the next.
 
-    The columns are filled in one sweep (Hübschle-Schneider & Sanders, "Parallel weighted random sampling", 2022,
-    section 4), written with prefix sums: light columns take what they lack from the heavy ones in order, and a
-    heavy column that has given too much takes it from the next.
+    Parameters
+    ----------
+    weights : array_like, shape [V]
+        Numbers ≥ 0 of positive mass.
+
+    Returns
+    -------
+    ndarray of int64, shape [V]
+        Words threshold (31 bits) · 2^32 + alias, so that a look-up is one load. Thresholds of 31 bits move
+        the table's law by at most 2^-31 in total variation, uniforms of 42 bits by at most V·2^-42 more. A
+        token of weight 0 is never drawn.
+
+    References
+    ----------
+    Hübschle-Schneider & Sanders, "Parallel weighted random sampling", 2022, section 4.
     """
     shares = normalise(weights) * np.size(weights)
     light, heavy = np.flatnonzero(shares < 1.0), np.flatnonzero(shares >= 1.0)
@@ -357,11 +447,12 @@ def alias_table(weights: ArrayLike) -> Ints:
 
 
 @kernel
-def alias_draws(tables, start, size, u, drawn):  # type: ignore[no-untyped-def]
+def alias_draws(tables, start, size, u, drawn):
     """Draw drawn[s] (int64) from the alias table at tables[start[s] : start[s] + size], with u[s] in [0, 1).
 
-    In two loops: look-ups, and arithmetic that the compiler turns into vector code. Neither has a branch, which would be
-    mispredicted: the index is unsigned, so that it cannot count from the end, and `alias` is all ones or all zeros.
+    Look-ups and arithmetic are separate loops, so that the compiler vectorises the second. Neither has a
+    branch, which would be mispredicted: the index is unsigned, so that it cannot count from the end, and
+    `alias` is all ones or all zeros.
     """
     for s in range(u.size):
         drawn[s] = tables[np.uint64(start[s] + np.int64(u[s] * size))]
@@ -375,15 +466,13 @@ def alias_draws(tables, start, size, u, drawn):  # type: ignore[no-untyped-def]
 
 
 def alias_lookup(table: Ints, u: float) -> int:
-    """One of `alias_draws`, from a single table, in plain Python."""
+    """One draw of `alias_draws` from a single table, in plain Python."""
     column, remainder = divmod(float(u) * len(table), 1.0)
     threshold, alias = divmod(int(table[int(column)]), 2**32)
     return int(column) if int(remainder * 2**31) < threshold else alias
 
 
-# --- synthetic pairs -------------------------------------------------------------------------------------
-
-#: The shapes of `synthetic_pair`, each with what it is there to exercise.
+#: The shapes of `synthetic_pair`, each with the case that it covers.
 PAIR_KINDS: dict[str, str] = {
     "zipf": "f(x) ∝ (x+1)^-1.1, as words are distributed: a heavy tail",
     "geometric": "f(x) ∝ 0.75^x: a light tail, down to underflow",
@@ -401,15 +490,36 @@ def synthetic_pair(
     overlap: float = 0.8,
     rng: int | np.random.Generator | None = 0,
 ) -> tuple[Floats, Floats]:
-    """A target p and a draft q, each of shape [vocab_size], with Σ min(p, q) = `overlap`.
+    """A target p and a draft q with a given overlap Σ min(p, q).
 
-    `overlap` is the dial, from 1 (identical) to 0 (disjoint). p ∝ f·σ(κz) and q ∝ f·σ(-κz), where f is the
-    shape of `kind` (one of `PAIR_KINDS`), σ the logistic function, z a score per token, drawn from `rng`, and
-    κ ≥ 0 is solved for. So the ratio p/q takes many values, both rows keep the shape f, and at the limit
+    p ∝ f·σ(κz) and q ∝ f·σ(-κz), where f is the shape of `kind`, σ the logistic function, z a random score
+    for
+    each token, and κ ≥ 0 is solved for. So the ratio p/q takes many values, both rows keep the shape f,
+    and for
     κ = ∞ the sign of z splits the vocabulary.
 
-    Raises ValueError for an unknown kind, an overlap outside [0, 1], or a vocabulary too small to differ.
+    Parameters
+    ----------
+    kind : str
+        One of `PAIR_KINDS`.
+    vocab_size : int
+        V ≥ 2.
+    overlap : float
+        From 1 (identical) to 0 (disjoint).
+    rng : int, Generator or None
+        Draws the scores, and f where `kind` says so.
 
+    Returns
+    -------
+    p, q : ndarray of float64, shape [V]
+
+    Raises
+    ------
+    ValueError
+        If `kind` is unknown, `overlap` is outside [0, 1], or the vocabulary has fewer than 2 tokens.
+
+    Examples
+    --------
     >>> p, q = synthetic_pair("geometric", vocab_size=8, overlap=0.6)
     >>> round(float(np.minimum(p, q).sum()), 9)
     0.6
@@ -420,7 +530,7 @@ def synthetic_pair(
         raise ValueError(f"synthetic_pair: overlap {overlap} is outside [0, 1]")
     if vocab_size < 2:
         raise ValueError(
-            f"synthetic_pair: vocab_size {vocab_size} is too small; two rows differ from 2 tokens on"
+            f"synthetic_pair: vocab_size {vocab_size} is too small; two rows can differ with 2 tokens or more"
         )
     if kind == "one-hot":
         return _one_hot_pair(vocab_size, overlap)
@@ -446,7 +556,7 @@ def _shape(kind: str, vocab_size: int, rng: np.random.Generator) -> Floats:
 
 
 def _scores(kind: str, vocab_size: int, rng: np.random.Generator) -> Floats:
-    """Scores in (-1, 1), never 0, the first two of opposite sign so that a split leaves mass on both sides."""
+    """Scores in (-1, 1) without 0. The first two differ in sign, so that both halves of a split have mass."""
     scores = rng.uniform(0.05, 1.0, vocab_size)
     if kind == "asymmetric":
         scores *= 0.2
@@ -460,7 +570,7 @@ def _scores(kind: str, vocab_size: int, rng: np.random.Generator) -> Floats:
 
 
 def _tilted(f: Floats, z: Floats, kappa: float) -> tuple[Floats, Floats]:
-    from scipy.special import expit  # here, so that checking a row does not wait for scipy
+    from scipy.special import expit  # imported here: checking a row should not load scipy
 
     return normalise(f * expit(kappa * z)), normalise(f * expit(-kappa * z))
 

@@ -1,9 +1,9 @@
-"""Statistics on integer counts: chi-square, e-values, bounds on total variation, power.
+"""Statistics of integer counts: chi-square, e-values, bounds on total variation, power.
 
-Nothing here knows what a token is. A *table* is a vector of counts over k cells with a known law π under the
-null. Two statistics do two jobs. Pearson's **chi-square** is what people read. The **e-value** decides: it needs
-no asymptotics, and it may be looked at after any number of draws, because the chance that it ever exceeds 1/δ
-under the null is at most δ (Ville's inequality).
+A *table* is a vector of counts over k cells with a known law π under the null hypothesis. Pearson's
+**chi-square** is reported because it is familiar. The **e-value** decides: it needs no asymptotics, and it
+may be examined after any number of draws, because the probability that it ever exceeds 1/δ under the null is
+at most δ (Ville's inequality).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, special
 from scipy import stats as distributions
+
+from specsim.core._types import Floats, Ints
 
 __all__ = [
     "MIN_EXPECTED",
@@ -27,30 +29,43 @@ __all__ = [
     "log_e_value",
     "log_e_values",
     "log_two_sample_e",
+    "lower_tail_p_value",
     "merge_cells",
     "needed_draws",
-    "too_good",
     "tv_interval",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Expected count below which a cell is merged with others before a chi-square is taken.
 MIN_EXPECTED = 10.0
 #: Probability of detection that "detectable" refers to.
 POWER = 0.999
-#: Deviations that the e-value's alternatives are spread for, as total variation: concentration c = k/4ε².
+#: Total variations ε that the e-value's alternatives cover, by concentration c = k/4ε².
 DEVIATIONS = np.geomspace(1e-3, 1e-1, 9)
 
 
 def merge_cells(pmf: ArrayLike, visits: float, minimum: float = MIN_EXPECTED) -> Ints:
-    """A partition of the outcomes of `pmf` [V] into cells of expected count ≥ `minimum` in `visits` draws.
+    """Partition outcomes into cells that are expected often enough for a chi-square.
 
-    Returns int64 [V]: the cell of each outcome, -1 for one of probability 0. Outcomes that are frequent enough
-    keep a cell each, in order; the rare ones share the last. If those together stay below `minimum`, the least
-    frequent of the others joins them. It uses nothing but the law, so it may be fixed before any draw.
+    Outcomes with an expected count ≥ `minimum` keep a cell each, in order; the rare ones share the last cell.
+    If those together stay below `minimum`, the least frequent of the others joins them. The partition depends
+    on the law alone, so it may be fixed before any draw.
 
+    Parameters
+    ----------
+    pmf : array_like, shape [V]
+    visits : float
+        Number of draws.
+    minimum : float
+        Least expected count of a cell.
+
+    Returns
+    -------
+    ndarray of int64, shape [V]
+        The cell of each outcome, -1 for one of probability 0.
+
+    Examples
+    --------
     >>> merge_cells([0.5, 0.004, 0.49, 0.006, 0.0], visits=1000)
     array([ 0,  2,  1,  2, -1])
     """
@@ -78,11 +93,28 @@ class ChiSquare:
 
 
 def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
-    """Pearson's chi-square of integer `counts` [k] against the law `pmf` [k], all of whose cells are possible.
+    """Pearson's chi-square of counts against a law.
 
-    One cell leaves nothing to test: statistic 0, p-value 1. Raises TypeError for counts that are not integers
-    (frequencies would make the test unable to fail), ValueError for a cell of probability 0.
+    Parameters
+    ----------
+    counts : array_like of int, shape [k]
+    pmf : array_like, shape [k]
+        The law under the null, positive in every cell.
 
+    Returns
+    -------
+    ChiSquare
+        One cell, or no draws, leaves nothing to test: statistic 0, p-value 1.
+
+    Raises
+    ------
+    TypeError
+        If `counts` are not integers: frequencies would make the test unable to fail.
+    ValueError
+        If shapes differ, a count is negative, or a cell has probability 0.
+
+    Examples
+    --------
     >>> chi_square([48, 52], [0.5, 0.5]).statistic
     0.16
     >>> chi_square([0.48, 0.52], [0.5, 0.5])
@@ -100,12 +132,24 @@ def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
 
 
 def log_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
-    """Natural log of the Dirichlet–multinomial e-value of `counts` [k] against `pmf` [k].
+    """Natural logarithm of the Dirichlet–multinomial e-value of counts against a law.
 
-    The likelihood ratio of a Dirichlet(c·π) mixture of multinomials to the null (Lindon & Malek, "Anytime-valid
-    inference for multinomial count data", NeurIPS 2022), averaged over concentrations c = k/4ε², ε the total
-    variation from .001 to .1 that each is meant for. Under the null its expectation is 1 at any stopping time.
+    The e-value is the likelihood ratio of a Dirichlet(c·π) mixture of multinomials to the null, averaged over
+    concentrations c = k/4ε², where ε runs over the total variations from .001 to .1 that the alternatives are
+    spread for. Under the null its expectation is 1 at any stopping time.
 
+    Parameters
+    ----------
+    counts : array_like of int, shape [k]
+    pmf : array_like, shape [k]
+        The law under the null, positive in every cell.
+
+    References
+    ----------
+    Lindon & Malek, "Anytime-valid inference for multinomial count data", NeurIPS 2022.
+
+    Examples
+    --------
     >>> log_e_value([5000, 5000], [0.5, 0.5]) < 0 < log_e_value([5500, 4500], [0.5, 0.5])
     True
     """
@@ -114,7 +158,7 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
 
 
 def log_e_values(counts: Ints, pmf: Floats) -> Floats:
-    """The same for each row of `counts` [n, k], which is not checked: many tables under one law."""
+    """`log_e_value` of each row of `counts` [n, k] under one law `pmf` [k]; arguments are not checked."""
     if len(pmf) == 1:
         return np.zeros(len(counts))
     n = counts.sum(axis=1)[:, None]
@@ -127,21 +171,32 @@ def log_e_values(counts: Ints, pmf: Floats) -> Floats:
     return log_e
 
 
-#: How many earlier counts, of the cells' number, each plug-in alternative shrinks towards what the samples share. Laws
-#: at a distance of ε are told apart best by about 1/4ε²: these reach as far as `DEVIATIONS` does.
+#: Weights, in counts a cell, of the common estimate towards which each plug-in alternative is shrunk. Laws at
+#: distance ε are best distinguished with about 1/4ε²: these weights cover the range of `DEVIATIONS`.
 SHRINKAGES = tuple(8.0**i for i in range(7))
 
 
 def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
-    """Natural log of an e-value against "both samples follow one law", whatever that law is.
+    """Natural logarithm of an e-value against the hypothesis that two samples have one common law.
 
-    `blocks` are pairs of integer counts ([k], [k]), in the order in which they were drawn. In each block the likelihood
-    of two laws q_a, q_b estimated from the *earlier* blocks is divided by that of their mixture
-    (n_a·q_a + n_b·q_b)/(n_a + n_b), which bounds every common law from the null's side (Turner, Ly & Grünwald, "Generic
-    e-variables for exact sequential k-sample tests that allow for optional stopping", arXiv 2106.02693, Theorem 1). The
-    product over blocks is averaged over how far the estimates are shrunk towards each other. Under the null its
-    expectation is at most 1 after any block. The first block only teaches.
+    In each block the likelihood of two laws q_a, q_b, estimated from the *earlier* blocks, is divided by that
+    of their mixture (n_a·q_a + n_b·q_b)/(n_a + n_b), so that the quotient has expectation at most 1 under
+    every common law. The product over blocks is averaged over how far the estimates are shrunk towards each
+    other. Under the null its expectation is at most 1 after any block. The first block only provides
+    estimates.
 
+    Parameters
+    ----------
+    blocks : sequence of (array_like of int, array_like of int), each of shape [k]
+        Counts of both samples, in the order in which they were drawn.
+
+    References
+    ----------
+    Turner, Ly & Grünwald, "Generic e-variables for exact sequential k-sample tests that allow for optional
+    stopping", arXiv 2106.02693, Theorem 1.
+
+    Examples
+    --------
     >>> same, other = ([500, 500], [500, 500]), ([500, 500], [400, 600])
     >>> log_two_sample_e([same] * 4) < 1 < log_two_sample_e([other] * 4)
     True
@@ -171,22 +226,37 @@ def binomial_p_value(hits: int, n: int, probability: float) -> float:
     return float(min(1.0, 2.0 * min(lower, upper)))
 
 
-def too_good(statistic: float, df: int) -> float:
+def lower_tail_p_value(statistic: float, df: int) -> float:
     """P(χ² ≤ statistic): small if counts agree with their law better than independent draws would.
 
-    Asymptotic, and only for sums over many cells, where the statistic's lower tail is close to the limit's.
+    Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit.
     """
     return float(distributions.chi2.cdf(statistic, df))
 
 
 def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> float:
-    """The total variation from which on `n` draws over `cells` cells are rejected with probability ≥ `power`.
+    """The total variation above which `n` draws are rejected with probability ≥ `power`.
 
-    `level` is the false-alarm probability of this one test, so that rejection means e ≥ 1/level. For large n
-    log e ≈ log mean_c exp(½[X²·n/(n+c) - (k-1)·log(1+n/c)]), X² Pearson's statistic; solved for X² this is the
-    critical value. A deviation of total variation ε has Σδ²/π ≥ 4ε², so its X² has non-centrality at least
-    4nε²; the ε returned is √(λ/4n), λ the non-centrality that reaches the critical value with that power.
-    1 where even that cannot be detected.
+    For large n, log e ≈ log mean_c exp(½[X²·n/(n+c) - (k-1)·log(1+n/c)]) with X² Pearson's statistic; solved
+    for X² this is the critical value. A deviation of total variation ε has Σδ²/π ≥ 4ε², so its X² has
+    non-centrality at least 4nε²; the result is √(λ/4n), where non-centrality λ reaches the critical value
+    with that power.
+
+    Parameters
+    ----------
+    cells : int
+        Number k of cells of the table.
+    n : float
+        Number of draws.
+    level : float
+        False-alarm probability of this one test: it rejects when e ≥ 1/level.
+    power : float
+        Probability of detection.
+
+    Returns
+    -------
+    float
+        In (0, 1]; 1 if no deviation is detected.
     """
     if cells < 2 or n < 1:
         return 1.0
@@ -194,11 +264,20 @@ def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> f
 
 
 def needed_draws(distance: float, cells: int, level: float, power: float = POWER) -> float:
-    """How many draws over `cells` cells reject, with probability ≥ `power`, a law at chi-square `distance` Σδ²/π > 0.
+    """Number of draws that reject, with probability ≥ `power`, a law at a given distance.
 
-    As for `detectable_tv`: n draws have non-centrality n·distance. That is a limit of many draws and small deviations;
-    where a handful of draws would do, it is a guess.
+    As for `detectable_tv`: n draws have non-centrality n·distance. This holds for many draws and small
+    deviations; where a few draws suffice it is a rough estimate.
 
+    Parameters
+    ----------
+    distance : float
+        Chi-square distance Σδ²/π > 0 from the null.
+    cells, level, power
+        As for `detectable_tv`; at least 2 cells.
+
+    Examples
+    --------
     >>> round(needed_draws(4 * detectable_tv(4, 10_000, 1e-9) ** 2, 4, 1e-9))
     10000
     """
@@ -220,7 +299,7 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
 
 
 def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
-    """That of Pearson's statistic with which `n` draws are rejected with probability `power`, see `detectable_tv`."""
+    """The non-centrality of Pearson's statistic at which `n` draws are rejected with probability `power`."""
     df, c = cells - 1, _concentrations(cells)
 
     def excess(statistic: float) -> float:
@@ -235,24 +314,36 @@ def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
     def spare(noncentrality: float) -> float:
         return 1.0 - power - float(special.chndtr(critical, df, noncentrality))
 
-    reach = critical + 10.0
-    while spare(reach) < 0:
-        reach *= 2.0
-    return float(optimize.brentq(spare, 1e-9, reach))
+    highest = critical + 10.0
+    while spare(highest) < 0:
+        highest *= 2.0
+    return float(optimize.brentq(spare, 1e-9, highest))
 
 
 def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
-    """An upper bound on the total variation between the law that was sampled and `pmf`, at confidence 1 - delta.
+    """Upper bound on the total variation between the sampled law and `pmf`, at confidence 1 - delta.
 
-    TV(p̂, π) + √((k ln 2 + ln 1/δ)/2n), from the Bretagnolle–Huber–Carol inequality; for `counts` [k] of a number
-    of draws fixed beforehand. 1 without draws.
+    TV(p̂, π) + √((k ln 2 + ln 1/δ)/2n), from the Bretagnolle–Huber–Carol inequality.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape [k]
+        Of a number of draws that was fixed beforehand.
+    pmf : array_like, shape [k]
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        1 without draws.
     """
     observed, law = _check_table(counts, pmf)
     return min(1.0, _empirical_tv(observed, law) + _radius(len(law), int(observed.sum()), delta))
 
 
 def tv_interval(counts: ArrayLike, pmf: ArrayLike, delta: float) -> tuple[float, float, float]:
-    """(estimate, lower, upper) of the total variation between the law that was sampled and `pmf`."""
+    """(estimate, lower, upper) of the total variation from `pmf`, see `certified_tv`."""
     observed, law = _check_table(counts, pmf)
     estimate, radius = _empirical_tv(observed, law), _radius(len(law), int(observed.sum()), delta)
     return estimate, max(0.0, estimate - radius), min(1.0, estimate + radius)

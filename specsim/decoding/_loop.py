@@ -188,7 +188,7 @@ def _tree(rule: Rule, gamma: int | Tree, drafting: str) -> Tree:
     if drafting not in DRAFTINGS:
         raise ValueError(f"drafting: {drafting!r} is not one of {', '.join(DRAFTINGS)}")
     if not isinstance(gamma, Tree):  # of a single child all ways of sampling are the same
-        tree = chain(gamma, "sampled" if "sampled" in rule.drawings else rule.drawings[0])
+        tree = chain(gamma, "sampled" if "sampled" in rule.draft_sampling else rule.draft_sampling[0])
     elif drafting == "greedy":
         raise ValueError(
             "drafting: a Tree says itself how its siblings are drawn, as in chain(5, 'top'); leave 'greedy' out, or "
@@ -197,9 +197,9 @@ def _tree(rule: Rule, gamma: int | Tree, drafting: str) -> Tree:
     else:
         tree = gamma
     rule.check(tree)
-    if tree.drawing not in rule.drawings:
+    if tree.sampling not in rule.draft_sampling:
         raise ValueError(
-            f"gamma: {rule.name} holds for drafts drawn {' or '.join(map(repr, rule.drawings))}, not {tree.drawing!r}; "
+            f"gamma: {rule.name} holds for drafts drawn {' or '.join(map(repr, rule.draft_sampling))}, not {tree.sampling!r}; "
             "for drafts of the most probable tokens take a rule that names 'top', such as 'deterministic_children'"
         )
     return tree
@@ -213,7 +213,7 @@ def _cut(tree: Tree, depth: int) -> Tree | None:
     if len(kept) == 1:
         return None
     number = {node: i for i, node in enumerate(kept)}
-    return Tree(tuple(number[tree.parents[node - 1]] for node in kept[1:]), tree.drawing, tree.block)
+    return Tree(tuple(number[tree.parents[node - 1]] for node in kept[1:]), tree.sampling, tree.block)
 
 
 def _text(prompt: Sequence[int], models: Sequence[Model]) -> list[int]:

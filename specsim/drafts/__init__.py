@@ -1,9 +1,7 @@
-"""What is drafted in a step: the shape of the tree, how siblings are drawn, and what a drafted token may have seen.
+"""Drafts: the shape of the drafted tree, how siblings are sampled, and drafts made from text.
 
-A draft is a tree of tokens. `tree.py` has its shape and its enumeration, `drawing.py` the ways of drawing the
-children of a node. Shapes that are chosen: `dynamic.py` by the draft's own probabilities (EAGLE-2), `sequoia.py` by
-dynamic programming. Drafts without a draft model: `lookup.py` from the text so far, `pool.py` from a pool of n-grams
-(lookahead decoding).
+A `Tree` is fixed, a `DynamicTree` is chosen by the draft's own probabilities (EAGLE-2), and `best_tree` by
+dynamic programming (Sequoia). Prompt lookup and lookahead decoding draft without a draft model.
 """
 
 import lazy_loader as _lazy

@@ -6,7 +6,7 @@ from ._lookahead_decoding import Lookahead as Lookahead
 from ._prompt_lookup import PromptLookup as PromptLookup
 from ._prompt_lookup import lookup_drafts as lookup_drafts
 from ._prompt_lookup import prompt_lookup as prompt_lookup
-from ._sampling import DRAWINGS as DRAWINGS
+from ._sampling import SAMPLING_METHODS as SAMPLING_METHODS
 from ._sampling import draw_siblings as draw_siblings
 from ._sampling import sibling_laws as sibling_laws
 from ._sequoia import best_tree as best_tree

@@ -1,16 +1,16 @@
-"""EAGLE-2's dynamic tree: which tokens are drafted, and below which, depends on how sure the draft is.
+"""EAGLE-2's dynamic tree: the draft's own confidence decides which tokens are drafted, and below which.
 
-A candidate is worth the product of the draft's probabilities along its path. *Expand*: of the candidates of one level,
-the `width` of highest worth are given their `width` most probable children each, which are the next level; the root
-has `width` children, and there are `depth` levels. *Rerank*: of all candidates the `nodes` of highest worth are drafted.
-Worth never rises along a path, and among equals the shallower comes first, so what is kept is a connected tree.
+The worth of a candidate is the product of the draft's probabilities along its path. *Expand*: the `width`
+candidates of highest worth in a level get their `width` most probable children each, which form the next
+level; the root has `width` children, and there are `depth` levels. *Rerank*: of all candidates the `nodes` of
+highest worth are drafted. Worth never rises along a path, and among equals the shallower comes first, so the
+result is a connected tree.
 
-Li et al., "EAGLE-2", arXiv 2406.16858, where these are the expansion and the reranking phase. Their code leaves ties to
-`topk`, and its `depth` counts the levels below the first; here it is the depth of the tree.
+Li et al., "EAGLE-2", arXiv 2406.16858 (expansion and reranking phase). Their code leaves ties to `topk`, and
+its `depth` counts the levels below the first; here it is the depth of the tree.
 
-The tree is a function of q and of nothing else. A rule that is lossless for whatever draft it is handed, such as
-`deterministic_children` or `naive_matching`, verifies it without bias; one that believes that its siblings were sampled
-from q does not.
+The tree is a function of q alone. A rule that is lossless for any draft, such as `deterministic_children` or
+`naive_matching`, verifies it without bias; a rule that assumes siblings sampled from q does not.
 
 Cost: `depth` calls of the draft, on at most `width` paths each; O(width² · depth) candidates to sort.
 """
@@ -24,20 +24,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core.distributions import Floats, Ints
-from specsim.drafts._sampling import draw_siblings, ranked
+from specsim.core._types import Floats, Ints, Tokens
+from specsim.drafts._sampling import draw_siblings, rank_tokens
 from specsim.drafts._tree import Tree
 from specsim.models import Model
-
-__all__ = ["Draft", "DynamicTree", "dynamic_drafts", "expand", "paths"]
-
-Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class DynamicTree:
-    """Drafts of `nodes` tokens, chosen anew in every step by `expand` with `width` and `depth`.
+    """Drafts that `expand` chooses anew in every step.
 
+    Parameters
+    ----------
+    width, depth, nodes : int
+        At least 1, see the module.
+
+    Examples
+    --------
     >>> DynamicTree(width=2, depth=3, nodes=4).size
     4
     """
@@ -45,7 +48,7 @@ class DynamicTree:
     width: int
     depth: int
     nodes: int
-    drawing = "top"
+    sampling = "top"
     is_chain = False
     distinct = True
 
@@ -57,12 +60,12 @@ class DynamicTree:
 
     @property
     def size(self) -> int:
-        """Drafted tokens n."""
+        """Number n of drafted tokens."""
         return self.nodes
 
     @property
     def num_rows(self) -> int:
-        """Rows of q: which nodes have children differs from step to step, so after every node."""
+        """Number of rows of q: after every node, since any of them may have children in some step."""
         return self.nodes + 1
 
     def draft(self, model: Model, histories: ArrayLike) -> tuple[Ints, Ints]:
@@ -71,21 +74,39 @@ class DynamicTree:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
-        return {"width": self.width, "depth": self.depth, "nodes": self.nodes, "drawing": self.drawing}
+        return {"width": self.width, "depth": self.depth, "nodes": self.nodes, "drawing": self.sampling}
 
 
-#: What a step can draft: the same tree every time, or one that the draft chooses.
+#: The draft of a step: the same tree every time, or one that the draft model chooses.
 Draft = Tree | DynamicTree
 
 
 def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes: int) -> tuple[Tree, Tokens]:
-    """The tree of `nodes` tokens that is drafted, and its tokens, node 1 first; row(path) is q after the tokens `path`.
+    """Choose the tree and its tokens after one context.
 
-    Nodes are numbered level by level, siblings in order of falling probability, the lower token among ties. In
-    fractions if q is. Raises ValueError where there are fewer candidates than `nodes`.
+    Parameters
+    ----------
+    row : callable
+        row(path) is q after the tokens `path`, of Fractions or floats.
+    width, depth, nodes : int
+        See the module.
 
+    Returns
+    -------
+    tree : Tree
+        Numbered level by level, siblings by falling probability, the lower token first among ties.
+    tokens : tuple of int
+        The token of each node, node 1 first.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer candidates than `nodes`.
+
+    Examples
+    --------
     >>> expand(lambda path: [0.5, 0.4, 0.1], width=2, depth=2, nodes=3)  # the third is 0.5 · 0.5
-    (Tree(parents=(0, 0, 1), drawing='top', block=1), (0, 1, 0))
+    (Tree(parents=(0, 0, 1), sampling='top', block=1), (0, 1, 0))
     """
     _check(width=width, depth=depth, nodes=nodes)
     found: list[Tokens] = [()]
@@ -96,20 +117,20 @@ def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes
         level = []
         for node in best:
             q = row(found[node])
-            for token in ranked(q)[:width]:
+            for token in rank_tokens(q)[:width]:
                 level.append(len(found))
                 found.append((*found[node], token))
                 above.append(node)
                 worth.append(worth[node] * q[token])
     _check_candidates(len(found) - 1, nodes)
-    # candidates lie level by level, so that a stable sort puts the shallower first among equals
+    # candidates are in order of level, so that a stable sort puts the shallower first among equals
     kept = sorted(sorted(range(1, len(found)), key=lambda node: -worth[node])[:nodes])
     number = {node: new for new, node in enumerate([0, *kept])}
     return Tree(tuple(number[above[node]] for node in kept), "top"), tuple(found[node][-1] for node in kept)
 
 
 def paths(tree: Tree, tokens: Sequence[int]) -> list[Tokens]:
-    """The drafted tokens up to every node, node 0 first: where a rule's law needs the rows of p and q.
+    """The drafted tokens up to every node, node 0 first: the places where the law of a rule needs p and q.
 
     >>> paths(Tree((0, 0, 1)), (5, 6, 7))
     [(), (5,), (6,), (5, 7)]
@@ -120,8 +141,21 @@ def paths(tree: Tree, tokens: Sequence[int]) -> list[Tokens]:
 def dynamic_drafts(
     draft: Model, histories: ArrayLike, width: int, depth: int, nodes: int
 ) -> tuple[Ints, Ints]:
-    """What `expand` drafts after each of `histories` [B, T] with the rows of `draft`: parents and tokens, [B, nodes].
+    """The drafts that `expand` chooses after many histories.
 
+    Parameters
+    ----------
+    draft : Model
+    histories : array_like of int, shape [B, T]
+    width, depth, nodes : int
+        See the module.
+
+    Returns
+    -------
+    parents, tokens : ndarray of int64, shape [B, nodes]
+
+    Examples
+    --------
     >>> from specsim.models import TableModel
     >>> dynamic_drafts(TableModel([0.5, 0.4, 0.1]), [[]], width=2, depth=2, nodes=3)
     (array([[0, 0, 1]]), array([[0, 1, 0]]))
@@ -154,7 +188,7 @@ def dynamic_drafts(
 
 
 def _highest(values: Floats, count: int) -> NDArray[np.int64]:
-    """The places of the `count` highest of each row of `values` [B, C], in order of place; the first among equals."""
+    """Columns of the `count` highest of each row of `values` [B, C], in order; the first among equals."""
     return np.sort(np.argsort(-values, axis=1, kind="stable")[:, :count], axis=1)
 
 

@@ -1,19 +1,21 @@
-"""Lookahead decoding: n-grams that the target itself guessed on the side, kept in a pool and drafted when they fit.
+"""Lookahead decoding: n-grams guessed by the target are kept in a pool, and drafted when they fit.
 
-*Lookahead branch.* A window holds W guessed futures side by side, column i beginning i tokens after the end of the
-text, and N - 1 levels deep. One Jacobi step a decoding step: for each column the target's most probable token after
-the text, the first level up to that column, and the column's own later levels. Column and new token are an N-gram of
-what the target might say; then the window moves on by a token: the first level is dropped, the new tokens are the last.
+*Lookahead branch.* A window has W columns of guessed futures, column i beginning i tokens after the end of
+the text, and N - 1 levels. Each decoding step makes one Jacobi step: for each column, the target's most
+probable token after the text, the first level up to that column, and the column's own later levels. Column
+and new token form an N-gram that the target might emit. Then the window moves on by a token: the first level
+is dropped, and the new tokens become the last level.
 
-*Pool.* By first token, at most G of the tails of N - 1 tokens seen after it, the least recently seen leaving first.
+*Pool.* For each first token, at most G of the tails of N - 1 tokens seen after it; the least recently seen
+leaves first.
 
-*Verification branch.* The tails that begin with the last token of the text are drafted, as chains side by side. They
-are a function of the past alone, so `naive_matching` and `deterministic_children` verify them without bias, whatever
-the window has guessed: its state decides how many tokens a step emits, not their law, and of greedy text not a token.
+*Verification branch.* The tails that begin with the last token of the text are drafted, as chains side by
+side. They are a function of the past alone, so `naive_matching` and `deterministic_children` verify them
+without bias: the window's guesses decide how many tokens a step emits, not their law.
 
 Fu, Bailis, Stoica & Zhang, "Break the sequential dependency of LLM inference using lookahead decoding", arXiv
-2402.02057. As in the authors' code the first level starts as random tokens of the text, the others fill up one a step,
-and the window moves by one token also where a step emits more.
+2402.02057. As in the authors' code the first level starts as random tokens of the text, the others are filled
+one a step, and the window moves by one token even where a step emits more.
 
 Cost: W rows of the target a step besides those of the drafts; in a real engine all are one pass.
 """
@@ -29,24 +31,39 @@ from numpy.typing import NDArray
 from specsim.drafts._tree import Tree, chains
 from specsim.models import Model
 
-__all__ = ["Lookahead"]
-
 
 class Lookahead:
-    """Drafts for one text: window of `window` columns, n-grams of `ngram` tokens, `candidates` of them for a token.
+    """The drafts of lookahead decoding for one text.
 
-    Each step, with the text so far, `draft` gives what to verify and `update` does the lookahead that the same pass of
-    the target would do; then the step's tokens are added to the text. `rng` draws the first level of the window.
+    In each step, `draft` gives the tokens to verify after the text so far, and `update` does the lookahead
+    that the same pass of the target would do; then the step's tokens are added to the text.
 
-    Raises ValueError for a window or candidates below 1, n-grams below 2, and texts shorter than the target reads.
+    Parameters
+    ----------
+    target : Model
+    window : int
+        W ≥ 1 columns.
+    ngram : int
+        N ≥ 2 tokens.
+    candidates : int
+        G ≥ 1 tails kept for a token.
+    rng : Generator
+        Draws the first level of the window.
 
+    Raises
+    ------
+    ValueError
+        For sizes out of range, and for texts shorter than the target reads.
+
+    Examples
+    --------
     >>> from specsim.models import TableModel
     >>> cycle = TableModel(np.roll(np.eye(3), 1, axis=1))  # 0 1 2 0 1 2 …
     >>> lookahead = Lookahead(cycle, window=3, ngram=3, candidates=1, rng=np.random.default_rng(1))
     >>> for end in range(1, 8):
     ...     lookahead.update([0, 1, 2, 0, 1, 2, 0, 1][:end])
     >>> lookahead.draft([0, 1, 2, 0, 1, 2, 0, 1])
-    (Tree(parents=(0, 1), drawing='sampled', block=1), (2, 0))
+    (Tree(parents=(0, 1), sampling='sampled', block=1), (2, 0))
     """
 
     def __init__(self, target: Model, window: int, ngram: int, candidates: int, rng: np.random.Generator):
@@ -60,7 +77,7 @@ class Lookahead:
         self._pool: dict[int, dict[tuple[int, ...], None]] = defaultdict(dict)
 
     def draft(self, history: Sequence[int]) -> tuple[Tree, tuple[int, ...]] | None:
-        """Chains of N - 1 tokens that may follow `history`, latest seen first, and their tokens; None if there are none."""
+        """Chains of N - 1 tokens that may follow `history`, latest seen first, and their tokens, or None."""
         tails = list(self._pool.get(int(history[-1]), ()))[::-1]
         if not tails:
             return None
@@ -69,8 +86,8 @@ class Lookahead:
         )
 
     def update(self, history: Sequence[int]) -> None:
-        """One step of the window with the target's argmax after `history`, and what it adds to the pool."""
-        if self._levels is None:  # a column is lost with each level that fills up
+        """Advance the window by one step after `history`, and add its n-grams to the pool."""
+        if self._levels is None:  # each new level costs a column
             columns = self.window + self.ngram - 2
             self._levels = self._rng.choice(np.array(list(history)), size=(1, columns))
         self._levels[0, 0] = history[-1]

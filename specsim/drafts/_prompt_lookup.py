@@ -1,14 +1,16 @@
-"""Prompt lookup: the draft is what followed the last few tokens where they occurred before in the same text.
+"""Prompt lookup: draft the tokens that followed the last few tokens earlier in the same text.
 
-Of the n-grams that end the text the longest is looked for first, from `max_ngram` tokens down to 1, and of its earlier
-occurrences the first one counts; up to γ tokens after it are drafted. No model is asked. The draft is a function of the
-text alone, so `one_hot` verifies it without bias.
+Of the n-grams that end the text the longest is tried first, from `max_ngram` tokens down to 1. Up to γ tokens
+after its first earlier occurrence are drafted. No model is asked. The draft is a function of the text alone,
+so `one_hot` verifies it without bias.
 
-Saxena, "Prompt lookup decoding" (github.com/apoorvumang/prompt-lookup-decoding, 2023). Hugging Face's transformers
-take whatever follows, which may end with the text: the default here. The snippet that Saxena published takes only an
-occurrence that is followed by γ tokens, and not one whose continuation begins among the last n tokens: `whole`.
+Saxena, "Prompt lookup decoding" (github.com/apoorvumang/prompt-lookup-decoding, 2023). Hugging Face's
+transformers accept a continuation that ends with the text, as here by default. Saxena's published snippet
+(`whole`) requires γ tokens after the occurrence, and a continuation that does not begin among the last n
+tokens.
 
-Cost: O(T) for one history of T tokens; `lookup_drafts` sorts the n-grams of a text once, for any number of positions.
+Cost: O(T) for one history of T tokens; `lookup_drafts` sorts the n-grams of a text once, for any number of
+positions.
 """
 
 from __future__ import annotations
@@ -19,16 +21,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core.distributions import Ints
-
-__all__ = ["PromptLookup", "lookup_drafts", "prompt_lookup"]
+from specsim.core._types import Ints
 
 
 @dataclass(frozen=True)
 class PromptLookup:
-    """A draft that is looked up in `text` [T] (integers), matching up to `max_ngram` tokens.
+    """Drafts by prompt lookup in one text, which `simulate` takes in place of a draft model.
 
-    `simulate` takes it in place of a draft model: steps then begin at positions of the text.
+    Parameters
+    ----------
+    text : array_like of int, shape [T]
+    max_ngram : int
+        The most tokens that are matched.
     """
 
     text: NDArray[np.int32] = field(repr=False)
@@ -39,18 +43,37 @@ class PromptLookup:
         _check(1, self.max_ngram)
 
     def drafts(self, positions: ArrayLike, gamma: int) -> Ints:
-        """What `lookup_drafts` finds in front of each of `positions`."""
+        """`lookup_drafts` at `positions` of the text."""
         return lookup_drafts(self.text, positions, gamma, self.max_ngram)
 
 
 def prompt_lookup(
     history: ArrayLike, gamma: int, max_ngram: int = 3, *, whole: bool = False
 ) -> tuple[int, ...]:
-    """Up to `gamma` tokens that followed the end of `history` [T] before; none where it never occurred.
+    """Draft the tokens that followed the end of one history earlier in it.
 
-    `max_ngram` is the most tokens that are matched. `whole` asks for all `gamma` tokens, as in the published snippet.
-    Raises ValueError or TypeError for a history that is no row of tokens, and for sizes below 1.
+    Parameters
+    ----------
+    history : array_like of int, shape [T]
+    gamma : int
+        The most tokens to draft, at least 1.
+    max_ngram : int
+        The most tokens that are matched, at least 1.
+    whole : bool
+        Require all `gamma` tokens, as in the published snippet.
 
+    Returns
+    -------
+    tuple of int
+        Empty if there is no earlier occurrence.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a history that is not a row of tokens, and for sizes below 1.
+
+    Examples
+    --------
     >>> prompt_lookup(list(b"to be or not to"), 4) == tuple(b" be ")
     True
     """
@@ -74,11 +97,23 @@ def prompt_lookup(
 def lookup_drafts(
     text: ArrayLike, positions: ArrayLike, gamma: int, max_ngram: int = 3, *, whole: bool = False
 ) -> Ints:
-    """`prompt_lookup` for the history in front of each of `positions` [B] of `text` [T]: int64 [B, gamma].
+    """`prompt_lookup` at many positions of one text.
 
-    Rows are padded with -1 where nothing, or less, is found. Raises as `prompt_lookup`, and for positions outside
-    [0, T].
+    Parameters
+    ----------
+    text : array_like of int, shape [T]
+    positions : array_like of int, shape [B]
+        In [0, T]; the history of each is the text before it.
+    gamma, max_ngram, whole
+        As for `prompt_lookup`, with the same errors.
 
+    Returns
+    -------
+    ndarray of int64, shape [B, gamma]
+        Rows are padded with -1 where fewer tokens are found.
+
+    Examples
+    --------
     >>> lookup_drafts([1, 2, 3, 1, 2, 3], [3, 4, 6], gamma=2)
     array([[-1, -1],
            [ 2,  3],
@@ -105,9 +140,9 @@ def lookup_drafts(
 
 
 def _taken(start: Any, size: Any, n: int, gamma: int, whole: bool) -> Any:
-    """Whether what follows the first occurrence of n tokens, from `start` of a text of `size` tokens, is drafted.
+    """Whether tokens from `start` on, after the first match of n tokens, are drafted; `size` is the text's.
 
-    If it is not, neither is what follows a later one.
+    If they are not, neither are those after a later occurrence.
     """
     return (start + gamma <= size) & (start < size - n) if whole else start < size
 

@@ -1,7 +1,7 @@
-"""How the children of a node are drawn from the draft's row q there.
+"""How the children of a node are sampled from the draft's row q.
 
-Being lossless belongs to a pair, a way of drawing and a rule: what a verifier may conclude from a drafted token
-depends on how it came to be drafted.
+A rule is lossless for a sampling method, never on its own: what a verifier may conclude from a drafted token
+depends on how it was drafted.
 """
 
 from __future__ import annotations
@@ -12,42 +12,60 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, Ints, cumulative_draw
+from specsim.core._types import Floats, Ints
+from specsim.core.distributions import cumulative_draw
 
-__all__ = ["DISTINCT", "DRAWINGS", "draw_siblings", "ranked", "sibling_laws"]
-
-#: The ways of drawing K children from q; of a single child the first two are the same.
-DRAWINGS: dict[str, str] = {
-    "sampled": "each from q, independently; siblings may carry the same token",
+#: How K siblings are sampled from q. For a single child the first two methods are the same.
+SAMPLING_METHODS: dict[str, str] = {
+    "sampled": "each from q, independently; siblings may have the same token",
     "without replacement": "one after the other, each from q without the tokens already drawn, renormalised; "
     "where that leaves no mass, uniformly from the tokens not yet drawn",
     "top": "the K most probable tokens, the lower one among ties; nothing is random",
     "top and sample": "the K - 1 most probable tokens, and one sampled from q on the others, renormalised; "
     "uniformly where that leaves no mass",
 }
-#: Those whose siblings never carry the same token.
+#: The methods whose siblings never have the same token.
 DISTINCT = frozenset({"without replacement", "top", "top and sample"})
 
 
-def sibling_laws(drawing: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Every ordered draw of `count` children from the row q [V] of positive probability, with that probability.
+def sibling_laws(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Every ordered draw of siblings that has positive probability.
 
-    Exact where q is. Raises ValueError where `count` distinct tokens are asked of a smaller vocabulary.
+    Parameters
+    ----------
+    sampling : str
+        One of `SAMPLING_METHODS`.
+    q : sequence, shape [V]
+        The draft's row, of Fractions or floats.
+    count : int
+        Number of siblings.
 
+    Yields
+    ------
+    (tuple of int, probability)
+        Exact where q is.
+
+    Raises
+    ------
+    ValueError
+        If `count` distinct tokens are asked of a smaller vocabulary.
+
+    Examples
+    --------
     >>> from fractions import Fraction as F
     >>> [tokens for tokens, _ in sibling_laws("without replacement", [F(1, 2), F(1, 2), F(0)], 3)]
     [(0, 1, 2), (1, 0, 2)]
     """
-    if drawing in DISTINCT and count > len(q):
+    if sampling in DISTINCT and count > len(q):
         raise ValueError(f"{count} distinct siblings cannot be drawn from {len(q)} tokens")
-    sure = {"top": count, "top and sample": count - 1}.get(drawing, 0)
-    first = tuple(ranked(q)[:sure])
+    sure = {"top": count, "top and sample": count - 1}.get(sampling, 0)
+    first = tuple(rank_tokens(q)[:sure])
 
     def extend(drawn: tuple[int, ...], probability: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
         if len(drawn) == count:
             yield drawn, probability
             return
-        weights = remaining(q, drawn) if drawing in DISTINCT else list(q)
+        weights = remaining_weights(q, drawn) if sampling in DISTINCT else list(q)
         mass = sum(weights)
         for token, weight in enumerate(weights):
             if weight > 0:
@@ -56,27 +74,37 @@ def sibling_laws(drawing: str, q: Sequence[Any], count: int) -> Iterator[tuple[t
     yield from extend(first, q[0] * 0 + 1)
 
 
-def remaining(q: Sequence[Any], drawn: Sequence[int]) -> list[Any]:
-    """Weights of the next distinct sibling after those `drawn`: q without them, or where that is nothing, ones."""
+def remaining_weights(q: Sequence[Any], drawn: Sequence[int]) -> list[Any]:
+    """Weights of the next distinct sibling: q without the tokens `drawn`, or ones if that has no mass."""
     left = [weight * (token not in drawn) for token, weight in enumerate(q)]
     return left if any(left) else [weight * 0 + (token not in drawn) for token, weight in enumerate(q)]
 
 
-def ranked(q: Sequence[Any]) -> list[int]:
-    """Tokens from the most probable down, the lower one first among ties."""
+def rank_tokens(q: Sequence[Any]) -> list[int]:
+    """Tokens by falling probability, the lower one first among ties."""
     return sorted(range(len(q)), key=lambda token: -q[token])
 
 
-# --- compiled --------------------------------------------------------------------------------------------
+def draw_siblings(sampling: str, q: Floats, u: Floats) -> Ints:
+    """Sample siblings below each of many nodes, by inverse CDF.
 
+    Parameters
+    ----------
+    sampling : str
+        One of `SAMPLING_METHODS`.
+    q : ndarray of float64, shape [B, V]
+    u : ndarray of float64, shape [K, B]
+        Uniforms in [0, 1).
 
-def draw_siblings(drawing: str, q: Floats, u: Floats) -> Ints:
-    """`u.shape[0]` children for each of the rows q [B, V] by inverse CDF, with uniforms u [K, B]: int64 [K, B]."""
+    Returns
+    -------
+    ndarray of int64, shape [K, B]
+    """
     tokens = np.empty(u.shape, dtype=np.int64)
-    sure = {"top": len(u), "top and sample": len(u) - 1}.get(drawing, 0)
+    sure = {"top": len(u), "top and sample": len(u) - 1}.get(sampling, 0)
     if sure:
         tokens[:sure] = np.argsort(-q, axis=1, kind="stable")[:, :sure].T
-    if drawing in DISTINCT:
+    if sampling in DISTINCT:
         _draw_distinct(q, sure, u, tokens)
     else:
         for k in range(len(u)):
@@ -85,10 +113,10 @@ def draw_siblings(drawing: str, q: Floats, u: Floats) -> Ints:
 
 
 @kernel
-def _draw(q, u, tokens):  # type: ignore[no-untyped-def]
+def _draw(q, u, tokens):
     """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B].
 
-    Sums are made once, of four rows at a time: one sum has to wait for each of its additions.
+    Four rows are summed at a time: the additions of one sum have to wait for each other.
     """
     last = q.shape[0] - 1
     sums = np.empty((4, q.shape[1]))
@@ -109,7 +137,7 @@ def _draw(q, u, tokens):  # type: ignore[no-untyped-def]
             goal = u[first + i] * total
             if goal < total:
                 below = 0
-                for x in range(q.shape[1]):  # a search would be shorter, and slower: it cannot be foreseen
+                for x in range(q.shape[1]):  # slower to search: its branches are unpredictable
                     below += sums[i, x] <= goal
                 tokens[first + i] = below
             else:  # rounded up to the total
@@ -117,8 +145,8 @@ def _draw(q, u, tokens):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _draw_distinct(q, first, u, tokens):  # type: ignore[no-untyped-def]
-    """Children `first` and on, each from q[B, V] without the ones before it; into int64 tokens[K, B]."""
+def _draw_distinct(q, first, u, tokens):
+    """Fill int64 tokens[first:, B] with siblings drawn from q[B, V] without the ones before them."""
     weights = np.empty(q.shape[1])
     for b in range(q.shape[0]):
         for k in range(first, tokens.shape[0]):

@@ -1,18 +1,19 @@
-"""Sequoia's dynamic program: the fixed tree that emits most tokens, given how often each rank of sibling is accepted.
+"""Sequoia's dynamic program: the fixed tree that emits most tokens, given acceptance by rank of sibling.
 
-Let P_k be the probability that of the children of a node the k-th drawn is the one accepted, the same at every node
-(the paper's positional acceptance assumption). A node is then reached with the product of P along its path, and a
-step emits in the mean F(T) = Σ_v Π P_rank tokens, the sum over all nodes: the root stands for the token that every
-step emits at its end.
+Let P_k be the probability that the k-th of a node's children is the one accepted, the same at every node (the
+paper's positional acceptance assumption). A node is then reached with the product of P along its path, and a
+step emits F(T) = Σ_v Π P_rank tokens on average, a sum over all nodes in which the root stands for the last
+token of the step.
 
 With T[n, b] the best tree of n nodes, root included, whose root has b children,
 
     T[1, 0] = 1,      T[n, b] = max over m of T[n - m, b - 1] + P_b · max_j T[m, j],
 
-where m nodes hang at the last child. A limit on the depth adds one index: the m nodes then have a level less.
+where the last child has a subtree of m nodes. A limit on the depth adds one index: that subtree has a level
+less.
 
-A chain gives at most 1/(1 - P_1) however long, K chains side by side at most one token more, a binary tree at most
-1/(1 - P_1 - P_2).
+A chain emits at most 1/(1 - P_1) tokens at any length, K chains side by side at most one token more, a binary
+tree at most 1/(1 - P_1 - P_2).
 
 Chen et al., "Sequoia", arXiv 2402.12374.
 
@@ -26,22 +27,37 @@ from typing import Any
 
 from specsim.drafts._tree import Tree
 
-__all__ = ["best_tree", "expected_tokens_of_tree", "rank_acceptance"]
-
-#: More ordered draws of siblings than this are not enumerated.
+#: The most ordered draws of siblings that are enumerated.
 MAX_DRAWS = 4096
 
-#: Of the best tree of a size: F, and the sizes of the subtrees below its root, in order of rank. None: impossible.
+#: F of the best tree of a size, and the sizes of its root's subtrees by rank; None if there is no such tree.
 Best = tuple[Any, tuple[int, ...]] | None
 
 
 def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = None) -> Tree:
-    """The tree of `nodes` drafted tokens with the highest expected number of emitted tokens, drawn without replacement.
+    """The tree that emits most tokens, with siblings sampled without replacement.
 
-    `rank_acceptance` is P_1, P_2, …; no node has more children than it is long. Nodes are numbered level by level,
-    siblings in order of rank. Raises ValueError for numbers that are no such probabilities, and where no tree of
-    that size is as shallow as `depth`.
+    Parameters
+    ----------
+    rank_acceptance : sequence
+        P_1, P_2, …, at least 0 and of sum at most 1. No node has more children than there are ranks.
+    nodes : int
+        Number of drafted tokens.
+    depth : int, optional
+        The largest depth allowed.
 
+    Returns
+    -------
+    Tree
+        Nodes are numbered level by level, siblings in order of rank.
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range, and if no tree of that size is as shallow as `depth`.
+
+    Examples
+    --------
     >>> best_tree([0.6, 0.2], 4).parents
     (0, 0, 1, 3)
     """
@@ -51,7 +67,7 @@ def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = No
             raise ValueError(f"{name}: {value} is not at least 1")
     if depth is None:
         tables = [_best_subtrees(accept, nodes + 1, None)]
-    else:  # one for each number of levels below a node, from none on
+    else:  # a table for each number of levels below a node
         leaf: list[Best] = [None, (1, ()), *[None] * nodes]
         tables = [leaf]
         for _ in range(min(depth, nodes)):
@@ -73,7 +89,7 @@ def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = No
 
 
 def _best_subtrees(accept: Sequence[Any], size: int, below: list[Best] | None) -> list[Best]:
-    """The best tree of 1 to `size` nodes, entry 0 unused, whose subtrees come from `below`, or from here if None."""
+    """The best trees of 1 to `size` nodes, with subtrees from `below`, or from the result if None."""
     found: list[Best] = [None]
     inner = found if below is None else below
     table: list[list[Best]] = [[]]  # table[n][b]: exactly b children
@@ -95,10 +111,21 @@ def _best_subtrees(accept: Sequence[Any], size: int, below: list[Best] | None) -
 
 
 def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
-    """F of `tree`: the mean number of tokens that a step emits if the k-th of siblings is accepted with P_k.
+    """F of a tree: the mean number of tokens that a step emits.
 
-    Raises ValueError where a node has more children than there are P_k.
+    Parameters
+    ----------
+    tree : Tree
+    rank_acceptance : sequence
+        P_1, P_2, … as for `best_tree`; ValueError if a node has more children.
 
+    Returns
+    -------
+    number
+        A Fraction if the P_k are.
+
+    Examples
+    --------
     >>> expected_tokens_of_tree(Tree((0, 0, 1)), [0.5, 0.25])
     2.0
     """
@@ -113,12 +140,20 @@ def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
 
 
 def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]:
-    """P_1 … P_count of one pair of rows: which of the siblings drawn without replacement from q is accepted.
+    """P_1 … P_count of one pair of rows, for siblings sampled without replacement from q.
 
-    By enumeration of what was drawn and rejected before, in fractions if p and q are. After a rejection the residual
-    is (R - D)₊ and D loses the token; a token that fills up where q is exhausted is never accepted. Raises ValueError
-    where V^count exceeds `MAX_DRAWS`.
+    By enumeration of the siblings that were drawn and rejected before. After a rejection the residual is (R -
+    D)₊ and D loses the token; a token that fills up an exhausted q is never accepted.
 
+    Parameters
+    ----------
+    p, q : sequence, shape [V]
+        Target and draft, of Fractions or floats.
+    count : int
+        Number of siblings, with V^count ≤ `MAX_DRAWS`; ValueError otherwise.
+
+    Examples
+    --------
     >>> from fractions import Fraction as F
     >>> rank_acceptance([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 2)
     [Fraction(3, 4), Fraction(1, 4)]

@@ -1,9 +1,9 @@
 """The shape of a draft: a tree of token positions below the prefix so far.
 
-Node 0 is the prefix; drafted token number j (from 0) sits at node j + 1, below node parents[j]. Parents come
-before their children, and siblings stand in the order in which they are drawn. A chain of γ tokens has parents
-(0, 1, …, γ-1), K drafts of one token (0, …, 0). The rows of a tree: p after every node, n + 1 of them; q after
-every node up to the last that has children, `num_rows` of them, so that a chain has γ.
+Node 0 is the prefix; drafted token number j (from 0) is at node j + 1, below node parents[j]. Parents come
+before their children, and siblings are in the order in which they are sampled. A chain of γ tokens has
+parents (0, 1, …, γ-1), K drafts of one token (0, …, 0). The rows of a tree are p after every node, n + 1 of
+them, and q after every node up to the last that has children, `num_rows` of them, so that a chain has γ.
 """
 
 from __future__ import annotations
@@ -15,53 +15,63 @@ from typing import Any
 
 import numpy as np
 
-from specsim.drafts._sampling import DISTINCT, DRAWINGS, sibling_laws
+from specsim.drafts._sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
 
-__all__ = ["MAX_NODES", "Tree", "as_tree", "branching", "chain", "chains"]
-
-#: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN); a slip of the keyboard should not cost all memory.
+#: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN). The limit guards against mistyped sizes.
 MAX_NODES = 1024
 
 
 @dataclass(frozen=True)
 class Tree:
-    """The drafted tree: `parents` as above, siblings drawn in one of the ways of `DRAWINGS`.
+    """A drafted tree.
 
-    `block` says what a drafted token may depend on: with 1 (autoregressive drafting) on all tokens before it;
-    with b > 1 tokens are drafted b at a time, each from its own law given the context and the earlier blocks
-    only, as by semi-autoregressive drafters; `block` ≥ depth is a set of independent heads, as Medusa's.
+    Parameters
+    ----------
+    parents : sequence of int
+        The parent of each drafted token, see the module.
+    sampling : str
+        How siblings are sampled, one of `SAMPLING_METHODS`.
+    block : int
+        1 for autoregressive drafting, where a token depends on all tokens before it. With b > 1 tokens are
+        drafted b at a time, each from a law that depends only on the context and the earlier blocks, as by
+        semi-autoregressive drafters; `block` ≥ depth means independent heads, as in Medusa.
 
-    Raises ValueError for a tree with a cycle or an orphan, an empty or too large one, an unknown drawing.
+    Raises
+    ------
+    ValueError
+        For a cycle, an orphan, an empty or too large tree, or an unknown sampling method.
 
+    Examples
+    --------
     >>> tree = Tree((0, 0, 1, 1))
     >>> tree.depth, tree.children(1), tree.num_rows
     (2, (3, 4), 2)
     """
 
     parents: tuple[int, ...]
-    drawing: str = "sampled"
+    sampling: str = "sampled"
     block: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parents", check_parents(self.parents))
-        if self.drawing not in DRAWINGS:
-            raise ValueError(f"drawing: {self.drawing!r} is not one of {', '.join(DRAWINGS)}")
+        if self.sampling not in SAMPLING_METHODS:
+            raise ValueError(f"sampling: {self.sampling!r} is not one of {', '.join(SAMPLING_METHODS)}")
         if not isinstance(self.block, int) or self.block < 1:
             raise ValueError(f"block: {self.block!r} is not an integer of at least 1")
 
     def __str__(self) -> str:
         heads = "" if self.block == 1 else f", {self.block} at a time"
         shape = f"chain of {self.size}" if self.is_chain else f"tree with parents {self.parents}"
-        return f"{self.drawing} {shape}{heads}"
+        return f"{self.sampling} {shape}{heads}"
 
     @property
     def size(self) -> int:
-        """Drafted tokens n."""
+        """Number n of drafted tokens."""
         return len(self.parents)
 
     @property
     def num_rows(self) -> int:
-        """Rows of q: after every node up to the last that has children."""
+        """Number of rows of q: after every node up to the last that has children."""
         return self.parents[-1] + 1 if self.is_chain else max(self.parents) + 1
 
     @property
@@ -70,8 +80,8 @@ class Tree:
 
     @property
     def distinct(self) -> bool:
-        """Whether siblings never carry the same token."""
-        return self.drawing in DISTINCT or len(set(self.parents)) == self.size
+        """Whether siblings never have the same token."""
+        return self.sampling in DISTINCT or len(set(self.parents)) == self.size
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
@@ -83,7 +93,7 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """The most tokens that a step can accept."""
+        """The largest number of tokens that a step can accept."""
         return max(self.depths)
 
     @cached_property
@@ -94,7 +104,7 @@ class Tree:
         return tuple(tuple(nodes) for nodes in children)
 
     def children(self, node: int) -> tuple[int, ...]:
-        """The nodes below `node`, in the order in which they are drawn."""
+        """The nodes below `node`, in the order in which they are sampled."""
         return self._children[node]
 
     def path(self, node: int) -> tuple[int, ...]:
@@ -107,12 +117,12 @@ class Tree:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain Python values."""
-        return {"parents": list(self.parents), "drawing": self.drawing, "block": self.block}
+        return {"parents": list(self.parents), "drawing": self.sampling, "block": self.block}
 
     def drafts(
         self, row: Callable[[tuple[int, ...], int], Sequence[Any]]
     ) -> Iterator[tuple[tuple[int, ...], Any]]:
-        """Every draft of positive probability, with that probability.
+        """Yield every draft of positive probability, with that probability.
 
         row(seen, ahead) is q after the drafted tokens `seen`, `ahead` tokens further on.
         """
@@ -128,7 +138,7 @@ class Tree:
             seen = self.seen(len(drafted))
             children = self.children(node)
             for drawn, chance in sibling_laws(
-                self.drawing, row(drafted[:seen], len(drafted) - seen), len(children)
+                self.sampling, row(drafted[:seen], len(drafted) - seen), len(children)
             ):
                 yield from extend(
                     tokens | dict(zip(children, drawn, strict=True)), rest, probability * chance
@@ -137,29 +147,46 @@ class Tree:
         yield from extend({}, inner, 1)
 
 
-def chain(gamma: int, drawing: str = "sampled", block: int = 1) -> Tree:
-    """γ = `gamma` tokens one after the other, from 1 to `MAX_NODES`. Raises TypeError or ValueError otherwise.
+def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
+    """A chain of γ drafted tokens.
 
+    Parameters
+    ----------
+    gamma : int
+        γ, from 1 to `MAX_NODES`; TypeError or ValueError otherwise.
+    sampling, block
+        As for `Tree`.
+
+    Examples
+    --------
     >>> chain(3).parents
     (0, 1, 2)
     """
-    return Tree(tuple(range(_whole(gamma, "gamma"))), drawing, block)
+    return Tree(tuple(range(_whole(gamma, "gamma"))), sampling, block)
 
 
-def chains(count: int, gamma: int, drawing: str = "sampled") -> Tree:
+def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
     """K = `count` chains of γ = `gamma` tokens side by side (SpecTr, arXiv 2310.15141).
 
+    Parameters, result and errors as `chain`.
+
+    Examples
+    --------
     >>> chains(2, 2).parents
     (0, 0, 1, 2)
     """
     count, gamma = _whole(count, "count"), _whole(gamma, "gamma")
     parents = [0] * count + list(range(1, count * (gamma - 1) + 1))
-    return Tree(tuple(parents), drawing)
+    return Tree(tuple(parents), sampling)
 
 
-def branching(*widths: int, drawing: str = "sampled", block: int = 1) -> Tree:
+def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
     """A tree whose nodes at depth i all have widths[i] children, such as SpecInfer's (2, 2, 1).
 
+    Parameters, result and errors as `chain`.
+
+    Examples
+    --------
     >>> branching(2, 2).parents
     (0, 0, 1, 1, 2, 2)
     """
@@ -170,7 +197,7 @@ def branching(*widths: int, drawing: str = "sampled", block: int = 1) -> Tree:
         size = len(parents)
         if size > MAX_NODES:
             break
-    return Tree(tuple(parents), drawing, block)
+    return Tree(tuple(parents), sampling, block)
 
 
 def as_tree(gamma: int | Tree) -> Tree:
@@ -179,7 +206,7 @@ def as_tree(gamma: int | Tree) -> Tree:
 
 
 def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
-    """`parents` as a tuple of ints. Raises ValueError naming the node that has a cycle or is an orphan."""
+    """`parents` as a tuple of ints. Raises ValueError naming a node with a cycle or without a parent."""
     if not isinstance(parents, Iterable):
         raise TypeError(f"parents: expected one for each drafted token, got {type(parents).__name__}")
     checked = []
@@ -193,7 +220,7 @@ def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
             )
         if int(parent) > j:
             raise ValueError(
-                f"parents[{j}] = {int(parent)}: node {j + 1} would hang below "
+                f"parents[{j}] = {int(parent)}: node {j + 1} would be below "
                 + ("itself" if int(parent) == j + 1 else f"the later node {int(parent)}")
                 + ", a cycle or a wrong order; a parent comes before its children"
             )

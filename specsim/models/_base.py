@@ -1,4 +1,4 @@
-"""What every model is, and the checks on histories and contexts that they share."""
+"""The protocol of models, and the checks on histories and contexts that they share."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import check_tokens
-
-__all__ = ["Model", "check_pair", "shared_contexts"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
 
 
 @runtime_checkable
 class Model(Protocol):
     """A law of the next token given the last `order` tokens.
 
-    `vocab_size` is V ≥ 1, `order` ≥ 0 the number of tokens read, and `contexts` (int32 [N, order], N ≥ 1)
-    lists where a step may begin, see `specsim.models`.
+    Attributes
+    ----------
+    vocab_size : int
+        V ≥ 1.
+    order : int
+        Number of tokens read, at least 0.
+    contexts : ndarray of int32, shape [N, order]
+        Where a step may begin, N ≥ 1; see `specsim.models`.
     """
 
     @property
@@ -31,20 +33,28 @@ class Model(Protocol):
     def order(self) -> int: ...
 
     @property
-    def contexts(self) -> Ints: ...
+    def contexts(self) -> TokenArray: ...
 
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
-        """The rows after each of `histories` (integers [B, T], T ≥ order), float64 [B, V].
+        """The rows after each of many histories. Threads may call it at once, each with its own `out`.
 
-        They are written to `out` if given, whose rows need not lie one behind the other. Safe to call from several
-        threads at once, as long as each has its own `out`. Raises ValueError or TypeError for histories that are too
-        short or not tokens.
+        Parameters
+        ----------
+        histories : array_like of int, shape [B, T]
+            T ≥ order.
+        out : ndarray of float64, shape [B, V], optional
+            Where to write the rows; it need not be contiguous.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If histories are too short or not tokens.
         """
 
     def row(self, context: Sequence[int]) -> Sequence[Any] | Floats:
-        """The row after one `context` (at least `order` tokens), in plain Python and NumPy.
+        """The row after one `context` of at least `order` tokens, in plain Python and NumPy.
 
-        Bit for bit what `rows` gives; exact where the model is.
+        Equal to that of `rows` bit for bit, or exact if the model is.
         """
 
 
@@ -58,12 +68,12 @@ def check_pair(target: Any, draft: Any) -> None:
         )
 
 
-def shared_contexts(target: Model, draft: Model) -> Ints:
-    """Contexts long enough for both: those of the model that reads more, the target's where they read alike."""
+def shared_contexts(target: Model, draft: Model) -> TokenArray:
+    """The contexts of the model with the higher order, of the target if both are equal."""
     return (target if target.order >= draft.order else draft).contexts
 
 
-def recent_tokens(histories: ArrayLike, order: int, vocab_size: int) -> Ints:
+def recent_tokens(histories: ArrayLike, order: int, vocab_size: int) -> TokenArray:
     """The last `order` columns of `histories` ([B, T]), checked, as a contiguous int32 array [B, order]."""
     array = np.asarray(histories)
     if array.ndim != 2 or array.shape[1] < order:
@@ -84,7 +94,7 @@ def last_tokens(context: Sequence[int], order: int, vocab_size: int) -> list[int
     return [int(token) for token in tokens[len(tokens) - order :]]
 
 
-def check_contexts(contexts: ArrayLike, order: int, vocab_size: int) -> Ints:
+def check_contexts(contexts: ArrayLike, order: int, vocab_size: int) -> TokenArray:
     """`contexts` as a read-only int32 array [N, order] with N ≥ 1."""
     array = np.asarray(contexts)
     if array.ndim != 2 or array.shape[1] != order or len(array) == 0:

@@ -1,10 +1,10 @@
-"""A draft moved towards its target: rows (1 - w)·q + w·p, the simplest model of distillation.
+"""A draft moved towards its target, with rows (1 - w)·q + w·p: the simplest model of distillation.
 
-It stands in for what training a draft on its target does, as in DistillSpec (Zhou et al., arXiv 2310.08461), with one
-number w for how far the training went; real distillation moves some rows more than others, and needs no p to draft.
+It represents the training of a draft on its target, as in DistillSpec (Zhou et al., arXiv 2310.08461), by one
+number w. Real distillation moves some rows more than others, and needs no p to draft.
 
-Of w·p + (1 - w)·p = p the mixture shares the first term, so that min(p, (1 - w)·q + w·p) = w·p + (1 - w)·min(p, q)
-token by token. Hence β(w) = w + (1 - w)·β for β = Σ min(p, q) in every context: the rejections shrink in proportion.
+Writing p as w·p + (1 - w)·p gives min(p, (1 - w)·q + w·p) = w·p + (1 - w)·min(p, q) token by token. Hence
+β(w) = w + (1 - w)·β for β = Σ min(p, q) in every context: rejections become rarer by the factor 1 - w.
 """
 
 from __future__ import annotations
@@ -18,18 +18,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.models._base import Floats, Ints, Model, check_out, check_pair, shared_contexts
-
-__all__ = ["Mixture"]
+from specsim.core._types import Floats, TokenArray
+from specsim.models._base import Model, check_out, check_pair, shared_contexts
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """`draft` moved towards `target` by `weight` in [0, 1]: the draft itself at 0, the target at 1.
+    """`draft` moved towards `target` by `weight`.
 
-    Where both models are exact, `row` is so too, the weight being taken as the rational that it is; `rows` then agrees
-    with it up to rounding. Raises TypeError or ValueError for models that do not fit together, or another weight.
+    If both models are exact then so is `row`, the weight being taken as the rational that it is; `rows`
+    agrees with it up to rounding.
 
+    Parameters
+    ----------
+    draft, target : Model
+        Over one vocabulary.
+    weight : float or Fraction
+        w in [0, 1]: 0 is the draft itself, 1 the target.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the models do not fit together, or the weight is out of range.
+
+    Examples
+    --------
     >>> from specsim.models import TableModel
     >>> Mixture(TableModel([Fraction(1), 0]), TableModel([0, Fraction(1)]), 0.25).row([])
     (Fraction(3, 4), Fraction(1, 4))
@@ -53,7 +66,7 @@ class Mixture:
         return max(self.target.order, self.draft.order)
 
     @property
-    def contexts(self) -> Ints:
+    def contexts(self) -> TokenArray:
         return shared_contexts(self.target, self.draft)
 
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:

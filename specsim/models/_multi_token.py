@@ -1,7 +1,7 @@
-"""A model asked about a token further on: its law given the context alone, whatever comes in between.
+"""The law of a later token given the context alone, whatever tokens come in between.
 
-That is what a head of Medusa (arXiv 2401.10774) is trained to know: head i predicts the token i places ahead without
-seeing those before it.
+The heads of Medusa (Cai et al., arXiv 2401.10774) are trained to predict it: head i predicts the token i
+places further on without seeing those before it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.models._base import Floats, Model
-
-__all__ = ["row_ahead", "rows_ahead"]
+from specsim.core._types import Floats
+from specsim.models._base import Model
 
 
 def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | None = None) -> Floats:
-    """The law of the token `ahead` ≥ 0 places after the next one, after each of `histories` [B, T]: float64 [B, V].
+    """The law of the token `ahead` places after the next one.
 
-    It is written to `out` if given. Raises ValueError for ahead > 0 and a model of order above 1, whose state is not
-    its last token.
+    Parameters
+    ----------
+    model : Model
+        Of order 0 or 1 if `ahead` > 0, so that its state is its last token.
+    histories : array_like of int, shape [B, T]
+    ahead : int
+        At least 0; 0 is the next token.
+    out : ndarray of float64, shape [B, V], optional
+        Where to write the rows.
 
+    Raises
+    ------
+    ValueError
+        For `ahead` > 0 and a model of order above 1.
+
+    Examples
+    --------
     >>> from specsim.models import TableModel
     >>> rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=1)
     array([[0.5, 0.5]])
@@ -40,7 +53,7 @@ def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | Non
 
 
 def row_ahead(model: Model, context: Sequence[int], ahead: int) -> Sequence[Any] | Floats:
-    """The same after one `context`, for a model of any order, by enumeration, in fractions."""
+    """The same after one `context`, for a model of any order, by enumeration in fractions."""
     if ahead == 0:
         return model.row(context)
     total = [Fraction(0)] * model.vocab_size

@@ -34,11 +34,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.core._kernels import kernel
-from specsim.models._base import Floats, check_contexts, check_out, last_tokens, recent_tokens
-
-__all__ = ["NGramModel", "bits_per_byte"]
+from specsim.core._types import Floats
+from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
 
 VOCAB = 256
 #: A window is packed into 64 bits.
@@ -51,16 +50,28 @@ Provenance = Mapping[str, str | int | float]
 
 
 class NGramModel:
-    """An n-gram over bytes (V = 256), see the module's text for its law.
+    """An n-gram over bytes (V = 256) with interpolated Kneser–Ney smoothing.
 
-    `ngrams` (uint8 [N, n], distinct, in lexicographic order, n from 1 to 8) are the windows seen, `counts`
-    (integers [N], from 1 to 2³¹−1) how often. `contexts` (integers [M, n−1]) are where a step may begin; by
-    default each context seen, once. `provenance` says in short strings and numbers what it was trained on.
+    `n` is the n-gram order, and `order` = n - 1 the number of bytes read.
 
-    `n` is the n-gram order, and `order` = n − 1 the number of bytes read.
+    Parameters
+    ----------
+    ngrams : ndarray of uint8, shape [N, n]
+        The windows seen, distinct and in lexicographic order, n from 1 to 8.
+    counts : array_like of int, shape [N]
+        How often each was seen, from 1 to 2³¹ - 1.
+    contexts : array_like of int, shape [M, n - 1], optional
+        Where a step may begin; by default each context seen, once.
+    provenance : mapping, optional
+        What the model was trained on, in short strings and numbers.
 
-    Raises ValueError or TypeError for arrays that are not of this kind.
+    Raises
+    ------
+    ValueError, TypeError
+        For other arrays.
 
+    Examples
+    --------
     >>> model = NGramModel.train([b"abracadabra"], n=3)
     >>> row = model.row(b"ab")
     >>> chr(row.argmax()), round(float(row[ord("r")]), 4)
@@ -154,7 +165,7 @@ class NGramModel:
         return slots
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one `.npz` file, by way of a temporary file, so that it is whole or absent."""
+        """Write the model to one `.npz` file, atomically."""
         write_arrays(path, self.to_arrays())
 
     @classmethod
@@ -163,7 +174,7 @@ class NGramModel:
         return read_models(path, [""])[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By what a file holds, a quarter of what is made of it."""
+        """Pickle the arrays of a file, a quarter of the size of the tables made from them."""
         return type(self).from_arrays, (self.to_arrays(),)
 
     def to_arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
@@ -189,10 +200,21 @@ class NGramModel:
 
 
 def bits_per_byte(model: NGramModel, texts: Iterable[bytes]) -> float:
-    """Cross-entropy of `model` on `texts`: mean of −log2 p(byte | the bytes before it), in bits.
+    """Cross-entropy of a model on texts: the mean of -log2 p(byte | the bytes before it), in bits.
 
-    Over all bytes with `order` bytes before them in the same text. Raises ValueError if there are none.
+    Parameters
+    ----------
+    model : NGramModel
+    texts : iterable of bytes
+        Every byte with `order` bytes before it in the same text counts.
 
+    Raises
+    ------
+    ValueError
+        If no byte has enough bytes before it.
+
+    Examples
+    --------
     >>> round(bits_per_byte(NGramModel.train([b"abababab"], n=2), [b"babab"]), 3)
     0.227
     """
@@ -207,9 +229,6 @@ def bits_per_byte(model: NGramModel, texts: Iterable[bytes]) -> float:
     if n_bytes == 0:
         raise ValueError(f"texts: no byte has {model.order} bytes before it; give more text")
     return bits / n_bytes
-
-
-# --- counting --------------------------------------------------------------------------------------------
 
 
 def _windows(text: bytes, n: int) -> Keys:
@@ -262,9 +281,6 @@ def _discount(counts: NDArray[Any]) -> float:
     return n1 / (n1 + 2 * n2) if n1 else FALLBACK_DISCOUNT
 
 
-# --- tables ----------------------------------------------------------------------------------------------
-
-
 def _dense_rows(levels: list[tuple[Keys, NDArray[Any]]], discounts: Floats) -> Floats:
     """The rows after each context of min(n − 1, 1) bytes: float64 [1, 256] or [256, 256]."""
     rows = np.full((1, VOCAB), 1 / VOCAB)
@@ -301,17 +317,14 @@ def _sparse_levels(
     return np.concatenate(records), np.concatenate(successors), np.concatenate(counts_)
 
 
-# --- kernels ---------------------------------------------------------------------------------------------
-
-
 @kernel
-def _slot(key, n_slots):  # type: ignore[no-untyped-def]
+def _slot(key, n_slots):
     """Where to look for `key` first. The products stay below 2⁶³, so that nothing overflows."""
     return ((key & 0xFFFFFFFF) * 0x2C1B3C6D + (key >> 32) * 0x297A2D39 >> 20) & (n_slots - 1)
 
 
 @kernel
-def _fill_slots(records, slots):  # type: ignore[no-untyped-def]
+def _fill_slots(records, slots):
     for index in range(len(records)):
         slot = _slot(int(records[index, 0]), len(slots))
         while slots[slot] >= 0:
@@ -320,7 +333,7 @@ def _fill_slots(records, slots):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _find(key, slots, records):  # type: ignore[no-untyped-def]
+def _find(key, slots, records):
     """The index of the record of `key`, -1 if there is none."""
     slot = _slot(key, len(slots))
     while slots[slot] >= 0 and records[slots[slot], 0] != key:
@@ -329,7 +342,7 @@ def _find(key, slots, records):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _fill_rows(recent, dense, slots, records, successors, counts, discounts, out):  # type: ignore[no-untyped-def]
+def _fill_rows(recent, dense, slots, records, successors, counts, discounts, out):
     size, order = recent.shape
     seen = np.empty(order + 1, np.int64)
     weights = np.empty(order + 1)
@@ -360,9 +373,7 @@ def _fill_rows(recent, dense, slots, records, successors, counts, discounts, out
                 out[b, successors[e]] += weight * (counts[e] - discount)
 
 
-# --- files -----------------------------------------------------------------------------------------------
-
-#: What NumPy, `zipfile` and `from_arrays` raise on a file that is damaged, or of another kind.
+#: The exceptions of NumPy, `zipfile` and `from_arrays` on a file that is damaged, or of another kind.
 UNREADABLE = (
     AttributeError,
     EOFError,
@@ -377,7 +388,7 @@ UNREADABLE = (
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write `arrays` to one compressed `.npz` at exactly `path`."""
-    with replacing(path) as temporary, open(temporary, "wb") as file:
+    with atomic_write(path) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 

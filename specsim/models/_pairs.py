@@ -1,4 +1,4 @@
-"""A target and its draft, trained on the same text: building, reading, and the pair that comes along."""
+"""Pairs of a target and its draft, trained on the same text: building, reading, and the bundled pair."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 
 from specsim.models._ngram import NGramModel, Provenance, bits_per_byte, read_models, write_arrays
 
-__all__ = ["build_default_pair", "build_pair", "default_pair", "load_pair"]
-
-Pair = tuple[NGramModel, NGramModel]
+ModelPair = tuple[NGramModel, NGramModel]
 
 DEFAULT_FILE = Path(__file__).parents[1] / "data" / "stdlib-ngrams.npz"
-#: What lies among the standard library's sources and is not: tests, add-ons, what each build generates.
+#: Left out of the standard library's folder: tests, add-ons, and what each build generates.
 NOT_SOURCE = ("test", "tests", "idle_test", "site-packages", "__pycache__", "_sysconfigdata*")
 
 #: Of the files in sorted order, the first and every tenth after it are held out.
@@ -31,12 +29,17 @@ CONTEXT_SEED = 2211_17192
 
 
 @cache
-def default_pair() -> Pair:
-    """(target, draft): a 5-gram and a 2-gram of the source text of Python's standard library.
+def default_pair() -> ModelPair:
+    """The bundled pair: a 5-gram and a 2-gram of the source text of Python's standard library.
 
-    Read once from the package's own data. `target.provenance` says from which Python, how much text, and how
-    well each predicts the held-out part.
+    Returns
+    -------
+    target, draft : NGramModel
+        Read once. `target.provenance` records which Python, how much text, and how well each model predicts
+        the held-out part.
 
+    Examples
+    --------
     >>> target, draft = default_pair()
     >>> target.n, draft.n, target.contexts.shape
     (5, 2, (16384, 4))
@@ -44,8 +47,8 @@ def default_pair() -> Pair:
     return load_pair(DEFAULT_FILE)
 
 
-def load_pair(path: str | os.PathLike[str]) -> Pair:
-    """(target, draft) from a file that `build_pair` wrote. Raises ValueError if it is damaged or foreign."""
+def load_pair(path: str | os.PathLike[str]) -> ModelPair:
+    """Read (target, draft) from a file of `build_pair`. Raises ValueError if it is damaged or foreign."""
     target, draft = read_models(path, ["target_", "draft_"])
     return target, draft
 
@@ -58,24 +61,43 @@ def build_pair(
     n_draft: int = 2,
     pattern: str = "*.py",
     exclude: Sequence[str] = (),
-) -> Pair:
-    """Train a pair on the files below `folder` whose name matches `pattern`, and write it to `out` (`.npz`).
+) -> ModelPair:
+    """Train a pair on text files and write it to one file.
 
-    `n_target` and `n_draft` are n-gram orders, 1 to 8. Files and folders whose name matches one of the
-    patterns `exclude` are left out. Of the files in sorted order, the first and every tenth after it are held
-    out of training: up to 16 384 positions drawn from them, with a fixed seed, become the pair's contexts.
-    Returns (target, draft); their `provenance` holds the numbers of files and bytes, the SHA-256 of the
-    training text, and both models' bits per byte on the held-out text.
+    Of the files in sorted order, the first and every tenth after it are held out of training: up to 16 384
+    positions drawn from them, with a fixed seed, become the contexts of the pair.
 
-    Raises ValueError where the folder is missing, matches fewer than two files, or holds too little text.
+    Parameters
+    ----------
+    folder : path
+        The folder with the text.
+    out : path
+        The `.npz` file to write.
+    n_target, n_draft : int
+        n-gram orders, 1 to 8.
+    pattern : str
+        Names of the files to read, below `folder` at any depth.
+    exclude : sequence of str
+        Patterns of file and folder names that are left out.
+
+    Returns
+    -------
+    target, draft : NGramModel
+        Their `provenance` has the numbers of files and bytes, the SHA-256 of the training text, and the bits
+        per byte of both models on the held-out text.
+
+    Raises
+    ------
+    ValueError
+        If the folder is missing, matches fewer than two files, or has too little text.
     """
     if not Path(out).absolute().parent.is_dir():
-        raise ValueError(f"out: {out} lies in a folder that does not exist; make it first")
+        raise ValueError(f"out: {out} is in a folder that does not exist; make it first")
     files = _matching_files(Path(folder), pattern, exclude)
     return _build(files, Path(out), n_target, n_draft, source=f"files {pattern}")
 
 
-def build_default_pair(out: str | os.PathLike[str] = DEFAULT_FILE) -> Pair:
+def build_default_pair(out: str | os.PathLike[str] = DEFAULT_FILE) -> ModelPair:
     """Rebuild `default_pair` from the standard library of the running Python, and write it to `out`."""
     files = _matching_files(Path(sysconfig.get_paths()["stdlib"]), "*.py", NOT_SOURCE)
     return _build(files, Path(out), 5, 2, source=f"Python {platform.python_version()} standard library")
@@ -103,7 +125,7 @@ def _matching_files(folder: Path, pattern: str, exclude: Sequence[str]) -> list[
     return files
 
 
-def _build(files: list[Path], out: Path, n_target: int, n_draft: int, source: str) -> Pair:
+def _build(files: list[Path], out: Path, n_target: int, n_draft: int, source: str) -> ModelPair:
     texts = [file.read_bytes() for file in files]
     held_out = texts[::HELD_OUT_EVERY]
     training = [text for i, text in enumerate(texts) if i % HELD_OUT_EVERY]

@@ -1,7 +1,7 @@
-"""A model beside the tokens that it has consumed: the forward pass of an engine and its key-value cache.
+"""A model together with the tokens that it has consumed: an engine's forward pass and its key-value cache.
 
-A session is fed tokens once and remembers them. Its rows follow from what it has consumed and from nothing else, so
-that a token fed twice, left out, or kept although it was rejected is seen in the rows, as in a real engine.
+The rows of a session depend only on the tokens that it consumed. A token that is fed twice, left out, or kept
+after its rejection therefore shows in the rows, as in a real engine.
 """
 
 from __future__ import annotations
@@ -11,16 +11,23 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._types import Floats
 from specsim.core.distributions import check_tokens
-from specsim.models._base import Floats, Model
+from specsim.models._base import Model
 from specsim.models._multi_token import rows_ahead
-
-__all__ = ["Session"]
 
 
 class Session:
-    """`model`, having consumed `tokens`, whose rows nobody asked for (a prompt).
+    """A model that has consumed some tokens.
 
+    Parameters
+    ----------
+    model : Model
+    tokens : sequence of int
+        The prompt; no rows are computed for it.
+
+    Examples
+    --------
     >>> from specsim.models import TableModel
     >>> session = Session(TableModel([[0.0, 1.0], [0.5, 0.5]]), [1, 1])
     >>> session.advance([0, 1])
@@ -41,23 +48,24 @@ class Session:
         return len(self._consumed)
 
     def advance(self, tokens: Sequence[int]) -> Floats:
-        """Consume `tokens` [T]; the rows after each of them, float64 [T, V], in one pass of the model.
+        """Consume `tokens` [T] in one pass; returns the rows after each of them, float64 [T, V].
 
         Raises ValueError where a row would need more tokens than were consumed.
         """
         order, start = self.model.order, len(self._consumed)
         if tokens and start + 1 < order:
             raise ValueError(
-                f"tokens: {start + 1} consumed; the model reads {order}, so hand over more before the first row"
+                f"tokens: {start + 1} consumed; the model reads {order}, so consume more before the first row"
             )
         self._consumed.extend(tokens)
         ends = range(start + 1, len(self._consumed) + 1)
         return self.model.rows(_histories([self._consumed[end - order : end] for end in ends], order))
 
     def after(self, paths: ArrayLike, ahead: int = 0) -> Floats:
-        """The rows after what was consumed and each of `paths` [B, d], float64 [B, V]; nothing of them is kept.
+        """The rows after the consumed tokens and each of `paths` [B, d], float64 [B, V], consuming nothing.
 
-        That is a pass with tree attention. `ahead` asks for the token that many places further on, see `rows_ahead`.
+        That is a pass with tree attention. With `ahead` > 0 the rows of a token that many places further on,
+        see `rows_ahead`.
         """
         order, branches = self.model.order, np.asarray(paths, dtype=np.int64).tolist()
         recent = self._consumed[max(0, len(self._consumed) - order) :]
@@ -66,7 +74,7 @@ class Session:
         return rows_ahead(self.model, histories, ahead)
 
     def rollback(self, length: int) -> None:
-        """Forget every token after the first `length`. Raises ValueError for more than were consumed, or below 0."""
+        """Forget all but the first `length` tokens. Raises ValueError unless 0 ≤ length ≤ consumed tokens."""
         if not 0 <= length <= len(self._consumed):
             raise ValueError(f"length: {length} is outside [0, {len(self._consumed)}], the tokens consumed")
         del self._consumed[length:]

@@ -1,4 +1,4 @@
-"""A Markov table: the row of the next token for each of the V^order contexts, written out."""
+"""A Markov table: the row of the next token for each of the V^order contexts."""
 
 from __future__ import annotations
 
@@ -10,27 +10,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
-from specsim.models._base import Floats, check_contexts, check_out, last_tokens, recent_tokens
-
-__all__ = ["TableModel"]
+from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
 
 #: Up to this many contexts, all of them are the default.
 MOST_CONTEXTS = 4096
 
 
 class TableModel:
-    """A target or draft given as a table of shape [V]*order + [V]: `table[a, b]` is the row after …, a, b.
+    """A model given as a table.
 
-    Order 0 is one fixed row. A table of `Fraction` (an object array or nested lists; integers may stand
-    among them) is kept exact: `row` returns its Fractions, and `rows` their float64 conversion.
+    Parameters
+    ----------
+    table : array_like, shape [V]*order + [V]
+        `table[a, b]` is the row after …, a, b; order 0 is one fixed row. A table of `Fraction` and integers
+        (an object array or nested lists) is kept exact: `row` returns its Fractions, and `rows` their float64
+        conversion.
+    contexts : array_like of int, shape [N, order], optional
+        Where a step may begin; by default all V^order contexts, if they are at most 4096.
 
-    `contexts` (integers [N, order]) are where a step may begin; by default all V^order of them, if those are
-    at most 4096.
+    Raises
+    ------
+    ValueError
+        If an axis differs from V, a row is not a pmf (the message names row, token and value), or contexts
+        are needed.
+    TypeError
+        For entries that are not numbers, and floats among Fractions.
 
-    Raises ValueError where an axis differs from V, where a row is not a pmf (naming row, token and value) or
-    where contexts are needed; TypeError for entries that are not numbers, and floats among Fractions.
-
+    Examples
+    --------
     >>> coin = TableModel([[Fraction(2, 3), Fraction(1, 3)], [0, 1]])
     >>> coin.order, coin.row([0])
     (1, (Fraction(2, 3), Fraction(1, 3)))

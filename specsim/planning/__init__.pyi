@@ -1,4 +1,11 @@
 from . import costs as costs
 from . import policies as policies
+from ._plan import Candidate as Candidate
+from ._plan import Choice as Choice
+from ._plan import Plan as Plan
+from ._plan import Ranked as Ranked
+from ._plan import Ranking as Ranking
+from ._plan import Shift as Shift
 from ._plan import plan as plan
+from ._plan import plan_from_trace as plan_from_trace
 from ._plan import rank_drafts as rank_drafts

@@ -240,7 +240,7 @@ def _step(
     for i in range(gamma + 1):  # the last row is for the log, and the pass for the cache, if all are accepted
         q[i] = draft.rows(tokens + drafted, 1)[0]
         if i < gamma:
-            drafted.append(int(draw_siblings(tree.drawing, q[i : i + 1], u[i : i + 1])[0, 0]))
+            drafted.append(int(draw_siblings(tree.sampling, q[i : i + 1], u[i : i + 1])[0, 0]))
     p = target.rows(tokens + drafted, gamma + 1)
     rows = Rows(np.array([drafted]), p[None], q[None, : rule.num_rows(tree)].copy(), repeated(tree, 1))
     found, accepted = rule_verifier(rule, tree)(rows, key, number)

@@ -1,17 +1,16 @@
-"""Parts of a run: which steps were counted, and what came of them. Checkpoints and shards are files of this one kind.
+"""Runs in parts: checkpoints and shards are files of partial results that belong to one run.
 
-A file is a line that names the format, a line with the SHA-256 of all that follows, a line of JSON, and the count arrays
-as little-endian int64, one after the other. Counts of the same run over different steps add up, in any order.
+A file is a safetensors file. Its tensors are the counts, int64, each named by what was counted and by its own name. Its
+metadata has under the name of the format two lines: the SHA-256 of all that follows and of the counts, and all else as JSON.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,58 +18,50 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._files import replacing
-from specsim.simulation._counting import Counts, Interval
+from specsim.core._files import atomic_write
+from specsim.simulation._counting import Example, Failure, Interval, Partial
 
-__all__ = ["Checkpoint", "Part", "add_parts", "check_shard", "missing", "shard_interval"]
+__all__ = ["Checkpoint", "Part", "add_parts", "check_shard", "shard_interval"]
 
-FORMAT = b"specsim part 1\n"
+FORMAT = "specsim part 2"
 #: Seconds between two writings of a checkpoint.
 CHECKPOINT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Part:
-    """Counts of some steps of a run.
+    """What was counted of a run, by name: the steps of a simulation, or the cases of an audit.
 
-    `run` says which run it is, in plain values, and is the same for all of its parts. `about` is what else a result needs:
-    "seconds" of work, and what follows from the rest. `intervals` are the steps counted, in order, apart from each other.
+    `run` says which run it is, in plain values, and is the same for all of its parts; `about` is what else a result needs.
     """
 
     run: dict[str, Any]
     about: dict[str, Any]
-    counts: Counts
-    intervals: tuple[Interval, ...] = ()
+    found: Mapping[str, Partial]
 
     @property
-    def steps(self) -> int:
-        """How many steps were counted."""
-        return sum(end - first for first, end in self.intervals)
-
-    def plus(
-        self, intervals: Iterable[Interval], counts: dict[str, NDArray[Any]], seconds: float = 0.0
-    ) -> Part:
-        """With these steps too. Raises ValueError for steps that were counted before."""
-        return replace(
-            self,
-            about=self.about | {"seconds": self.about["seconds"] + seconds},
-            counts={name: array + counts[name] for name, array in self.counts.items()},
-            intervals=_joined([*self.intervals, *intervals]),
-        )
+    def seconds(self) -> float:
+        """How long it took."""
+        return sum(one.seconds for one in self.found.values())
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the part to `path`, whole or not at all."""
-        arrays = {name: np.ascontiguousarray(array, dtype="<i8") for name, array in self.counts.items()}
-        head = {
-            "run": self.run,
-            "about": self.about,
-            "intervals": self.intervals,
-            "counts": {name: array.shape for name, array in arrays.items()},
-        }
-        line = json.dumps(head, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-        body = b"".join([line, *(array.tobytes() for array in arrays.values())])
-        with replacing(path) as temporary:
-            temporary.write_bytes(FORMAT + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+        from safetensors.numpy import save_file
+
+        arrays, told = {}, {}
+        for name, partial in self.found.items():
+            for key, array in partial.counts.items():
+                arrays[f"{name}: {key}"] = np.ascontiguousarray(array, dtype=np.int64)
+            told[name] = {
+                "intervals": partial.intervals,
+                "counts": [*partial.counts],
+                "examples": partial.examples,
+                "failures": partial.failures,
+                "seconds": partial.seconds,
+            }
+        head = json.dumps({"run": self.run, "about": self.about, "found": told}, allow_nan=False)
+        with atomic_write(path) as temporary:
+            save_file(arrays, temporary, {FORMAT: f"{_digest(head, arrays)}\n{head}"})
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Part:
@@ -78,41 +69,36 @@ class Part:
 
         Raises ValueError, naming the file, where that is damaged, of another version of the format or of another kind.
         """
-        content = Path(path).read_bytes()
-        if not content.startswith(FORMAT):
+        from safetensors import SafetensorError, safe_open
+
+        Path(path).stat()  # a file that is not there is no damaged one
+        try:
+            with safe_open(path, "np") as file:
+                metadata = file.metadata() or {}
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
+        except (SafetensorError, OSError, ValueError, TypeError) as error:
             raise ValueError(
-                f"{path}: no part of a run in the format of this version ({FORMAT.decode().strip()!r})"
-            )
-        digest, _, body = content[len(FORMAT) :].partition(b"\n")
-        if hashlib.sha256(body).hexdigest().encode() != digest:
+                f"{path}: no part of a run, or damaged ({error}); delete it, and run its steps again"
+            ) from error
+        if FORMAT not in metadata:
+            raise ValueError(f"{path}: no part of a run in the format of this version ({FORMAT!r})")
+        digest, _, head = metadata[FORMAT].partition("\n")
+        if _digest(head, arrays) != digest:
             raise ValueError(
                 f"{path}: damaged, its checksum does not match; delete it, and run its steps again"
             )
-        line, _, data = body.partition(b"\n")
-        head = json.loads(line)
-        flat, counts = np.frombuffer(data, dtype="<i8").astype(np.int64), {}
-        for name, shape in head["counts"].items():
-            size = math.prod(shape)
-            counts[name], flat = flat[:size].reshape(shape), flat[size:]
-        return cls(
-            head["run"], head["about"], counts, tuple((first, end) for first, end in head["intervals"])
-        )
-
-    def or_from(self, path: str | os.PathLike[str] | None, within: Interval) -> Part:
-        """This part, nothing of it being counted yet; or the one in the file `path`, where that is already.
-
-        Raises ValueError for a file of another run, or with steps outside `within`, and as `read`.
-        """
-        if path is None or not Path(path).exists():
-            return self
-        found = Part.read(path)
-        found.check_same_run(self.run, path, "here")
-        if outside := [one for one in found.intervals if one[0] < within[0] or one[1] > within[1]]:
-            raise ValueError(
-                f"{path}: has steps {outside[0][0]:,} to {outside[0][1] - 1:,}, which are not of this shard; give every shard "
-                "a file of its own"
+        part = json.loads(head)
+        found = {
+            name: Partial(
+                {key: arrays[f"{name}: {key}"] for key in told["counts"]},
+                tuple((first, end) for first, end in told["intervals"]),
+                tuple(Example(*one) for one in told["examples"]),
+                tuple(Failure(*one) for one in told["failures"]),
+                told["seconds"],
             )
-        return found
+            for name, told in part["found"].items()
+        }
+        return cls(part["run"], part["about"], found)
 
     def check_same_run(self, run: dict[str, Any], path: str | os.PathLike[str], other: str) -> None:
         """Raise ValueError, naming what differs, unless this part, of the file `path`, is one of `run`, that of `other`."""
@@ -121,6 +107,15 @@ class Part:
             there, known = self.run.get(name), run.get(name)
             if there != known:
                 raise ValueError(f"{path}: of another run: {name} is {there!r} there, and {known!r} {other}")
+
+
+def _digest(head: str, arrays: dict[str, NDArray[Any]]) -> str:
+    """The SHA-256 of all that matters in a file."""
+    digest = hashlib.sha256(f"{head}\n".encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array, dtype="<i8").data)
+    return digest.hexdigest()
 
 
 def add_parts(paths: Sequence[str | os.PathLike[str]]) -> Part:
@@ -136,7 +131,10 @@ def add_parts(paths: Sequence[str | os.PathLike[str]]) -> Part:
         part = Part.read(path)
         part.check_same_run(total.run, path, f"in {paths[0]}")
         try:
-            total = total.plus(part.intervals, part.counts, part.about["seconds"])
+            for name, partial in part.found.items():
+                total = replace(
+                    total, found={**total.found, name: _sum(name, total.found.get(name), partial)}
+                )
         except ValueError as error:
             raise ValueError(
                 f"{path}: {error}, there and in a file before it; give every part once"
@@ -144,20 +142,10 @@ def add_parts(paths: Sequence[str | os.PathLike[str]]) -> Part:
     return total
 
 
-def missing(intervals: Sequence[Interval], first: int, end: int) -> list[Interval]:
-    """What of the steps [first, end) is in none of `intervals`, which are in order.
-
-    >>> missing([(2, 4), (6, 9)], 0, 10)
-    [(0, 2), (4, 6), (9, 10)]
-    """
-    gaps = []
-    for a, b in (*intervals, (end, end)):
-        if a > first:
-            gaps.append((first, min(a, end)))
-        first = max(first, b)
-        if first >= end:
-            break
-    return gaps
+def _sum(name: str, one: Partial | None, other: Partial) -> Partial:
+    if one is not None and not other.intervals:  # which steps are in both would tell, had it any
+        raise ValueError(f"{name} is counted twice")
+    return other if one is None else one + other
 
 
 def shard_interval(steps: int, chunk: int, shard: tuple[int, int] | None) -> Interval:
@@ -190,47 +178,31 @@ def check_shard(shard: tuple[int, int]) -> tuple[int, int]:
 
 
 class Checkpoint:
-    """Keeps a part in the file `path`, if there is one: at the beginning, every minute, and at the end, whatever that is.
+    """Keeps a part in the file `path`: at the beginning, every minute, and at the end, whatever that is.
 
-    `part` is replaced in one piece, so that an interrupt finds steps and counts that belong together.
+    If the file is there already, `part` is at first what it has. Raises ValueError for a file of another run, and as
+    `Part.read`.
     """
 
-    def __init__(self, part: Part, path: str | os.PathLike[str] | None):
-        self.part, self._path = part, path
+    def __init__(self, path: str | os.PathLike[str], run: dict[str, Any], about: dict[str, Any]):
+        self.part, self._path = Part(run, about, {}), path
+        if Path(path).exists():
+            self.part = Part.read(path)
+            self.part.check_same_run(run, path, "here")
 
     def __enter__(self) -> Checkpoint:
-        self._since = time.monotonic()
         self._write()  # a place where nothing can be written is known before the work
         return self
 
     def __exit__(self, *_: object) -> None:
         self._write()
 
-    def add(self, first: int, steps: int, counts: dict[str, NDArray[Any]]) -> None:
-        """Count steps [first, first + steps), and write all if a minute has passed."""
-        self.part = self.part.plus([(first, first + steps)], counts, self._lap())
+    def keep(self, name: str, partial: Partial) -> None:
+        """Put `partial` in the place of what was counted of `name`, and write all if a minute has passed."""
+        self.part = replace(self.part, found={**self.part.found, name: partial})
         if time.monotonic() - self._written >= CHECKPOINT_SECONDS:
             self._write()
 
-    def _lap(self) -> float:
-        """Seconds since the last time."""
-        before, self._since = self._since, time.monotonic()
-        return self._since - before
-
     def _write(self) -> None:
         self._written = time.monotonic()
-        if self._path is not None:
-            self.part.write(self._path)
-
-
-def _joined(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """In order, those that touch made one. Raises ValueError where two overlap."""
-    joined: list[Interval] = []
-    for first, end in sorted(intervals):
-        if joined and first < joined[-1][1]:
-            raise ValueError(f"steps {first:,} to {min(end, joined[-1][1]) - 1:,} are counted twice")
-        if joined and first == joined[-1][1]:
-            joined[-1] = joined[-1][0], end
-        else:
-            joined.append((first, end))
-    return tuple(joined)
+        self.part.write(self._path)

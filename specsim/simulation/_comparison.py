@@ -153,14 +153,14 @@ def compare(
 
 def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
     """What a rule is given to verify in a comparison."""
-    drawing = rule.drawings[0]
+    drawing = rule.draft_sampling[0]
     return chains(drafts, gamma, drawing) if rule.claimed_on_trees else chain(gamma, drawing)
 
 
 def describe(tree: Tree, gamma: int) -> str:
     """The draft in a few words."""
     count = tree.size // gamma
-    return f"{tree.drawing}, {gamma}" if count == 1 else f"{tree.drawing}, {count} × {gamma}"
+    return f"{tree.sampling}, {gamma}" if count == 1 else f"{tree.sampling}, {count} × {gamma}"
 
 
 def shipped() -> Comparison:
@@ -194,7 +194,7 @@ def _variants(name: str, sweep: bool) -> list[Rule]:
     if not sweep or ":" in name or not rule.declared:
         return [rule]
     return [
-        rule.having(**{parameter.name: value})
+        rule.with_parameters(**{parameter.name: value})
         for parameter in rule.parameters
         for value in sweep_values(parameter)
     ] or [rule]

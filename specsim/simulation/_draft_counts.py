@@ -63,7 +63,7 @@ def acceptance_by_drafts(
             bound = theory.optimal_acceptance(p, q, drafts, drawing)
             found.append(Acceptance("bound", drawing, drafts, float(bound), None, None))
         for name, closed in RULES.items() if drafts > 1 else ():
-            drawing = rules.get(name).drawings[0]
+            drawing = rules.get(name).draft_sampling[0]
             tree = Tree((0,) * drafts, drawing)
             run = simulate(p, q, rule=name, gamma=tree, steps=steps, rng=root, threads=threads)
             rate = float(run.lengths[1] / run.steps)

@@ -1,7 +1,7 @@
 """The Monte Carlo engine: steps of a rule drawn and counted, and what follows from the counts.
 
-`counting.py` cuts a run into chunks and adds up integers, `executors.py` has other processes do that, and `parts.py` keeps
-what was counted on disk.
+`_counting.py` cuts a run into chunks and adds up integers, `_executors.py` has other processes do that, and
+`_checkpoints.py` keeps what was counted on disk.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import hashlib
 import io
 import os
 import pickle
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +31,17 @@ from specsim.core._streams import Key, RandomSource, key_of, root_of
 from specsim.core.distributions import Ints, check_rows, check_tokens
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
 from specsim.models import Model, check_pair, shared_contexts
-from specsim.simulation._checkpoints import Checkpoint, Part, missing, shard_interval
-from specsim.simulation._counting import Counted, Interval, Progress, count_chunks, no_counts
+from specsim.simulation._checkpoints import Checkpoint, Part, shard_interval
+from specsim.simulation._counting import Interval, Partial, Progress, count_chunks, missing, no_counts
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
-from specsim.simulation._rows import DynamicRows, LookupRows, ModelRows, TraceRows
+from specsim.simulation._rows import DynamicRows, LookupRows, TraceRows, model_rows
 from specsim.simulation._sources import Batch, FixedPairSource, RowSource, rule_verifier
 from specsim.traces import Trace
 
 __all__ = ["Simulation", "make_source", "merged_simulation", "simulate"]
+
+#: The name of what a simulation counts, in its checkpoints.
+STEPS = "steps"
 
 
 @dataclass(frozen=True)
@@ -200,30 +205,41 @@ def simulate(
     steps, root = check_steps(steps), _root(rng, checkpoint, shard)
     threads = available_threads(threads)
     first, end = shard_interval(steps, source.chunk, shard)
-    tally = StepTally(source.tree.depth, source.vocab_size)
-    part = Part(
-        run=_which_run(source, rule, steps, root, on_disk=checkpoint is not None),
-        about={"seconds": 0.0, "threads": threads, "alpha_context": source.alpha_context()},
-        counts=no_counts(tally),
-    )
-    part = part.or_from(checkpoint, (first, end))
-    left, done = missing(part.intervals, first, end), part.steps
-    with workers_of(executor, threads) as workers, Checkpoint(part, checkpoint) as kept:
+    tally, alpha_context = StepTally(source.tree.depth, source.vocab_size), source.alpha_context()
+    total, kept = no_counts(tally), None
+    if checkpoint is not None:
+        about = {"threads": threads, "alpha_context": alpha_context}
+        kept = Checkpoint(checkpoint, _which_run(source, rule, steps, root), about)
+        total = kept.part.found.get(STEPS, total)
+        if total.steps and not first <= total.intervals[0][0] < total.intervals[-1][1] <= end:
+            raise ValueError(
+                f"{checkpoint}: has steps that are not of this shard; give every shard a file of its own"
+            )
+    left, before, started = missing(total.intervals, first, end), total.seconds, time.perf_counter()
+    with workers_of(executor, threads) as workers, kept or nullcontext():
         try:
             # not given a name, which would keep it at work after an interrupt
             for counted in _counted(source, tally, rule, key_of(root), left, workers, threads):
-                kept.add(counted.first, counted.steps, counted.counts)
-                done += counted.steps
+                total = replace(total + counted, seconds=before + time.perf_counter() - started)
+                if kept is not None:
+                    kept.keep(STEPS, total)
                 if progress is not None:
-                    progress(done, end - first)
+                    progress(total.steps, end - first)
         except LostWorkers as error:
             if checkpoint is None:
                 raise
             raise LostWorkers(
                 f"{error}; {checkpoint} has what was counted, and the same call goes on from it"
             ) from error
-    assert not (lost := missing(kept.part.intervals, first, end)), f"steps {lost} were not counted"
-    return _simulation(kept.part)
+    assert not (lost := missing(total.intervals, first, end)), f"steps {lost} were not counted"
+    return _simulation(
+        source.kind,
+        str(rules.get(rule)),
+        source.tree,
+        total,
+        alpha_context,
+        Provenance.record(root, threads, total.seconds),
+    )
 
 
 def _counted(
@@ -234,23 +250,37 @@ def _counted(
     intervals: Sequence[Interval],
     workers: Workers | None,
     threads: int,
-) -> Iterator[Counted]:
+) -> Iterator[Partial]:
     """The steps in `intervals`, in parts as they come: from `workers`, or else from `threads` of this process."""
     if workers is None:
         return count_chunks(source, tally, key, intervals, threads=threads)
-    job = _SimulationJob(rules.registered(rule), source.tree, *_models_of(source))
+    job = _SimulationJob(rules.registered_spec(rule), source.tree, *_models_of(source))
     return count_spans(workers, job, key, intervals, source.chunk)
 
 
-def merged_simulation(total: Part) -> Simulation:
-    """The run whose parts were added up to `total`. Raises ValueError for steps that are missing, naming them."""
-    if gaps := missing(total.intervals, 0, total.run["steps"]):
+def merged_simulation(part: Part) -> Simulation:
+    """The run whose parts were added up to `part`. Raises ValueError for steps that are missing, naming them."""
+    run, total, drafted = part.run, part.found.get(STEPS, Partial({})), part.run["draft"]
+    if gaps := missing(total.intervals, 0, run["steps"]):
         shown = ", ".join(f"{first:,} to {end - 1:,}" for first, end in gaps[:8])
         raise ValueError(
-            f"of {total.run['steps']:,} steps {sum(end - first for first, end in gaps):,} are missing: "
+            f"of {run['steps']:,} steps {sum(end - first for first, end in gaps):,} are missing: "
             f"{shown}{', …' if len(gaps) > 8 else ''}; give the parts that have them, or go on with theirs"
         )
-    return _simulation(total)
+    tree = (
+        Tree(**drafted)
+        if "parents" in drafted
+        else DynamicTree(**{k: drafted[k] for k in ("width", "depth", "nodes")})
+    )
+    provenance = Provenance.record(run["seed"], part.about["threads"], total.seconds)
+    return _simulation(run["source"], run["rule"], tree, total, part.about["alpha_context"], provenance)
+
+
+def _simulation(
+    source: str, rule: str, tree: Draft, total: Partial, alpha_context: float, provenance: Provenance
+) -> Simulation:
+    lengths, tokens = total.counts["lengths"], total.counts["tokens"].sum(axis=0)[1:]
+    return Simulation(source, rule, tree, total.steps, lengths, tokens, alpha_context, provenance)
 
 
 def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: tuple[int, int] | None) -> int:
@@ -262,37 +292,20 @@ def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: t
     return root_of(rng)
 
 
-def _simulation(part: Part) -> Simulation:
-    run, about, drafted = part.run, part.about, part.run["draft"]
-    return Simulation(
-        source=run["source"],
-        rule=run["rule"],
-        tree=Tree(**drafted)
-        if "parents" in drafted
-        else DynamicTree(*(drafted[n] for n in ("width", "depth", "nodes"))),
-        steps=part.steps,
-        lengths=part.counts["lengths"],
-        tokens=part.counts["tokens"].sum(axis=0)[1:],
-        alpha_context=about["alpha_context"],
-        provenance=Provenance.record(run["seed"], about["threads"], about["seconds"]),
-    )
-
-
 def _which_run(
-    source: FixedPairSource | RowSource, rule: str | rules.Rule, steps: int, root: int, *, on_disk: bool
+    source: FixedPairSource | RowSource, rule: str | rules.Rule, steps: int, root: int
 ) -> dict[str, Any]:
-    """What tells a run from others, in plain values; on disk it must also tell p, q and the code."""
-    told: dict[str, Any] = {
+    """What tells a run from others, in plain values."""
+    rules.registered_spec(rule)
+    return {
         "source": source.kind,
         "rule": str(rules.get(rule)),
         "draft": source.tree.to_dict(),
         "steps": steps,
         "seed": root,
+        "p and q": _digest(source),
+        **this_code(),
     }
-    if on_disk:
-        rules.registered(rule)
-        told |= {"p and q": _digest(source), **this_code()}
-    return told
 
 
 @dataclass(frozen=True)
@@ -384,12 +397,6 @@ def _lookup_rows(target: Any, lookup: PromptLookup, tree: Tree, rule: rules.Rule
         )
     check_tokens(lookup.text, target.vocab_size, "text")
     return LookupRows(target, lookup, tree)
-
-
-def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> ModelRows:
-    """Rows of two models that fit together, from the contexts that they share."""
-    check_pair(target, draft)
-    return ModelRows(target, draft, tree, shared_contexts(target, draft), leaf_rows)
 
 
 def check_steps(steps: int) -> int:

@@ -31,7 +31,7 @@ from typing import Any, Protocol
 
 from specsim.core._kernels import available_threads, sources_digest
 from specsim.core._streams import Key
-from specsim.simulation._counting import Counted, Interval, Tally, run
+from specsim.simulation._counting import Interval, Partial, Tally, run
 from specsim.simulation._sources import Batches
 
 __all__ = [
@@ -299,7 +299,7 @@ def _timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
 
 def count_spans(
     workers: Workers, job: Job, key: Key, intervals: Sequence[Interval], chunk: int
-) -> Iterator[Counted]:
+) -> Iterator[Partial]:
     """The counts of each span of the steps in `intervals`, as they come, in any order; spans are whole chunks.
 
     Raises TypeError for a job that cannot be sent, and as `Workers.results`.
@@ -372,7 +372,7 @@ _making = threading.Lock()
 
 def _count_span(
     code: str, digest: str, packed: bytes | None, key: Key, first: int, steps: int
-) -> Counted | None:
+) -> Partial | None:
     """Count a span of the job `digest`; None where that is not known here, and has to be sent along, `packed`."""
     check_same_code(code)
     with _making:
@@ -384,9 +384,7 @@ def _count_span(
                 del _jobs[next(iter(_jobs))]
             _jobs[digest] = job, job.source()
         job, source = _jobs[digest]
-    tally = job.tally(source)
-    counts = run(source, tally, key, first, steps, threads=1)
-    return Counted(first, steps, counts, tuple(getattr(tally, "examples", ())))
+    return run(source, job.tally(source), key, first, steps, threads=1)
 
 
 def check_same_code(code: str) -> None:

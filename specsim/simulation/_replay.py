@@ -120,9 +120,9 @@ def _pair_step(source: FixedPairSource, key: Key, step: int, u: Floats) -> Told:
     v = _column(key, Purpose.VERIFY, step, pair.uniforms(tree))
     tokens, accepted = _emitted(tree)
     pair.kernel(*source.tables, u, v, tokens, accepted)
-    drafted = fixed_pairs.drafted(p, q, tree, u[:, 0])
+    drafted = fixed_pairs.draw_draft(p, q, tree, u[:, 0])
     rows = [(p, q)] * (tree.size + 1)
-    nodes = _nodes(tree.parents, drafted, rows, None if tree.drawing == "top" else u[:, 0])
+    nodes = _nodes(tree.parents, drafted, rows, None if tree.sampling == "top" else u[:, 0])
     return nodes, tuple(v[:, 0].tolist()), _unpadded(tokens)
 
 
@@ -143,7 +143,7 @@ def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Float
         )
     tokens, accepted = _emitted(tree)
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
-    random = tree.drawing != "top" and not isinstance(reader, LookupRows)
+    random = tree.sampling != "top" and not isinstance(reader, LookupRows)
     nodes = _nodes(
         rows.parents[0].tolist(),
         rows.draft_tokens[0].tolist(),

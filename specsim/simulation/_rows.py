@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from specsim.core._streams import Key, Purpose, uniform, uniforms
 from specsim.core.distributions import Floats, Ints
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, draw_siblings
-from specsim.models import Model, rows_ahead
+from specsim.models import Model, check_pair, rows_ahead, shared_contexts
 from specsim.traces import Trace, TraceSummary, summarise
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "RowReader",
     "Rows",
     "TraceRows",
+    "model_rows",
     "pieces",
     "start_of",
 ]
@@ -110,13 +111,19 @@ class ModelRows:
             rows_ahead(self.draft, histories, ahead[node], out=q[:, node])
             if children := tree.children(node):
                 columns = [child - 1 for child in children]
-                tokens[:, columns] = draw_siblings(tree.drawing, q[:, node], u[columns]).T
+                tokens[:, columns] = draw_siblings(tree.sampling, q[:, node], u[columns]).T
                 for child in children:
                     seen[:, child, :-1] = seen[:, node, 1:]
                     seen[:, child, -1] = tokens[:, child - 1]
         p = np.empty((steps, tree.size + 1, self.vocab_size))
         self.target.rows(seen.reshape(-1, seen.shape[2]), out=p.reshape(-1, self.vocab_size))
         return Rows(tokens, p, q, repeated(tree, steps))
+
+
+def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> ModelRows:
+    """Rows of two models that fit together, from the contexts that they share."""
+    check_pair(target, draft)
+    return ModelRows(target, draft, tree, shared_contexts(target, draft), leaf_rows)
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,7 @@ class TraceRows:
         u = uniforms(key, int(Purpose.DRAFT), first, steps, gamma)
         tokens = np.empty((steps, gamma), dtype=np.int64)
         for i in range(gamma):
-            tokens[:, i] = draw_siblings(self.tree.drawing, q[:, i], u[i : i + 1])[0]
+            tokens[:, i] = draw_siblings(self.tree.sampling, q[:, i], u[i : i + 1])[0]
         return Rows(tokens, p, q, repeated(self.tree, steps))
 
 

@@ -120,7 +120,7 @@ def verify(
         raise ValueError("draft_tokens: no token was drafted (γ = 0), so there is nothing to verify")
     if tokens.size == 0:
         raise ValueError(f"draft_tokens: shape {tokens.shape} is an empty batch")
-    tree = Tree(range(tokens.shape[-1]) if parents is None else parents, chosen.drawings[0])  # type: ignore[arg-type]
+    tree = Tree(range(tokens.shape[-1]) if parents is None else parents, chosen.draft_sampling[0])  # type: ignore[arg-type]
     if tree.size != tokens.shape[-1]:
         raise ValueError(f"parents: {tree.size} of them for {tokens.shape[-1]} drafted tokens")
     chosen.check(tree)
@@ -159,7 +159,7 @@ def _check_shapes(tokens: Ints, p: Floats, q: Floats, num_p: int, num_q: int) ->
 
 def _check_drafts(rule: Rule, tree: Tree, tokens: Ints, q: Floats, single: bool) -> None:
     """Raise ValueError for a token that q cannot draw, and for siblings alike where the rule forbids them."""
-    if rule.reads_draft and "sampled" in rule.drawings:
+    if rule.reads_draft and "sampled" in rule.draft_sampling:
         drafted_q = np.take_along_axis(q[:, list(tree.parents)], tokens[..., None], axis=-1)[..., 0]
         if (drafted_q == 0.0).any():
             step, position = (int(i) for i in np.argwhere(drafted_q == 0.0)[0])

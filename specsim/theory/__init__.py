@@ -1,9 +1,8 @@
-"""What can be computed without drawing anything: acceptance, tokens per step, and bounds on both.
+"""Results without sampling: acceptance, tokens per step, speed-ups, bounds, and proofs by enumeration.
 
-`acceptance.py` has one draft and acceptances that are independent; `speed.py` what follows for wall time and operations,
-and the best γ; `positions.py` acceptances that depend on position and context; `many_drafts.py` K drafts of one token, the
-best that any verifier can do with them and what known ones do; `block.py` accepted lengths of block verification;
-`published.py` sets the printed numbers of `printed.py` beside recomputed ones; both are imported by their full names.
+For one draft, formulas that assume independent acceptances, and their consequences for wall time, operations
+and γ; acceptances that depend on position and context; K drafts of one token, the best that any verifier can
+do and what known ones do; accepted lengths of block verification; `prove`, the law of a rule in fractions.
 """
 
 import lazy_loader as _lazy

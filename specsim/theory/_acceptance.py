@@ -1,37 +1,45 @@
-"""Closed forms: acceptance, tokens per step and its law.
+"""Closed forms for one draft: acceptance, tokens per step and its law.
 
 α is the probability that a drafted token is accepted. Theorem and equation numbers are those of Leviathan,
-Kalman & Matias, arXiv 2211.17192. The formulas in α alone assume that acceptances are independent with one
-common probability; where that fails, as on real text, they are off, and `specsim.simulate` says by how much.
+Kalman & Matias, arXiv 2211.17192. The formulas in α alone assume independent acceptances with one common
+probability; on real text that assumption fails, and `specsim.simulate` measures by how much.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
-
-__all__ = [
-    "acceptance_rate",
-    "accepted_law",
-    "beam_acceptance",
-    "check_alpha_gamma",
-    "divergence",
-    "expected_tokens",
-    "non_iterative_acceptance",
-]
-
-Floats = NDArray[np.float64]
 
 
 def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats | float:
-    """β = Σ_x min(p(x), q(x)), the probability that standard sampling accepts a token drafted from q (Thm 3.5).
+    """β = Σ_x min(p(x), q(x)), the probability that standard sampling accepts a token drafted from q.
 
-    With `lenience` l in (0, 1], Σ_x min(p(x)/l, q(x)): drafts pass with probability p/(l·q) (A.5). `p` and `q`
-    broadcast over leading axes, the last is the vocabulary; the result has the leading shape, a float for one pair. In
-    [0, 1]. Raises ValueError if they are not rows over one vocabulary, or for another lenience.
+    Parameters
+    ----------
+    p, q : array_like, shape [..., V]
+        Target and draft; leading axes broadcast.
+    lenience : float
+        l in (0, 1]: with l < 1 the result is Σ_x min(p(x)/l, q(x)), drafts passing with probability p/(l·q).
 
+    Returns
+    -------
+    float or ndarray of the leading shape
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If p and q are not rows over one vocabulary, or `lenience` is out of range.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Theorem 3.5; Appendix A.5 for lenience.
+
+    Examples
+    --------
     >>> round(acceptance_rate([0.5, 0.5], [0.8, 0.2]), 12)
     0.7
     >>> round(acceptance_rate([0.5, 0.5], [0.8, 0.2], lenience=0.75), 12)
@@ -45,10 +53,12 @@ def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats
 
 
 def divergence(p: ArrayLike, q: ArrayLike) -> Floats | float:
-    """D_LK(p, q) = Σ_x |p(x) - M(x)| with M = (p + q)/2, which is 1 - β and the total variation (Def 3.2, Lemma 3.3).
+    """D_LK(p, q) = Σ_x `|p(x) - M(x)|` with M = (p + q)/2, which equals 1 - β and the total variation.
 
-    Shapes and errors as `acceptance_rate`.
+    Definition 3.2 and Lemma 3.3 of arXiv 2211.17192. Parameters, result and errors as `acceptance_rate`.
 
+    Examples
+    --------
     >>> round(divergence([0.5, 0.5], [0.8, 0.2]), 12)
     0.3
     """
@@ -58,10 +68,13 @@ def divergence(p: ArrayLike, q: ArrayLike) -> Floats | float:
 
 
 def non_iterative_acceptance(p: ArrayLike, q: ArrayLike) -> Floats | float:
-    """1/max_x(p(x)/q(x)), how often plain rejection sampling accepts a draft at its one attempt (A.2).
+    """1/max_x(p(x)/q(x)), the probability that rejection sampling with a single attempt accepts the draft.
 
-    Never above `acceptance_rate`, and 0 where the draft lacks a token of the target. Shapes and errors as there.
+    Never above `acceptance_rate`, and 0 where q lacks a token of p. Appendix A.2 of arXiv 2211.17192.
+    Parameters, result and errors as `acceptance_rate`.
 
+    Examples
+    --------
     >>> non_iterative_acceptance([0.5, 0.5], [0.8, 0.2])
     0.4
     """
@@ -74,12 +87,31 @@ def non_iterative_acceptance(p: ArrayLike, q: ArrayLike) -> Floats | float:
 
 
 def beam_acceptance(p: ArrayLike, q: ArrayLike, width: int, drafted: int) -> Floats | float:
-    """Whether the `width` likeliest tokens of p are among the `drafted` likeliest of q, so that a step of beam search
-    is accepted (A.4); averaged over rows it is α for beams.
+    """Whether a step of beam search is accepted: are the best tokens of p among the drafted ones of q?
 
-    `p` and `q` may be scores of any kind, [..., N] over the same candidates; ties go to the smaller index. Raises
-    ValueError for other shapes, or unless 1 ≤ width ≤ drafted ≤ N.
+    The mean over rows is α for beams (Appendix A.4 of arXiv 2211.17192).
 
+    Parameters
+    ----------
+    p, q : array_like, shape [..., N]
+        Finite scores of any kind over the same candidates. Ties go to the smaller index.
+    width : int
+        Number of the best candidates of p that are needed.
+    drafted : int
+        Number of the best candidates of q that were drafted, 1 ≤ width ≤ drafted ≤ N.
+
+    Returns
+    -------
+    float or ndarray of the leading shape
+        1 or 0.
+
+    Raises
+    ------
+    ValueError
+        For other shapes or sizes.
+
+    Examples
+    --------
     >>> beam_acceptance([0.5, 0.3, 0.2], [0.4, 0.1, 0.5], width=1, drafted=2)
     1.0
     """
@@ -96,11 +128,26 @@ def beam_acceptance(p: ArrayLike, q: ArrayLike, width: int, drafted: int) -> Flo
 
 
 def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
-    """(1 - α^{γ+1})/(1 - α), the expected number of tokens that a step of γ drafted tokens emits (Eq. 1).
+    """(1 - α^{γ+1})/(1 - α), the expected number of tokens that a step of γ drafted tokens emits.
 
-    `alpha` in [0, 1] and integers `gamma` ≥ 0 broadcast; at α = 1 the value is the limit γ + 1.
-    Raises ValueError outside these ranges.
+    Parameters
+    ----------
+    alpha : array_like
+        In [0, 1]; at 1 the value is the limit γ + 1.
+    gamma : array_like of int
+        At least 0; broadcasts with `alpha`.
 
+    Raises
+    ------
+    ValueError
+        Outside these ranges.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Equation 1.
+
+    Examples
+    --------
     >>> round(expected_tokens(0.8, 5), 4)
     3.6893
     >>> expected_tokens(1.0, 5)
@@ -116,10 +163,12 @@ def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
 
 
 def accepted_law(alpha: float, gamma: int) -> Floats:
-    """P(τ = 0 … γ) of the number τ of accepted tokens: the capped geometric law behind Eq. 1, shape [γ+1].
+    """P(τ = 0 … γ) of the number τ of accepted tokens, shape [γ+1]: the law behind Equation 1.
 
-    The step emits τ + 1 tokens. Raises ValueError outside the ranges of `expected_tokens`.
+    The step emits τ + 1 tokens. Ranges and errors as `expected_tokens`, for one `alpha` and one `gamma`.
 
+    Examples
+    --------
     >>> accepted_law(0.5, 2)
     array([0.5 , 0.25, 0.25])
     """

@@ -7,12 +7,13 @@ For a drafted chain x = x_1 … x_γ let τ be the number of accepted tokens, an
 with a(x^ℓ) the probability of drafting x^ℓ and accepting at least ℓ tokens:
 
 - token by token a = Π_i min(p_i, q_i);
-- block verification a = q(x^ℓ)·b_ℓ, where b_0 = 1 and b_i = min(1, b_{i-1}·p_i/q_i) (Sun et al., "Block verification
-  accelerates speculative decoding", arXiv 2403.10444). Without a division: a(x^ℓ) = min(q(x^ℓ), a(x^{ℓ-1})·p_ℓ);
-- a ≤ min(p(x^ℓ), q(x^ℓ)) for any lossless verification, the *min-joint* bound. Block verification need not reach it.
+- block verification (Sun et al., arXiv 2403.10444) a = q(x^ℓ)·b_ℓ, where b_0 = 1 and
+  b_i = min(1, b_{i-1}·p_i/q_i). Without a division: a(x^ℓ) = min(q(x^ℓ), a(x^{ℓ-1})·p_ℓ);
+- a ≤ min(p(x^ℓ), q(x^ℓ)) for any lossless verification, the *min-joint* bound, which block verification need
+  not reach.
 
-From one line to the next a can only grow (induction on ℓ), so token ≤ block ≤ bound. All three are equal where every
-target row is one-hot (temperature 0), the first two also where every draft row is.
+From one line to the next a can only grow (induction on ℓ), so token ≤ block ≤ bound. All three are equal
+where every target row is one-hot (temperature 0), the first two also where every draft row is.
 """
 
 from __future__ import annotations
@@ -26,14 +27,12 @@ import numpy as np
 from specsim.core.distributions import check_rows
 from specsim.theory._acceptance import expected_tokens
 
-__all__ = ["MAX_PATHS", "AcceptedTokens", "BlockRange", "accepted_tokens", "block_range"]
-
 #: More drafts than this, V^γ, are not enumerated.
 MAX_PATHS = 4096
 
 
 class AcceptedTokens(NamedTuple):
-    """E[τ] token by token, by block verification, and the min-joint bound: Fractions if the rows are, else floats."""
+    """E[τ] token by token, by block verification, and the min-joint bound."""
 
     token: Any
     block: Any
@@ -41,7 +40,7 @@ class AcceptedTokens(NamedTuple):
 
 
 class BlockRange(NamedTuple):
-    """The E[τ] that block verification can have, and two-token rows p and q that have `high`."""
+    """The E[τ] that block verification can have, and two-token rows p and q that reach `high`."""
 
     low: float
     high: float
@@ -50,12 +49,28 @@ class BlockRange(NamedTuple):
 
 
 def accepted_tokens(p: Any, q: Any, gamma: int, start: tuple[Any, Any] | None = None) -> AcceptedTokens:
-    """E[τ] for γ = `gamma` ≥ 1 tokens drafted from `q` for the target `p`.
+    """E[τ] token by token and by block verification, with the min-joint bound, by enumeration.
 
-    `p` and `q` are one row [V], the same at every position, or a table [V][V] of the rows after each token; then
-    `start` has the rows (p, q) of the first position. Rows of `Fraction` are used as they are, and must sum to 1
-    exactly. Raises ValueError for other shapes, rows that are not pmfs, or V^γ above `MAX_PATHS`.
+    Parameters
+    ----------
+    p, q : row [V], or table [V][V]
+        One row for every position, or the rows after each token. Rows of `Fraction` are used exactly.
+    gamma : int
+        Drafted tokens γ ≥ 1, with V^γ ≤ `MAX_PATHS`.
+    start : (row, row), optional
+        The rows (p, q) of the first position; required with a table.
 
+    Raises
+    ------
+    ValueError
+        For other shapes, rows that are not pmfs, or a γ out of range.
+
+    References
+    ----------
+    Sun et al., "Block verification accelerates speculative decoding", arXiv 2403.10444.
+
+    Examples
+    --------
     >>> from fractions import Fraction as F
     >>> third = F(1, 3)
     >>> [str(value) for value in accepted_tokens([third, 2 * third], [2 * third, third], gamma=2)]
@@ -72,7 +87,7 @@ def accepted_tokens(p: Any, q: Any, gamma: int, start: tuple[Any, Any] | None = 
     for row in (*p_rows, *q_rows, *first):
         if len(row) != size:
             raise ValueError(
-                f"accepted_tokens: rows of {size} and {len(row)} tokens; one vocabulary is meant"
+                f"accepted_tokens: rows of {size} and {len(row)} tokens; expected one vocabulary"
             )
     if gamma < 1 or size**gamma > MAX_PATHS:
         raise ValueError(f"gamma: {gamma} gives {size}^{gamma} drafts; from 1 to {MAX_PATHS} are enumerated")
@@ -99,23 +114,36 @@ def accepted_tokens(p: Any, q: Any, gamma: int, start: tuple[Any, Any] | None = 
 
 
 def block_range(alpha: float, gamma: int) -> BlockRange:
-    """What E[τ] block verification can have where p and q are the same at every position and Σ min(p, q) = `alpha`.
+    """The range of E[τ] of block verification over all pairs p, q with Σ min(p, q) = `alpha`.
 
-    Proved: (1) No pair is below the token-by-token value, and a certain draft, q = (1, 0) and p = (α, 1 - α), has it.
-    (2) Two tokens are enough for the upper end. E[b_ℓ] is concave and non-decreasing in each ratio p_i/q_i, and these
-    are independent under q; merging the tokens with p > q, and the others, keeps α and puts in place of each ratio at
-    least its conditional mean, so by Jensen's inequality E[b_ℓ] does not fall. (3) The two-token pairs
-    p = (a + 1 - α, α - a), q = (a, 1 - a), a from 0 to α, join the lower to the upper end, so that every value between
-    occurs. (4) a and α - a have the same E[τ]: read the draft backwards with p and q exchanged.
+    Proved: (1) No pair is below the token-by-token value, which q = (1, 0) and p = (α, 1 - α) have. (2) Two
+    tokens suffice for the upper end. E[b_ℓ] is concave and non-decreasing in each ratio p_i/q_i, and these
+    are independent under q; merging the tokens with p > q, and the others, keeps α and replaces each ratio by
+    at least its conditional mean, so by Jensen's inequality E[b_ℓ] does not fall. (3) The two-token pairs p =
+    (a + 1 - α, α - a), q = (a, 1 - a), a from 0 to α, connect the lower to the upper end, so that every value
+    between occurs. (4) a and α - a have the same E[τ]: read the draft backwards with p and q exchanged.
 
-    Searched: the best a, on a grid and then locally. It was α/2 wherever we looked, the pair that is its own mirror
-    image. `alpha` in [0, 1]; raises ValueError otherwise, or if 2^γ exceeds `MAX_PATHS`.
+    Not proved: the best a, which is searched on a grid and then locally. It was α/2 in every case tried.
 
+    Parameters
+    ----------
+    alpha : float
+        In [0, 1].
+    gamma : int
+        Drafted tokens γ ≥ 1, with 2^γ ≤ `MAX_PATHS`.
+
+    Raises
+    ------
+    ValueError
+        Outside these ranges.
+
+    Examples
+    --------
     >>> found = block_range(0.5, 2)
     >>> [round(value, 6) for value in (*found[:2], *found.q)]
     [0.75, 0.875, 0.25, 0.75]
     """
-    from scipy.optimize import minimize_scalar  # here, so that one row does not wait for scipy
+    from scipy.optimize import minimize_scalar  # imported here: scipy.optimize is slow to load
 
     low = float(expected_tokens(alpha, gamma)) - 1.0
 

@@ -1,10 +1,10 @@
-"""The proof: output laws by enumeration, in fractions.
+"""Proofs by enumeration: the output law of a step, in fractions.
 
-A rule whose steps are independent given the prefix is exact iff the first γ+1 tokens — the step's own, continued
-by the target where the step emitted fewer — have the target's joint law. Equivalently, at every position, given
+A rule whose steps are independent given the prefix is exact iff the first γ+1 tokens have the target's joint
+law, where a step that emits fewer tokens is continued by the target. Equivalently, at every position, given
 the emitted prefix and given that the step got that far, the next token has the target's law. Both are checked
-here with zero tolerance, over every draft of positive probability. A lossy rule is held to the law that it
-declares, given prefix and position, in the same way.
+with zero tolerance, over every draft of positive probability. A lossy rule is checked in the same way against
+the law that it declares, given prefix and position.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from typing import Any
 from specsim import rules
 from specsim.core._html import html_list
 from specsim.core._rational import as_fraction, rational
+from specsim.core._types import Tokens
 from specsim.drafts import Tree, as_tree, chain
 from specsim.models import Model, check_pair, row_ahead, shared_contexts
 from specsim.rules import Rule
 
-__all__ = ["MAX_DRAFTS", "Proof", "conditional_laws", "continued_law", "prove", "step_law", "target_law"]
-
 #: More drafts than this are not enumerated: V^(drafted tokens).
 MAX_DRAFTS = 4096
 
-Tokens = tuple[int, ...]
 Law = dict[Tokens, Fraction]
 #: In `rational` numbers, which are made into Fractions at the end.
 Exact = dict[Tokens, Any]
@@ -36,7 +34,23 @@ Rows = Callable[..., list[Any]]
 
 
 def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Tokens = ()) -> Law:
-    """The law of what one step emits after `context`: {emitted tokens: probability}, impossible ones left out."""
+    """The law of the tokens that one step emits.
+
+    Parameters
+    ----------
+    rule : Rule
+    target, draft : Model
+        Models with exact rows.
+    tree : Tree
+        The drafted tree.
+    context : tuple of int
+        The tokens before the step.
+
+    Returns
+    -------
+    dict
+        {emitted tokens: probability}, without impossible ones.
+    """
     return _as_fractions(_step_law(rule, _rows_of(target), _rows_of(draft), tree, context)[0])
 
 
@@ -70,7 +84,7 @@ def _target_law(p_rows: Rows, length: int, context: Tokens) -> Exact:
 
 
 def continued_law(law: Law, target: Model, length: int, context: Tokens = ()) -> Law:
-    """`law`, its sequences continued by the target to `length` tokens."""
+    """`law`, each of its sequences continued by the target to `length` tokens."""
     return _as_fractions(_continued_law(law, _rows_of(target), length, context))
 
 
@@ -86,7 +100,7 @@ def _continued_law(law: Exact, p_rows: Rows, length: int, context: Tokens) -> Ex
 
 
 def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
-    """For every prefix after which the step goes on: (prefix, law of the next token given that it does)."""
+    """Yield (prefix, law of the next token) for every prefix at which a step may continue."""
     following: dict[Tokens, Exact] = defaultdict(lambda: defaultdict(int))
     for emitted, mass in law.items():
         for i in range(len(emitted)):
@@ -98,11 +112,23 @@ def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
 
 @dataclass(frozen=True)
 class Proof:
-    """What enumeration found. `tv` is the total variation between the continued law and the target's, exactly.
+    """The result of an enumeration.
 
-    `worst_prefix` is the emitted prefix after which the next token deviates most from what the rule claims (the
-    target's law, or the declared one), by `worst_tv`; None if it never does. `mean_tokens` is the expected number
-    of tokens that the step emits, `drafts` how many drafts were enumerated.
+    Attributes
+    ----------
+    rule, tree, vocab_size
+        What was enumerated.
+    drafts : int
+        Number of drafts of positive probability.
+    mean_tokens : Fraction
+        Expected number of tokens that the step emits.
+    tv : Fraction
+        Total variation between the continued law and the target's.
+    worst_prefix : tuple of int or None
+        The emitted prefix after which the next token deviates most from the claim of the rule (the target's
+        law, or the declared one); None if it never deviates.
+    worst_tv : Fraction
+        That deviation, as total variation.
     """
 
     rule: str
@@ -149,13 +175,27 @@ def prove(
     gamma: int | Tree = 2,
     context: Tokens | None = None,
 ) -> Proof:
-    """Enumerate one step of `rule` on a pair of small models, and compare its law with the one that it claims.
+    """Enumerate one step of a rule on a pair of small models, and compare its law with the claimed one.
 
-    `gamma` is the number of drafted tokens, or the `Tree` to draft. `context` is the tokens before the step, by
-    default the target's first. Rows of `TableModel`s given as fractions are used as they are; floats are taken as
-    the rationals that they are, so their rows must then sum to 1 exactly. The way of drawing need not be one that
-    the rule names: that is how it is shown to matter. Raises ValueError if V^(drafted tokens) exceeds `MAX_DRAFTS`.
+    Parameters
+    ----------
+    target, draft : Model
+        Over one vocabulary. Fractions are used exactly. Floats are taken as the rationals that they are, so
+        that their rows must sum to exactly 1, see `specsim.core.distributions.dyadic`.
+    rule : str or Rule
+        Its claim is tested, also for trees sampled by a method that it does not name.
+    gamma : int or Tree
+        Number of drafted tokens, or the tree to draft, with V^(drafted tokens) ≤ `MAX_DRAFTS`.
+    context : tuple of int, optional
+        The tokens before the step, by default the target's first context.
 
+    Raises
+    ------
+    ValueError
+        If there are too many drafts, or a row does not sum to exactly 1.
+
+    Examples
+    --------
     >>> from fractions import Fraction as F
     >>> from specsim.models import TableModel
     >>> p, q = [F(1, 2), F(1, 3), F(1, 6)], [F(1, 6), F(1, 3), F(1, 2)]

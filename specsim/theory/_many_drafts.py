@@ -1,15 +1,15 @@
-"""K drafts of one token: the probability that one of them is accepted, at best and by known verifiers.
+"""K drafts of one token: the probability that one of them is accepted, by known verifiers and at best.
 
-Everywhere p is the target's row and q the draft's, both of shape [V], `drafts` is K ≥ 1, and the result is a float
-in [0, 1]. "Accepted" means that the emitted token, which has the law p, is one of the K drafted.
+"Accepted" means that the emitted token, whose law is p, is one of the K drafted. All functions take
 
-The ways of drawing are those of `specsim.drafts`: "sampled" (each from q, independently), "without replacement",
-"top" (the K most probable tokens of q, the lower one among ties) and "top and sample" (K - 1 of those, and one
-sampled from q on the other tokens). Where q has no mass left the next token is drawn uniformly from those not yet
-drawn. All but the first need K ≤ V.
+p, q : array_like, shape [V]
+    The rows of target and draft.
+drafts : int
+    K ≥ 1, and K ≤ V for siblings that are distinct.
 
-Every function raises ValueError for rows that are not pmfs over one vocabulary and for K out of range, and TypeError
-for a K that is not an integer.
+and return a float in [0, 1]. They raise ValueError for rows that are not pmfs over one vocabulary and for K
+out of range, and TypeError for a K that is not an integer. Sampling methods are those of
+`specsim.drafts.SAMPLING_METHODS`.
 """
 
 from __future__ import annotations
@@ -19,60 +19,57 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.core.distributions import Floats, check_rows
+from specsim.core._types import Floats
+from specsim.core.distributions import check_rows
 
-__all__ = [
-    "MAX_ORDERS",
-    "greedy_multi_draft_acceptance",
-    "gumbel_agreement",
-    "k_seq_acceptance",
-    "k_seq_rho",
-    "naive_matching_acceptance",
-    "optimal_acceptance",
-    "recursive_rejection_acceptance",
-    "without_replacement_acceptance",
-]
-
-#: `without_replacement_acceptance` goes through the orders in which K tokens of q can be drawn; 8! of them at most.
+#: The most orders of K tokens of q that `without_replacement_acceptance` enumerates, 8!.
 MAX_ORDERS = 40_320
 
 
-# --- the bound -------------------------------------------------------------------------------------------
-
-
-def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, drawing: str = "sampled") -> float:
+def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = "sampled") -> float:
     """α* = 1 + min_H [p(H) - P(all drafts in H)] over sets H of tokens: no verifier accepts more often.
 
-    It is the value of an optimal transport problem, P(output ∈ drafts) maximised over couplings of the drafts with an
-    output of law p (Sun et al., "SpecTr", arXiv 2310.15141; K = 2 in Khisti et al., arXiv 2410.18234), written as its
-    dual (Hu et al., "Towards optimal multi-draft speculative decoding", arXiv 2502.18779). A minimiser is a prefix of
-    the tokens sorted by p/q, so that V + 1 sets are enough. With P(all drafts in H) = q(H)^K for "sampled" that takes
-    O(V log V). "top" gives p(Top), "top and sample" `greedy_multi_draft_acceptance`.
+    This is the value of an optimal transport problem, P(output ∈ drafts) maximised over couplings of the
+    drafts with an output of law p, written as its dual. A minimiser is a prefix of the tokens sorted by p/q,
+    so that V + 1 sets are enough: O(V log V) for "sampled", where P(all drafts in H) = q(H)^K; O(V·K) steps
+    on arrays of a few hundred numbers for "without replacement", accurate to 1e-12 (see `draws_inside`).
+    "top" gives p(Top), "top and sample" `greedy_multi_draft_acceptance`.
 
-    "Without replacement" takes O(V·K) steps on arrays of some hundred numbers, see `draws_inside`; good to 1e-12.
-    Raises ValueError for an unknown `drawing`.
+    Parameters
+    ----------
+    p, q, drafts
+        See the module.
+    sampling : str
+        How the drafts are sampled.
 
+    References
+    ----------
+    Sun et al., "SpecTr", arXiv 2310.15141; Khisti et al., arXiv 2410.18234 (K = 2); Hu et al., "Towards
+    optimal multi-draft speculative decoding", arXiv 2502.18779 (the dual).
+
+    Examples
+    --------
     >>> p, q = [0.6, 0.3, 0.1], [0.1, 0.3, 0.6]
-    >>> for drawing in "sampled", "without replacement", "top", "top and sample":
-    ...     print(f"{optimal_acceptance(p, q, 2, drawing):.4f}")
+    >>> for sampling in "sampled", "without replacement", "top", "top and sample":
+    ...     print(f"{optimal_acceptance(p, q, 2, sampling):.4f}")
     0.5900
     0.6929
     0.4000
     0.6500
     """
     p_row, q_row = _pair(p, q)
-    if drawing not in ("sampled", "without replacement", "top", "top and sample"):
-        raise ValueError(f"optimal_acceptance: unknown drawing {drawing!r}")
-    count = _count(drafts, q_row, distinct=drawing != "sampled")
-    if drawing == "top":
+    if sampling not in ("sampled", "without replacement", "top", "top and sample"):
+        raise ValueError(f"optimal_acceptance: unknown sampling {sampling!r}")
+    count = _count(drafts, q_row, distinct=sampling != "sampled")
+    if sampling == "top":
         return _probability(p_row[_ranked(q_row)[:count]].sum())
-    if drawing == "top and sample":
+    if sampling == "top and sample":
         return greedy_multi_draft_acceptance(p_row, q_row, count)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(q_row > 0, p_row / q_row, np.inf)
     order = np.lexsort((p_row, ratio, q_row == 0))
     target = np.append(0.0, np.cumsum(p_row[order]))
-    if drawing == "sampled":
+    if sampling == "sampled":
         inside = np.append(0.0, np.cumsum(q_row[order])) ** count
     else:
         inside = draws_inside(q_row[order], count)
@@ -82,15 +79,14 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, drawing: str = "
 def draws_inside(q: Floats, drafts: int) -> Floats:
     """The probability that `drafts` draws without replacement all fall among the first i tokens, i = 0 … V.
 
-    `q` [V] sums to 1. Give every token x a clock that rings after an exponential time of rate q(x): drawing without
-    replacement is listing tokens in the order in which they ring. So the first K lie in H unless fewer than K clocks
-    of H have rung when the first one outside H does:
+    `q` [V] sums to 1. Give every token x an exponential clock of rate q(x): the order in which the clocks
+    ring is that of draws without replacement. So the first K lie in H unless fewer than K clocks of H have
+    rung when the first one outside H rings:
 
         1 - ∫ P(fewer than K of H have rung by t) · r e^{-rt} dt,  r = q(outside H).
 
-    The integrand is a product of exponentials: in log t it is analytic and falls off fast at both ends, where the
-    trapezoidal rule is accurate to rounding. Where q has fewer than K tokens, all of these are drawn, and then
-    others uniformly.
+    In log t the integrand is analytic and decays fast at both ends, so that the trapezoidal rule is accurate
+    to rounding. Where q has fewer than K tokens, all of these are drawn, and then others uniformly.
     """
     size, drawable = q.size, q > 0
     support = int(drawable.sum())
@@ -100,9 +96,8 @@ def draws_inside(q: Floats, drafts: int) -> Floats:
         fill = np.prod((others[:, None] - still).clip(min=0) / (size - support - still), axis=1)
         return np.where(np.append(0, np.cumsum(drawable)) == support, fill, 0.0)
     step = 1 / 8
-    slowest = np.sort(q[drawable])[
-        : support - drafts + 1
-    ].sum()  # the least rate while fewer than K have rung
+    # the least rate while fewer than K have rung
+    slowest = np.sort(q[drawable])[: support - drafts + 1].sum()
     time = np.exp(np.arange(math.log(1e-18), min(math.log(50.0) - math.log(slowest), 700.0), step))
     rung = np.zeros((drafts, time.size))  # P(k of the tokens so far have rung), k < K
     rung[0] = 1.0
@@ -118,12 +113,11 @@ def draws_inside(q: Floats, drafts: int) -> Floats:
     return inside
 
 
-# --- verifiers of independent drafts ---------------------------------------------------------------------
-
-
 def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
-    """Σ p(x)·(1 - (1 - q(x))^K): a token sampled from p happens to be among K sampled from q.
+    """Σ p(x)·(1 - (1 - q(x))^K): the probability that a sample of p is among K samples of q.
 
+    Examples
+    --------
     >>> round(naive_matching_acceptance([0.5, 0.5], [0.5, 0.5], 2), 12)
     0.75
     """
@@ -134,8 +128,11 @@ def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
 def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """1 - Π_k TV(R_k, q) with R_1 = p and R_{k+1} ∝ (R_k - q)₊: SpecInfer's verifier of sampled drafts.
 
-    Miao et al., arXiv 2305.09781, Algorithm 2: each round is the standard test against what the rounds before left.
+    Each round is the standard test against the residual of the rounds before (Miao et al., arXiv 2305.09781,
+    Algorithm 2).
 
+    Examples
+    --------
     >>> recursive_rejection_acceptance([1, 0], [0.5, 0.5], 2)
     0.75
     """
@@ -154,11 +151,13 @@ def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
 def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """ρ* in [1, K]: the least ρ with ρ·b ≥ 1 - (1 - b)^K, where b(ρ) = Σ min(q, p/ρ).
 
-    K-SEQ accepts the first of K sampled drafts that passes u ≤ p(x)/(ρ q(x)), one with probability b. It can emit p
-    iff ρ ≥ ρ*, and accepts most often at ρ* itself (Sun et al., "SpecTr", arXiv 2310.15141). ρ·b - 1 + (1 - b)^K does
-    not decrease with ρ, so ρ* is found by bisection, which keeps the valid side. Disjoint rows have b = 0: there the
-    limit of the condition is ρ ≥ K.
+    K-SEQ accepts the first of K sampled drafts with u ≤ p(x)/(ρ q(x)); a draft passes with probability b. Its
+    output can have the law p iff ρ ≥ ρ*, and it accepts most often at ρ* (Sun et al., "SpecTr", arXiv
+    2310.15141). ρ·b - 1 + (1 - b)^K does not decrease with ρ, so that bisection finds ρ*, ending on the valid
+    side. Disjoint rows have b = 0: there the limit of the condition is ρ ≥ K.
 
+    Examples
+    --------
     >>> round(k_seq_rho([1, 0], [0.5, 0.5], 2), 12)
     1.5
     """
@@ -178,11 +177,19 @@ def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
 
 
 def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None = None) -> float:
-    """1 - (1 - b(ρ))^K, how often K-SEQ accepts; `rho` in [1, K] is ρ* by default.
+    """1 - (1 - b(ρ))^K, the acceptance of K-SEQ.
 
-    At ρ* at least 1 - (1 - 1/K)^K > 1 - 1/e of `optimal_acceptance` (SpecTr, arXiv 2310.15141). Below ρ* this is
-    still what the rule accepts, but its output is not p. Raises ValueError for `rho` outside [1, K].
+    At ρ* it is at least 1 - (1 - 1/K)^K > 1 - 1/e of `optimal_acceptance` (SpecTr, arXiv 2310.15141).
 
+    Parameters
+    ----------
+    p, q, drafts
+        See the module.
+    rho : float, optional
+        In [1, K], by default ρ*. Below ρ* this is still what the rule accepts, but its output law is not p.
+
+    Examples
+    --------
     >>> round(k_seq_acceptance([1, 0], [0.5, 0.5], 2), 12)
     0.75
     """
@@ -194,19 +201,18 @@ def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None 
     return _probability(_any_of(_passing(p_row, q_row, chosen), count))
 
 
-# --- verifiers of distinct drafts ------------------------------------------------------------------------
-
-
 def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
-    """Recursive rejection of drafts without replacement (Sequoia, RSD), by going through the orders of drawing.
+    """Recursive rejection of drafts without replacement (Sequoia, RSD), by enumeration of orders.
 
-    R = p and D = q at first; s drawn from D is accepted with probability min(1, R(s)/D(s)), else R becomes (R - D)₊
-    and D loses s, both renormalised (Chen et al., "Sequoia", arXiv 2402.12374; Jeon et al., arXiv 2402.14160). Once D
-    is empty nothing more is tried; Sequoia's code goes on with a uniform D. If all tokens of p are tokens of q, and
-    those of q are at most K, one is accepted for certain (Sequoia's cover property).
+    R = p and D = q at first; s drawn from D is accepted with probability min(1, R(s)/D(s)), else R becomes (R
+    - D)₊ and D loses s, both renormalised (Chen et al., "Sequoia", arXiv 2402.12374; Jeon et al., arXiv
+    2402.14160). Once D is empty nothing more is tried; Sequoia's code goes on with a uniform D. If all tokens
+    of p are tokens of q, and q has at most K tokens, one is accepted for certain (Sequoia's cover property).
 
     Raises ValueError where q allows more than `MAX_ORDERS` orders of K tokens.
 
+    Examples
+    --------
     >>> without_replacement_acceptance([1, 0], [0.5, 0.5], 2)
     1.0
     """
@@ -215,7 +221,7 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
     support = int((q_row > 0).sum())
     orders = math.perm(support, min(count, support))
     if orders > MAX_ORDERS:
-        raise ValueError(f"without_replacement_acceptance: {orders} orders of drawing, above {MAX_ORDERS}")
+        raise ValueError(f"without_replacement_acceptance: {orders} orders of sampling, above {MAX_ORDERS}")
 
     def rejected(residual: Floats, weights: Floats, left: int) -> float:
         mass = weights.sum()
@@ -239,11 +245,13 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
 
 
 def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
-    """p(Top) + Σ_{x ∉ Top} min(p(x), q'(x)): the K - 1 most probable tokens of q, and one from q' on the others.
+    """p(Top) + Σ_{x ∉ Top} min(p(x), q'(x)): the K - 1 best tokens of q, and a sample of q' on the others.
 
-    The drafts of Hu et al., arXiv 2502.18779 ("top and sample"). An ordinary test of the sampled token against the
-    target without Top's mass reaches `optimal_acceptance`.
+    These are the drafts of Hu et al., arXiv 2502.18779 ("top and sample"). A standard test of the sampled
+    token against the target without the mass of Top reaches `optimal_acceptance`.
 
+    Examples
+    --------
     >>> greedy_multi_draft_acceptance([0.5, 0.25, 0.25], [0.5, 0.5, 0.0], 2)
     0.75
     """
@@ -255,16 +263,16 @@ def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> fl
     return _probability(p_row[top].sum() + np.minimum(p_row[others], weights / weights.sum()).sum())
 
 
-# --- one draft, shared noise -----------------------------------------------------------------------------
-
-
 def gumbel_agreement(p: ArrayLike, q: ArrayLike) -> float:
     """Σ_x 1 / Σ_y max(p(y)/p(x), q(y)/q(x)) over x with p, q > 0: how often argmin E/p and argmin E/q agree.
 
-    E are exponential clocks, one a token, shared by draft and target (Daliri, Musco & Suresh, arXiv 2408.07978): both
-    name x iff E_x is below E_y · min(p(x)/p(y), q(x)/q(y)) for every other y. Between (1 - TV)/(1 + TV) and 1 - TV.
-    With tokens sorted by p/q the inner sum is a tail of p and a head of q, so it takes O(V log V).
+    E are exponential variables, one a token, shared by draft and target (Daliri, Musco & Suresh, arXiv
+    2408.07978): both choose x iff E_x is below E_y · min(p(x)/p(y), q(x)/q(y)) for every other y. The result
+    is between (1 - TV)/(1 + TV) and 1 - TV. With tokens sorted by p/q the inner sum is a tail of p and a head
+    of q, hence O(V log V).
 
+    Examples
+    --------
     >>> round(gumbel_agreement([0.5, 0.5], [0.75, 0.25]), 12)
     0.75
     """
@@ -276,9 +284,6 @@ def gumbel_agreement(p: ArrayLike, q: ArrayLike) -> float:
         before = np.append(0.0, np.cumsum(q_row)[:-1])
         both = (p_row > 0) & (q_row > 0)
         return _probability((1.0 / (from_here / p_row + before / q_row)[both]).sum())
-
-
-# --- shared ----------------------------------------------------------------------------------------------
 
 
 def _pair(p: ArrayLike, q: ArrayLike) -> tuple[Floats, Floats]:
@@ -301,12 +306,12 @@ def _count(drafts: int, q: Floats, distinct: bool = False) -> int:
 
 
 def _probability(value: float) -> float:
-    """`value` without the rounding that takes it out of [0, 1]."""
+    """`value` clipped to [0, 1], which rounding may leave."""
     return min(max(float(value), 0.0), 1.0)
 
 
 def _ranked(q: Floats) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Tokens from the most probable down, the lower one among ties."""
+    """Tokens by falling probability, the lower one among ties."""
     return np.argsort(-q, kind="stable")
 
 

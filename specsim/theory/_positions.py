@@ -1,9 +1,9 @@
-"""Steps whose acceptances are neither independent nor alike: by position, and for a pair that depends on the context.
+"""Steps whose acceptances depend on position and context.
 
-For a Markov pair all is linear algebra on its contexts. With A[s, t] = Σ min(p, q) over the tokens that lead from
-context s to t, R the same of (p - q)₊ and P of p, a step from s accepts at least k tokens with probability
-(A^k 1)(s), and the next one begins from the law K = Σ_{k<γ} A^k R + A^γ P, since the recovered token and the rejection
-before it have the joint law (p - q)₊.
+For a Markov pair the answer is linear algebra on its contexts. With A[s, t] = Σ min(p, q) over the tokens
+that lead from context s to t, R the same sum of (p - q)₊ and P of p, a step from s accepts at least k tokens
+with probability (A^k 1)(s). The next step begins from the law K = Σ_{k<γ} A^k R + A^γ P, since a rejection
+and the token recovered after it have the joint law (p - q)₊.
 """
 
 from __future__ import annotations
@@ -13,21 +13,30 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
-from specsim.theory._acceptance import Floats
 
-__all__ = ["MAX_CONTEXTS", "MarkovSteps", "expected_tokens_by_position", "markov_steps"]
-
-#: Contexts beyond which a chain is not solved.
+#: The most contexts for which the chain is solved.
 MAX_CONTEXTS = 2048
 
 
 def expected_tokens_by_position(alphas: ArrayLike) -> Floats | float:
-    """1 + Σ_k α_1 ⋯ α_k, the expected number of tokens of a step whose i-th token is accepted, once tested, with α_i.
+    """1 + Σ_k α_1 ⋯ α_k, the expected tokens of a step whose i-th draft, once tested, passes with α_i.
 
-    Exact whatever the dependence, as long as α_i is conditional on the tokens before having been accepted. `alphas`
-    [..., γ], each in [0, 1]; the result has the leading shape. Raises ValueError outside [0, 1], or for γ = 0.
+    Exact under any dependence, if α_i is conditional on the acceptance of the tokens before.
 
+    Parameters
+    ----------
+    alphas : array_like, shape [..., γ]
+        In [0, 1], γ ≥ 1.
+
+    Raises
+    ------
+    ValueError
+        Outside these ranges.
+
+    Examples
+    --------
     >>> expected_tokens_by_position([0.5, 0.5])
     1.75
     """
@@ -42,11 +51,19 @@ def expected_tokens_by_position(alphas: ArrayLike) -> Floats | float:
 
 
 class MarkovSteps(NamedTuple):
-    """Speculative steps in the long run, exactly: tokens per step, the three α, and α by position [γ].
+    """Exact long-run averages of speculative steps.
 
-    `alpha_context` is the mean of Σ min(p, q) over the contexts of the target's text, `alpha_verified` accepted /
-    tested, `alpha_drafted` accepted / drafted. `by_position[i]` is the probability that the token at i is accepted once
-    those before were; NaN never: 0 where none ever was.
+    Attributes
+    ----------
+    tokens_per_step : float
+    alpha_context : float
+        Mean of Σ min(p, q) over the contexts of the target's text.
+    alpha_verified : float
+        Accepted / tested.
+    alpha_drafted : float
+        Accepted / drafted.
+    by_position : ndarray, shape [γ]
+        Probability that the token at i is accepted, given that those before it were; 0 where they never are.
     """
 
     tokens_per_step: float
@@ -57,11 +74,23 @@ class MarkovSteps(NamedTuple):
 
 
 def markov_steps(p: ArrayLike, q: ArrayLike, gamma: int) -> MarkovSteps:
-    """Standard verification of γ = `gamma` ≥ 1 tokens drafted from `q` for the target `p`, step after step.
+    """Standard verification of tokens drafted from one Markov model for another, step after step.
 
-    `p` and `q` are [V], or [V]*k + [V] with a row after each context of k tokens, as a `TableModel` has them. Raises ValueError for other shapes, more than `MAX_CONTEXTS` contexts, rows that are not
-    pmfs, or a chain of steps with more than one stationary law.
+    Parameters
+    ----------
+    p, q : array_like, shape [V] or [V]*k + [V]
+        Tables of target and draft, with a row after each context of k tokens, as in `TableModel`.
+    gamma : int
+        Drafted tokens γ ≥ 1.
 
+    Raises
+    ------
+    ValueError
+        For other shapes, more than `MAX_CONTEXTS` contexts, rows that are not pmfs, or a chain of steps with
+        more than one stationary law.
+
+    Examples
+    --------
     >>> found = markov_steps([[0.9, 0.1], [0.5, 0.5]], [[0.6, 0.4], [0.5, 0.5]], gamma=2)
     >>> [round(float(value), 4) for value in found[:4]]
     [2.2879, 0.75, 0.7434, 0.6439]
@@ -94,7 +123,7 @@ def markov_steps(p: ArrayLike, q: ArrayLike, gamma: int) -> MarkovSteps:
 
 
 def _transitions(rows: Floats) -> Floats:
-    """[S, S], the mass of `rows` [S, V] that leads from one context to another."""
+    """The mass of `rows` [S, V] that leads from one context to another, [S, S]."""
     contexts, size = rows.shape
     matrix = np.zeros((contexts, contexts))
     for context in range(contexts):
@@ -104,7 +133,7 @@ def _transitions(rows: Floats) -> Floats:
 
 
 def _stationary(matrix: Floats) -> Floats:
-    """The law [S] that `matrix` leaves as it is."""
+    """The stationary law [S] of a transition matrix."""
     size = len(matrix)
     equations = np.vstack([matrix.T - np.eye(size), np.ones(size)])
     law, _, rank, _ = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)

@@ -1,8 +1,17 @@
-"""What speculative decoding gains: wall time, operations, memory accesses, and the γ that gains most.
+"""Speed-ups: wall time, operations, memory accesses, and the best γ.
 
-All of it for independent acceptances of one probability α, after Leviathan, Kalman & Matias, arXiv 2211.17192, whose
-numbers are given. `c` is the time of a draft's pass over that of the target's, `c_hat` the same for the operations of
-one token; γ+1 passes of the target at once are taken to last as long as one, for which `specsim.planning.costs` has better.
+All formulas assume independent acceptances of one probability α, as Leviathan, Kalman & Matias, arXiv
+2211.17192, whose numbers are given. They take
+
+alpha : array_like
+    In [0, 1].
+gamma : array_like of int
+    Drafted tokens, at least 0.
+c, c_hat : array_like
+    At least 0: the time of a draft's pass, or the operations for one token, relative to the target's.
+
+which broadcast, and raise ValueError outside these ranges. γ+1 parallel positions of the target are assumed
+to take as long as one; `specsim.planning.costs` has better models.
 """
 
 from __future__ import annotations
@@ -12,28 +21,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.theory._acceptance import Floats, check_alpha_gamma, expected_tokens
-
-__all__ = [
-    "MAX_GAMMA",
-    "BreakEven",
-    "break_even",
-    "memory_access_factor",
-    "operations_factor",
-    "optimal_gamma",
-    "oracle_improvement",
-    "walltime_improvement",
-]
+from specsim.core._types import Floats
+from specsim.theory._acceptance import check_alpha_gamma, expected_tokens
 
 #: γ beyond which `optimal_gamma` does not look.
 MAX_GAMMA = 1000
 
 
 def walltime_improvement(alpha: ArrayLike, gamma: ArrayLike, c: ArrayLike) -> Floats | float:
-    """(1 - α^{γ+1})/((1 - α)(γc + 1)), how many times faster tokens come than from the target alone (Thm 3.8).
+    """(1 - α^{γ+1})/((1 - α)(γc + 1)), the speed-up over the target alone (Theorem 3.8).
 
-    `alpha` in [0, 1], integers `gamma` ≥ 0 and `c` ≥ 0 broadcast. Raises ValueError outside these ranges.
-
+    Examples
+    --------
     >>> round(walltime_improvement(0.8, 5, 0.05), 4)
     2.9514
     """
@@ -42,10 +41,10 @@ def walltime_improvement(alpha: ArrayLike, gamma: ArrayLike, c: ArrayLike) -> Fl
 
 
 def operations_factor(alpha: ArrayLike, gamma: ArrayLike, c_hat: ArrayLike) -> Floats | float:
-    """(1 - α)(γĉ + γ + 1)/(1 - α^{γ+1}), arithmetic operations relative to the target alone (Thm 3.11).
+    """(1 - α)(γĉ + γ + 1)/(1 - α^{γ+1}), arithmetic operations relative to the target alone (Theorem 3.11).
 
-    Ranges and errors as `walltime_improvement`.
-
+    Examples
+    --------
     >>> round(operations_factor(0.8, 5, 0.0), 4)
     1.6263
     """
@@ -54,10 +53,10 @@ def operations_factor(alpha: ArrayLike, gamma: ArrayLike, c_hat: ArrayLike) -> F
 
 
 def memory_access_factor(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
-    """(1 - α)/(1 - α^{γ+1}), how often the target's weights and cache are read, relative to the target alone (Sec. 3.5).
+    """(1 - α)/(1 - α^{γ+1}), reads of weights and cache relative to the target alone (Section 3.5).
 
-    Ranges and errors as `expected_tokens`.
-
+    Examples
+    --------
     >>> round(memory_access_factor(0.8, 5), 4)
     0.2711
     """
@@ -65,17 +64,17 @@ def memory_access_factor(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
 
 
 class BreakEven(NamedTuple):
-    """Whether some γ gains, and a gain that is then reached, by γ = 1; 1 where none gains."""
+    """Whether some γ gains, and the gain that γ = 1 then reaches; 1 where none gains."""
 
     helps: NDArray[np.bool_] | bool
     improvement: Floats | float
 
 
 def break_even(alpha: ArrayLike, c: ArrayLike) -> BreakEven:
-    """Speculation gains for some γ iff α > c, and then at least (1 + α)/(1 + c) (Cor 3.9).
+    """Speculation gains for some γ iff α > c, and then by at least (1 + α)/(1 + c) (Corollary 3.9).
 
-    `alpha` in [0, 1] and `c` ≥ 0 broadcast. Raises ValueError outside these ranges.
-
+    Examples
+    --------
     >>> break_even(0.6, 0.05)
     BreakEven(helps=True, improvement=1.5238095238095237)
     >>> break_even(0.1, 0.2)
@@ -88,12 +87,20 @@ def break_even(alpha: ArrayLike, c: ArrayLike) -> BreakEven:
 
 
 def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDArray[np.int64] | int:
-    """The γ in 0 … `most` with the largest `walltime_improvement`, the smallest of them; 0: do not speculate.
+    """The smallest γ with the largest `walltime_improvement`; 0 means that speculation does not gain.
 
-    E[tokens] is concave in γ and the time linear, so that the improvement rises to one maximum: up to the first γ with
-    α^{γ+1}(γc + 1) ≤ c·E[tokens], which a bisection finds. `alpha` in [0, 1] and `c` ≥ 0 broadcast. Raises ValueError
-    outside these ranges, and for `most` < 1.
+    E[tokens] is concave in γ and the time is linear, so that the improvement rises to a single maximum, up to
+    the first γ with α^{γ+1}(γc + 1) ≤ c·E[tokens], which a bisection finds.
 
+    Parameters
+    ----------
+    alpha, c : array_like
+        See the module.
+    most : int
+        The largest γ to consider, at least 1.
+
+    Examples
+    --------
     >>> optimal_gamma(0.8, 0.05)
     8
     >>> optimal_gamma([0.5, 0.9], 0.01).tolist()
@@ -111,11 +118,13 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDAr
 
 
 def oracle_improvement(alpha: ArrayLike, c: ArrayLike) -> Floats | float:
-    """[1/(1 - α)]/(1 + cα/(1 - α)), the improvement where each step drafts just the tokens that will be accepted.
+    """[1/(1 - α)]/(1 + cα/(1 - α)), the speed-up if only tokens that will be accepted are drafted.
 
-    Steps then emit 1/(1 - α) tokens and draft one less. (Sec. 3.3 asks for it and gives no formula.) `alpha` in [0, 1)
-    and `c` ≥ 0 broadcast; at α = 1 the limit is 1/c. Raises ValueError outside these ranges, and for α = 1 with c = 0.
+    Steps then emit 1/(1 - α) tokens and draft one less. Section 3.3 of the paper asks for it and gives no
+    formula. At α = 1 the limit is 1/c; α = 1 with c = 0 raises ValueError.
 
+    Examples
+    --------
     >>> round(oracle_improvement(0.9, 0.05), 4)
     6.8966
     """

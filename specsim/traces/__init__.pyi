@@ -1,6 +1,9 @@
+from ._analysis import Group as Group
+from ._analysis import Reading as Reading
 from ._analysis import read_alpha as read_alpha
 from ._consistency import audit_log as audit_log
 from ._example import default_trace as default_trace
+from ._expected import ExpectedTokens as ExpectedTokens
 from ._expected import expect_tokens as expect_tokens
 from ._format import Columns as Columns
 from ._format import TruncatedColumns as TruncatedColumns

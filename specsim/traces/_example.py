@@ -1,4 +1,4 @@
-"""The trace that comes along: steps of the shipped n-gram pair, recorded by docs/regenerate.py."""
+"""The bundled example trace: steps of the n-gram pair that comes with specsim, recorded by `make bundled-data`."""
 
 from __future__ import annotations
 

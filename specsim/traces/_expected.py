@@ -1,6 +1,6 @@
 """How many tokens a rule would emit along a log, from the drafted tokens' own probabilities: no whole rows are needed.
 
-A rule with a `reach` (see `specsim.rules.Rule`) accepts at least i of the drafted tokens x_1, x_2, … with a probability
+A rule with a `survival` (see `specsim.rules.Rule`) accepts at least i of the drafted tokens x_1, x_2, … with a probability
 R_i that p(x_j) and q(x_j), j ≤ i, tell. So with the first γ of them a step emits 1 + R_1 + … + R_γ tokens, in expectation
 over drafts sampled from q; rules that never look at q take any drafts. R rises with p and falls with q: where rows are
 truncated and these are known within bounds, the ends of R are those at the lowest p and highest q, and the reverse.
@@ -91,7 +91,7 @@ def expect_tokens(
     """Bound the tokens that a step of `rule` emits along `trace`, with 1, 2, … γ drafted tokens; one pass over the rows.
 
     Truncated rows or whole ones, which leave no more than rounding open. `rng` draws documents again for the intervals.
-    Raises ValueError for a rule of several drafts, or without `reach`, naming those that have one; for a trace in which
+    Raises ValueError for a rule of several drafts, or without `survival`, naming those that have one; for a trace in which
     nothing was drafted, or of no step; for a damaged row.
 
     >>> from specsim.traces import default_trace
@@ -100,8 +100,8 @@ def expect_tokens(
     """
     chosen = rules.get(rule)
     chosen.check(chain(1))
-    if chosen.reach is None:
-        able = [name for name in rules.names() if rules.get(name).reach]
+    if chosen.survival is None:
+        able = [name for name in rules.names() if rules.get(name).survival]
         raise ValueError(
             f"rule: {chosen.name} needs whole rows of p and q; the drafted tokens' own probabilities are enough for "
             + ", ".join(able)
@@ -143,9 +143,9 @@ def expect_tokens(
 
 def _by_document(columns: AnyColumns, layout: Layout, rule: Rule) -> tuple[Ints, Ints, Floats]:
     """Documents [D], how many of the steps are theirs, and the sums [D, 2, γ] of bounds on what these emit."""
-    assert rule.reach is not None
+    assert rule.survival is not None
     p, q = (ends.clip(max=1.0) for ends in drafted_probabilities(columns, layout))
-    reached = [rule.reach(p[0], q[1], **rule.values), rule.reach(p[1], q[0], **rule.values)]
+    reached = [rule.survival(p[0], q[1], **rule.values), rule.survival(p[1], q[0], **rule.values)]
     tokens = 1.0 + np.cumsum(np.stack(reached, axis=1), axis=2)
     names, document, steps = np.unique(
         columns.context[:: layout.rows_per_step], return_inverse=True, return_counts=True

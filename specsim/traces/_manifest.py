@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 
 __all__ = ["FORMAT", "MANIFEST", "VERSION", "read_manifest", "read_unprotected", "write_manifest"]
 
@@ -27,7 +27,7 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
     # as it will be read: JSON has no tuples, and keys that are strings only
     manifest = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **content}))
     manifest["sha256"] = _digest(manifest)
-    with replacing(folder / MANIFEST) as temporary:
+    with atomic_write(folder / MANIFEST) as temporary:
         temporary.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 

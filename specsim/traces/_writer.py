@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._files import replacing
+from specsim.core._files import atomic_write
 from specsim.core.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
 from specsim.traces._checksums import FAULTS, SOUND, measure
 from specsim.traces._format import (
@@ -181,7 +181,7 @@ class TraceWriter:
         columns = self._buffer.take(slice(0, rows))
         path = self.path / f"shard-{len(self.shards):05d}.safetensors"
         try:
-            with replacing(path) as temporary:
+            with atomic_write(path) as temporary:
                 save_file(columns._asdict(), temporary)
         except (OSError, SafetensorError) as error:  # the library has a type of its own for a full disk
             done = self.steps - self._pending

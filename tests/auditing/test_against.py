@@ -63,14 +63,16 @@ def test_the_expected_e_value_of_two_samples_of_one_law_is_at_most_1(cells, n):
 
 
 def test_exactly_the_expected_e_value_of_small_samples_is_at_most_1():
-    """Every outcome of two blocks of three coins a side, enumerated: no noise, for laws near and far from even."""
-    for heads in (0.5, 0.3, 0.05):
-        weight = binom.pmf(np.arange(4), 3, heads)
-        mean = 0.0
-        for a, b, c, d in np.ndindex(4, 4, 4, 4):
-            blocks = [([a, 3 - a], [b, 3 - b]), ([c, 3 - c], [d, 3 - d])]
-            mean += weight[[a, b, c, d]].prod() * math.exp(log_two_sample_e(blocks))
-        assert mean <= 1.0 + 1e-12
+    """Every outcome of two blocks of coins, as many a side or not: no noise, for laws near and far from even."""
+    for m, n in ((3, 3), (6, 1)):
+        for heads in (0.5, 0.3, 0.05):
+            one, other = (binom.pmf(np.arange(k + 1), k, heads) for k in (m, n))
+            mean = 0.0
+            for a, b, c, d in np.ndindex(m + 1, n + 1, m + 1, n + 1):
+                blocks = [([a, m - a], [b, n - b]), ([c, m - c], [d, n - d])]
+                weight = one[a] * other[b] * one[c] * other[d]
+                mean += weight * math.exp(log_two_sample_e(blocks))
+            assert mean <= 1.0 + 1e-12
 
 
 def test_a_wrong_null_of_the_mixture_would_exceed_1():
@@ -101,7 +103,7 @@ def test_what_is_called_detectable_is_detected(cells, n):
     """At a deviation of just the size that a comparison prints; a third of it is mostly missed."""
     alarm = BUDGET / 500.0
     table = type("Table", (), {"position": 0, "law": np.full(cells, 1.0 / cells)})
-    tv = _detectable(type("Trial", (), {"tables": [table]}), n, alarm)
+    tv = _detectable(type("Plan", (), {"tables": [table]}), n, alarm)
     rng = np.random.default_rng(cells)
     sign = np.where(np.arange(cells) % 2, 1.0, -1.0)
 
@@ -125,8 +127,7 @@ def test_a_verifier_is_the_same_as_itself_token_by_token():
     assert list(by_case(found)) == CASES
     subject = VerifierSubject("right", right, Declared(vocab_size=6))
     for i, case in enumerate(found.cases):
-        trial = subject.trial(i, "smoke")
-        assert case.steps == trial.steps
+        assert case.steps == subject.plan(i, "smoke").steps
         assert 0 < case.detectable_tv < 0.1
         assert case.tokens_per_step[0] == pytest.approx(case.tokens_per_step[1], rel=0.05)
     assert found.to_dict()["verdict"] == "same"

@@ -17,22 +17,22 @@ from specsim.auditing import BUDGET, audit, mutants
 from specsim.auditing._cases.battery import LEVELS, battery
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks.claimed_law import Claim, rows_on_path
-from specsim.auditing._checks.counts import EXAMPLES, AuditTally
+from specsim.auditing._checks.counts import AuditTally
+from specsim.auditing._checks.findings import judge_table
 from specsim.auditing._checks.proof import prove_on_generated_models
-from specsim.auditing._checks.tables import plan_tables
+from specsim.auditing._checks.tables import plan_tables, table_of
 from specsim.auditing._report import audit_figure, audit_to_html, audit_to_json, audit_to_terminal
 from specsim.auditing._results import ProofSummary, Verdict
 from specsim.auditing._verifier.calls import Calls
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._plotting import save_figure
 from specsim.core._streams import key_of
-from specsim.core.stats import MIN_EXPECTED
+from specsim.core.stats import MIN_EXPECTED, detectable_tv, log_e_value
 from specsim.drafts import Tree, chain, chains
 from specsim.models import TableModel
 from specsim.rules import get
-from specsim.simulation._counting import no_counts
-from specsim.simulation._engine import model_rows
-from specsim.simulation._rows import start_of
+from specsim.simulation._counting import EXAMPLES, no_counts
+from specsim.simulation._rows import model_rows, start_of
 from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifier
 
 
@@ -417,9 +417,10 @@ def test_tokens_outside_the_claimed_law_are_counted_and_named(case_name):
         else RowSource(reader, rule_verifier(get("standard"), case.tree))
     )
     tally = AuditTally(case, Claim(claimed, case.tree))
-    counts, impossible, visits, named = no_counts(tally), [0] * (case.gamma + 1), [0] * (case.gamma + 1), []
+    counts, found, named = no_counts(tally).counts, [], []
+    impossible, visits = [0] * (case.gamma + 1), [0] * (case.gamma + 1)
     for batch in source.batches(key_of(3), 0, 500):
-        tally.count(counts, batch, key_of(3))
+        found += tally.count(counts, batch, key_of(3))
         for s in range(len(batch.accepted)):
             history = case.contexts[0].tolist()
             for i in range(batch.accepted[s] + 1):
@@ -433,8 +434,7 @@ def test_tokens_outside_the_claimed_law_are_counted_and_named(case_name):
     assert counts["pit"].sum(axis=1).tolist() == [
         n - lost for n, lost in zip(visits, impossible, strict=True)
     ]
-    found = [(one.step, one.position, one.token) for one in tally.examples]
-    assert found[:EXAMPLES] == named[:EXAMPLES]
+    assert [tuple(one) for one in found[:EXAMPLES]] == named[:EXAMPLES]
     assert len(named) > 100
 
 
@@ -463,7 +463,7 @@ def test_the_battery_fits_the_rule():
             assert case.tree == chains(2, by_name[case.name].gamma, drawing)
             assert case.gamma == by_name[case.name].gamma
     # what a lossy rule declares of a token is for chains
-    assert all(case.tree == chain(case.gamma, case.tree.drawing) for case in battery(get("two_thresholds")))
+    assert all(case.tree == chain(case.gamma, case.tree.sampling) for case in battery(get("two_thresholds")))
     left_out = {name: set(by_name) - {case.name for case in battery(rule)} for name, rule in SUBJECTS.items()}
     assert left_out == {"verifier": set(), "lossy": {"Zipf 32 000"}, "tree": set()}
 
@@ -496,6 +496,19 @@ def test_the_budget_is_split_over_all_tests(standard):
     for case in standard.cases:
         for table in case.tables:
             assert table.rejected == (table.log10_e >= math.log10(standard.tests / standard.budget))
+            assert table.detectable_tv == detectable_tv(table.cells, table.n, BUDGET / standard.tests)
+
+
+def test_a_table_is_rejected_from_its_alarm_on():
+    level, n = 1e-6, 1000
+    table = table_of("prefix", 0, (), "prefixes", 0, np.array([0.5, 0.5]), n)
+    alarm, evidence = -math.log(level), []
+    for heads in range(500, 620, 5):
+        counts = {"prefixes": np.array([heads, n - heads])}
+        evidence.append(log_e_value(counts["prefixes"], table.law))
+        assert judge_table(table, counts, level).rejected == (evidence[-1] >= alarm)
+    for low, high in ((0.5 * alarm, alarm), (alarm, 1.5 * alarm)):  # both sides are tried, and near
+        assert any(low < one < high for one in evidence)
 
 
 def test_printed_power_is_real(from_target):

@@ -15,10 +15,11 @@ import verifiers
 from specsim.auditing import audit, mutants
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._cases.rows import rows_of
-from specsim.auditing._checks.contract_checks import check_promises
+from specsim.auditing._checks.contract_checks import promises_result
 from specsim.auditing._checks.subjects import VerifierSubject
-from specsim.auditing._checks.trial import case_key, run_trial
+from specsim.auditing._execution import here
 from specsim.auditing._results import BUDGET, Verdict
+from specsim.auditing._runner import CaseRun, check_promises_at, run_case
 from specsim.auditing._verifier.calls import Calls
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, declared, declares
 
@@ -29,12 +30,13 @@ ALARM = BUDGET / 1000.0
 def on_case(function, name, level="smoke", timeout=60.0, **limits):
     """The result of one case of the battery that `function` declares."""
     subject = VerifierSubject("verifier", function, declared(function), timeout)
-    trial = subject.trial([case.name for case in subject.cases].index(name), level)
-    return run_trial(trial, case_key(1, name), ALARM, **limits)
+    plan = subject.plan([case.name for case in subject.cases].index(name), level)
+    return run_case(here(subject), CaseRun(plan, 1, ALARM, **limits)).result()
 
 
 def promises(function, timeout=60.0):
-    return check_promises(function, declared(function), case_key(1, "promises"), timeout)
+    subject = VerifierSubject("verifier", function, declared(function), timeout)
+    return promises_result(check_promises_at(here(subject), 1))
 
 
 def kinds(result):
@@ -87,7 +89,7 @@ def test_a_dict_declares_without_an_import():
             "seeds, uniforms: only a verifier of chains",
         ),
         ({"decoder": True, "lengths": True}, ValueError, "lengths: only a verifier of chains"),
-        ({"tree": True, "drawing": "sorted"}, ValueError, "drawing: 'sorted' is not one of sampled"),
+        ({"tree": True, "sampling": "sorted"}, ValueError, "sampling: 'sorted' is not one of sampled"),
         ({"decoder": True, "temperature": 0}, ValueError, "expected a positive temperature"),
         ({"decoder": True, "temperature": float("nan")}, ValueError, "expected a positive temperature"),
         ({"decoder": True, "top_p": "all"}, ValueError, "expected a positive temperature"),
@@ -395,8 +397,8 @@ def test_what_replaces_a_draft_that_hardly_ever_comes_must_be_possible(name, dty
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_an_exact_verifier_replaces_a_draft_that_hardly_ever_comes(dtype):
-    innocents = [innocent.function for innocent in mutants.innocents() if innocent.decode is None]
-    for function in (verifiers.right, *innocents):
+    controls = [control.function for control in mutants.exact_controls() if control.decode is None]
+    for function in (verifiers.right, *controls):
         assert text(promises(declares(dtypes=(dtype,))(function))) == ""
 
 

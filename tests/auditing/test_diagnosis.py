@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,18 +9,20 @@ import numpy as np
 import pytest
 import verifiers
 
+from experiments import diagnosis
+from experiments._kept import kept
 from specsim import generate
 from specsim.auditing import audit, declares, mutants
-from specsim.auditing._checks.trial import run_trial
-from specsim.auditing._diagnosis import diagnose_chain, diagnose_decoder
 from specsim.auditing._diagnosis import verifiers as chains
+from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.dependence import signature
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.predictions import predict
-from specsim.auditing._diagnosis.ranking import Scored
-from specsim.auditing._execution.execution import placed
+from specsim.auditing._diagnosis.ranking import FIT, Scored, alike, ordered
+from specsim.auditing._diagnosis.verifiers import diagnose_chain
+from specsim.auditing._execution import placed
 from specsim.auditing._replay import replay_step
-from specsim.auditing._runner import PROMISES
+from specsim.auditing._runner import PROMISES, CaseRun, run_case
 from specsim.auditing._verifier.contract import Declared
 
 SEED = 3
@@ -34,8 +34,8 @@ def failures(function, names, level="smoke"):
     """The results of the audit's cases of these names."""
     with placed(function, 1, 60) as place:
         cases = [case.name for case in place.subject.cases]
-        trials = [place.subject.trial(cases.index(name), level) for name in names]
-        found = [run_trial(trial, (SEED, 1), ALARM) for trial in trials]
+        plans = [place.subject.plan(cases.index(name), level) for name in names]
+        found = [run_case(place, CaseRun(plan, SEED, ALARM)).result() for plan in plans]
     assert any(result.findings for result in found)
     return [result for result in found if result.findings]
 
@@ -99,7 +99,7 @@ def test_a_known_mistake_is_named(spelled, case):
 def test_so_it_is_with_a_parameter_that_is_not_the_catalogues(name, value):
     mutant = mutants.get(name)
     parameter = mutant.parameters[0].name
-    found = diagnosed(mutant.having(**{parameter: value}).function)
+    found = diagnosed(mutant.with_parameters(**{parameter: value}).function)
     assert first(found) == name
     assert float(found.named[0].name.partition("=")[2]) == pytest.approx(value, abs=0.05)
 
@@ -162,6 +162,16 @@ def test_independent_steps_are_no_reused_randomness():
     assert first(diagnosed(small_residual, ("zeros", "own rows"))) in ("residual_epsilon", "unknown")
 
 
+def test_a_mistake_that_does_not_fit_comes_behind_those_that_do_and_is_not_named():
+    fits, likelier = (
+        Scored(mutants.get("lenience"), -10.0, 2 * FIT),
+        Scored(mutants.get("resamples_target"), -1.0, FIT / 2),
+    )
+    assert ordered([likelier, fits]) == [fits, likelier]
+    assert alike([likelier, fits]) == []
+    assert alike([fits, likelier]) == [fits]
+
+
 def late_bias(draft_tokens, p, q, rng):
     output = verifiers.right(draft_tokens, p, q, rng)
     if p.shape[2] == 8:
@@ -183,7 +193,7 @@ def test_tables_of_any_number_of_steps_can_be_compared():
     assert len(told) == 3
     assert all(np.isfinite(one.log_likelihood) for one in told)
     steps = {result.case: len(result.tables) for result in failed}
-    planned = chains._trial_of(mutants.get("lenience"), place.subject, failed[0], "quick")
+    planned = chains._plan_of(place.subject, failed[0], "quick")
     assert len(planned.tables) == steps[failed[0].case]
 
 
@@ -283,34 +293,34 @@ def test_a_right_decoder_does_not_fail_at_all():
         return list(text.tokens)
 
     with placed(ours, 1, 60) as place:
-        result = run_trial(place.subject.trial(0, "smoke"), (SEED, 1), ALARM)
+        result = run_case(place, CaseRun(place.subject.plan(0, "smoke"), SEED, ALARM)).result()
     assert not result.findings
 
 
 # --- measured --------------------------------------------------------------------------------------------
 
-ROOT = Path(__file__).parents[2]
-
 
 def measured():
-    found = json.loads((ROOT / "specsim/data/diagnoses.json").read_text(encoding="utf-8"))
-    return found, [row for row in found["rows"] if "named" in row]
+    return [row for row in kept("diagnosis") if row["named"] is not None]
 
 
-def test_the_page_is_that_of_the_numbers():
-    spec = importlib.util.spec_from_file_location("diagnoses", ROOT / "docs/diagnoses.py")
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
-    found, _ = measured()
-    assert program.page(found) == (ROOT / "docs/diagnosis.md").read_text(encoding="utf-8"), (
-        "run make diagnoses"
+def test_the_page_is_that_of_the_kept_rows():
+    rows = kept("diagnosis")
+    page = (Path(__file__).parents[2] / "docs/results/diagnosis.md").read_text(encoding="utf-8")
+    assert diagnosis.page(rows) == page, "run make results-pages"
+    assert [(row["mistake"], row["variant"]) for row in rows] == diagnosis.cells(fast=False), (
+        "run make diagnosis"
     )
-    known = {row["mistake"].partition(":")[0] for row in found["rows"]}
-    assert known == set(mutants.names()), "run make diagnoses"
+
+
+def test_a_kept_row_can_be_computed_again():
+    cell = ("resamples_target", "resamples_target")
+    stored = next(row for row in kept("diagnosis") if row["variant"] == cell[1])
+    assert diagnosis.run_cell(cell, fast=True, rng=0) == stored
 
 
 def test_the_right_mistake_is_named_where_it_is_known_and_none_where_it_is_not():
-    _, caught = measured()
+    caught = measured()
     off = [row for row in caught if row["off_catalogue"]]
     assert len(off) > 30
     assert np.mean([row["right"] for row in off]) >= 0.9

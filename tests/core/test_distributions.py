@@ -375,9 +375,10 @@ def test_a_sum_too_small_to_be_split_still_gives_a_possible_token():
 @given(exact_rows, st.integers(0, 2**20 - 1).map(lambda n: n / 2**20))
 def test_cumulative_draw_is_the_first_token_whose_cumulative_weight_exceeds_u(row, u):
     cumulative = list(itertools.accumulate(map(Fraction, row.tolist())))
-    first = next(token for token, total in enumerate(cumulative) if total > Fraction(u))
-    assert cumulative_draw(row, u) == first
-    assert cumulative_draw(row * 4, u) == first  # weights need not be normalised
+    for at in (u, *(float(total) for total in cumulative if total < 1)):  # the sums themselves too
+        first = next(token for token, total in enumerate(cumulative) if total > Fraction(at))
+        assert cumulative_draw(row, at) == first
+        assert cumulative_draw(row * 4, at) == first  # weights need not be normalised
 
 
 @given(weights, st.floats(0, LAST_UNIFORM))

@@ -74,7 +74,11 @@ def tokens_of(texts):
 
 
 def tree_for(rule):
-    return branching(2, 1, 2, drawing=rule.drawings[0]) if rule.many_drafts or rule.claimed_on_trees else 3
+    return (
+        branching(2, 1, 2, sampling=rule.draft_sampling[0])
+        if rule.many_drafts or rule.claimed_on_trees
+        else 3
+    )
 
 
 # --- the law ---------------------------------------------------------------------------------------------

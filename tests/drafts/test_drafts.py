@@ -13,8 +13,8 @@ from specsim.core._kernels import interpreted
 from specsim.core.distributions import normalise
 from specsim.core.stats import chi_square
 from specsim.drafts import (
-    DRAWINGS,
     MAX_NODES,
+    SAMPLING_METHODS,
     Tree,
     as_tree,
     branching,
@@ -24,7 +24,7 @@ from specsim.drafts import (
     sibling_laws,
 )
 from specsim.drafts._dynamic import dynamic_drafts, expand, paths
-from specsim.drafts._sampling import DISTINCT, ranked
+from specsim.drafts._sampling import DISTINCT, rank_tokens
 from specsim.drafts._sequoia import best_tree, expected_tokens_of_tree, rank_acceptance
 from specsim.models import Model, TableModel, default_pair, row_ahead, rows_ahead
 from specsim.models._mixture import Mixture
@@ -45,7 +45,7 @@ ROWS = {
 # --- siblings --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS)
+@pytest.mark.parametrize("drawing", SAMPLING_METHODS)
 @pytest.mark.parametrize("q", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_the_laws_of_siblings_are_laws(drawing, q, count):
@@ -78,11 +78,11 @@ def test_what_fills_up_is_uniform():
 
 def test_among_ties_the_lower_token_is_on_top():
     q = [F(1, 6), F(1, 3), F(1, 6), F(1, 3)]
-    assert ranked(q) == [1, 3, 0, 2]
+    assert rank_tokens(q) == [1, 3, 0, 2]
     assert dict(sibling_laws("top", q, 3)) == {(1, 3, 0): 1}
     assert draw_siblings("top", as_floats([q]), np.zeros((3, 1)))[:, 0].tolist() == [1, 3, 0]
     many = np.random.default_rng(1).integers(1, 4, size=300) / 600
-    assert draw_siblings("top", many[None], np.zeros((300, 1)))[:, 0].tolist() == ranked(many.tolist())
+    assert draw_siblings("top", many[None], np.zeros((300, 1)))[:, 0].tolist() == rank_tokens(many.tolist())
 
 
 def test_more_distinct_siblings_than_tokens():
@@ -105,7 +105,7 @@ def counts_of(drawing, q, u):
     return counts, [float(chance) for chance in laws.values()]
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS)
+@pytest.mark.parametrize("drawing", SAMPLING_METHODS)
 @pytest.mark.parametrize("q", ROWS.values(), ids=ROWS)
 def test_siblings_follow_their_law(drawing, q):
     u = np.random.default_rng(7).random((3, 1_000_000))
@@ -127,7 +127,7 @@ def test_wrong_siblings_are_noticed(drawing):
         assert chi_square(table, reversed_law).p_value < FALSE_ALARM
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS)
+@pytest.mark.parametrize("drawing", SAMPLING_METHODS)
 def test_siblings_are_drawn_alike_compiled_and_interpreted(drawing):
     rng = np.random.default_rng(3)
     q, u = (
@@ -138,6 +138,14 @@ def test_siblings_are_drawn_alike_compiled_and_interpreted(drawing):
     with interpreted():
         expected = draw_siblings(drawing, q, u)
     assert (draw_siblings(drawing, q, u) == expected).all()
+
+
+@pytest.mark.parametrize("drawing", ["sampled", "without replacement"])
+def test_a_uniform_equal_to_a_sum_draws_the_token_behind_it(drawing):
+    """With u = 0 too, before which a token of weight 0 may stand."""
+    u = np.array([[0.0, 0.125, 0.25, 0.75]])
+    q = np.tile([0.0, 0.25, 0.0, 0.5, 0.25], (4, 1))
+    assert draw_siblings(drawing, q, u).tolist() == [[1, 1, 3, 4]]
 
 
 # --- trees -----------------------------------------------------------------------------------------------
@@ -161,16 +169,18 @@ def test_chains_and_branchings():
     three = chains(3, 2)
     assert three.parents == (0, 0, 0, 1, 2, 3)
     assert [three.path(node) for node in (4, 5, 6)] == [(1, 4), (2, 5), (3, 6)]
-    tree = branching(2, 1, 3, drawing="top", block=2)
+    tree = branching(2, 1, 3, sampling="top", block=2)
     assert tree.parents == (0, 0, 1, 2, 3, 3, 3, 4, 4, 4)
     assert [len(tree.children(node)) for node in range(5)] == [2, 1, 1, 3, 3]
-    assert (tree.drawing, tree.block, as_tree(tree)) == ("top", 2, tree)
+    assert (tree.sampling, tree.block, as_tree(tree)) == ("top", 2, tree)
 
 
 def test_distinct_siblings():
     assert not branching(2).distinct
     assert chain(3).distinct
-    assert all(branching(2, drawing=drawing).distinct == (drawing != "sampled") for drawing in DRAWINGS)
+    assert all(
+        branching(2, sampling=drawing).distinct == (drawing != "sampled") for drawing in SAMPLING_METHODS
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,9 +189,9 @@ def test_distinct_siblings():
         ((), ValueError, "no token was drafted"),
         ((0, -1), ValueError, r"parents\[1\] = -1: an orphan; there are nodes 0 \(the prefix\) to 2"),
         ((0, 5), ValueError, r"parents\[1\] = 5: an orphan"),
-        ((0, 2), ValueError, r"parents\[1\] = 2: node 2 would hang below itself, a cycle"),
-        ((0, 3, 2), ValueError, r"parents\[1\] = 3: node 2 would hang below the later node 3"),
-        ((1,), ValueError, r"parents\[0\] = 1: node 1 would hang below itself"),
+        ((0, 2), ValueError, r"parents\[1\] = 2: node 2 would be below itself, a cycle"),
+        ((0, 3, 2), ValueError, r"parents\[1\] = 3: node 2 would be below the later node 3"),
+        ((1,), ValueError, r"parents\[0\] = 1: node 1 would be below itself"),
         ((0, 1.0), TypeError, r"parents\[1\]: expected an int, got float"),
         ((0, True), TypeError, r"parents\[1\]: expected an int, got bool"),
         ((0, "1"), TypeError, r"parents\[1\]: expected an int, got str"),
@@ -206,7 +216,7 @@ def test_bad_blocks(block):
 
 
 def test_bad_ways_of_drawing():
-    with pytest.raises(ValueError, match="drawing: 'beam' is not one of sampled, without replacement, top"):
+    with pytest.raises(ValueError, match="sampling: 'beam' is not one of sampled, without replacement, top"):
         Tree((0,), "beam")
 
 
@@ -229,7 +239,7 @@ def test_bad_sizes(make):
 # --- drafts ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS)
+@pytest.mark.parametrize("drawing", SAMPLING_METHODS)
 @pytest.mark.parametrize("parents", [(0, 1), (0, 0), (0, 0, 1, 1), (0, 0, 1, 2, 3)])
 @pytest.mark.parametrize("block", [1, 2, 3])
 @pytest.mark.parametrize("flavour", PAIR_FLAVOURS)
@@ -269,7 +279,7 @@ def test_rows_of_blocks_are_those_of_the_enumeration(tree):
     assert alike == [tree.seen(depth) == 0 for depth in tree.depths]
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS)
+@pytest.mark.parametrize("drawing", SAMPLING_METHODS)
 @pytest.mark.parametrize("block", [1, 2])
 def test_simulated_drafts_follow_the_enumerated_law(drawing, block):
     tree = Tree((0, 0, 1), drawing, block)
@@ -461,8 +471,8 @@ def test_the_dynamic_tree_keeps_the_worthiest_paths(flavour):
         assert sorted((worth[path] for path in kept if path), reverse=True) == best
         for node, path in enumerate(kept):
             siblings = [tokens[child - 1] for child in tree.children(node)]
-            assert siblings == ranked(draft.row((1, *path)))[: len(siblings)]
-    assert tree.drawing == "top"
+            assert siblings == rank_tokens(draft.row((1, *path)))[: len(siblings)]
+    assert tree.sampling == "top"
 
 
 def test_a_narrow_tree_expands_the_best_of_a_level_only():
@@ -555,7 +565,7 @@ def test_no_tree_of_that_size_is_better(accept):
             best[tree.depth] = max(best[tree.depth], expected_tokens_of_tree(tree, accept))
         found = best_tree(accept, nodes)
         assert found.size == nodes
-        assert found.drawing == "without replacement"
+        assert found.sampling == "without replacement"
         assert expected_tokens_of_tree(found, accept) == max(best.values())
         for depth in range(1, 8):
             if depth < min(best):

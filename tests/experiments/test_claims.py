@@ -27,7 +27,7 @@ from specsim.models import TableModel
 from specsim.theory import accepted_law, expected_tokens
 from specsim.theory._enumeration import prove
 
-PAGE = Path(__file__).parents[2] / "docs/claims.md"
+PAGE = Path(__file__).parents[2] / "docs/results/claims.md"
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_verdicts(verdict, rows):
 
 
 def test_the_page_is_made_of_the_rows(rows):
-    assert page(rows) == PAGE.read_text(encoding="utf-8"), "run python docs/claims.py"
+    assert page(rows) == PAGE.read_text(encoding="utf-8"), "run make results-pages"
 
 
 def test_the_page_changes_with_a_verdict(rows):

@@ -2,23 +2,27 @@
 were found to be. The kill matrix: its numbers, its table, its picture.
 """
 
-import importlib.util
-import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import verifiers
 from scipy.special import softmax
 
-from experiments.kill_matrix import AUDIT, Cell, KillMatrix, exact_tv, kill_matrix, shipped
+from experiments import kill_matrix
+from experiments._kept import kept
+from experiments.kill_matrix import AUDIT, Cell, KillMatrix, exact_tv, kept_matrix, measure
 from experiments.kill_matrix.criteria import Criterion, criteria, deepspec, vllm
 from experiments.kill_matrix.criteria import base as anatomy
 from experiments.kill_matrix.criteria import smell as smell_test
+from experiments.kill_matrix.runs import STANDARD as OWN_STANDARD
 from experiments.kill_matrix.table import show_cell, show_tv
-from figures._kill_matrix import matrix_figure
+from figures import kill_matrix as picture
 from specsim import rules
+from specsim.auditing import mutants
 from specsim.auditing._verifier.contract import declared
 from specsim.core._plotting import save_figure
 
@@ -167,55 +171,61 @@ def test_a_chi_square_does_not_see_cells_that_are_left_out():
 
 @dataclass
 class Subject:
-    """A row, as the catalogue of mutants has them."""
+    """A verifier or decoder, as the catalogue of mutants has them."""
 
     name: str
     family: str
     verify: object
-    mechanism: str = "one sentence"
-    threads: tuple = ("owner/repository#1",)
     values: dict = field(default_factory=dict)
     law: object = None
     decode: object = None
+
+    @property
+    def function(self):
+        return partial(self.verify or self.decode, **self.values)
 
     def num_rows(self, tree):
         return tree.num_rows
 
 
-STANDARD = Subject("right", "Exact", verifiers.right, law=rules.get("standard").law)
+STANDARD = Subject("right", "exact", verifiers.right, law=rules.get("standard").law)
 LENIENT = Subject(
     "lenient",
-    "F acceptance",
+    "acceptance",
     verifiers.verify,
     values={"lenience": 0.8},
     law=rules.get("lenience:lenience=0.8").law,
 )
-RAISES = Subject("raises", "G index", verifiers.raises)
+RAISES = Subject("raises", "index", verifiers.raises)
 DECODER = Subject(
-    "greedy_draft", "A proposal", None, decode=lambda *_, temperature: [0], values={"temperature": 1}
+    "greedy_draft", "proposal", None, decode=lambda *_, temperature: [0], values={"temperature": 1}
 )
+CHOSEN = [CRITERIA[name] for name in ("TensorRT-LLM KL", "DeepSpec")]
 
 
 @pytest.fixture(scope="module")
-def matrix():
-    own = Criterion(AUDIT, "", "", lambda decode, rng: not declared(decode).decoder, 1)
-    chosen = [CRITERIA[name] for name in ("TensorRT-LLM KL", "DeepSpec")]
-    return kill_matrix(
-        [LENIENT, RAISES, DECODER], chosen, exact=[STANDARD], level="smoke", seeds=(3, 4), decoder_audit=own
-    )
+def rows():
+    own, seeds = kill_matrix.runs.audit_criterion("smoke"), (3, 4)
+    decoder = Criterion(AUDIT, "", "", lambda decode, rng: not declared(decode).decoder, 1)
+    found = [
+        measure(subject, criterion, seeds, exact=subject is STANDARD)
+        for subject in (STANDARD, LENIENT, RAISES)
+        for criterion in (*CHOSEN, own)
+    ]
+    return [*found, measure(DECODER, decoder, seeds)]
 
 
-def test_the_fraction_of_runs_that_pass(matrix):
-    assert matrix.cell("right", "DeepSpec") == Cell("right", "DeepSpec", 2, 2)
+@pytest.fixture(scope="module")
+def matrix(rows):
+    return KillMatrix(rows, [*CHOSEN, kill_matrix.runs.audit_criterion("smoke")])
+
+
+def test_the_fraction_of_runs_that_pass(rows, matrix):
+    assert matrix.cell("right", "DeepSpec") == Cell(2, 2)
     assert matrix.cell("lenient", "TensorRT-LLM KL").fraction == 1.0
     assert matrix.cell("lenient", "DeepSpec").fraction == 0.0
-    assert {cell.column: cell.passed for cell in matrix if cell.row == "raises"}.keys() == {
-        "TensorRT-LLM KL",
-        "DeepSpec",
-        AUDIT,
-    }
-    assert sum(cell.passed for cell in matrix if cell.row == "raises") == 0
-    assert {cell.row: cell.passed for cell in matrix if cell.column == AUDIT} == {
+    assert [row["passed"] for row in rows if row["verifier"] == "raises"] == [0, 0, 0]
+    assert {row["verifier"]: row["passed"] for row in rows if row["criterion"] == AUDIT} == {
         "right": 1,
         "lenient": 0,
         "raises": 0,
@@ -238,24 +248,24 @@ def test_a_run_depends_on_criterion_and_seed_alone():
         return True
 
     criteria = [Criterion(name, "", "", passes, 2) for name in ("one", "other")]
-    again = Subject("again", "G index", verifiers.raises)
-    found = kill_matrix([RAISES, again], criteria, level="smoke", seeds=(3, 4, 5))
+    found = [measure(one, criterion, (3, 4, 5)) for one in (RAISES, LENIENT) for criterion in criteria]
     assert drawn[:4] == drawn[4:]
     assert len(set(drawn)) == 4
-    assert {cell.runs for cell in found if cell.column == "one"} == {2}
+    assert {row["runs"] for row in found} == {2}
 
 
-def test_the_matrix_goes_through_json(matrix):
-    assert KillMatrix.from_dict(json.loads(json.dumps(matrix.to_dict(), allow_nan=False))) == matrix
-
-
-def test_rows_that_were_run_again_take_their_old_places(matrix):
-    name = matrix.rows[-1].name
-    cells = tuple(replace(cell, passed=0) for cell in matrix.cells if cell.row == name)
-    again = matrix.with_rows_of(replace(matrix, rows=matrix.rows[-1:], cells=cells))
-    assert again.rows == matrix.rows
-    assert [cell for cell in again if cell.row != name] == [cell for cell in matrix if cell.row != name]
-    assert [cell for cell in again if cell.row == name] == list(cells)
+def test_a_decoder_is_run_by_the_audit_alone_and_every_verifier_by_all():
+    names = [*CRITERIA, AUDIT]
+    applied = {}
+    for verifier, criterion in kill_matrix.cells(fast=False):
+        applied.setdefault(verifier, []).append(criterion)
+    known = {mutant.name: mutant for mutant in (*mutants.exact_controls(), *mutants.catalogue())}
+    assert applied == {"standard": names} | {
+        name: [AUDIT] if mutant.decode else names for name, mutant in known.items()
+    }
+    fast = kill_matrix.cells(fast=True)
+    assert set(fast) < set(kill_matrix.cells(fast=False))
+    assert {verifier for verifier, _ in fast} == set(kill_matrix.runs.FAST_VERIFIERS)
 
 
 def test_the_matrix_as_a_table(matrix):
@@ -264,62 +274,49 @@ def test_the_matrix_as_a_table(matrix):
     assert "| `right` | 0 | 1 | 1 | 1 |" in lines
     assert "| `lenient` | 0.037 | 1 | 0 | 0 |" in lines or "| `lenient` | 0.038 | 1 | 0 | 0 |" in lines
     assert "| `greedy_draft` | – | – | – | 0 |" in lines
-    assert "| **wrong, and not caught** | | 2 of 3 | 1 of 3 | 0 of 3 |" in lines
+    assert "| **wrong, and missed** | | 2 of 3 | 1 of 3 | 0 of 3 |" in lines
     assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
-    assert "- –: not seen: drafts are drawn by the test." in lines
-    assert show_cell(Cell("", "", 1, 3)) == "0.33"
+    assert any(
+        line.startswith("- –: not applicable: the criterion draws the drafts itself") for line in lines
+    )
+    assert show_cell(Cell(1, 3)) == "0.33"
     assert [show_tv(tv) for tv in (None, 0.0, 3e-5, 0.25)] == ["–", "0", "3e-05", "0.250"]
 
 
-def test_the_picture_has_a_number_in_each_cell(matrix, tmp_path):
-    figure = matrix_figure(matrix)
+def test_the_picture_has_a_number_in_each_cell(rows, tmp_path):
+    figure = picture.draw(pa.Table.from_pylist(rows))
     (axis,) = figure.axes
     texts = [text.get_text() for text in axis.texts]
     assert texts[:12] == ["1", "1", "1", "1", "0", "0", "0", "0", "0", "–", "–", "0"]
-    assert texts[12:] == ["Exact", "F acceptance", "G index", "A proposal"]
+    assert texts[12:] == ["exact", "acceptance", "index", "proposal"]
+    ((image,),) = (axis.images,)
+    assert image.get_array()[0].tolist() == [0, 0, 0]
+    assert image.get_array()[1].tolist() == [1, 0, 0]
     save_figure(figure, tmp_path / "matrix.svg")
     assert (tmp_path / "matrix.svg").stat().st_size > 1000
 
 
-def test_what_cannot_be_run():
-    with pytest.raises(ValueError, match="right more than once"):
-        kill_matrix([STANDARD], [], exact=[STANDARD])
-    with pytest.raises(ValueError, match="seeds: none"):
-        kill_matrix([STANDARD], [], seeds=())
-
-
-def program():
-    """docs/kill_matrix.py as a module."""
-    spec = importlib.util.spec_from_file_location("kill_matrix_program", ROOT / "docs/kill_matrix.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_program_writes_data_picture_and_table(matrix, tmp_path):
-    for folder in ("specsim/data", "docs"):
-        (tmp_path / folder).mkdir(parents=True)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (tmp_path / "README.md").write_text(readme, encoding="utf-8")
-    program().write(matrix, tmp_path)
-    stored = json.loads((tmp_path / "specsim/data/kill_matrix.json").read_text(encoding="utf-8"))
-    assert KillMatrix.from_dict(stored).cells == matrix.cells
-    assert (tmp_path / "docs/kill-matrix.svg").exists()
-    written = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert matrix.markdown() in written
-    assert written.startswith(readme[:1000])
-    assert written.endswith(readme[-200:])
+def test_the_reference_is_the_standard_rule():
     draft_tokens, p, q = np.array([[1]]), np.full((1, 2, 2), 0.5), np.full((1, 1, 2), 0.5)
-    assert program().standard(draft_tokens, p, q, np.random.default_rng(0))[0, 0] == 1
+    assert OWN_STANDARD.function(draft_tokens, p, q, np.random.default_rng(0))[0, 0] == 1
+    assert exact_tv(OWN_STANDARD) == 0
 
 
-def test_the_readme_has_the_matrix_that_is_shipped():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert program().with_table(readme, shipped()) == readme, "run make kill-matrix"
-    assert [column.name for column in shipped().columns] == [*CRITERIA, AUDIT]
-    assert all(
-        cell.passed == cell.runs
-        for cell in shipped()
-        for row in shipped().rows
-        if row.exact and cell.row == row.name
+def test_the_page_is_that_of_the_kept_rows():
+    found = kept("kill_matrix")
+    page = (ROOT / "docs/results/kill-matrix.md").read_text(encoding="utf-8")
+    assert kill_matrix.page(found) == page, "run make results-pages"
+    assert [(row["verifier"], row["criterion"]) for row in found] == kill_matrix.cells(fast=False)
+    assert [column.name for column in kept_matrix().columns] == [*CRITERIA, AUDIT]
+    assert all(row["passed"] == row["runs"] for row in found if row["exact"])
+    families = {mutant.name: mutant.family for mutant in (*mutants.exact_controls(), *mutants.catalogue())}
+    assert all(row["family"] == families.get(row["verifier"], "exact") for row in found)
+
+
+def test_a_kept_row_can_be_computed_again():
+    stored = next(
+        row
+        for row in kept("kill_matrix")
+        if (row["verifier"], row["criterion"]) == ("one_uniform", "TensorRT-LLM KL")
     )
+    assert kill_matrix.run_cell(("one_uniform", "TensorRT-LLM KL"), fast=False, rng=0) == stored

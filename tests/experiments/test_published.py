@@ -1,10 +1,12 @@
-"""Printed numbers against recomputed ones: the verdicts, and what they rest on."""
+"""Published values against recomputed ones: the verdicts, and what they rest on."""
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from experiments.published import page, run
 from experiments.published.recomputed import implied_alpha, lenience_misfit, published
 from experiments.published.values import ALPHAS_ROWS, CHEN, FIGURES, LEVIATHAN, SPEEDS, SPEEDS_ROWS
 from specsim.theory import acceptance_rate, block_range, expected_tokens
@@ -183,3 +185,14 @@ def test_what_no_pair_can_have_is_a_misfit(alphas):
 def test_what_is_out_of_range_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# --- the page --------------------------------------------------------------------------------------------
+
+
+def test_the_page_is_that_of_the_rows():
+    rows = run(fast=False, rng=0, progress=None)
+    place = Path(__file__).parents[2] / "docs/results/published.md"
+    assert page(rows) == place.read_text(encoding="utf-8"), "run make results-pages"
+    assert page([{**rows[0], "published": "1|2"}]).count("1\\|2") == 1
+    assert page(rows).count("inputs unavailable") > 100

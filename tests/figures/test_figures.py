@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -20,8 +21,9 @@ from test_layout import FILES, IMPORTS
 
 import experiments
 import figures
+from experiments import _kept, simulated_speed
 from experiments import _tables as tables
-from experiments import simulated_speed
+from experiments._sources import sources
 from experiments._tables import MissingTable, read_table, rows_digest, table
 from figures._making import make_figures
 from specsim.theory import expected_tokens
@@ -312,14 +314,12 @@ def test_axes_are_those_printed(fast, name, top):
 
 def test_every_figure_is_drawn_from_its_fast_tables(made):
     folder, found, told = made
-    assert [figure.name for figure in found] == figures.names()
-    assert all(figure.drawn for figure in found)
+    assert list(found) == figures.names()
     starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
-    for figure in found:
-        for file in figure.files:
-            assert file.read_bytes().startswith(starts[file.suffix[1:]])
-    names = {path.name for path in folder.iterdir()}
-    assert names == {file.name for figure in found for file in figure.files} | {"tables", "made.json"}
+    drawn = [file for files in found.values() for file in files]
+    for file in drawn:
+        assert file.read_bytes().startswith(starts[file.suffix[1:]])
+    assert {path.name for path in folder.iterdir()} == {file.name for file in drawn} | {"tables"}
     needed = {source for name in figures.names() for source in figures.get(name).TABLES}
     assert {path.name for path in (folder / "tables").iterdir()} == {f"{name}.parquet" for name in needed}
     done, totals = zip(*told, strict=True)
@@ -337,7 +337,6 @@ def bytes_in(folder):
 def test_the_same_again_is_the_same_bytes(few, tmp_path):
     make_figures(FEW, tmp_path, fast=True)
     first, second = bytes_in(few), bytes_in(tmp_path)
-    second.pop(Path("made.json"))
     assert len(second) == 3 * 3 + 3
     assert all(first[name] == content for name, content in second.items())
 
@@ -346,40 +345,22 @@ def refuses(*given, **named):
     raise AssertionError("this was to be left alone")
 
 
-def test_what_is_there_is_neither_run_nor_drawn_again(made, monkeypatch):
-    before = bytes_in(made[0])
+def test_a_table_that_is_there_is_not_run_again_and_its_picture_is_drawn_again(made, tmp_path, monkeypatch):
     for name in experiments.names():
         module = experiments.get(name)
         monkeypatch.setattr(module, "run_cell" if hasattr(module, "cells") else "run", refuses)
-    for name in figures.names():
-        monkeypatch.setattr(figures.get(name), "draw", refuses)
-    again = make_figures(out=made[0], fast=True)
-    assert not any(figure.drawn for figure in again)
-    assert bytes_in(made[0]) == before
+    copy = shutil.copytree(made[0], tmp_path / "copy")
+    (copy / "leviathan_figure_2.svg").write_text("<svg/>")
+    (copy / "kill_matrix.pdf").unlink()
+    make_figures(["leviathan_figure_2", "kill_matrix"], copy, fast=True)
+    assert bytes_in(copy) == bytes_in(made[0])
 
 
-def test_a_picture_that_is_lost_or_altered_is_drawn_again(tmp_path):
-    names = ["leviathan_figure_2", "leviathan_figure_3"]
-    make_figures(names, tmp_path)
-    before = bytes_in(tmp_path)
-    (tmp_path / "leviathan_figure_2.svg").write_text("<svg/>")
-    (tmp_path / "leviathan_figure_3.pdf").unlink()
-    assert [figure.drawn for figure in make_figures(names, tmp_path)] == [True, True]
-    assert bytes_in(tmp_path) == before
-    (tmp_path / "made.json").write_text('{"leviathan')
-    assert [figure.drawn for figure in make_figures(names, tmp_path)] == [True, True]
-    assert bytes_in(tmp_path) == before
-
-
-def test_a_figure_whose_table_has_changed_is_drawn_again(tmp_path, monkeypatch):
-    name = "leviathan_figure_2"
-    make_figures([name], tmp_path)
-    module = experiments.get(name)
-    rows = module.run(fast=False, rng=0, progress=None)
-    monkeypatch.setattr(module, "run", lambda **_: [{**row, "tokens": row["tokens"] + 0.1} for row in rows])
-    assert not make_figures([name], tmp_path)[0].drawn
-    (tmp_path / "tables" / f"{name}.parquet").unlink()
-    assert make_figures([name], tmp_path)[0].drawn
+def test_rows_that_the_repository_keeps_are_drawn_and_not_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiments.get("kill_matrix"), "run_cell", refuses)
+    make_figures(["kill_matrix"], tmp_path)
+    assert (tmp_path / "kill_matrix.svg").read_bytes().startswith(b"<?xml")
+    assert not list((tmp_path / "tables").glob("*"))
 
 
 def test_a_table_says_where_it_came_from(made, fast):
@@ -407,8 +388,8 @@ def test_a_stale_table_is_named_and_made_again(tmp_path, monkeypatch):
             ValueError, match=r"leviathan_figure_2\.parquet: made with other settings or by other code"
         ):
             read_table(name, tmp_path, **other)
-    sources = tables._sources
-    monkeypatch.setattr(tables, "_sources", lambda name: list(sources(name))[:-1])
+    sources = tables.sources
+    monkeypatch.setattr(tables, "sources", lambda name: sources(name)[:-1])
     with pytest.raises(ValueError, match="by other code"):
         read_table(name, tmp_path)
     table(name, tmp_path)
@@ -434,7 +415,9 @@ def test_a_damaged_table_is_named_and_made_again(tmp_path, damage):
     place = tmp_path / f"{name}.parquet"
     whole = place.read_bytes()
     place.write_bytes(damage(whole))
-    with pytest.raises(ValueError, match=r"leviathan_figure_4\.parquet: .*delete the file"):
+    with pytest.raises(
+        ValueError, match=r"leviathan_figure_4\.parquet: .*make it again with python -m experiments"
+    ):
         read_table(name, tmp_path)
     table(name, tmp_path)
     assert place.read_bytes() == whole
@@ -453,17 +436,45 @@ def test_rows_that_somebody_changed_are_not_taken(tmp_path):
 
 
 def test_what_a_table_depends_on():
-    sources = {path.relative_to(PACKAGE).as_posix() for path in tables._sources("simulated_speed")}
-    library = {
-        "specsim/simulation/_engine.py",
-        "specsim/rules/_chain/standard.py",
-        "specsim/core/specsim.mplstyle",
+    """Its own file, what that imports, by registries and lazy packages too, and what these read; no more."""
+    found = {path.relative_to(PACKAGE).as_posix() for path in sources("simulated_speed")}
+    assert {
+        "experiments/simulated_speed.py",
+        "experiments/__init__.py",
+        "specsim/__init__.py",
+        "specsim/simulation/_engine.py",  # named
+        "specsim/theory/_acceptance.py",  # by the stub of specsim.theory
+        "specsim/rules/_chain/standard.py",  # by the registry of rules
+        "specsim/core/_kernels.py",
+        "specsim/data/stdlib-ngrams.npz",
+    } <= found
+    assert not {path for path in found if path.startswith(("specsim/cli/", "specsim/auditing/", "figures/"))}
+    assert not {"experiments/chen_figure_1.py", "experiments/_tables.py", "specsim/metrics/_check.py"} & found
+    assert {path.name for path in sources("kill_matrix")} >= {
+        "vllm.py",
+        "table.py",
+        "_runner.py",
+        "_residual.py",
     }
-    assert library | {"experiments/_tables.py", "experiments/simulated_speed.py"} <= sources
-    assert not {"experiments/chen_figure_1.py", "figures/_making.py", "specsim/cli/__init__.py"} & sources
-    assert tables.table_digest("simulated_speed", fast=True, rng=0) != tables.table_digest(
-        "simulated_speed", fast=True, rng=1
+    one, other = (tables.table_digest("simulated_speed", fast=True, rng=rng) for rng in (0, 1))
+    assert one != other
+
+
+def test_sources_hold_every_module_that_an_experiment_loads():
+    """The imports read from the files, against those of a process that runs the experiment."""
+    program = (
+        "import sys\nimport experiments\n"
+        "experiments.cell_rows('leviathan_figure_2', 0, True, 0)\n"
+        "experiments.cell_rows('acceptance_by_drafts', 0, True, 0)\n"
+        "print(*(module.__file__ for name, module in sys.modules.items()\n"
+        "    if name.partition('.')[0] in ('specsim', 'experiments') and getattr(module, '__file__', None)))"
     )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, cwd=PACKAGE, capture_output=True, text=True
+    )
+    loaded = {Path(path) for path in ran.stdout.split()}
+    assert len(loaded) > 30
+    assert loaded <= {*sources("leviathan_figure_2"), *sources("acceptance_by_drafts")}
 
 
 def other_experiments(imported, name):
@@ -477,14 +488,22 @@ def test_experiments_know_nothing_of_one_another():
     for name in experiments.names():
         for module in FILES:
             if f"{module}.".startswith(f"experiments.{name}."):
-                assert not other_experiments(IMPORTS[module], name)
+                assert other_experiments(IMPORTS[module], name) <= {
+                    "published"
+                }  # the numbers of the literature
     assert other_experiments({"experiments.simulated_speed", "experiments"}, "claims") == {"simulated_speed"}
+
+
+#: Pictures of `specsim compare`, and what they are drawn from.
+DRAWN_BY_SPECSIM = {
+    f"specsim.simulation.{module}" for module in ("_comparison", "_comparison_figures", "_draft_counts")
+}
 
 
 def test_figures_read_tables_and_nothing_else():
     shared = {name for name in FILES if name.startswith("figures._")}
     for name in figures.names():
-        assert IMPORTS[f"figures.{name}"] <= {"figures", "specsim.core._plotting", *shared}
+        assert IMPORTS[f"figures.{name}"] <= {"figures", "specsim.core._plotting", *DRAWN_BY_SPECSIM, *shared}
 
 
 # --- interrupts ------------------------------------------------------------------------------------------
@@ -575,13 +594,14 @@ def test_experiments_side_by_side_give_the_same_tables(few, tmp_path, monkeypatc
         assert (tmp_path / "tables" / name).read_bytes() == (few / "tables" / name).read_bytes()
 
 
-def test_a_fresh_table_is_run_again_from_the_start(tmp_path, monkeypatch):
-    module, calls = experiments.get("leviathan_figure_2"), []
+def test_an_experiment_that_runs_at_once_reports_its_own_parts(tmp_path, monkeypatch):
+    module, told = experiments.get("leviathan_figure_2"), []
     right = module.run
-    monkeypatch.setattr(module, "run", lambda **given: calls.append(given) or right(**given))
-    for fresh in (False, False, True):
-        table("leviathan_figure_2", tmp_path, fresh=fresh)
-    assert len(calls) == 2
+    monkeypatch.setattr(
+        module, "run", lambda progress, **given: progress(1, 7) or right(progress=progress, **given)
+    )
+    table("leviathan_figure_2", tmp_path, progress=lambda *parts: told.append(parts))
+    assert told[0] == (1, 7)
 
 
 @pytest.mark.parametrize(
@@ -609,7 +629,13 @@ def test_every_experiment_is_one(name):
     module = experiments.get(name)
     assert isinstance(module.TITLE, str)
     assert module.__doc__
-    assert hasattr(module, "run") or (hasattr(module, "cells") and hasattr(module, "run_cell"))
+    assert hasattr(module, "run") != (hasattr(module, "cells") and hasattr(module, "run_cell"))
+    assert module.TITLE[0].isupper()
+    assert not module.TITLE.endswith(".")
+    if hasattr(module, "cells"):
+        cells = module.cells(fast=False)
+        assert len(set(cells)) == len(cells)
+        assert 0 < len(module.cells(fast=True)) <= len(cells)
 
 
 @pytest.mark.parametrize("name", figures.names())
@@ -651,13 +677,115 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     assert code == 0
     assert all(f"{name} " in out for name in figures.names())
     monkeypatch.chdir(tmp_path)
-    for how in ("drawn", "unchanged"):
-        code, out, _ = run("leviathan_figure_2", "--fast")
-        assert code == 0
-        assert out == f"results/figures-fast/leviathan_figure_2 (.svg, .png, .pdf): {how}\n"
+    code, out, _ = run("leviathan_figure_2", "--fast")
+    assert code == 0
+    assert out == "results/figures-fast/leviathan_figure_2 (.svg, .png, .pdf)\n"
     code, _, err = run("leviathan_figure2")
     assert code == 2
     assert err.startswith("specsim: unknown figure 'leviathan_figure2'; did you mean 'leviathan_figure_2'?")
     code, _, err = run("--seed", "-1", "--out", "there")
     assert code == 2
     assert "a seed must be at least 0" in err
+
+
+# --- python -m experiments -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run_experiments(tmp_path, monkeypatch, capsys):
+    """`python -m experiments` in an empty folder, where it also keeps rows and pages: (exit code, out, err)."""
+    from experiments import __main__ as program
+    from specsim.cli import run_app
+
+    for name in ("FOLDER", "RESULTS"):
+        monkeypatch.setattr(_kept, name, tmp_path / name)
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["experiments", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            run_app(program.app)
+        return ended.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_without_names_experiments_are_listed_with_their_minutes(run_experiments, tmp_path):
+    code, out, _ = run_experiments()
+    assert code == 0
+    listed = {line.split()[0]: line for line in out.splitlines()}
+    assert list(listed) == experiments.names()
+    assert " 60 min  Known-wrong verifiers" in listed["kill_matrix"]
+    assert " min " not in listed["leviathan_figure_2"]
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_experiment_that_takes_hours_has_a_fast_version(run_experiments, tmp_path):
+    code, out, _ = run_experiments("audit_calibration", "run_times", "--fast")
+    assert code == 0
+    tables = tmp_path / "results/tables-fast"
+    assert out.startswith("results/tables-fast/audit_calibration.parquet: 3 rows\n")
+    assert {path.name for path in tables.iterdir()} == {"audit_calibration.parquet", "run_times.parquet"}
+    page = experiments.get("run_times").page(read_table("run_times", tables, fast=True).to_pylist())
+    assert page.count("core") > 5
+    assert len({line.count("|") for line in page.splitlines() if line.startswith("|")}) == 1
+
+
+def test_rows_and_page_are_kept_and_single_cells_run_again(run_experiments, tmp_path, monkeypatch):
+    module, runs = experiments.get("kill_matrix"), []
+    rows = _with_kept_rows(tmp_path, module)
+    spoiled = [{**row, "passed": 99} if row["verifier"] == "greedy_draft" else row for row in rows]
+    _kept.keep("kill_matrix", [*spoiled[:3], *spoiled[4:]], 0)
+    monkeypatch.setattr(module, "cells", lambda fast: [(row["verifier"], row["criterion"]) for row in rows])
+    right = {(row["verifier"], row["criterion"]): row for row in rows}
+    monkeypatch.setattr(module, "run_cell", lambda cell, **_: runs.append(cell) or right[cell])
+    code, out, _ = run_experiments("kill_matrix", "--keep", "--only", "greedy_draft")
+    assert code == 0
+    assert out.count("wrote ") == 2
+    missing = (rows[3]["verifier"], rows[3]["criterion"])
+    assert runs == [missing, ("greedy_draft", "specsim audit")]  # it was not there; it was asked for
+    assert _kept.kept("kill_matrix") == rows
+    assert (tmp_path / "RESULTS/kill-matrix.md").read_text() == module.page(rows)
+    code, _, err = run_experiments("kill_matrix", "--keep", "--only", "greedy")
+    assert code == 2
+    assert "kill_matrix: no cell begins with greedy" in err
+
+
+def _with_kept_rows(folder, module):
+    """The rows of the repository, kept in `folder` too."""
+    place = PACKAGE / "experiments/kept/kill_matrix.json"
+    shutil.copy(place, folder / "FOLDER/kill_matrix.json")
+    return _kept.kept("kill_matrix")
+
+
+def test_pages_are_written_from_kept_rows_and_quick_tables(run_experiments, tmp_path):
+    module = experiments.get("kill_matrix")
+    rows = _with_kept_rows(tmp_path, module)
+    code, _, _ = run_experiments("kill_matrix", "published", "--pages")
+    assert code == 0
+    assert (tmp_path / "RESULTS/kill-matrix.md").read_text() == module.page(rows)
+    for name in ("kill-matrix.md", "published.md"):
+        assert (tmp_path / "RESULTS" / name).read_text() == (PACKAGE / "docs/results" / name).read_text()
+    assert (tmp_path / "results/tables/published.parquet").is_file()
+
+
+def test_every_page_has_an_experiment_and_is_there():
+    for name, file in _kept.PAGES.items():
+        assert hasattr(experiments.get(name), "page")
+        assert (PACKAGE / "docs/results" / file).is_file()
+    assert {path.stem for path in (PACKAGE / "experiments/kept").iterdir()} == set(_kept.KEPT)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("leviathan_figure2",), "unknown experiment 'leviathan_figure2'; did you mean 'leviathan_figure_2'"),
+        (("rules", "--fast", "--keep"), "--keep takes full-size tables"),
+        (("rules", "--only", "block"), "--only takes one experiment and --keep"),
+    ],
+)
+def test_experiments_that_are_refused(run_experiments, arguments, message):
+    code, _, err = run_experiments(*arguments)
+    assert code == 2
+    assert message in err

@@ -6,7 +6,7 @@ from conftest import PAIR_FLAVOURS, rational_pair
 from specsim import rules
 from specsim.core.stats import log_e_value
 from specsim.drafts import Tree
-from specsim.simulation._counting import no_counts, run
+from specsim.simulation._counting import run
 from specsim.theory._enumeration import MAX_DRAFTS
 
 #: (V, parents): chains, K drafts of one token, K chains, trees of depth 2 and 3.
@@ -44,7 +44,7 @@ def drafts_of(rule, drawing):
 def generated(rule, count, seed):
     """`count` pairs of rational models with a tree and a context, over shapes, ways of drawing and flavours in turn."""
     rng = np.random.default_rng(seed)
-    shapes = [shape for drawing in rule.drawings for shape in drafts_of(rule, drawing)]
+    shapes = [shape for drawing in rule.draft_sampling for shape in drafts_of(rule, drawing)]
     for i in range(count):
         size, tree = shapes[i % len(shapes)]
         flavour = (
@@ -85,8 +85,7 @@ class Outcomes:
 def evidence(source, step_law, steps, key):
     """(log e-value against `step_law`, outcomes that it makes impossible) of `steps` steps."""
     tally = Outcomes(source.vocab_size, source.tree)
-    counts = no_counts(tally)
-    counts = run(source, tally, key, 0, steps, threads=2)["outcomes"]
+    counts = run(source, tally, key, 0, steps, threads=2).counts["outcomes"]
     law = tally.law(step_law)
     possible = law > 0
     return log_e_value(counts[possible], law[possible] / law.sum()), int(counts[~possible].sum())
@@ -94,4 +93,4 @@ def evidence(source, step_law, steps, key):
 
 def every(*groups):
     """[(rule, way of drawing)] of all rules in `groups`, as far as their claims go."""
-    return [(name, drawing) for name in rules.names(*groups) for drawing in rules.get(name).drawings]
+    return [(name, drawing) for name in rules.names(*groups) for drawing in rules.get(name).draft_sampling]

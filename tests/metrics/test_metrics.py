@@ -284,6 +284,13 @@ def test_fewer_digits_tolerate_more():
     assert not check_metrics(**numbers, acceptance_rate=0.8).possible
 
 
+def test_times_of_few_digits_leave_room_for_the_speed_up():
+    """A draft of 0.5 and a target of 10.5 are as possible as 1 and 10: up to 4/(1 + 4·0.5/10.5) = 3.36."""
+    numbers = {"steps": 100, "drafted": 400, "accepted": 300, "draft_time": "1", "target_time": "10"}
+    assert check_metrics(**numbers, speedup="3.35").possible
+    assert not check_metrics(**numbers, speedup="3.40").possible
+
+
 def test_digits_cut_off_may_be_off_by_a_unit():
     numbers = {"accepted": 20, "drafted": 28, "acceptance_rate": "0.7142"}  # 0.714286
     assert not check_metrics(**numbers).possible

@@ -30,7 +30,7 @@ def floats(*rows):
 
 def acceptance(rule, p, q, drafts, drawing=None):
     """The probability, in fractions, that one of K drafts of one token is accepted."""
-    tree = Tree((0,) * drafts, drawing or RULE[rule].drawings[0])
+    tree = Tree((0,) * drafts, drawing or RULE[rule].draft_sampling[0])
     return prove(TableModel(p), TableModel(q), rule=RULE[rule], gamma=tree, context=()).mean_tokens - 1
 
 
@@ -223,7 +223,7 @@ def test_no_rule_beats_the_optimal_transport_bound(drafts):
         if len(q) ** drafts > 128:
             continue
         for name in rules.names("tree"):
-            for drawing in RULE[name].drawings:
+            for drawing in RULE[name].draft_sampling:
                 bound = theory.optimal_acceptance(*floats(p, q), drafts, drawing)
                 rate = float(acceptance(name, p, q, drafts, drawing))
                 assert rate <= bound + 1e-9

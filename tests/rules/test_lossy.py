@@ -130,7 +130,7 @@ def test_the_other_end_follows_the_draft(rule):
 def test_a_parameter_out_of_range_is_refused_by_name(rule, parameter, bad, interval):
     message = f"{rule}: parameter {parameter} = {bad} is outside {interval}"
     with pytest.raises(ValueError, match=re.escape(message)):
-        rules.get(rule).having(**{parameter: bad})
+        rules.get(rule).with_parameters(**{parameter: bad})
 
 
 def test_tokens_are_counted_in_whole_numbers():
@@ -160,7 +160,7 @@ def test_the_scaled_residual_costs_up_to_a_quarter_more():
     assert first_token("lenience", p, q) == (p, F(1, 2))
     assert first_token("scaled_lenience", p, q) == ([F(2, 3), F(1, 3), F(0)], F(1, 2))
     for share in (F(1, 2), F(1, 8), F(1, 1024)):
-        law, _ = first_token(rules.get("scaled_lenience").having(lenience=share), p, q)
+        law, _ = first_token(rules.get("scaled_lenience").with_parameters(lenience=share), p, q)
         assert tv(law, p) == (1 - share) / (4 - 2 * share) < F(1, 4)
 
 
@@ -193,7 +193,7 @@ def test_cascades_pay_the_same_price():
 def test_judge_is_ensemble_under_another_name():
     for share in (0.2, 0.75):
         judge, ensemble = rules.get(f"judge:overrule={share}"), rules.get("ensemble")
-        ensemble = ensemble.having(weight=1 - F(share))
+        ensemble = ensemble.with_parameters(weight=1 - F(share))
         for p, q in pairs(50):
             assert first_token(judge, p, q)[1] == tv(p, q) * (1 - F(share))
             mixture = [(1 - F(share)) * a + F(share) * b for a, b in zip(p, q, strict=True)]
@@ -206,7 +206,7 @@ def test_judge_is_ensemble_under_another_name():
 
 @pytest.mark.parametrize("divergence", [0.001, 0.1, 1.0])
 def test_mentored_spends_its_divergence_and_no_more(divergence):
-    rule = rules.get("mentored").having(divergence=divergence)
+    rule = rules.get("mentored").with_parameters(divergence=divergence)
     spent = 0
     for p, q in pairs(200):
         law, rejected = first_token(rule, p, q)
@@ -444,7 +444,7 @@ def test_the_divergence_of_cactus_grows_with_the_vocabulary(k):
 
 def test_one_coin_is_cut_by_the_siblings():
     p = [F(5, 10), F(3, 10), F(2, 10)]
-    law = two_thresholds.at_a_node
+    law = two_thresholds.node_law
     assert law(p, None, (1, 2), 1, F(8, 10)) == ([F(3, 8), F(2, 8)], [1, 0, 0])
     assert law(p, None, (1, 2), F(3, 10), 1) == ([1, 0], [1, 0, 0])
     assert law(p, None, (2, 1), F(3, 10), 1) == ([F(2, 10), F(8, 10)], [1, 0, 0])

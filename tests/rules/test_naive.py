@@ -67,7 +67,7 @@ def draw(rng, tree, p, q):
         if children := tree.children(node):
             columns = [child - 1 for child in children]
             row = np.ascontiguousarray(q[:, node])
-            tokens[:, columns] = draw_siblings(tree.drawing, row, rng.random((len(columns), steps))).T
+            tokens[:, columns] = draw_siblings(tree.sampling, row, rng.random((len(columns), steps))).T
     return tokens
 
 
@@ -109,7 +109,7 @@ def differing(rule, naive, drawing, values):
 @pytest.mark.parametrize(("name", "drawing"), every())
 def test_the_row_kernel_emits_what_the_naive_rule_emits(name, drawing):
     for values in settings_of(rules.get(name)):
-        rule = rules.get(name).having(**values)
+        rule = rules.get(name).with_parameters(**values)
         compared, close, wrong = differing(rule, NAIVE[name], drawing, rule.values)
         assert not wrong, (rule.values, wrong[0])
         assert compared > 1000
@@ -120,7 +120,7 @@ def test_the_row_kernel_emits_what_the_naive_rule_emits(name, drawing):
 def test_the_row_kernel_of_a_control_does_not_emit_what_the_rule_that_it_imitates_does(name):
     imitated = {**IMITATED, "pointwise_envelope": "standard"}[name]  # von Neumann's uniforms are others
     rule = rules.get(name)
-    *_, wrong = differing(rule, NAIVE[imitated], rule.drawings[0], {})
+    *_, wrong = differing(rule, NAIVE[imitated], rule.draft_sampling[0], {})
     assert wrong
 
 
@@ -140,7 +140,7 @@ ON_A_CHAIN = [
     [
         (chain(3), ON_A_CHAIN),
         (branching(3, 2), []),
-        (branching(3, 2, drawing="without replacement"), [{"k_seq", "k_seq_wrong_k"}]),
+        (branching(3, 2, sampling="without replacement"), [{"k_seq", "k_seq_wrong_k"}]),
     ],
 )
 def test_naive_rules_emit_the_same_only_where_they_are_the_same(tree, twins):

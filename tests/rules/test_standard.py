@@ -433,7 +433,7 @@ def test_the_fixed_pair_kernel_is_the_step_by_hand_bit_for_bit(size, gamma):
             assert (q[drafted] > 0).all()
             assert (p[step] > 0).all()
             seen.add(n)
-        assert drafted == fixed_pairs.drafted(p, q, chain(gamma), draft[:, -1])
+        assert drafted == fixed_pairs.draw_draft(p, q, chain(gamma), draft[:, -1])
         assert same_interpreted(verify_pair, (p, q, draft, verify), (tokens, accepted))
     assert seen == (set(range(gamma + 1)) if size > 1 else {gamma})
 

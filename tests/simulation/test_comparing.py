@@ -1,7 +1,7 @@
-"""Rules side by side: what is shipped is what is computed, and the README says so."""
+"""Rules side by side: the table that comes with specsim is what is computed, and so is its page."""
 
-import importlib.util
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ import pytest
 from conftest import FALSE_ALARM
 from scipy.stats import norm
 
+import experiments.rules
 import specsim
 from specsim import rules
 from specsim.core.distributions import synthetic_pair
@@ -34,25 +35,13 @@ def test_the_shipped_table_is_what_the_seed_gives():
         assert one.tv == (None if other.tv is None else pytest.approx(other.tv, abs=1e-12))
 
 
-def regenerate():
-    """docs/regenerate.py as a module."""
-    spec = importlib.util.spec_from_file_location("regenerate", ROOT / "docs/regenerate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_readme_has_the_table_of_the_registry():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert regenerate().with_table(readme) == readme, "run make docs"
-    assert all(f"| `{name}` |" in readme for name in rules.names())
-    assert regenerate().with_table(readme.replace("| `block` |", "| `blok` |")) == readme
-
-
-def test_the_page_of_printed_numbers_is_up_to_date():
-    page = (ROOT / "docs/published.md").read_text(encoding="utf-8")
-    assert regenerate().printed_numbers() == page, "run make docs"
-    assert "inputs unavailable" in page
+def test_the_page_of_rules_is_that_of_the_table():
+    place = ROOT / "docs/results/rules.md"
+    rows = [asdict(entry) for entry in shipped()]
+    assert experiments.rules.page(rows) == place.read_text(encoding="utf-8"), "run make results-pages"
+    assert all(f"| `{name}` |" in experiments.rules.page(rows) for name in rules.names())
+    assert experiments.rules.page(rows[1:]) != experiments.rules.page(rows)
+    assert (shipped().steps, shipped().provenance.root) == (experiments.rules.STEPS, experiments.rules.SEED)
 
 
 def test_one_rule_beside_another():

@@ -61,9 +61,14 @@ def cut_small(source):
     return kind(**{field.name: getattr(source, field.name) for field in dataclasses.fields(source)})
 
 
+def in_small_batches(source, monkeypatch):
+    monkeypatch.setattr(sources, "FIXED_PAIR_BATCH", 100)
+    return source if isinstance(source, FixedPairSource) else dataclasses.replace(source, batch_bytes=20_000)
+
+
 def count(source, steps, threads=1, first=0, **options):
     tally = StepTally(source.tree.depth, source.vocab_size)
-    return run(source, tally, KEY, first, steps, threads=threads, **options)
+    return run(source, tally, KEY, first, steps, threads=threads, **options).counts
 
 
 def same(one, other):
@@ -81,9 +86,7 @@ def test_counts_do_not_depend_on_threads_or_chunks(all_sources, kind, monkeypatc
     assert {array.dtype for array in whole.values()} == {np.dtype(np.int64)}
     for threads in (1, 2, 3):
         assert same(count(cut_small(source), steps, threads), whole)
-    monkeypatch.setattr(sources, "FIXED_PAIR_BATCH", 100)
-    monkeypatch.setattr(sources, "ROW_BATCH_BYTES", 20_000)
-    assert same(count(source, steps, threads=2), whole)
+    assert same(count(in_small_batches(source, monkeypatch), steps, threads=2), whole)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -163,7 +166,7 @@ def test_the_first_token_has_the_target_law_given_the_context():
     )
     for chosen_draft in (TableModel(Q), two_tokens):
         source = make_source(one_context, chosen_draft, rule="standard", gamma=2)
-        first = run(source, FirstTokens(), KEY, 0, 300_000, threads=2)["first"]
+        first = run(source, FirstTokens(), KEY, 0, 300_000, threads=2).counts["first"]
         assert chi_square_p_value(first, target.row([1])) > FALSE_ALARM
         assert chi_square_p_value(first, target.row([2])) < FALSE_ALARM
 
@@ -248,7 +251,7 @@ DRAFTS = {
     "lenience:lenience=0.5": chain(3),
     "cascade_token:alpha=0.5": chain(3),
     "k_seq": branching(2, 2),
-    "without_replacement": branching(2, 2, drawing="without replacement"),
+    "without_replacement": branching(2, 2, sampling="without replacement"),
     "traversal": branching(2, 2),
 }
 SIZES = {"fixed pair": 5000, "models": 5000, "n-grams": 200}
@@ -284,9 +287,7 @@ def test_counts_of_any_rule_do_not_depend_on_threads_or_chunks(rule, kind, monke
     cuts = [0, 1, 7, steps // 3, steps]
     pieces = [count(source, b - a, first=a) for a, b in itertools.pairwise(cuts)]
     assert same({name: sum(piece[name] for piece in pieces) for name in whole}, whole)
-    monkeypatch.setattr(sources, "FIXED_PAIR_BATCH", 100)
-    monkeypatch.setattr(sources, "ROW_BATCH_BYTES", 20_000)
-    assert same(count(source, steps, threads=2), whole)
+    assert same(count(in_small_batches(source, monkeypatch), steps, threads=2), whole)
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -338,7 +339,7 @@ def test_the_first_token_after_a_draft_that_is_not_drawn_has_the_target_law(kind
         source = make_source(one_context, TableModel(Q), rule=rule, gamma=tree)
     else:
         source = make_source(one_context, PromptLookup(np.array([1] * 50)), rule=rule, gamma=tree)
-    first = run(source, FirstTokens(), KEY, 0, 300_000, threads=2)["first"]
+    first = run(source, FirstTokens(), KEY, 0, 300_000, threads=2).counts["first"]
     assert chi_square_p_value(first, target.row([1])) > FALSE_ALARM
     assert chi_square_p_value(first, target.row([2])) < FALSE_ALARM
 
@@ -352,7 +353,7 @@ def test_the_first_token_after_a_draft_that_is_not_drawn_has_the_target_law(kind
         ("k_seq", chains(2, 2)),
         ("k_seq", Tree((0, 0, 1, 2), block=2)),
         ("traversal", Tree((0, 1, 0, 2))),
-        ("naive_matching", branching(3, 1, drawing="top")),
+        ("naive_matching", branching(3, 1, sampling="top")),
     ],
 )
 def test_measured_tokens_per_step_are_those_of_the_proof(rule, tree, kind):
@@ -474,8 +475,8 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
         (
             (P, Q),
             {"rule": "without_replacement", "gamma": branching(2)},
-            "without_replacement forbids siblings with the same token, which 'sampled' drawing can give; "
-            "draw them 'without replacement'",
+            "without_replacement forbids siblings with the same token, which 'sampled' siblings can have; "
+            "sample them 'without replacement'",
         ),
         (
             (TableModel(P), TableModel([0.5, 0.5])),

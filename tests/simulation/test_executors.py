@@ -17,19 +17,25 @@ import psutil
 import pytest
 
 from specsim import audit, rules, simulate
-from specsim.auditing._execution import workers as elsewhere
+from specsim.auditing import _execution as elsewhere
 from specsim.core._streams import key_of
 from specsim.core.distributions import synthetic_pair
 from specsim.drafts import DynamicTree, PromptLookup, branching
 from specsim.models import Mixture, NGramModel, TableModel, default_pair
 from specsim.simulation import _executors as executors
 from specsim.simulation._checkpoints import Part
-from specsim.simulation._counting import count_chunks
+from specsim.simulation._counting import EXAMPLES, Example, add_up, count_chunks
 from specsim.simulation._engine import StepTally, make_source
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 
 P, Q = synthetic_pair("zipf", 300, 0.8)
 STEPS = 3_000_017
+
+
+def steps_in(path):
+    """How many steps the file has."""
+    found = Part.read(path).found
+    return found["steps"].steps if found else 0
 
 
 def counts_of(run):
@@ -189,21 +195,21 @@ class NotingJob:
 
 
 class NotingTally(StepTally):
-    def __init__(self, depth, vocab_size):
-        super().__init__(depth, vocab_size)
-        object.__setattr__(self, "examples", [])
-
     def count(self, counts, batch, key):
-        self.examples.append((batch.first, int(batch.tokens[0, 0])))
         super().count(counts, batch, key)
+        return [Example(batch.first, 0, int(batch.tokens[0, 0]))]
 
 
 def test_examples_come_back_with_the_counts(pool):
     source, tally, steps = NotingJob().source(), NotingTally(2, 2), 5 * 2**17 + 1
-    for _ in count_chunks(source, tally, key_of(1), [(0, steps)], threads=1):
-        pass
-    found = count_spans(Workers("test", pool), NotingJob(), key_of(1), [(0, steps)], source.chunk)
-    assert sorted(one for counted in found for one in counted.examples) == tally.examples
+    chunks = list(count_chunks(source, tally, key_of(1), [(0, steps)], threads=2))
+    spans = list(count_spans(Workers("test", pool), NotingJob(), key_of(1), [(0, steps)], source.chunk))
+    here, there = (add_up(parts, tally, steps).examples for parts in (chunks, spans))
+    assert here == there
+    assert len(here) == EXAMPLES
+    batch = here[1].step
+    assert [one.step for one in here] == [batch * k for k in range(EXAMPLES)]  # the first of them
+    assert any(one.examples[0].step for one in spans)  # though others came with them
 
 
 WRONG = "verifiers:wrong_and_dies_of_wide_rows"
@@ -268,8 +274,9 @@ def test_an_interrupted_audit_has_the_cases_that_were_done_and_waits_for_no_othe
 def test_a_verifier_that_workers_cannot_load_is_named(pool):
     with pytest.raises(ValueError, match="a function cannot be sent; name the verifier"):
         audit(lambda draft_tokens, p, q, rng: None, level="smoke", rng=0, executor=pool)
+    calls = iter([(print, 1), None])
     with pytest.raises(ValueError, match=r"a worker cannot load the verifier: .* has no function nobody"):
-        list(elsewhere.run_each(Workers("test", pool), "verifiers:nobody", 1.0, print, [1]))
+        list(elsewhere._run_each(Workers("test", pool), "verifiers:nobody", 1.0, lambda: next(calls), 1))
 
 
 # --- what dies -------------------------------------------------------------------------------------------
@@ -329,9 +336,7 @@ def test_a_worker_killed_in_a_span_costs_only_what_was_under_way(tmp_path):
                 killed += kill_one_at_work(tmp_path)
     assert killed
     assert total(spans) == expected
-    assert sorted((one.first, one.steps) for one in spans) == sorted(
-        {(one.first, one.steps) for one in spans}
-    )
+    assert len({one.intervals for one in spans}) == len(spans)
     again = [first for first, processes in begun(tmp_path).items() if len(processes) > 1]
     assert 1 <= len(again) <= 4  # those that two processes had, and the queue
     assert total(spans[1:]) != expected  # a span that is dropped would be seen
@@ -372,7 +377,7 @@ def test_an_executor_of_the_users_that_breaks_is_an_error_that_names_the_checkpo
             LostWorkers, match=r"lost in the middle of the run \(BrokenProcessPool.*run\.part has what"
         ):
             simulate(P, Q, steps=STEPS, rng=3, executor=executor, checkpoint=path)
-    assert Part.read(path).steps == 0
+    assert steps_in(path) == 0
     closed = ThreadPoolExecutor(1)
     closed.shutdown()
     with pytest.raises(LostWorkers, match=r"takes no more work \(RuntimeError: cannot schedule new futures"):
@@ -434,7 +439,7 @@ def test_an_interrupt_cancels_what_is_pending_and_keeps_the_checkpoint(tmp_path,
             )
         assert executor.now <= 1  # no more than was being run, though the traceback is still there
         assert raised.tb is not None
-        assert 0 < Part.read(path).steps < STEPS
+        assert 0 < steps_in(path) < STEPS
         run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, executor=executor, checkpoint=path)
     assert counts_of(run) == whole
 
@@ -465,7 +470,7 @@ def test_ctrl_c_at_the_command_line_ends_all_processes_and_says_where_to_go_on(t
     assert f"{path} has what was counted; the same command goes on from it" in complaint
     assert "Traceback" not in complaint
     assert "leaked" not in complaint
-    assert Part.read(path).steps > 0
+    assert steps_in(path) > 0
 
 
 def test_what_cannot_be_sent_is_refused_with_a_remedy(pool):
@@ -608,7 +613,7 @@ def test_the_death_of_the_scheduler_is_an_error_and_leaves_a_checkpoint(cluster,
     with pytest.raises(LostWorkers, match=r"Dask \(tcp:.*run.part has what was counted"):
         simulate(P, Q, gamma=4, steps=STEPS, rng=3, executor=cluster.address, checkpoint=path, progress=kill)
     assert time.monotonic() - started < 90
-    assert 0 < Part.read(path).steps < STEPS
+    assert 0 < steps_in(path) < STEPS
     run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, threads=1, checkpoint=path)
     assert counts_of(run) == whole
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import json
 import os
 import random
 import signal
@@ -14,26 +13,31 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import specsim
 from specsim import rules, simulate
-from specsim.auditing import _shards as shards_of_audits
-from specsim.auditing._checks.counts import Impossible
+from specsim.auditing import audit_shard
+from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.subjects import RuleSubject
-from specsim.auditing._checks.trial import judge_trial
-from specsim.auditing._shards import audit_shard
 from specsim.core.distributions import synthetic_pair
 from specsim.drafts import DynamicTree, branching
 from specsim.models import NGramModel, TableModel
 from specsim.simulation import _checkpoints as parts
-from specsim.simulation._checkpoints import Part, add_parts, missing, shard_interval
-from specsim.simulation._counting import count_chunks, no_counts
+from specsim.simulation._checkpoints import Part, add_parts, shard_interval
+from specsim.simulation._counting import EXAMPLES, Example, Failure, Partial, count_chunks, missing
 from specsim.simulation._engine import Simulation
 from specsim.traces import open_trace, writer
 
 P, Q = synthetic_pair("zipf", 300, 0.8)
 STEPS = 2_000_003
 RUN = {"gamma": 4, "steps": STEPS, "rng": 3, "threads": 1}
+
+
+def steps_in(path):
+    """How many steps of a simulation the file has."""
+    found = Part.read(path).found
+    return found["steps"].steps if found else 0
 
 
 def counts_of(run):
@@ -78,7 +82,7 @@ def test_a_shard_is_the_run_over_its_own_steps(shards, whole):
     assert len({run.lengths.tobytes() for run in runs}) == 5
     again = simulate(P, Q, **RUN, shard=(2, 5), checkpoint=shards[2])  # found done
     assert counts_of(again) == counts_of(runs[2])
-    assert Part.read(shards[2]).steps == runs[2].steps
+    assert steps_in(shards[2]) == runs[2].steps
 
 
 @pytest.mark.parametrize(
@@ -165,9 +169,8 @@ def test_parts_of_other_runs_are_refused_and_what_differs_named(shards, tmp_path
         options.get("rule", "standard"),
         options.get("steps", STEPS),
         options.get("rng", 3),
-        on_disk=True,
     )
-    Part(run, Part.read(shards[0]).about, Part.read(shards[0]).counts).write(other)
+    Part(run, Part.read(shards[0]).about, {}).write(other)
     with pytest.raises(ValueError, match=rf"other\.part: of another run: {message}"):
         specsim.merge([*shards, other])
     with pytest.raises(ValueError, match=r"other\.part: of another run: .*here"):
@@ -265,7 +268,7 @@ def test_a_run_interrupted_many_times_equals_the_uninterrupted_one(whole, tmp_pa
             run = simulate(P, Q, **RUN | {"threads": 2}, checkpoint=path, progress=interrupt)
             break
         except KeyboardInterrupt:
-            assert Part.read(path).steps == seen[-1][0]
+            assert steps_in(path) == seen[-1][0]
     assert counts_of(run) == counts_of(whole)
     done = [steps for steps, _ in seen]
     assert done == sorted(set(done))  # no chunk was counted again
@@ -283,7 +286,8 @@ def test_a_run_without_a_seed_goes_on_with_its_own(tmp_path):
 
 LONG = """
 import sys
-from specsim import parts, simulate
+from specsim import simulate
+from specsim.simulation import _checkpoints as parts
 from specsim.core.distributions import synthetic_pair
 parts.CHECKPOINT_SECONDS = 0.2
 P, Q = synthetic_pair("zipf", 300, 0.8)
@@ -294,11 +298,11 @@ simulate(P, Q, gamma=4, steps=40_000_000, rng=3, threads=1, checkpoint=sys.argv[
 def test_a_run_killed_at_any_moment_goes_on_from_its_checkpoint(tmp_path):
     path = tmp_path / "run.part"
     with subprocess.Popen([sys.executable, "-c", LONG, str(path)]) as child:
-        while not (path.exists() and Part.read(path).steps):
+        while not (path.exists() and steps_in(path)):
             assert child.poll() is None
             time.sleep(0.01)
         child.send_signal(signal.SIGKILL)
-    kept = Part.read(path).steps
+    kept = steps_in(path)
     told = []
     options = RUN | {"steps": 40_000_000, "threads": 2}
     run = simulate(P, Q, **options, checkpoint=path, progress=lambda done, _: told.append(done))
@@ -308,38 +312,39 @@ def test_a_run_killed_at_any_moment_goes_on_from_its_checkpoint(tmp_path):
 
 
 def test_every_flipped_byte_of_a_checkpoint_is_noticed(shards, tmp_path):
+    """In the header one in ten bytes, in its format, its metadata and its JSON; and in the counts."""
     content, path = shards[0].read_bytes(), tmp_path / "damaged.part"
+    header = 8 + int.from_bytes(content[:8], "little")
     rng = random.Random(0)
-    places = [
-        0,
-        14,
-        15,
-        20,
-        78,
-        79,
-        80,
-        100,
-        len(content) - 1,
-        *(rng.randrange(len(content)) for _ in range(50)),
-    ]
-    for place in places:
+    counts = [rng.randrange(header, len(content)) for _ in range(50)]
+    for place in (*range(8), *range(8, header, 10), header - 1, header, len(content) - 1, *counts):
         damaged = bytearray(content)
         damaged[place] ^= 1 << rng.randrange(8)
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"damaged\.part: (damaged, its checksum|no part of a run)"):
             Part.read(path)
-    for length in (0, 10, 15, 50, 100, len(content) - 8):
+    for length in (0, 7, 10, header - 1, header, len(content) - 8):
         path.write_bytes(content[:length])
-        with pytest.raises(ValueError, match=r"damaged\.part: "):
+        with pytest.raises(ValueError, match=r"damaged\.part: .*delete it, and run its steps again"):
             simulate(P, Q, **RUN, checkpoint=path)
     assert path.read_bytes() == content[: len(content) - 8]  # and left as it is
 
 
-def test_another_version_of_the_format_is_refused(shards, tmp_path):
+def test_other_formats_are_refused(shards, tmp_path):
     path = tmp_path / "later.part"
-    path.write_bytes(shards[0].read_bytes().replace(b"specsim part 1", b"specsim part 2", 1))
-    with pytest.raises(ValueError, match=r"later\.part: no part of a run in the format .*'specsim part 1'"):
+    path.write_bytes(shards[0].read_bytes().replace(b"specsim part 2", b"specsim part 3", 1))
+    with pytest.raises(ValueError, match=r"later\.part: no part of a run in the format .*'specsim part 2'"):
         add_parts([path])
+    save_file({"x": np.zeros(3)}, path)
+    with pytest.raises(ValueError, match=r"later\.part: no part of a run in the format"):
+        add_parts([path])
+    with pytest.raises(FileNotFoundError):
+        add_parts([tmp_path / "nowhere.part"])
+
+
+def test_any_tool_can_read_a_part(shards, whole):
+    found = sum(load_file(path)["steps: lengths"] for path in shards)
+    assert found.tolist() == whole.lengths.tolist()
 
 
 def test_a_place_that_cannot_be_written_is_known_before_the_work(tmp_path):
@@ -355,30 +360,67 @@ def test_a_part_goes_to_disk_and_back(tmp_path):
         "b": np.array([2**62], dtype=np.int64),
         "c": np.zeros((0, 4), np.int64),
     }
-    part = Part({"seed": 2**80, "name": "β"}, {"seconds": 1.5}, counts, ((0, 4), (10, 12)))
+    found = {
+        "zeros": Partial(counts, ((0, 4), (10, 12)), (Example(1, 2, 3),), seconds=1.5),
+        "β: own": Partial({}, failures=(Failure("contract", 'raised ValueError: ∑ ≠ 1\n"quoted"' * 1000),)),
+    }
+    part = Part({"seed": 2**80, "name": "β"}, {"threads": 2}, found)
     part.write(tmp_path / "x.part")
-    found = Part.read(tmp_path / "x.part")
-    assert (found.run, found.about, found.intervals, found.steps) == (part.run, part.about, part.intervals, 6)
+    again = Part.read(tmp_path / "x.part")
+    assert (again.run, again.about, again.seconds) == (part.run, part.about, 1.5)
+    assert again.found["β: own"] == found["β: own"]
+    one = again.found["zeros"]
+    assert one == replace(found["zeros"], counts=one.counts)
     for name, array in counts.items():
-        assert found.counts[name].shape == array.shape
-        assert (found.counts[name] == array).all()
-    head = json.loads((tmp_path / "x.part").read_bytes().split(b"\n")[2])
-    assert head["intervals"] == [[0, 4], [10, 12]]
+        assert one.counts[name].shape == array.shape
+        assert one.counts[name].dtype == np.int64
+        assert (one.counts[name] == array).all()
+
+
+def partials():
+    """What was counted of 24 steps, cut into pieces of which some have counts narrower than a sum needs."""
+    rng = np.random.default_rng(0)
+    ends = [0, 2, 5, 6, 11, 17, 24]
+    return [
+        Partial(
+            {"n": rng.integers(2**30, 2**31 - 1, size=3, dtype=np.int32), "wide": rng.integers(99, size=2)},
+            ((first, end),),
+            tuple(Example(step, 0, int(rng.integers(9))) for step in range(first, end)),
+            seconds=float(end - first),
+        )
+        for first, end in itertools.pairwise(ends)
+    ]
+
+
+def test_partial_results_are_added_in_any_order_and_grouping():
+    parts, rng = partials(), random.Random(0)
+    expected = {name: sum(part.counts[name].astype(int) for part in parts).tolist() for name in ("n", "wide")}
+    for _ in range(20):
+        heap = rng.sample(parts, len(parts))
+        while len(heap) > 1:  # any two of them
+            rng.shuffle(heap)
+            heap.append(heap.pop() + heap.pop())
+        (total,) = heap
+        assert {name: array.tolist() for name, array in total.counts.items()} == expected
+        assert (total.intervals, total.steps, total.seconds) == (((0, 24),), 24, 24.0)
+        assert [one.step for one in total.examples] == list(range(EXAMPLES))
+    assert Partial({"n": np.ones(1, int)}, ((0, 1),)) + Partial(
+        {}, failures=(Failure("path", "x"),)
+    ) == Partial({"n": np.ones(1, int)}, ((0, 1),), failures=(Failure("path", "x"),))
 
 
 def test_intervals_join_and_what_is_missing_is_named():
-    part = Part({}, {"seconds": 0.0}, {"n": np.zeros(1, np.int64)})
-    one = {"n": np.ones(1, np.int32)}
+    total = Partial({"n": np.zeros(1, np.int64)})
     for first, end in ((5, 6), (0, 2), (2, 5), (8, 9)):
-        part = part.plus([(first, end)], one)
-    assert part.intervals == ((0, 6), (8, 9))
-    assert (part.counts["n"].tolist(), part.counts["n"].dtype) == ([4], np.int64)
-    assert missing(part.intervals, 0, 10) == [(6, 8), (9, 10)]
-    assert missing(part.intervals, 1, 5) == []
+        total += Partial({"n": np.ones(1, np.int32)}, ((first, end),))
+    assert total.intervals == ((0, 6), (8, 9))
+    assert (total.counts["n"].tolist(), total.counts["n"].dtype) == ([4], np.int64)
+    assert missing(total.intervals, 0, 10) == [(6, 8), (9, 10)]
+    assert missing(total.intervals, 1, 5) == []
     assert missing((), 3, 5) == [(3, 5)]
     for overlap in ((5, 7), (0, 1), (7, 9), (1, 2)):
         with pytest.raises(ValueError, match="are counted twice"):
-            part.plus([overlap], one)
+            total += Partial({"n": np.ones(1, np.int32)}, (overlap,))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="reads the peak memory of this system's processes")
@@ -433,12 +475,12 @@ def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path):
 
     def interrupt(done, total):
         told.append(done)
-        if Part.read(path).steps == 0 and done > 2**17:  # in the second case
+        if not Part.read(path).found and done > 2**17:  # in the second case
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         audit_shard("standard", path, (0, 1), "smoke", 0, threads=1, progress=interrupt)
-    assert Part.read(path).intervals == ((0, 1),)
+    assert len(Part.read(path).found) == 1
     told.clear()
     audit_shard("standard", path, (0, 1), "smoke", 0, progress=lambda done, _: told.append(done))
     assert min(told) > 2**17
@@ -454,8 +496,10 @@ def test_shards_of_an_audit_of_somebodys_verifier_are_judged_as_the_whole(tmp_pa
         audit_shard(name, paths[i], (i, 2), "smoke", 0)
     before = paths[0].read_bytes()
     audit_shard(name, paths[0], (0, 2), "smoke", 0)  # nothing is left to do
-    assert Part.read(paths[0]).counts.keys() == Part.read(paths[1]).counts.keys()
-    assert paths[0].read_bytes()[-1000:] == before[-1000:]
+    assert paths[0].read_bytes() == before
+    assert any(one.failures and not one.steps for one in Part.read(paths[0]).found.values())
+    with pytest.raises(ValueError, match=r"0\.part: .* counted twice, there and in a file before it"):
+        specsim.merge([*paths, paths[0]])
     merged = specsim.merge(paths)
     assert audited(merged) == audited(whole)
     with pytest.raises(ValueError, match=r"are missing: .*promises"):
@@ -470,28 +514,21 @@ def test_shards_of_an_audit_of_somebodys_verifier_are_judged_as_the_whole(tmp_pa
         specsim.merge(paths)
 
 
-def test_failures_survive_the_file_cut_where_they_are_long():
-    short = {"findings": [{"kind": "contract", "text": "raised ValueError: ∑ ≠ 1"}], "broken": True}
-    assert shards_of_audits._unpacked(shards_of_audits._packed(short)) == short
-    assert shards_of_audits._unpacked(shards_of_audits._packed(None)) is None
-    long = {"findings": [{"kind": "contract", "text": "∑" * 5000}, short["findings"][0]], "broken": True}
-    kept = shards_of_audits._unpacked(shards_of_audits._packed(long))
-    assert kept["findings"][1] == short["findings"][0]
-    assert kept["findings"][0]["text"].startswith("∑" * 500)
-    assert kept["findings"][0]["text"].endswith(" …")
-
-
-def test_examples_of_an_audit_survive_the_file():
-    trial = RuleSubject(rules.get("standard"), 1).trial(0, "smoke")
-    trial.examples.extend(Impossible(step, 1, 2) for step in (50, 7, 30, 9))
-    counts = no_counts(trial.tally)
+def test_examples_and_failures_of_an_audit_survive_the_file(tmp_path):
+    plan = RuleSubject(rules.get("standard"), 1).plan(0, "smoke")
+    counts = {name: array.copy() for name, array in plan.nothing.counts.items()}
     counts["impossible"][1] = 4
     counts["lengths"][0] = 8
-    found = judge_trial(trial, counts, 8, 1e-9, 1.0)
-    kept = shards_of_audits._case_counts(0, found)
-    again = RuleSubject(rules.get("standard"), 1).trial(0, "smoke")
-    assert shards_of_audits._judged(0, again, kept, 1e-9).findings == found.findings
-    assert "step 7, position 2: token 2; step 9" in found.findings[0].text
+    examples = tuple(Example(step, 1, 2) for step in (7, 9, 30, 50))
+    failure = Partial({}, failures=(Failure("contract", "∑" * 5000),))
+    kept = {"well": Partial(counts, ((0, 8),), examples), "broken": plan.nothing + failure}
+    Part({}, {}, kept).write(tmp_path / "x.part")
+    well, broken = (judge_case(plan, Part.read(tmp_path / "x.part").found[name], 1e-9) for name in kept)
+    assert well.findings == judge_case(plan, kept["well"], 1e-9).findings
+    assert "step 7, position 2: token 2; step 9" in well.findings[0].text
+    assert (broken.broken, broken.steps) == (True, 0)
+    assert broken.findings[0].text.startswith("∑" * 500)
+    assert broken.findings[0].text.endswith(" …")
 
 
 def test_a_checkpoint_in_no_folder_is_told_before_the_work(tmp_path):

@@ -310,7 +310,7 @@ def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):
         if children := tree.children(node):
             columns = [child - 1 for child in children]
             tokens[:, columns] = draw_siblings(
-                tree.drawing, q[:, node].copy(), rng.random((len(columns), size))
+                tree.sampling, q[:, node].copy(), rng.random((len(columns), size))
             ).T
     return tokens, p, q
 
@@ -323,9 +323,9 @@ def random_tree_batch(rule, tree, size=60, vocab_size=4, seed=0):
         ("gumbel", chain(3)),
         ("k_seq", branching(2, 2)),
         ("k_seq", Tree((0, 1, 0, 1, 2))),
-        ("without_replacement", branching(2, 2, drawing="without replacement")),
+        ("without_replacement", branching(2, 2, sampling="without replacement")),
         ("traversal", branching(2, 2)),
-        ("deterministic_children", branching(3, 1, drawing="top")),
+        ("deterministic_children", branching(3, 1, sampling="top")),
     ],
 )
 def test_a_step_of_a_tree_goes_down_a_path_and_is_that_of_the_batch(name, tree):
@@ -438,8 +438,8 @@ TREE = {"draft_tokens": [0, 1], "p": [HALF] * 3, "q": [HALF], "parents": (0, 0),
         ({"rule": "lenience"}, r"lenience verifies a chain .* parents \(0, 0\)"),
         ({"parents": (0, 3)}, r"parents\[1\] = 3: an orphan; there are nodes 0 \(the prefix\) to 2"),
         ({"parents": (0, -1)}, r"parents\[1\] = -1: an orphan"),
-        ({"parents": (1, 0)}, r"parents\[0\] = 1: node 1 would hang below itself, a cycle"),
-        ({"parents": (2, 1)}, r"parents\[0\] = 2: node 1 would hang below the later node 2, a cycle"),
+        ({"parents": (1, 0)}, r"parents\[0\] = 1: node 1 would be below itself, a cycle"),
+        ({"parents": (2, 1)}, r"parents\[0\] = 2: node 1 would be below the later node 2, a cycle"),
         ({"parents": (0, 0, 0)}, "parents: 3 of them for 2 drafted tokens"),
         ({"parents": (0,)}, "parents: 1 of them for 2 drafted tokens"),
         ({"parents": ()}, "parents: no token was drafted"),

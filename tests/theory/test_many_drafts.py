@@ -25,7 +25,7 @@ from specsim.theory import (
 from specsim.theory._enumeration import prove
 from specsim.theory._many_drafts import MAX_ORDERS, draws_inside
 
-DRAWINGS = ("sampled", "without replacement", "top", "top and sample")
+SAMPLING_METHODS = ("sampled", "without replacement", "top", "top and sample")
 
 
 def rational_rows(seed, count, sizes=(3, 4, 5)):
@@ -68,7 +68,7 @@ def subsets(size):
 # --- the bound -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS)
+@pytest.mark.parametrize("drawing", SAMPLING_METHODS)
 def test_the_bound_is_the_value_of_the_linear_program(drawing):
     for p, q in rational_rows(1, 45):
         for drafts in (1, 2, 3):
@@ -76,7 +76,7 @@ def test_the_bound_is_the_value_of_the_linear_program(drawing):
             assert value == pytest.approx(best_coupling(p, q, drafts, drawing), abs=1e-9)
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS)
+@pytest.mark.parametrize("drawing", SAMPLING_METHODS)
 def test_no_set_of_tokens_is_better_than_a_prefix(drawing):
     for p, q in rational_rows(2, 60, sizes=(2, 3, 4, 5)):
         for drafts in range(1, min(len(p), 4) + 1):
@@ -138,7 +138,7 @@ def test_one_draft_reaches_the_overlap_however_it_is_sampled():
 def test_more_drafts_never_hurt_the_best_verifier():
     rng = np.random.default_rng(5)
     for p, q in zip(*awkward_pairs(rng, 100, 6), strict=True):
-        for drawing in DRAWINGS:
+        for drawing in SAMPLING_METHODS:
             values = [optimal_acceptance(p, q, drafts, drawing) for drafts in range(1, 7)]
             assert (np.diff(values) > -1e-12).all()
             assert 0 <= values[0] <= values[-1] + 1e-12 <= 1 + 2e-12
@@ -281,7 +281,7 @@ def test_gumbel_agreement_by_simulation():
             ValueError,
             "3 distinct tokens cannot be drawn from 2",
         ),
-        (lambda p, q: optimal_acceptance(p, q, 2, "greedy"), ValueError, "unknown drawing 'greedy'"),
+        (lambda p, q: optimal_acceptance(p, q, 2, "greedy"), ValueError, "unknown sampling 'greedy'"),
         (lambda p, q: optimal_acceptance(p, [1.0], 1), ValueError, r"shapes \(2,\) and \(1,\)"),
         (lambda p, q: optimal_acceptance([p, p], [q, q], 1), ValueError, "two rows over one vocabulary"),
         (lambda p, q: naive_matching_acceptance(p, [0.5, 0.6], 1), ValueError, "q: sums to 1.1"),
@@ -298,5 +298,5 @@ def test_what_is_out_of_range_is_named(call, error, message):
 def test_too_many_orders_are_refused():
     row = np.full(9, 1 / 9)
     assert len(list(permutations(range(8)))) == MAX_ORDERS
-    with pytest.raises(ValueError, match="362880 orders of drawing, above 40320"):
+    with pytest.raises(ValueError, match="362880 orders of sampling, above 40320"):
         without_replacement_acceptance(row, row, 9)

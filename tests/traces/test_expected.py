@@ -1,4 +1,4 @@
-"""What the drafted tokens' own probabilities say of a rule: `reach` against the law, and its bounds along a log."""
+"""What the drafted tokens' own probabilities say of a rule: `survival` against the law, and its bounds along a log."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from specsim.traces import default_trace, open_trace, writer
 from specsim.traces._expected import expect_tokens
 from specsim.traces._truncated import Listed, truncate
 
-REACHING = [name for name in rules.names() if rules.get(name).reach]
+REACHING = [name for name in rules.names() if rules.get(name).survival]
 GIVEN = [
     *REACHING,
     "lenience:lenience=0.2",
@@ -38,32 +38,32 @@ GIVEN = [
     "two_thresholds:threshold_single=0.25,threshold_acc=0.5",
     "two_thresholds:threshold_single=1,threshold_acc=1",
 ]
-standard_reach = tokenwise.reach(capped_ratio)
+standard_survival = tokenwise.survival(capped_ratio)
 
 
 def plain(chance):
     """A chance that knows nothing of the rule's parameters."""
-    return tokenwise.reach(lambda p, q, **values: chance(p, q))
+    return tokenwise.survival(lambda p, q, **values: chance(p, q))
 
 
-#: What somebody might take for the rule's `reach`.
+#: What somebody might take for the rule's `survival`.
 WRONG = [
-    ("block", standard_reach),
-    ("traversal", standard_reach),
+    ("block", standard_survival),
+    ("traversal", standard_survival),
     ("hierarchical", lambda p, q: capped_ratio(np.cumprod(p, axis=-1), np.cumprod(q, axis=-1))),
-    ("standard", block.reach),
-    ("standard", tokenwise.reach(tokenwise.target_chance)),
-    ("sampler_match", standard_reach),
+    ("standard", block.survival),
+    ("standard", tokenwise.survival(tokenwise.target_chance)),
+    ("sampler_match", standard_survival),
     ("naive_matching", lambda p, q: p),
     ("lenience", plain(capped_ratio)),
-    ("scaled_lenience", tokenwise.reach(lambda p, q, lenience: capped_ratio(lenience * p, q))),
-    ("judge", tokenwise.reach(lambda p, q, overrule: ensemble.chance(p, q, overrule))),
-    ("ensemble:weight=0.875", tokenwise.reach(lambda p, q, weight: judge.chance(p, q, weight))),
-    ("cactus", tokenwise.reach(lambda p, q, delta: cactus.chance(p, q, delta / 2))),
+    ("scaled_lenience", tokenwise.survival(lambda p, q, lenience: capped_ratio(lenience * p, q))),
+    ("judge", tokenwise.survival(lambda p, q, overrule: ensemble.chance(p, q, overrule))),
+    ("ensemble:weight=0.875", tokenwise.survival(lambda p, q, weight: judge.chance(p, q, weight))),
+    ("cactus", tokenwise.survival(lambda p, q, delta: cactus.chance(p, q, delta / 2))),
     ("two_thresholds", plain(tokenwise.target_chance)),
     (
         "two_thresholds",
-        tokenwise.reach(lambda p, q, **values: two_thresholds.chance(p, q, 1, values["threshold_acc"])),
+        tokenwise.survival(lambda p, q, **values: two_thresholds.chance(p, q, 1, values["threshold_acc"])),
     ),
 ]
 
@@ -71,7 +71,7 @@ WRONG = [
 # --- the law ---------------------------------------------------------------------------------------------
 
 
-def gaps(rule, reach, models=60):
+def gaps(rule, survival, models=60):
     """1 + E[Σ R_i] less the tokens that the law emits, over pairs of rational models and the ways of drawing."""
     rng = np.random.default_rng(7)
     values = {name: Fraction(value) for name, value in rule.values.items()}
@@ -80,14 +80,14 @@ def gaps(rule, reach, models=60):
         flavour = PAIR_FLAVOURS[number % 5]
         order = 1 if number % 4 else 0
         target, draft = rational_pair(rng, size, order, order, flavour)
-        tree = chain(gamma, rule.drawings[number % len(rule.drawings)])
+        tree = chain(gamma, rule.draft_sampling[number % len(rule.draft_sampling)])
         start = (0,) * order
         emitted = Fraction(1)
         for tokens, probability in tree.drafts(
             lambda seen, ahead, q=draft, start=start: row_after(q, start + seen)
         ):
             p, q = (own_probabilities(model, start, tokens) for model in (target, draft))
-            emitted += probability * sum(reach(p, q, **values))
+            emitted += probability * sum(survival(p, q, **values))
         yield emitted - prove(target, draft, rule=rule, gamma=tree, context=start).mean_tokens
 
 
@@ -106,7 +106,7 @@ def own_probabilities(model, start, tokens):
 def test_reach_adds_up_to_the_tokens_that_the_law_emits(name):
     rule = rules.get(name)
     least = 1e-12 if rule.name == "cactus" else 0  # whose root is no fraction
-    assert all(abs(gap) <= least for gap in gaps(rule, rule.reach))
+    assert all(abs(gap) <= least for gap in gaps(rule, rule.survival))
 
 
 @pytest.mark.parametrize(("name", "wrong"), WRONG)
@@ -119,7 +119,7 @@ def test_a_rule_has_a_reach_unless_it_looks_at_other_tokens(name):
     """With p and q of the drafted token kept, what the others have matters to those rules that have none."""
     rule = rules.get(name)
     if rule.many_drafts:
-        assert rule.reach is None
+        assert rule.survival is None
         return
     peaked, elsewhere = [1, *[0] * 22], [0, 1, *[0] * 21]
     others = (peaked, elsewhere, [Fraction(1, 23)] * 23)
@@ -129,13 +129,13 @@ def test_a_rule_has_a_reach_unless_it_looks_at_other_tokens(name):
         q = [Fraction(1, 5), *(Fraction(4, 5) * weight for weight in q_others)]
         stop, _ = rule.law((0,), (0,), [p, p], [q, q][: rule.num_rows(chain(1))], **rule.values)
         chances.add(round(float(stop[1]), 12))
-    assert (len(chances) == 1) == (rule.reach is not None)
+    assert (len(chances) == 1) == (rule.survival is not None)
 
 
 # --- monotone --------------------------------------------------------------------------------------------
 
 
-def falls(rule, reach):
+def falls(rule, survival):
     """By how much R falls at most where p rises and q falls, over random tokens and the ends of [0, 1]."""
     rng = np.random.default_rng(8)
     ends = np.sort(rng.random((4, 20_000, 4)) ** 2, axis=0)
@@ -143,7 +143,7 @@ def falls(rule, reach):
     ends[3][rng.random(ends[3].shape) < 0.1] = 1.0
     order = rng.permuted(np.arange(4))
     p, q = np.sort(ends[order[:2]], axis=0), np.sort(ends[order[2:]], axis=0)
-    less, more = reach(p[0], q[1], **rule.values), reach(p[1], q[0], **rule.values)
+    less, more = survival(p[0], q[1], **rule.values), survival(p[1], q[0], **rule.values)
     assert np.isfinite(more).all()
     assert ((less >= 0) & (more <= 1)).all()
     return float((less - more).max())
@@ -152,11 +152,11 @@ def falls(rule, reach):
 @pytest.mark.parametrize("name", [*GIVEN, "cactus:delta=0.01", "cactus:delta=10"])
 def test_reach_rises_with_p_and_falls_with_q(name):
     rule = rules.get(name)
-    assert falls(rule, rule.reach) <= 1e-15
+    assert falls(rule, rule.survival) <= 1e-15
 
 
 def test_a_chance_that_rises_with_q_is_seen():
-    pruned = tokenwise.reach(lambda p, q: (q >= 0.3) * capped_ratio(p, q))
+    pruned = tokenwise.survival(lambda p, q: (q >= 0.3) * capped_ratio(p, q))
     assert falls(rules.get("standard"), pruned) > 0.1
 
 
@@ -193,7 +193,7 @@ def truth(rule, p, q, tokens):
     p, q = (
         np.take_along_axis(rows[:, :-1], tokens[..., None], axis=-1)[..., 0].astype(float) for rows in (p, q)
     )
-    return 1 + np.cumsum(rule.reach(p, q, **rule.values).mean(axis=0))
+    return 1 + np.cumsum(rule.survival(p, q, **rule.values).mean(axis=0))
 
 
 def inside(ends, values, margin=0.0):
@@ -263,7 +263,7 @@ def test_the_ends_are_those_of_the_worst_completions(tmp_path, name):
     _, rows = completions()
     for p_most, q_most in product((True, False), repeat=2):
         p, q = (np.full(2, rows[most][0]) for most in (p_most, q_most))
-        emitted = 1 + np.cumsum(rule.reach(p, q, **rule.values))
+        emitted = 1 + np.cumsum(rule.survival(p, q, **rule.values))
         assert inside(found.expected_tokens, emitted, 1e-12)
         if p_most != q_most:
             end = found.expected_tokens[:, int(p_most)]
@@ -362,7 +362,7 @@ def test_the_page_names_the_rules_that_have_a_reach():
 
 
 def test_the_result_shows_itself():
-    found = expect_tokens(default_trace(), rules.get("lenience").having(lenience=0.5), rng=3)
+    found = expect_tokens(default_trace(), rules.get("lenience").with_parameters(lenience=0.5), rng=3)
     as_json = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert (as_json["rule"], as_json["root"], as_json["documents"]) == ("lenience:lenience=0.5", 3, 24)
     assert np.shape(as_json["expected_tokens"]) == np.shape(as_json["intervals"]) == (4, 2)

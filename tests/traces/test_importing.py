@@ -94,11 +94,19 @@ def test_what_was_logged_comes_out(tmp_path, kind, truncated, monkeypatch):
         assert [entry["file"] for entry in facts["files"]] == sorted(f"{name}.npy" for name in columns)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float64, ml_dtypes.bfloat16])
-def test_dtypes_without_flags_contexts_or_the_bonus(tmp_path, dtype):
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("safetensors", np.float16),
+        ("safetensors", ml_dtypes.bfloat16),
+        ("safetensors", np.float64),
+        ("parquet", np.float64),
+    ],
+)
+def test_dtypes_without_flags_contexts_or_the_bonus(tmp_path, kind, dtype):
     columns = arrays(dtype=dtype)
     columns = {name: columns[name] for name in ("draft_tokens", "p", "q")} | {"q": columns["q"][:, :-1]}
-    trace = import_trace(save(tmp_path, "safetensors", columns), tmp_path / "out", dtype="float16")
+    trace = import_trace(save(tmp_path, kind, columns), tmp_path / "out", dtype="float16")
     assert (trace.layout.flags, trace.layout.bonus) == (False, False)
     assert trace.shards[0].columns.context.tolist() == [n for n in range(N) for _ in range(GAMMA + 1)]
     betas = np.minimum(columns["p"][:, 0], columns["q"][:, 0]).astype(float).sum(1)

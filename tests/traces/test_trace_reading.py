@@ -14,7 +14,7 @@ from specsim.models import default_pair
 from specsim.recording import STEPS_PER_TEXT, record
 from specsim.traces import default_trace, open_trace, summarise, truncate, writer
 from specsim.traces._analysis import read_alpha
-from specsim.traces._consistency import _log_ratios, audit_log
+from specsim.traces._consistency import _Flags, _log_ratios, audit_log
 from specsim.traces._expected import expect_tokens
 
 V, GAMMA = 16, 3
@@ -178,6 +178,7 @@ def test_the_evidence_has_expectation_at_most_one():
         assert (mean <= 1 + 1e-12).all()
     mean = 0.7 * outcomes[0] + 0.3 * outcomes[1]
     assert mean.max(axis=0)[:3].min() > 1
+    assert _Flags(2).log_e() == pytest.approx(0.0)  # the mixture over alternatives is an average
 
 
 def test_nothing_to_audit_in_a_text(tmp_path):

@@ -262,6 +262,18 @@ def test_chances_hold_the_exact_ratio(tmp_path, dtype):
             assert (high - low).max() < 0.05
 
 
+def test_rounding_of_what_is_listed_does_not_make_the_rest_impossible(tmp_path):
+    """In bfloat16 the two listed entries of p sum to 1."""
+    p, q = [0.6, 0.3985, 0.0015], [0.3, 0.3, 0.4]
+    with writer(tmp_path / "t", vocab_size=3, gamma=1, dtype="bfloat16", top=2) as log:
+        log.append(0, [2], 0, [truncate(p, 2)] * 2, [truncate(q, 2, 2)] * 2)
+    trace = open_trace(tmp_path / "t")
+    (shard,) = trace.shards
+    assert shard.columns.p[0].astype(float).sum() == 1.0
+    low, high = acceptance_chances(shard.columns, trace.layout)[:, 0, 0]
+    assert low <= p[2] / q[2] <= high
+
+
 def test_rounding_bounds_the_error_of_both_ends():
     rng = np.random.default_rng(5)
     for _ in range(300):

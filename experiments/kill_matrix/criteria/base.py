@@ -20,7 +20,7 @@ MIN_EXPECTED = 5.0
 
 @dataclass(frozen=True)
 class Criterion:
-    """A test that somebody keeps for a verification kernel, as a statistic to run on any verifier.
+    """A test of a verification kernel that an engine keeps, as a statistic to run on any verifier.
 
     `source` is the file or thread where it stands, `about` one sentence on what it draws and asserts.
     `passes(verifier, rng)` is one run: whether the verifier, called with p, q and tokens drafted with `rng`, satisfies

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._verifier.contract import Declared
+from specsim.core._streams import Key, key_of
 from specsim.core.distributions import dyadic, normalise, synthetic_pair
 from specsim.drafts import Tree, branching, chain, chains
 from specsim.models import Model, TableModel, default_pair, shared_contexts
 from specsim.rules import Rule
 
-__all__ = ["LEVELS", "Case", "Level", "battery"]
+__all__ = ["LEVELS", "Case", "Level", "battery", "case_key"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class Case:
         return self.tree.depth
 
     @property
+    def positions(self) -> int:
+        """How many tokens a step can emit."""
+        return self.tree.depth + 1
+
+    @property
     def is_pair(self) -> bool:
         """Whether p and q are the same at every position."""
         return self.target.order == 0 and self.draft.order == 0
@@ -94,6 +101,11 @@ class Case:
         return max(8, min(LEVELS[level].verifier, allowed) // 8 * 8)
 
 
+def case_key(root: int, case: str) -> Key:
+    """The random numbers of one case."""
+    return key_of(root, (crc32(b"audit"), crc32(case.encode())))
+
+
 # --- batteries -------------------------------------------------------------------------------------------
 
 
@@ -114,9 +126,9 @@ def _for_rule(rule: Rule) -> list[Case]:
 
 def _shape(rule: Rule, tree: Tree) -> Tree:
     return (
-        chains(2, tree.size, rule.drawings[0])
+        chains(2, tree.size, rule.draft_sampling[0])
         if rule.claimed_on_trees
-        else chain(tree.size, rule.drawings[0])
+        else chain(tree.size, rule.draft_sampling[0])
     )
 
 
@@ -151,15 +163,15 @@ def _on_trees(declared: Declared, dtype: str) -> list[Case]:
     cases = []
     for name in ("two-point", "asymmetric", "zeros", "identical", "irregular"):
         case = _PAIRS[name](bits)
-        for shape in (chains(2, 2, declared.drawing), branching(2, 2, drawing=declared.drawing)):
+        for shape in (chains(2, 2, declared.sampling), branching(2, 2, sampling=declared.sampling)):
             text = "two chains" if shape.children(1) == (3,) else "branches"
             cases.append(replace(case, name=f"{name}, {text}", tree=shape, dtype=dtype))
-    return [*cases, replace(_markov(bits), tree=branching(2, 2, drawing=declared.drawing), dtype=dtype)]
+    return [*cases, replace(_markov(bits), tree=branching(2, 2, sampling=declared.sampling), dtype=dtype)]
 
 
 def _in_dtype(name: str, dtype: str, declared: Declared) -> Case:
     case = _PAIRS[name](BITS[dtype])
-    tree = chains(2, 2, declared.drawing) if declared.tree else case.tree
+    tree = chains(2, 2, declared.sampling) if declared.tree else case.tree
     return replace(case, name=f"{name}, {dtype}", purpose=f"rows of {dtype}", tree=tree, dtype=dtype)
 
 
@@ -167,7 +179,7 @@ def _cut(tree: Tree, declared: Declared) -> Tree:
     """`tree`, with no more drafted tokens than the verifier takes."""
     if declared.gamma is None or tree.depth <= declared.gamma:
         return tree
-    return chain(declared.gamma, tree.drawing)
+    return chain(declared.gamma, tree.sampling)
 
 
 # --- cases -----------------------------------------------------------------------------------------------

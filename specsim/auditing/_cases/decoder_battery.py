@@ -29,6 +29,13 @@ class DecoderCase:
     prompt: tuple[int, ...]
     max_new_tokens: int
     eos: int | None = None
+    tree = None
+    is_pair = False
+
+    @property
+    def positions(self) -> int:
+        """How many tokens are counted of a sequence, at most."""
+        return self.max_new_tokens
 
 
 def decoder_battery() -> list[DecoderCase]:

@@ -21,6 +21,7 @@ from specsim.core._streams import Key
 from specsim.core.distributions import Floats
 from specsim.drafts import chain
 from specsim.models import TableModel
+from specsim.simulation._counting import Partial
 from specsim.simulation._rows import RowReader, Rows
 
 __all__ = ["PROMISES", "check_promises", "promises_result"]
@@ -37,23 +38,21 @@ LAST_UNIFORMS = (1.0 - 2.0**-53, 1.0 - 2.0**-24, 1.0 - 2.0**-26)
 RARE = 2.0**-24
 
 
-def check_promises(function: Verifier, declared: Declared, key: Key, timeout: float) -> CaseResult:
-    """One `CaseResult` for all of them, without tables: what is checked here is true or false."""
+def check_promises(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+    """What is broken of all of them; no table, since what is checked here is true or false."""
     findings: list[Finding] = []
-    broken = False
     for check in (_sizes, _reproducible, _seeds, _uniforms, _edges, _rare_draft):
         try:
             findings += check(function, declared, key, timeout)
         except BrokenVerifier as error:
-            broken = True
             findings.append(Finding("contract", str(error)))
         except NotADraftPath as error:
             findings.append(Finding("path", str(error)))
-    return promises_result(findings, broken)
+    return findings
 
 
-def promises_result(findings: list[Finding], broken: bool) -> CaseResult:
-    """The result of a case without tables."""
+def promises_result(found: Partial) -> CaseResult:
+    """The result of a case without tables, whose findings are the failures of `found`."""
     return CaseResult(
         case=PROMISES,
         purpose="calls of any size, inputs left alone, the same tokens from the same randomness",
@@ -64,8 +63,7 @@ def promises_result(findings: list[Finding], broken: bool) -> CaseResult:
         positions=1,
         steps=0,
         planned=0,
-        findings=tuple(dict.fromkeys(findings)),
-        broken=broken,
+        findings=tuple(dict.fromkeys(Finding(*failure) for failure in found.failures)),
         interrupted=False,
         tables=(),
         counts={"lengths": np.zeros(1, dtype=np.int64)},

@@ -14,7 +14,7 @@ Where a case relabels the vocabulary row by row, tokens are read in the labels o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ from specsim.auditing._checks.claimed_law import Claim, rows_on_path
 from specsim.core._kernels import kernel
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core.distributions import Floats, Ints
+from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import Batch, RowVerifier, Tokens
 
@@ -35,7 +36,6 @@ __all__ = [
     "PIT_BINS",
     "TAIL_EDGES",
     "AuditTally",
-    "Impossible",
     "table_positions",
 ]
 
@@ -46,17 +46,6 @@ TAIL_EDGES = np.array([1e-5, 1e-3, 2.0**-8, 1.0])
 #: Which steps are compared with each other: neighbours of a call, and steps of successive calls.
 NEIGHBOURS = ("rows of a call", "successive calls")
 QUARTERS = 4
-#: Impossible tokens kept as examples from each batch, so that threads cannot change which come first.
-EXAMPLES = 8
-
-
-@dataclass(frozen=True, order=True)
-class Impossible:
-    """A token of probability 0 under the claimed law that was emitted nevertheless."""
-
-    step: int
-    position: int
-    token: int
 
 
 def table_positions(case: Case) -> int:
@@ -76,7 +65,6 @@ class AuditTally:
     case: Case
     claim: Claim
     reference: RowVerifier | None = None
-    examples: list[Impossible] = field(default_factory=list)
 
     def zeros(self) -> dict[str, NDArray[Any]]:
         positions, size = self.case.gamma + 1, self.case.target.vocab_size
@@ -92,7 +80,8 @@ class AuditTally:
             "neighbours": np.zeros((len(NEIGHBOURS), QUARTERS**2), dtype=np.int64),
         }
 
-    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
+    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> list[Example]:
+        """Count a batch; the first of its impossible tokens."""
         steps = len(batch.accepted)
         tokens = _in_labels_of_pair(batch.tokens, batch.rows, self.case.target.vocab_size)
         counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.gamma + 1)
@@ -108,13 +97,12 @@ class AuditTally:
             p, q = rows_on_path(batch.rows, tokens)
             rows = self.claim.rows(p, q)
             count_pit_of_rows(tokens, v, rows, q, *bins, first)
-        if counts["impossible"].sum() > before:
-            self.examples.extend(self._impossible(batch, tokens, rows))
         if self.claim.rule is None:
             _count_neighbours(first, counts["neighbours"])
         if self.reference is not None and batch.rows is not None:
             _, accepted = self.reference(batch.rows, key, batch.first)
             counts["reference"] += np.bincount(accepted, minlength=self.case.gamma + 1)
+        return self._impossible(batch, tokens, rows) if counts["impossible"].sum() > before else []
 
     @cached_property
     def pair_cdfs(self) -> tuple[Floats, Floats, Floats]:
@@ -126,13 +114,13 @@ class AuditTally:
         by_ratio = [_mass_below(law, ratio) for law, ratio in zip(laws, ratios, strict=True)]
         return laws, np.array(by_ratio), np.array([_mass_below(law, law) for law in laws])
 
-    def _impossible(self, batch: Batch, tokens: Tokens, rows: Floats | None) -> list[Impossible]:
+    def _impossible(self, batch: Batch, tokens: Tokens, rows: Floats | None) -> list[Example]:
         places = np.argwhere(tokens >= 0)
         found = []
         for position, s in places[np.argsort(places[:, 1], kind="stable")]:
             law = self.pair_cdfs[0][position] if rows is None else rows[s, position]
             if law[tokens[position, s]] == 0.0:
-                found.append(Impossible(batch.first + int(s), int(position), int(batch.tokens[position, s])))
+                found.append(Example(batch.first + int(s), int(position), int(batch.tokens[position, s])))
                 if len(found) == EXAMPLES:
                     break
         return found

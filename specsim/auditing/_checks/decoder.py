@@ -14,19 +14,20 @@ process that row first (temperature, top-k, top-p), from the processed one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.decoder_battery import DecoderCase
-from specsim.auditing._checks.counts import EXAMPLES, MAX_PREFIX_CELLS, TAIL_EDGES, Impossible, count_prefixes
+from specsim.auditing._checks.counts import MAX_PREFIX_CELLS, TAIL_EDGES, count_prefixes
 from specsim.auditing._checks.tables import Table, table_of
 from specsim.auditing._verifier.calls import TIMEOUT, call_safely
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._streams import Key
 from specsim.core.distributions import Floats, temperature, top_k, top_p
+from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._sources import Batch, Tokens
 
 __all__ = ["Decoder", "DecoderSource", "DecoderTally", "Processing", "plan_decoder_tables"]
@@ -144,7 +145,6 @@ class DecoderTally:
 
     case: DecoderCase
     processing: Processing = Processing()
-    examples: list[Impossible] = field(default_factory=list)
 
     def zeros(self) -> dict[str, NDArray[Any]]:
         size, length = self.case.target.vocab_size, self.case.max_new_tokens
@@ -156,16 +156,15 @@ class DecoderTally:
             "impossible": np.zeros(length, dtype=np.int64),
         }
 
-    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> None:
+    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> list[Example]:
+        """Count a batch; the first of its impossible tokens."""
         size, length = self.case.target.vocab_size, self.case.max_new_tokens
         counts["lengths"] += np.bincount(batch.accepted, minlength=length)
         count_prefixes(batch.tokens, size, counted_positions(self.case), counts["prefixes"])
         impossible = self._impossible(batch.tokens)
         counts["impossible"] += impossible.sum(axis=1)
         places = np.argwhere(impossible.T)[:EXAMPLES]
-        self.examples.extend(
-            Impossible(batch.first + int(s), int(i), int(batch.tokens[i, s])) for s, i in places
-        )
+        return [Example(batch.first + int(s), int(i), int(batch.tokens[i, s])) for s, i in places]
 
     def _impossible(self, tokens: Tokens) -> NDArray[np.bool_]:
         """Which of the emitted tokens [L, B] have probability 0 after their prefix under the claimed law."""

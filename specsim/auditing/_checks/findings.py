@@ -1,14 +1,18 @@
-"""From counts to findings: which tables are rejected, and what that means in words."""
+"""The judge: from the counts of a case to its result, which tables are rejected, and what that means in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.stats import norm
 
-from specsim.auditing._checks.counts import NEIGHBOURS, QUARTERS, TAIL_EDGES, Impossible
-from specsim.auditing._checks.tables import LOOKS, Table
-from specsim.auditing._results import Finding, TableResult
+from specsim.auditing._cases.battery import Case
+from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._checks.counts import NEIGHBOURS, QUARTERS, TAIL_EDGES
+from specsim.auditing._checks.tables import LOOKS, Plan, Table
+from specsim.auditing._results import BUDGET, Alphas, CaseResult, Efficiency, Finding, Measures, TableResult
+from specsim.core._accepted_lengths import alpha_drafted, alpha_verified, mean_tokens
 from specsim.core.distributions import Ints
 from specsim.core.stats import (
     MIN_EXPECTED,
@@ -18,12 +22,13 @@ from specsim.core.stats import (
     chi_square,
     detectable_tv,
     log_e_value,
-    too_good,
+    lower_tail_p_value,
     tv_interval,
 )
-from specsim.simulation._counting import Counts
+from specsim.simulation._counting import Counts, Example, Partial
+from specsim.theory import expected_tokens
 
-__all__ = ["NAMED", "SINGLE_CELLS", "dependent", "find", "judge_table", "rejects_early"]
+__all__ = ["NAMED", "SINGLE_CELLS", "dependent", "find", "judge_case", "judge_table", "rejects_early"]
 
 #: Cells for which a certified bound still means something, and that a reader can still look at one by one.
 MAX_CERTIFIED_CELLS = 64
@@ -35,6 +40,32 @@ NAMED = 3
 DEPENDENT = 1e-6
 #: Degrees of freedom from which a sum of chi-squares has the lower tail of its limit.
 MIN_TOO_GOOD_DF = 30
+
+
+def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = False) -> CaseResult:
+    """What the counts of a case say, each test at false-alarm probability `level`. One that failed is not tested."""
+    case, counts, tested = plan.case, found.counts, bool(found.steps and not found.failures)
+    results = [judge_table(table, counts, level) for table in plan.tables] if tested else []
+    findings = [Finding(*failure) for failure in found.failures]
+    return CaseResult(
+        case=case.name,
+        purpose=case.purpose,
+        kernel=plan.kernel,
+        vocab_size=case.target.vocab_size,
+        tree=case.tree,
+        iid=case.is_pair,
+        positions=case.positions,
+        steps=found.steps,
+        planned=plan.steps,
+        findings=tuple(find(plan.tables, results, counts, found.examples, level) if tested else findings),
+        interrupted=interrupted,
+        tables=tuple(results),
+        counts=counts,
+        measures=_measured(plan, counts) if found.steps else None,
+        declared_tv=plan.declared_tv,
+        examples=found.examples[:NAMED],
+        seconds=found.seconds,
+    )
 
 
 def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
@@ -72,12 +103,12 @@ def find(
     tables: Sequence[Table],
     results: Sequence[TableResult],
     counts: Counts,
-    impossible: Sequence[Impossible],
+    examples: Sequence[Example],
     level: float,
 ) -> list[Finding]:
     """All findings of a case, the plainest first."""
     return [
-        *_support(counts, impossible),
+        *_support(counts, examples),
         *_deviations(tables, results, counts, level),
         *_single_cells(counts, level),
         *_shared_noise(results, counts),
@@ -85,13 +116,12 @@ def find(
     ]
 
 
-def _support(counts: Counts, impossible: Sequence[Impossible]) -> list[Finding]:
+def _support(counts: Counts, examples: Sequence[Example]) -> list[Finding]:
     total = int(counts["impossible"].sum())
     if not total:
         return []
     seen = "; ".join(
-        f"step {one.step}, position {one.position + 1}: token {one.token}"
-        for one in sorted(impossible)[:NAMED]
+        f"step {one.step}, position {one.position + 1}: token {one.token}" for one in sorted(examples)[:NAMED]
     )
     return [Finding("support", f"{total:,} emitted tokens have probability 0 under the target ({seen})")]
 
@@ -186,7 +216,7 @@ def _dependence(results: Sequence[TableResult], level: float) -> list[Finding]:
         else [result.chi_square for result in results if result.kind == "PIT"]
     )
     statistic, df = sum(one.statistic for one in chosen), sum(one.df for one in chosen)
-    if df < MIN_TOO_GOOD_DF or too_good(statistic, df) >= level:
+    if df < MIN_TOO_GOOD_DF or lower_tail_p_value(statistic, df) >= level:
         return []
     return [
         Finding(
@@ -222,3 +252,32 @@ def _extremes(table: Table, observed: Ints) -> str:
         share = observed[cell] / observed.sum()
         parts.append(f"{table.label(cell)} {word} ({share:.4f} for {table.law[cell]:.4f})")
     return ", ".join(parts)
+
+
+# --- what is measured beside the tests -------------------------------------------------------------------
+
+
+def _measured(plan: Plan, counts: Counts) -> Measures:
+    case, alpha = plan.case, plan.alpha_context
+    if alpha is None or isinstance(case, DecoderCase):
+        return Measures()
+    lengths, tree = counts["lengths"], case.tree
+    alphas = Alphas(alpha, alpha_verified(lengths), alpha_drafted(lengths, tree.size), tree.depth)
+    return Measures(None if case.uneven else alphas, _efficiency(case, alpha, counts))
+
+
+def _efficiency(case: Case, alpha_context: float, counts: Counts) -> Efficiency | None:
+    """Against the standard rule on one chain: the closed form where p and q are fixed, else its run on the same drafts."""
+    mean, error = mean_tokens(counts["lengths"])
+    if case.is_pair:
+        drafted = range(case.gamma + 1) if case.uneven else [case.gamma]
+        reference = float(
+            np.mean([expected_tokens(alpha_context, gamma) if gamma else 1.0 for gamma in drafted])
+        )
+    elif counts["reference"].any():
+        reference, reference_error = mean_tokens(counts["reference"])
+        error += reference_error
+    else:
+        return None
+    z = float(norm.isf(BUDGET / 2.0))
+    return Efficiency(mean / reference, (mean - z * error) / reference, (mean + z * error) / reference)

@@ -27,7 +27,7 @@ def prove_on_generated_models(rule: Rule) -> ProofSummary:
     shapes = TREES if rule.claimed_on_trees else CHAINS
     for i in range(MODELS):
         vocab_size, parents = shapes[i % len(shapes)]
-        drawing = rule.drawings[i // len(shapes) % len(rule.drawings)]
+        drawing = rule.draft_sampling[i // len(shapes) % len(rule.draft_sampling)]
         target, draft = generated_pair(rng, vocab_size)
         proof = prove(target, draft, rule=rule, gamma=Tree(parents, drawing))
         largest = max(largest, proof.worst_tv, proof.tv if rule.declared is None else Fraction(0))

@@ -1,8 +1,9 @@
-"""The tables of a case, fixed before the first draw from P and q alone, so that their number sets the error budget."""
+"""The plan of a case, fixed before the first draw: its steps, and its tables, from p and q alone, whose number sets the
+error budget."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
+from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
-from specsim.auditing._checks.counts import NEIGHBOURS, PIT_BINS, QUARTERS, TAIL_EDGES, table_positions
+from specsim.auditing._checks.counts import (
+    NEIGHBOURS,
+    PIT_BINS,
+    QUARTERS,
+    TAIL_EDGES,
+    AuditTally,
+    table_positions,
+)
 from specsim.core.distributions import Floats, Ints
 from specsim.core.stats import merge_cells
 from specsim.models import Model
-from specsim.simulation._counting import Counts
+from specsim.simulation._counting import Counts, Partial, no_counts
 
-__all__ = ["LOOKS", "Table", "plan_tables", "table_of"]
+__all__ = ["LOOKS", "Plan", "Table", "looks", "plan_case", "plan_tables", "table_of"]
 
 #: Fractions of a case's steps after which it is looked at; it ends early only to reject.
 LOOKS = tuple(2.0**-k for k in range(7, -1, -1))
@@ -58,6 +67,60 @@ class Table:
             return f"quarters {cell // QUARTERS + 1} and {cell % QUARTERS + 1}"
         what = "token" if self.kind == "prefix" else "bin"
         return f"{what} {members[0]}" if len(members) == 1 else f"{len(members)} rare {what}s together"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is tested of a case in how many `steps`, and what it is judged by.
+
+    `kernel` says how the steps are made. `singles` is the number of exact binomials of rare tokens, `nothing` the counts of no
+    step, `declared_tv` the distance of the claimed law from the target's, `alpha_context` the mean of β where efficiency is
+    measured.
+    """
+
+    case: Case | DecoderCase
+    kernel: str
+    steps: int
+    tables: Sequence[Table]
+    nothing: Partial
+    singles: int = 0
+    declared_tv: float = 0.0
+    alpha_context: float | None = None
+
+    @property
+    def tests(self) -> int:
+        """Tables, exact binomials, and one test for dependence."""
+        return len(self.tables) + self.singles + 1
+
+
+def looks(steps: int) -> list[int]:
+    """After how many of `steps` a case is looked at."""
+    return sorted({max(8, int(steps * share)) for share in LOOKS})
+
+
+def plan_case(tally: AuditTally, kernel: str, steps: int, alpha_context: float) -> Plan:
+    """The plan of the case that `tally` counts."""
+    case, claim = tally.case, tally.claim
+    return Plan(
+        case,
+        kernel,
+        steps,
+        plan_tables(case, claim, steps),
+        no_counts(tally),
+        singles=(len(TAIL_EDGES) - 1) * case.positions,
+        declared_tv=_declared_tv(case, claim),
+        alpha_context=alpha_context,
+    )
+
+
+def _declared_tv(case: Case, claim: Claim) -> float:
+    """The total variation between the claimed law of a step's first token and the target's, over a few contexts."""
+    if claim.lossless:
+        return 0.0
+    contexts = case.contexts[:256]
+    p, q = case.target.rows(contexts), case.draft.rows(contexts)
+    claimed = claim.rows(p[:, None], q[:, None])[:, 0]
+    return float(np.abs(claimed - p).sum(axis=1).mean() / 2.0)
 
 
 def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:

@@ -12,30 +12,29 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from specsim.auditing import _jobs as jobs
+from specsim.auditing._cases.battery import case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
-from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, counted_positions
+from specsim.auditing._checks.decoder import Processing, counted_positions
 from specsim.auditing._checks.subjects import DecoderSubject
-from specsim.auditing._checks.trial import case_key
-from specsim.auditing._diagnosis.conclusions import conclusion
 from specsim.auditing._diagnosis.ranking import (
     FIT,
     Scored,
     alike,
+    conclusion,
     fit_of,
     likeliest,
     looks,
     misfit_of,
     ranked,
 )
-from specsim.auditing._execution.execution import Place
+from specsim.auditing._execution import Place
 from specsim.auditing._results import CaseResult, Diagnosis
 from specsim.auditing._verifier.contract import BrokenVerifier
 from specsim.auditing.mutants import Mutant, catalogue, sequence_law
 from specsim.auditing.mutants._decoding import Decoder
-from specsim.core._streams import Key
 from specsim.core.distributions import Ints
 from specsim.models import Model, TableModel
-from specsim.simulation._counting import Progress, run
 
 __all__ = ["diagnose_decoder"]
 
@@ -79,11 +78,11 @@ def diagnose_decoder(
     prefixes: list[Ints] = []
     done = 0
     for steps in looks(FIRST, MOST):
-        keys = [case_key(root, f"diagnosis, {subject.cases[i].name}") for i in indices]
+        keys = [case_key(root, f"diagnosis, {name}") for name in chosen]
         try:
             new = [
-                place.run(_sequences, i, key, done, steps - done)
-                for i, key in zip(indices, keys, strict=True)
+                place.run(jobs.count, jobs.Steps(name, key, done, steps - done)).counts["prefixes"]
+                for name, key in zip(chosen, keys, strict=True)
             ]
         except BrokenVerifier:
             return None
@@ -133,9 +132,9 @@ def _scored(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
         tried = best.mutant
 
         def loss(value: float, tried: Mutant = tried, name: str = parameter.name) -> float:
-            return -_judged(tried.having(**{name: value}), seen).log_likelihood
+            return -_judged(tried.with_parameters(**{name: value}), seen).log_likelihood
 
-        best = _of_best_length(tried.having(**{parameter.name: likeliest(parameter, loss)}), seen)
+        best = _of_best_length(tried.with_parameters(**{parameter.name: likeliest(parameter, loss)}), seen)
     return best
 
 
@@ -185,13 +184,3 @@ def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:
         f"What gave it away ({name}): {list(tokens)} came out in {share:.4f} of the sequences, {predicted:.4f} if it is "
         f"that mistake, {exact:.4f} for an exact decoder."
     )
-
-
-def _sequences(
-    subject: DecoderSubject, index: int, key: Key, first: int, count: int, progress: Progress | None = None
-) -> Ints:
-    """How often each prefix came, as `DecoderTally` counts it; a job that a child process may be given."""
-    case = subject.cases[index]
-    source = DecoderSource(case, subject.function, subject.timeout)
-    tally = DecoderTally(case, Processing.of(subject.declared))
-    return run(source, tally, key, first, count, threads=1, progress=progress)["prefixes"]

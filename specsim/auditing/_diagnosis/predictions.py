@@ -86,7 +86,9 @@ def _row(model: Model, history: tuple[int, ...]) -> list[float]:
 def _by_running(mutant: Mutant, case: Case) -> Prediction | None:
     source = verified(mutant.function, Declared(), case)
     try:
-        counts = run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1)["outcomes"]
+        counts = run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1).counts[
+            "outcomes"
+        ]
     except (BrokenVerifier, NotADraftPath):
         return None
     draws = counts.sum(axis=(1, 2))

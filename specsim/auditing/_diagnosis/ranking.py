@@ -1,4 +1,4 @@
-"""Likelihood and fit of a prediction, and the parameters that make it likeliest."""
+"""Likelihood and fit of a prediction, the parameters that make it likeliest, and the diagnosis that follows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scipy.stats import chi2
 
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._diagnosis.predictions import Prediction, predict
+from specsim.auditing._results import Candidate, Diagnosis
 from specsim.auditing.mutants import Mutant
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
@@ -20,6 +21,7 @@ __all__ = [
     "SEPARATE",
     "Scored",
     "alike",
+    "conclusion",
     "fit_of",
     "fitted",
     "likeliest",
@@ -70,10 +72,10 @@ def fitted(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> M
     exact = [(case, counts) for case, counts in zip(cases, outcomes, strict=True) if not case.rotated]
 
     def loss(value: float) -> float:
-        candidate = mutant.having(**{parameter.name: value})
+        candidate = mutant.with_parameters(**{parameter.name: value})
         return -sum(_log_likelihood(predict(candidate, case), counts) for case, counts in exact)
 
-    return mutant.having(**{parameter.name: likeliest(parameter, loss)})
+    return mutant.with_parameters(**{parameter.name: likeliest(parameter, loss)})
 
 
 def fit_of(statistic: float, df: int) -> float:
@@ -167,3 +169,22 @@ def misfit_of(observed: Ints, law: Floats) -> tuple[float, int]:
         o, e = cells.pop()
         cells.append((o + rest[0], e + rest[1]))
     return sum((o - e) ** 2 / e for o, e in cells) if len(cells) > 1 else 0.0, len(cells) - 1
+
+
+def conclusion(ranking: Sequence[Scored], exact: Mutant, steps: int, evidence: str, place: str) -> Diagnosis:
+    """The diagnosis that a ranking amounts to: unknown where nothing fits, or where `exact` does as well."""
+    named = alike(ranking)
+    if any(one.mutant.name == exact.name for one in named):
+        named = []
+    best = ranking[0].log_likelihood
+    candidates = [
+        _candidate(one, float(best - one.log_likelihood)) for one in ranking if one.mutant.name != exact.name
+    ]
+    if not named:
+        evidence = place = ""
+    return Diagnosis(tuple(candidates[: len(named)]), tuple(candidates[:5]), steps, evidence, place)
+
+
+def _candidate(one: Scored, behind: float) -> Candidate:
+    mutant = one.mutant
+    return Candidate(str(mutant), mutant.family, mutant.mechanism, mutant.threads, behind, one.fit >= FIT)

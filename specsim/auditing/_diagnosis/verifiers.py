@@ -12,21 +12,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from specsim.auditing._cases.battery import Case
+from specsim.auditing import _jobs as jobs
+from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.findings import dependent
-from specsim.auditing._checks.subjects import VerifierSubject, make_trial
-from specsim.auditing._checks.trial import Trial, case_key
-from specsim.auditing._diagnosis.conclusions import conclusion
+from specsim.auditing._checks.subjects import VerifierSubject
+from specsim.auditing._checks.tables import Plan
 from specsim.auditing._diagnosis.dependence import Signature, signature
-from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
+from specsim.auditing._diagnosis.outcomes import diagnostic_cases, path_of
 from specsim.auditing._diagnosis.predictions import leaves_the_path, predict
 from specsim.auditing._diagnosis.ranking import (
     FIT,
     SEPARATE,
     Scored,
     alike,
+    conclusion,
     fit_of,
     fitted,
     looks,
@@ -34,18 +35,16 @@ from specsim.auditing._diagnosis.ranking import (
     ranked,
     scored,
 )
-from specsim.auditing._execution.execution import Place
+from specsim.auditing._execution import Place
 from specsim.auditing._results import CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT, verified
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.mutants import Mutant, catalogue
 from specsim.auditing.mutants import _randomness as randomness
 from specsim.auditing.mutants import _reference as pieces
-from specsim.core._streams import Key
 from specsim.core.distributions import Ints
 from specsim.rules import get
-from specsim.simulation._counting import Progress, run
-from specsim.simulation._sources import RowSource
+from specsim.simulation._counting import run
 
 __all__ = ["diagnose_chain", "segments"]
 
@@ -76,11 +75,10 @@ def diagnose_chain(
     outcomes: list[Ints] = []
     done = 0
     for steps in segments():
-        new = [
-            place.run(_outcomes, i, case_key(root, case.name), done, steps - done)
-            for i, case in enumerate(cases)
-        ]
-        if any(one is None for one in new):
+        asked = [jobs.Steps(case.name, case_key(root, case.name), done, steps - done) for case in cases]
+        try:
+            new = [place.run(jobs.count, one).counts["outcomes"] for one in asked]
+        except NotADraftPath:
             return _off_the_path(mutants, cases)
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
         done = steps
@@ -171,7 +169,7 @@ def _between_steps(mutants: Sequence[Mutant], place: Place, steps: int) -> Diagn
 
     Such steps are no independent draws, so their outcomes are not judged.
     """
-    seen, ranking = place.run(_signature), []
+    seen, ranking = place.run(jobs.shared_noise), []
     for mutant in (mutant for mutant in mutants if mutant.law is None):
         found = signature(mutant.function, PLAIN, TIMEOUT)
         amiss = _amiss(found, seen)
@@ -187,25 +185,25 @@ def _amiss(mutant: Signature | None, seen: Signature | None) -> int:
     return sum(mutant[pair] != agree for pair, agree in seen.items())
 
 
-def _trial_of(mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str) -> Trial:
-    """`mutant` on the case of `result`, with the tables of that."""
-    case = next(case for case in subject.cases if case.name == result.case)
-    source = verified(mutant.function, PLAIN, case, subject.timeout)
-    return make_trial(case, source, AuditTally(case, Claim(None, case.tree)), case.verifier_steps(level), 1)
+def _plan_of(subject: VerifierSubject, result: CaseResult, level: str) -> Plan:
+    """The plan of the case that gave `result`."""
+    return subject.plan([case.name for case in subject.cases].index(result.case), level)
 
 
 def _by_tables(
     mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str
 ) -> tuple[float, float]:
     """(log-likelihood, p-value of the fit) of the rejected tables of `result`, the mutant being run for its own counts."""
-    trial = _trial_of(mutant, subject, result, level)
-    steps = min(trial.steps, COMPARED_STEPS)
+    plan = _plan_of(subject, result, level)
+    case = next(case for case in subject.cases if case.name == result.case)
+    source = verified(mutant.function, PLAIN, case, subject.timeout)
+    tally, steps = AuditTally(case, Claim(None, case.tree)), min(plan.steps, COMPARED_STEPS)
     try:
-        counts = run(trial.source, trial.tally, COMPARISON_KEY, 0, steps, threads=1)
+        counts = run(source, tally, COMPARISON_KEY, 0, steps, threads=1).counts
     except (BrokenVerifier, NotADraftPath):
         return -np.inf, 0.0
     total, statistic, df = 0.0, 0.0, 0
-    for table, judged in zip(trial.tables, result.tables, strict=True):
+    for table, judged in zip(plan.tables, result.tables, strict=True):
         if judged.rejected:
             seen, drawn = table.counts(result.counts), table.counts(counts)
             law = (drawn + 0.5) / (drawn.sum() + 0.5 * len(drawn))
@@ -257,45 +255,9 @@ def _evidence(
         f"What gave it away ({case.name}): drafted {path}, accepted {accepted}, then token {token}: {share:.4f} of those "
         f"steps, {predicted:.4f} if it is that mistake, {right:.4f} for an exact token-wise verifier."
     )
-    step = place.run(_find, i, case_key(root, case.name), (code, accepted, token))
+    step = place.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
     where = ""
     if step is not None:
         name = place.subject.name
         where = f"One such step: specsim audit replay {name} --case {case.name!r} --step {step} --seed {root}"
     return text, where
-
-
-# --- jobs, which a child process may be given ------------------------------------------------------------
-
-
-def _source(subject: VerifierSubject, index: int) -> tuple[Case, RowSource]:
-    case = diagnostic_cases(subject.declared)[index]
-    return case, verified(subject.function, subject.declared, case, subject.timeout)
-
-
-def _outcomes(
-    subject: VerifierSubject, index: int, key: Key, first: int, steps: int, progress: Progress | None = None
-) -> Ints | None:
-    """Outcomes of steps [first, first + steps); None if one leaves the drafted path."""
-    case, source = _source(subject, index)
-    try:
-        return run(source, OutcomeTally(case), key, first, steps, threads=1, progress=progress)["outcomes"]
-    except NotADraftPath:
-        return None
-
-
-def _find(
-    subject: VerifierSubject, index: int, key: Key, cell: tuple[int, ...], progress: Progress | None = None
-) -> int | None:
-    """The first step with that outcome, of the first ones drawn."""
-    case, source = _source(subject, index)
-    tally = OutcomeTally(case)
-    for batch in source.batches(key, 0, FIRST_STEPS):
-        where = np.flatnonzero((tally.cells(batch) == np.array(cell)).all(axis=1))
-        if len(where):
-            return batch.first + int(where[0])
-    return None
-
-
-def _signature(subject: VerifierSubject, progress: Progress | None = None) -> Signature | None:
-    return signature(subject.function, subject.declared, subject.timeout)

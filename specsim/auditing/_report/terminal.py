@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from specsim.auditing._report import text as words
-from specsim.auditing._results import Audit, Verdict
+from specsim.auditing._results import Audit, Comparison, Difference, Verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from specsim.auditing._two_sample import Comparison, Difference
 
 __all__ = ["audit_to_terminal", "comparison_to_terminal"]
 

@@ -1,4 +1,6 @@
-"""NumPy arrays as the arrays that a verifier declares, and its result back; on the CPU nothing is copied."""
+"""The arrays of a verifier: those that it declares, made of NumPy's, on the CPU without a copy; and what it returned,
+checked against the contract and laid out for counting.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from specsim.auditing._verifier.contract import Declared
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
+from specsim.core._kernels import kernel
+from specsim.core.distributions import Ints
+from specsim.simulation._sources import Tokens
 
-__all__ = ["converter", "to_numpy"]
+__all__ = ["as_path", "as_tokens", "converter", "read_tokens"]
 
 
 def converter(declared: Declared) -> Callable[[Any], Any]:
@@ -23,13 +29,6 @@ def converter(declared: Declared) -> Callable[[Any], Any]:
         return _to_torch(declared.device) if declared.arrays == "torch" else _to_jax()
     except ImportError as error:
         raise ValueError(f"the verifier asks for {declared.arrays} arrays: {error}; install it") from error
-
-
-def to_numpy(value: Any) -> Any:
-    """A tensor of torch or JAX as a NumPy array; anything else as `numpy.asarray` takes it."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
-    return np.asarray(value)
 
 
 def _read_only(array: Any) -> Any:
@@ -57,3 +56,109 @@ def _to_jax() -> Callable[[Any], Any]:
     import jax.numpy as jnp
 
     return jnp.asarray
+
+
+# --- what came back --------------------------------------------------------------------------------------
+
+
+def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
+    """`output` as an integer array [B, γ+1] of that shape."""
+    try:
+        tokens = _to_numpy(output)
+    except Exception as error:
+        raise BrokenVerifier(f"returned no array [B, γ+1] ({error})") from error
+    if tokens.shape != shape:
+        raise BrokenVerifier(f"returned shape {tokens.shape}, expected [B, γ+1] = {shape}")
+    if tokens.dtype.kind not in "iu":
+        raise BrokenVerifier(f"returned {tokens.dtype}, expected integer tokens")
+    return tokens
+
+
+def read_tokens(
+    tokens: Ints, drafted: Ints, lengths: Ints | None, vocab_size: int, first: int
+) -> tuple[Tokens, Ints]:
+    """`tokens` [B, γ+1] as a `specsim.simulation._sources.RowVerifier` gives them: int32 [γ+1, B], and how many were accepted [B].
+
+    Raises `BrokenVerifier` or `NotADraftPath` unless they keep the contract; steps are counted from `first` in messages.
+    """
+    steps, gamma = drafted.shape
+    laid_out, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
+    longest = np.full(steps, gamma) if lengths is None else lengths
+    broken, strayed = _read(tokens, drafted, longest, vocab_size, laid_out, accepted)
+    if broken >= 0:
+        raise BrokenVerifier(
+            f"step {first + broken}{_what_is_broken(tokens[broken], int(longest[broken]), vocab_size)}"
+        )
+    if strayed >= 0:
+        position = int((tokens[strayed, :gamma] != drafted[strayed]).argmax())
+        raise NotADraftPath(
+            f"step {first + strayed}, position {position + 1}: emitted token {tokens[strayed, position]} before the last, "
+            f"where {drafted[strayed, position]} was drafted"
+        )
+    return laid_out, accepted
+
+
+@kernel
+def _read(tokens, drafted, longest, vocab_size, laid_out, accepted):  # type: ignore[no-untyped-def]
+    """Fill laid_out[γ+1, B] and accepted[B]; the first row that is broken and the first off its draft, -1 for none."""
+    broken, strayed = -1, -1
+    for s in range(tokens.shape[0]):
+        emitted, fine = 0, True
+        for i in range(tokens.shape[1]):
+            token = tokens[s, i]
+            laid_out[i, s] = token
+            fine &= -1 <= token < vocab_size
+            if token >= 0:
+                fine &= emitted == i
+                emitted += 1
+        accepted[s] = emitted - 1
+        if broken < 0 and not (fine and 1 <= emitted <= longest[s] + 1):
+            broken = s
+        for i in range(emitted - 1):
+            if strayed < 0 and tokens[s, i] != drafted[s, i]:
+                strayed = s
+    return broken, strayed
+
+
+def _what_is_broken(row: Ints, longest: int, vocab_size: int) -> str:
+    """What is wrong with one `row` [γ+1] that is broken, said after its step."""
+    if (outside := (row < -1) | (row >= vocab_size)).any():
+        position = int(outside.argmax())
+        return f", position {position + 1}: token {row[position]} is outside [0, {vocab_size})"
+    emitted = int((row >= 0).sum())
+    if emitted == 0:
+        return ": emitted no token"
+    if (row[:emitted] < 0).any():
+        return ": a token follows the padding"
+    return f": emitted {emitted} tokens where only {longest} were drafted"
+
+
+def as_path(output: Any, parents: Ints, vocab_size: int, step: int) -> tuple[list[int], int]:
+    """(accepted nodes, token) from what a verifier of trees returned."""
+    try:
+        nodes, token = output
+        path, last = _to_numpy(nodes), _to_numpy(token)
+    except Exception as error:
+        raise BrokenVerifier(f"step {step}: returned no pair (path, token) ({error})") from error
+    path = path.reshape(-1)
+    if last.size != 1 or last.dtype.kind not in "iu" or (path.size and path.dtype.kind not in "iu"):
+        raise BrokenVerifier(
+            f"step {step}: path and token must be integers, got {path.dtype} and {last.dtype}"
+        )
+    found, at = int(last.reshape(-1)[0]), 0
+    if not 0 <= found < vocab_size:
+        raise BrokenVerifier(f"step {step}: token {found} is outside [0, {vocab_size})")
+    for node in path.tolist():
+        if not 1 <= node <= len(parents):
+            raise BrokenVerifier(f"step {step}: node {node} of the path is outside [1, {len(parents)}]")
+        if parents[node - 1] != at:
+            raise NotADraftPath(f"step {step}: node {node} of the path does not hang on node {at} before it")
+        at = node
+    return path.tolist(), found
+
+
+def _to_numpy(value: Any) -> Any:
+    """A tensor of torch or JAX as a NumPy array; anything else as `numpy.asarray` takes it."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    return np.asarray(value)

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.rows import CaseRows, row_dtype, rows_of
-from specsim.auditing._verifier.arrays import converter
+from specsim.auditing._verifier.arrays import as_path, as_tokens, converter, read_tokens
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, Verifier
-from specsim.auditing._verifier.output import as_path, as_tokens, read_tokens
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core.distributions import Ints
 from specsim.simulation._rows import Rows

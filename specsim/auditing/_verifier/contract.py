@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from specsim.drafts._sampling import DRAWINGS
+from specsim.drafts._sampling import SAMPLING_METHODS
 
 __all__ = ["BrokenVerifier", "Declared", "NotADraftPath", "Verifier", "declared", "declares"]
 
@@ -51,7 +51,7 @@ class Declared:
 
     `arrays` is numpy, torch or jax, on `device`; rows come in the first of `dtypes`, and some cases in each of the
     others. NumPy arrays are read-only. `batch` is the most rows of a call, `gamma` the most drafted tokens of a row, `vocab_size` the largest
-    vocabulary (None: any). `reproducible` says that the same rng gives the same tokens. `drawing` is how siblings
+    vocabulary (None: any). `reproducible` says that the same rng gives the same tokens. `sampling` is how siblings
     must be drawn for a verifier of trees, see `specsim.drafts`. A decoder that processes
     the models' rows says so with `temperature`, `top_k` (0: all) and `top_p`, applied in this order.
     """
@@ -68,7 +68,7 @@ class Declared:
     one_hot: bool = False
     reproducible: bool = True
     tree: bool = False
-    drawing: str = "sampled"
+    sampling: str = "sampled"
     decoder: bool = False
     temperature: float = 1.0
     top_k: int = 0
@@ -92,8 +92,8 @@ class Declared:
             raise ValueError("a function is a verifier of trees or a decoder, not both")
         if (self.tree or self.decoder) and (more := [name for name in _OF_CHAINS if getattr(self, name)]):
             raise ValueError(f"{', '.join(more)}: only a verifier of chains is handed this")
-        if self.drawing not in DRAWINGS:
-            raise ValueError(f"drawing: {self.drawing!r} is not one of {', '.join(DRAWINGS)}")
+        if self.sampling not in SAMPLING_METHODS:
+            raise ValueError(f"sampling: {self.sampling!r} is not one of {', '.join(SAMPLING_METHODS)}")
         numbers = (self.temperature, self.top_k, self.top_p)
         if not all(isinstance(number, int | float) for number in numbers) or not (
             0 < self.temperature < math.inf and self.top_k >= 0 and 0 < self.top_p <= 1

@@ -60,7 +60,7 @@ def _is_first(evaluate_posterior: Callable[..., Any]) -> bool:
 def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
     """The tree verifier made of a function with EAGLE-1's signature, for siblings drawn without replacement."""
 
-    @declares(arrays="torch", dtypes=("float32",), tree=True, drawing="without replacement")
+    @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="without replacement")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         import torch
 
@@ -102,7 +102,7 @@ def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
 def adapt_2(evaluate_posterior: Callable[..., Any]) -> Verifier:
     """The tree verifier made of a function with the signature of EAGLE-2, for the draft's most probable tokens."""
 
-    @declares(arrays="torch", dtypes=("float32",), tree=True, drawing="top")
+    @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         tree = Tree(tuple(int(parent) for parent in parents))
         drafted = [int(token) for token in tokens]

@@ -40,7 +40,7 @@ def verifier() -> Verifier:
 def adapt(evaluate_posterior: Callable[..., Any]) -> Verifier:
     """The tree verifier made of any function with the signature above, at temperature 1."""
 
-    @declares(arrays="torch", dtypes=("float32",), tree=True, drawing="top")
+    @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         import torch
 

@@ -40,7 +40,7 @@ def verifier() -> Verifier:
 def adapt(tree_speculative_sampling: Callable[..., Any], device: str = "cpu") -> Verifier:
     """The tree verifier made of any function with the signature above, on `device`."""
 
-    @declares(arrays="torch", device=device, dtypes=("float32",), tree=True, drawing="top")
+    @declares(arrays="torch", device=device, dtypes=("float32",), tree=True, sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         import torch
 

@@ -1,4 +1,4 @@
-"""F: a wrong test of the drafted tokens, and lossy ones that do not say so."""
+"""A wrong test of the drafted tokens, and lossy tests that are not declared to be lossy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from specsim.rules._lossy.typical import RULE as TYPICAL
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="F wrong acceptance rule")
+mutant = partial(Mutant, family="wrong acceptance rule")
 
 
 def argmax(p: Floats, *given: Any, **values: float) -> Floats:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from specsim.drafts import Draft
-from specsim.rules._common.base import Parameter, checked_values, spelled
+from specsim.rules._common.base import Parameter, check_parameters, format_spec
 
 __all__ = ["Mutant"]
 
@@ -17,7 +17,7 @@ __all__ = ["Mutant"]
 class Mutant:
     """A verifier or a decoder that is wrong in a known way, and the law of its error.
 
-    `mechanism` says what the code does wrong, `threads` where that was reported. Exactly one is given of
+    `mechanism` says what the code does wrong, `threads` where that was reported. Exactly one of these is given::
 
         verify(draft_tokens int[B, γ], p float[B, γ+1, V], q float[B, γ, V], rng, **values) -> int[B, γ+1]
         decode(target, draft, prompt, max_new_tokens, eos, rng, **values) -> list of new tokens
@@ -44,11 +44,11 @@ class Mutant:
     def __post_init__(self) -> None:
         if (self.verify is None) == (self.decode is None):
             raise ValueError(f"{self.name}: a mutant has either verify or decode")
-        object.__setattr__(self, "values", checked_values(self.name, self.parameters, self.values))
+        object.__setattr__(self, "values", check_parameters(self.name, self.parameters, self.values))
 
     def __str__(self) -> str:
         """The name, with what parameters it was given; `mutants.get` reads it back."""
-        return spelled(self.name, self.values)
+        return format_spec(self.name, self.values)
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -57,7 +57,7 @@ class Mutant:
         assert function is not None  # __post_init__ has seen to it
         return partial(function, **self.values)
 
-    def having(self, **values: float) -> Mutant:
+    def with_parameters(self, **values: float) -> Mutant:
         """The same mutant with these parameters. Raises ValueError for an unknown one, or out of range."""
         return replace(self, values={**self.values, **values})
 

@@ -1,4 +1,4 @@
-"""I: several candidates or several draws where the law allows for one."""
+"""Several candidates or several draws where the law allows for one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._reference import Row, at, law, normalised, verify
+from specsim.auditing.mutants._reference import Row, at, law, normalise, verify
 from specsim.auditing.mutants._residual import masked
 from specsim.core.distributions import Floats
 from specsim.rules._chain.one_hot import recovered as without_drafted
@@ -16,7 +16,7 @@ from specsim.rules._common.base import Parameter
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="I many candidates")
+mutant = partial(Mutant, family="many candidates")
 
 
 def nucleus(p: Floats, mass: float) -> Floats:
@@ -35,7 +35,7 @@ def nucleus_row(p: Row, mass: Any) -> list[Any]:
         if reached < mass:
             kept[y] = p[y]
         reached += p[y]
-    return normalised(kept)
+    return normalise(kept)
 
 
 MUTANTS = (

@@ -1,4 +1,4 @@
-"""C: what is done where the residual has next to no mass.
+"""What is done where the residual has next to no mass.
 
 In exact arithmetic an empty residual follows no rejection; with rounding, thresholds and low precision it does.
 """
@@ -28,7 +28,7 @@ from specsim.rules._common.base import Parameter
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="C degenerate residual")
+mutant = partial(Mutant, family="degenerate residual")
 
 
 def threshold(default: float) -> tuple[Parameter]:

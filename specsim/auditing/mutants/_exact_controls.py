@@ -1,4 +1,4 @@
-"""J: exact, and wasteful. People accuse them of bias; an audit must not."""
+"""Exact controls: verifiers and decoders that are exact but accept less than they could; an audit must not reject them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from specsim.rules._chain import block
 from specsim.rules._chain.one_hot import RULE as ONE_HOT
 from specsim.rules._chain.sampler_match import RULE as SAMPLER_MATCH
 
-__all__ = ["INNOCENTS"]
+__all__ = ["EXACT_CONTROLS"]
 
-mutant = partial(Mutant, family="J exact but wasteful")
+mutant = partial(Mutant, family="exact but wasteful")
 
 
 def sampler_match(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
@@ -48,7 +48,7 @@ def block_one_hot_law(
     )
 
 
-INNOCENTS = (
+EXACT_CONTROLS = (
     mutant(
         name="one_hot_draft",
         mechanism="A sampled draft is verified as if it had been certain: accepted with p(x), else p without x.",

@@ -1,4 +1,4 @@
-"""G: rows of the wrong position, of the wrong request, or used one token late."""
+"""Rows of the wrong position or of the wrong request, or rows used one token late."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from specsim.core.distributions import Floats, Ints
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="G wrong row or position")
+mutant = partial(Mutant, family="wrong row or position")
 
 
 # --- positions -------------------------------------------------------------------------------------------

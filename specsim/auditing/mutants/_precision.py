@@ -1,4 +1,4 @@
-"""E: the edges of uniforms, and precision."""
+"""The edges of uniforms, and low precision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from specsim.auditing.mutants._reference import (
     last_token,
     last_weights,
     law,
-    normalised,
+    normalise,
     ratio_test,
     residual,
     rounded,
@@ -30,7 +30,7 @@ from specsim.rules._common.base import Parameter
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="E precision and edges")
+mutant = partial(Mutant, family="precision and edges")
 BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)
 
 
@@ -69,7 +69,7 @@ def coarse_row(row: Row, bits: Any) -> list[Any]:
 
 
 def on_grid(row: Row, bits: Any) -> list[Any]:
-    return normalised(coarse_row(row, bits))
+    return normalise(coarse_row(row, bits))
 
 
 def floored(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float) -> Ints:
@@ -114,7 +114,7 @@ def rounded_chance(dtype: Any, p: Row, q: Row, x: int) -> Any:
 
 def without_last(row: Row) -> list[Any]:
     """All but the last id, where anything else is left."""
-    return normalised([*row[:-1], 0 * row[-1]]) if any(row[:-1]) else list(row)
+    return normalise([*row[:-1], 0 * row[-1]]) if any(row[:-1]) else list(row)
 
 
 def without_last_id(rows: Floats) -> Floats:

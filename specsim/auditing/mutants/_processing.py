@@ -1,4 +1,4 @@
-"""H: verified, recovered and bonus tokens get rows that were processed differently."""
+"""Verified, recovered and bonus tokens come from rows that were processed differently."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from specsim.auditing.mutants._reference import (
     chain_law,
     law,
     minimum_ratio,
-    normalised,
+    normalise,
     residual,
     tempered,
     verify,
@@ -31,7 +31,7 @@ from specsim.rules._common.tokenwise import positive_part
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="H uneven processing")
+mutant = partial(Mutant, family="uneven processing")
 
 
 def temperature(default: float) -> tuple[Parameter]:
@@ -53,7 +53,7 @@ def above(p: Floats, fraction: float) -> Floats:
 
 def above_row(p: Row, fraction: Any) -> list[Any]:
     """min-p: the tokens with at least `fraction` of the largest probability."""
-    return normalised([a if a >= fraction * max(p) else 0 * a for a in p])
+    return normalise([a if a >= fraction * max(p) else 0 * a for a in p])
 
 
 def flattened(p: Floats, **values: float) -> Floats:

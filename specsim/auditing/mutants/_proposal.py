@@ -1,4 +1,4 @@
-"""A: the q that verification is told is not the law that the drafted tokens were drawn from.
+"""The q that verification is given is not the law that the drafted tokens were drawn from.
 
 All are decoders: a verifier alone cannot know.
 """
@@ -13,19 +13,19 @@ from ml_dtypes import bfloat16
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._decoding import Decoder, decoder
-from specsim.auditing.mutants._reference import Row, as_given, normalised, rounded, tempered
+from specsim.auditing.mutants._reference import Row, as_given, normalise, rounded, tempered
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common.base import Parameter
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="A proposal is not the law drawn from")
+mutant = partial(Mutant, family="proposal is not the law drawn from")
 
 
 def likeliest(row: Row, k: Any) -> list[Any]:
     """The k most probable tokens, the lowest among ties."""
     kept = sorted(range(len(row)), key=lambda y: -row[y])[: int(k)]
-    return normalised([a if y in kept else 0 * a for y, a in enumerate(row)])
+    return normalise([a if y in kept else 0 * a for y, a in enumerate(row)])
 
 
 def best_of(row: Row, draws: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""D: random numbers that are used twice."""
+"""Random numbers that are used twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from specsim.core.distributions import Floats, Ints
 
 __all__ = ["MUTANTS"]
 
-FAMILY = "D reused randomness"
+FAMILY = "reused randomness"
 mutant = partial(Mutant, family=FAMILY)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common import tokenwise
-from specsim.rules._common.tokenwise import normalised, positive_part
+from specsim.rules._common.tokenwise import normalise, positive_part
 
 __all__ = [
     "as_given",
@@ -33,7 +33,7 @@ __all__ = [
     "last_weights",
     "law",
     "minimum_ratio",
-    "normalised",
+    "normalise",
     "normalised_or",
     "one_hot",
     "ratio_test",
@@ -187,7 +187,7 @@ def chain_law(
 
 def normalised_or(weights: Row, otherwise: Row) -> list[Any]:
     """`weights`, normalised; `otherwise` where they are nothing."""
-    return normalised(weights) if any(weights) else list(otherwise)
+    return normalise(weights) if any(weights) else list(otherwise)
 
 
 def stops(chances: Sequence[Any]) -> list[Any]:
@@ -206,7 +206,7 @@ def within(row: Row, low: Any, high: Any) -> list[Any]:
     ends = [sum(row[: y + 1]) for y in range(len(row))]
     starts = [0, *ends[:-1]]
     overlap = [max(min(end, high) - max(start, low), 0) for start, end in zip(starts, ends, strict=True)]
-    return normalised(overlap)
+    return normalise(overlap)
 
 
 def one_hot(size: int, token: int) -> list[int]:
@@ -215,7 +215,7 @@ def one_hot(size: int, token: int) -> list[int]:
 
 def as_given(weights: Iterable[float], like: Row) -> list[Any]:
     """Floats computed with exp, log or rounding, as numbers of the kind of `like`, normalised."""
-    return normalised([Fraction(w) if isinstance(like[0], Rational) else w for w in map(float, weights)])
+    return normalise([Fraction(w) if isinstance(like[0], Rational) else w for w in map(float, weights)])
 
 
 def tempered(row: Row, temperature: Any) -> list[Any]:

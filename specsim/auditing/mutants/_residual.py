@@ -1,4 +1,4 @@
-"""B: after a rejection the token comes from something else than (p - q)₊."""
+"""After a rejection the token is drawn from something else than (p - q)₊."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from specsim.auditing.mutants._reference import (
     emitted,
     first_failure,
     law,
-    normalised,
+    normalise,
     normalised_or,
     one_hot,
     ratio_test,
@@ -30,7 +30,7 @@ from specsim.rules._lossy.lenience import RULE as LENIENCE
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="B wrong residual")
+mutant = partial(Mutant, family="wrong residual")
 
 
 def masked(p: Floats, q: Floats, x: Ints) -> Floats:
@@ -108,7 +108,7 @@ MUTANTS = (
         threads=("VioletsOleander/naive-speculate",),
         verify=partial(verify, recover=lambda p, q, x, epsilon: np.maximum(p - q, 0.0) + epsilon),
         law=law(
-            recovered=lambda p, q, x, epsilon: normalised(
+            recovered=lambda p, q, x, epsilon: normalise(
                 [max(a - b, 0) + epsilon for a, b in zip(p, q, strict=True)]
             )
         ),

@@ -1,4 +1,4 @@
-"""K: the draft is cut short by what was drawn, and the rest verified as if it had not been looked at."""
+"""The draft is cut short by what was drawn, and the rest verified as if it had not been looked at."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from specsim.rules._common.base import Parameter
 
 __all__ = ["MUTANTS"]
 
-mutant = partial(Mutant, family="K draft cut by its own tokens")
+mutant = partial(Mutant, family="draft cut by its own tokens")
 THRESHOLD = (Parameter("threshold", 0.3, 0.0, 1.0, "of q, below which a drafted token is discarded"),)
 
 

@@ -1,23 +1,22 @@
-"""Block verification: decide the drafted tokens together, so that no prefix is lost to a test it need not pass.
+"""Block verification: decide on the drafted tokens jointly, which accepts more than a test of each.
 
 With b_0 = 1 and b_i = min(1, b_{i-1}·p_i(x_i)/q_i(x_i)) let, for i < γ,
 
     A_i = Σ_y (b_i·p_{i+1}(y) - q_{i+1}(y))₊,   h_i = A_i/(A_i + 1 - b_i),   and h_γ = b_γ  (0/0 is 1).
 
-Draw η_i uniformly for i = 1 … γ and let τ be the largest i with η_i < h_i, or 0: tests do not stop at the first
-failure. Emit x_1 … x_τ and a token from (b_τ·p - q)₊, normalised, or from p after the whole block.
+Draw η_i uniformly for i = 1 … γ and let τ be the largest i with η_i < h_i, or 0: tests do not stop at the
+first failure. Emit x_1 … x_τ and a token from (b_τ·p - q)₊, normalised, or from p after the whole block.
 
 Lossless for a chain whose every token was sampled from the q handed over: P(τ ≥ i | x_1 … x_i) = b_i. Hence
-E[τ] = Σ_i E_q[b_i], at least what token-wise verification accepts, and at most Σ_i Σ min(p(x_1 … x_i), q(x_1 … x_i));
-that bound is often quoted as the value, which is wrong in general (V = 2, γ = 2: .54 < .66 < .78, see the tests). At
-temperature 0 it is the standard rule.
+E[τ] = Σ_i E_q[b_i], at least what token-wise verification accepts, and at most Σ_i Σ min(p(x_1 … x_i), q(x_1
+… x_i)); this bound is often quoted as the value, which is wrong in general (V = 2, γ = 2: .54 < .66 < .78,
+see the tests). At temperature 0 it is the standard rule.
 
 Sun et al., "Block verification accelerates speculative decoding", arXiv 2403.10444, Algorithm 2.
 
-Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fixed pair, as h is looked at from the end.
+Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fixed pair, since h is evaluated from
+the end.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,47 +24,57 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, alias_draws, alias_table, capped_ratio, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import alias_draws, alias_table, capped_ratio, cumulative_draw
 from specsim.drafts import Tree
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
-from specsim.rules._common.fixed_pairs import Pair, alias_draw, draw_residual, make_pair, residual_mass
-
-# --- law -------------------------------------------------------------------------------------------------
+from specsim.rules._common.fixed_pairs import (
+    PairTables,
+    alias_draw,
+    build_tables,
+    draw_residual,
+    residual_mass,
+)
 
 
 def law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Sequence[Any]], q: Sequence[Sequence[Any]]
+    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
 ) -> tuple[list[Any], list[list[Any]]]:
     """stop[i] = P(τ = i), follow[i] the pmf of the token after x_1 … x_i."""
     tokenwise.require_chain("block", parents)
-    b = [1 + 0 * p[0][0]]
-    for x, p_row, q_row in zip(tokens, p, q, strict=False):
-        b.append(min(1, b[-1] * p_row[x] / q_row[x]))
-    follow = [remainder(scale, p_row, q_row) for scale, p_row, q_row in zip(b, p, q, strict=False)]
-    h = [keep(scale, p_row, q_row) for scale, p_row, q_row in zip(b, p, q, strict=False)] + [b[-1]]
+    b, h = scales_and_cuts(tokens, p, q)
     stop, passed_over = [], 1 + 0 * b[0]
     for chance in reversed(h):
         stop.append(passed_over * chance)
         passed_over *= 1 - chance
-    return stop[::-1], [*follow, list(p[len(tokens)])]
+    return stop[::-1], next_tokens(b, p, q)
 
 
-def keep(b: Any, p: Sequence[Any], q: Sequence[Any]) -> Any:
-    """h: the chance that a block is cut here, if it is cut no later."""
+def scales_and_cuts(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> tuple[list[Any], list[Any]]:
+    """b_0 … b_γ and h_0 … h_γ."""
+    b = [1 + 0 * p[0][0]]
+    for x, p_row, q_row in zip(tokens, p, q, strict=False):
+        b.append(min(1, b[-1] * p_row[x] / q_row[x]))
+    return b, [keep(scale, p_row, q_row) for scale, p_row, q_row in zip(b, p, q, strict=False)] + [b[-1]]
+
+
+def next_tokens(b: Sequence[Any], p: Sequence[Row], q: Sequence[Row]) -> list[list[Any]]:
+    """The pmf after x_1 … x_i: (b_i·p - q)₊, normalised, or p if that is 0; p after the whole block."""
+    residuals = [
+        tokenwise.positive_part([scale * y for y in p_row], q_row, otherwise=p_row)
+        for scale, p_row, q_row in zip(b, p, q, strict=False)
+    ]
+    return [*residuals, list(p[len(b) - 1])]
+
+
+def keep(b: Any, p: Row, q: Row) -> Any:
+    """h, the probability that the block is cut here, given that it is not cut later."""
     left = sum(max(b * y - z, 0) for y, z in zip(p, q, strict=True))
     return left / (left + 1 - b) if left + 1 - b else 1
 
 
-def remainder(b: Any, p: Sequence[Any], q: Sequence[Any]) -> list[Any]:
-    """(b·p - q)₊, normalised; p where that is nothing."""
-    return tokenwise.positive_part([b * y for y in p], q, otherwise=p)
-
-
-# --- reach -----------------------------------------------------------------------------------------------
-
-
-def reach(p: Floats, q: Floats) -> Floats:
+def survival(p: Floats, q: Floats) -> Floats:
     """b_1 … b_γ, each rising with every p and falling with every q, as each step from b to the next does."""
     b = np.ones_like(p)
     for i in range(p.shape[-1]):
@@ -73,11 +82,8 @@ def reach(p: Floats, q: Floats) -> Floats:
     return b
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def scales(draft_tokens, p, q, b):  # type: ignore[no-untyped-def]
+def scales(draft_tokens, p, q, b):
     """Fill b[γ+1]."""
     b[0] = 1.0
     for i in range(draft_tokens.size):
@@ -86,7 +92,7 @@ def scales(draft_tokens, p, q, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def excess(b, p, q, weights):  # type: ignore[no-untyped-def]
+def excess(b, p, q, weights):
     """Fill weights[V] with (b·p - q)₊, and give their sum."""
     mass = 0.0
     for y in range(weights.size):
@@ -96,7 +102,7 @@ def excess(b, p, q, weights):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
     """The row kernel: uniforms[i-1] is η_i, uniforms[γ] draws the last token."""
     gamma = draft_tokens.shape[1]
     weights = np.empty(p.shape[2])
@@ -117,18 +123,15 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         accepted[s] = n
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
-def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Pair, np.ndarray, Floats]:
+def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, np.ndarray, Floats]:
     """The pair, the draft's alias table, and p/q."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(q > 0, p / q, 0.0)
-    return make_pair(p, q), alias_table(q), ratio
+    return build_tables(p, q), alias_table(q), ratio
 
 
 @kernel
-def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, tokens, accepted):
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
     start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
     most = residual_mass(pair, 1.0, 1.0)
@@ -160,15 +163,12 @@ def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, token
         accepted[s] = n
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="block",
     citation="Sun et al. 2025, arXiv 2403.10444, Algorithm 2",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
-    uniforms=tokenwise.uniforms,
-    fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
-    reach=reach,
+    fixed_pair=FixedPair(tables, verify_fixed_pair),
+    survival=survival,
 )

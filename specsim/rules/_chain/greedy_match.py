@@ -1,96 +1,81 @@
-"""Greedy match: keep the draft as long as it is the target's most probable token, and emit that token in any case.
+"""Greedy match: accept drafts as long as they are the target's most probable token, and emit that token.
 
-Accept x iff it is argmax p, else emit argmax p; the bonus is argmax p too. Among ties the lowest token is the argmax.
+Accept x iff it is argmax p, else emit argmax p; the bonus is argmax p too. Among ties the lowest token is the
+argmax.
 
-Lossless for the target at temperature 0 only, that is for the declared law 1[x = argmax p]; a target that is to be
-sampled is changed by it altogether. Any draft will do, sampled or greedy. At temperature 0 the standard rule, sampler
-match and block verification all become this one.
+Lossless for the target at temperature 0 only, that is for the declared law 1[x = argmax p]; a target that is
+to be sampled is changed by it altogether. Any draft will do, sampled or greedy. At temperature 0 the standard
+rule, sampler match and block verification all become this one.
 
-The `GREEDY_MATCH` strategy of naive-speculate; exact match in Stern, Shazeer & Uszkoreit, arXiv 1811.03115, section 3.
+The `GREEDY_MATCH` strategy of naive-speculate; exact match in Stern, Shazeer & Uszkoreit, arXiv 1811.03115,
+section 3.
 
-Cost: one uniform a step in name only (nothing is random); O(V) a position from rows, O(1) for a fixed pair.
+Cost: γ + 1 uniforms a step, all unused; O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def argmax(p: Sequence[Any]) -> list[Any]:
+def argmax(p: Row) -> list[Any]:
     """All mass on the most probable token, the lowest among ties."""
     best = list(p).index(max(p))
     return [0 * weight + (x == best) for x, weight in enumerate(p)]
 
 
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
-    """1 for the argmax, else 0."""
+def acceptance(p: Row, q: Row, x: int) -> Any:
     return argmax(p)[x]
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, **values: Any) -> list[Any]:
     return argmax(p)
 
 
-def bonus(p: Sequence[Any], q: None) -> list[Any]:
+def bonus(p: Row, q: None, **values: Any) -> list[Any]:
     return argmax(p)
 
 
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int) -> list[Any]:
-    """The target at temperature 0."""
+def declared(p: Row, q: Row | None, position: int) -> list[Any]:
     largest = max(p)
     return [0 * weight + (weight == largest and largest not in p[:x]) for x, weight in enumerate(p)]
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return x == np.argmax(p)
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     weights[:] = 0.0
     weights[np.argmax(p)] = 1.0
 
 
 @kernel
-def follow(p, q, values, weights):  # type: ignore[no-untyped-def]
+def follow(p, q, values, weights):
     weights[:] = 0.0
     weights[np.argmax(p)] = 1.0
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
-    """Everything is the argmax."""
     best = np.eye(1, p.size, int(p.argmax()))[0]
     return best, best, best
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="greedy_match",
     citation="Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115, section 3 (exact match)",
-    drawings=("sampled", "top"),
+    draft_sampling=("sampled", "top"),
     law=tokenwise.law("greedy_match", acceptance, recovered, bonus),
     declared=declared,
     declares="argmax p: lossless at temperature 0",
     rows=tokenwise.rows(accept, recover, follow),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     reads_draft=False,
 )

@@ -1,42 +1,41 @@
-"""Gumbel coupling: draft and target pick their tokens with the same noise, and the draft passes where they agree.
+"""Gumbel coupling: draft and target choose their tokens with the same noise; equal tokens are accepted.
 
-With independent exponentials E_x, one for each token and fresh at every position, the draft takes argmin E_x/q(x)
-and the target argmin E_x/p(x). The target's token is emitted in any case, so the output is a sample of p whatever
-the draft does, and a different draft model does not even change it, only the speed. With r = q/p the draft's token x
-is also the target's with probability 1/(1 + Λ(r_x)) where Λ(s) = Σ_y (s·p(y) - q(y))₊, and so they agree with
-probability Σ_x 1/Σ_y max(p(y)/p(x), q(y)/q(x)) over the tokens with p, q > 0: at least (1 - TV)/(1 + TV), and at most
-the 1 - TV of the standard rule.
+With independent exponentials E_x, one for each token and fresh at every position, the draft takes argmin
+E_x/q(x) and the target argmin E_x/p(x). The target's token is emitted in any case, so the output is a sample
+of p whatever the draft does, and a different draft model does not even change it, only the speed. With r =
+q/p the draft's token x is also the target's with probability 1/(1 + Λ(r_x)) where Λ(s) = Σ_y (s·p(y) -
+q(y))₊, and so they agree with probability Σ_x 1/Σ_y max(p(y)/p(x), q(y)/q(x)) over the tokens with p, q > 0:
+at least (1 - TV)/(1 + TV), and at most the 1 - TV of the standard rule.
 
-Here the verifier is handed a drafted token and not the noise, so it draws the noise given that token: the smallest
-E_x/q(x) is m, exponential, at the drafted token, and all others exceed it by independent exponentials, since they
-have no memory: E_y = m·q(y) + e_y. Hence the rule is lossless for a chain whose every token was sampled from the q
-handed over, by whatever method; the joint law is that of the shared noise. Given that x is not the target's token,
-the target's is y with probability ∝ p(y)·∫ ds/(1 + Λ(s))² from r_y to r_x.
+Here the verifier is handed a drafted token and not the noise, so it samples the noise conditional on that
+token: the smallest E_x/q(x) is m, exponential, at the drafted token, and all others exceed it by independent
+exponentials, since they have no memory: E_y = m·q(y) + e_y. Hence the rule is lossless for a chain whose
+every token was sampled from the q handed over, by whatever method; the joint law is that of the shared noise.
+Given that x is not the target's token, the target's is y with probability ∝ p(y)·∫ ds/(1 + Λ(s))² from r_y to
+r_x.
 
-Daliri, Musco & Suresh, "Coupling without communication and drafter-invariant speculative decoding", arXiv 2408.07978
-(the bound); the law of the pair (x, y) is derived here and proved by enumeration.
+Daliri, Musco & Suresh, "Coupling without communication and drafter-invariant speculative decoding", arXiv
+2408.07978 (the bound); the law of the pair (x, y) is derived here and proved by enumeration.
 
 From rows, e = -log(1 - u), and the lowest token wins a tie.
 
-Cost: from rows V uniforms a position and O(V); for a fixed pair γ + 1 uniforms a step and O(log V): the accept test's
-uniform u says how much noise there was, Λ = 1/u - 1, and so which tokens were in the race.
+Cost: from rows V uniforms a position and O(V); for a fixed pair γ + 1 uniforms a step and O(log V): the
+accept test's uniform u says how much noise there was, Λ = 1/u - 1, and so which tokens were in the race.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, alias_draws, alias_table, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
 from specsim.drafts import Draft, Tree
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
-from specsim.rules._common.fixed_pairs import Pair, alias_draw, make_pair
+from specsim.rules._common.fixed_pairs import PairTables, alias_draw, build_tables
 
 
 def uniforms(tree: Draft, vocab_size: int) -> int:
@@ -44,20 +43,16 @@ def uniforms(tree: Draft, vocab_size: int) -> int:
     return tree.size * vocab_size + 1
 
 
-# --- law -------------------------------------------------------------------------------------------------
-
-
-def race(p: Sequence[Any], q: Sequence[Any], s: Any) -> Any:
+def race(p: Row, q: Row, s: Any) -> Any:
     """1 + Λ(s)."""
     return 1 + sum(max(s * a - b, 0) for a, b in zip(p, q, strict=True))
 
 
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
-    """The probability that the target picks x, given that the draft did."""
+def acceptance(p: Row, q: Row, x: int) -> Any:
     return 1 / race(p, q, q[x] / p[x]) if p[x] else 0 * p[x]
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int) -> list[Any]:
     """The target's token given that it is not the drafted x; p where it always is.
 
     1 + Λ is linear between the ratios q/p, and ∫ ds/(c + d·s)² = (high - low)/((c + d·low)(c + d·high)).
@@ -74,14 +69,11 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
         below += (high - low) / (race(p, q, low) * race(p, q, high))
         integrals[low] = below
     weights = [a * integrals.get(b / a, 0) if a else a for a, b in zip(p, q, strict=True)]
-    return tokenwise.normalised(weights) if any(weights) else list(p)
-
-
-# --- rows ------------------------------------------------------------------------------------------------
+    return tokenwise.normalise(weights) if any(weights) else list(p)
 
 
 @kernel
-def target_token(p, q, x, uniforms):  # type: ignore[no-untyped-def]
+def target_token(p, q, x, uniforms):
     """The token with the least E/p, given that x has the least E/q; uniforms[V], its entry x for m."""
     m = -math.log(1.0 - uniforms[x])
     best, least = x, np.inf
@@ -94,7 +86,7 @@ def target_token(p, q, x, uniforms):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
     """The row kernel: uniforms[i·V : (i+1)·V] are the noise at position i, the last draws the bonus."""
     gamma, size = draft_tokens.shape[1], p.shape[2]
     for b in range(draft_tokens.shape[0]):
@@ -111,12 +103,9 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         accepted[b] = n
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
-def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Pair, np.ndarray, Floats, Floats]:
-    """The pair, the draft's alias table, the probability [V] of accepting each token, and Λ at the sorted ratios."""
-    pair = make_pair(p, q)
+def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, np.ndarray, Floats, Floats]:
+    """The pair's tables, the draft's alias table, accept probabilities [V], and Λ at the sorted ratios."""
+    pair = build_tables(p, q)
     start = np.searchsorted(pair.ratio, pair.ratio, side="left")  # ties share one Λ
     race = np.maximum(pair.ratio * pair.p_sorted[start] - pair.q_sorted[start], 0.0)
     accept = np.zeros(p.size)
@@ -125,7 +114,7 @@ def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Pair, np.ndarray, Floats, 
 
 
 @kernel
-def verify_fixed_pair(pair, draft, accept, race, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_fixed_pair(pair, draft, accept, race, draft_uniforms, verify_uniforms, tokens, accepted):
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
     start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
     alive, tested = np.ones(steps, np.int64), np.zeros(steps)
@@ -151,14 +140,12 @@ def verify_fixed_pair(pair, draft, accept, race, draft_uniforms, verify_uniforms
         tokens[accepted[s], s] = token
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="gumbel",
     citation="Daliri, Musco & Suresh 2025, arXiv 2408.07978",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("gumbel", acceptance, recovered),
     rows=verify_rows,
     uniforms=uniforms,
-    fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
+    fixed_pair=FixedPair(tables, verify_fixed_pair),
 )

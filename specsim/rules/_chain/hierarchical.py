@@ -1,24 +1,22 @@
 """Hierarchical speculative decoding, capped: compare joint probabilities, from the whole draft backwards.
 
-Let J_i = Π_{j≤i} p_j(x_j)/q_j(x_j), J_0 = 1, and capped R_i = J_i / max_{j≤i} J_j. Accept the whole draft with
-probability R_γ. Otherwise step back: with x_1 … x_i kept, i = γ-1, …, compare the branches below, R_i·p_{i+1} for the
-target and q_{i+1} for the draft; stop there with probability
+Let J_i = Π_{j≤i} p_j(x_j)/q_j(x_j), J_0 = 1, and capped R_i = J_i / max_{j≤i} J_j. Accept the whole draft
+with probability R_γ. Otherwise step back: with x_1 … x_i kept, i = γ-1, …, compare the branches below,
+R_i·p_{i+1} for the target and q_{i+1} for the draft; stop there with probability
 
     Σ(R_i·p - q)₊ / max(Σ(R_i·p - q)₊, Σ(q - R_i·p)₊)
 
 and emit a token from (R_i·p - q)₊, normalised; after the last step back, i = 0, surely.
 
-Lossless with the cap, for a chain whose every token was sampled from the q handed over, and then the law of a step is
-that of block verification, exactly, expected length included (both are in the tests): R_i is block verification's
-b_i, and Σ(q - R·p)₊ = Σ(R·p - q)₊ + 1 - R. The published code leaves the cap out of the last ratio and so accepts more,
-at the price of a biased step; see `controls/hierarchical_uncapped.py`.
+Lossless with the cap, for a chain whose every token was sampled from the q handed over, and then the law of a
+step is that of block verification, exactly, expected length included (both are in the tests): R_i is block
+verification's b_i, and Σ(q - R·p)₊ = Σ(R·p - q)₊ + 1 - R. The published code leaves the cap out of the last
+ratio and so accepts more, at the price of a biased step; see `_controls/hierarchical_uncapped.py`.
 
 Zhou et al., "Hierarchical speculative decoding", arXiv 2601.05724, and its public code.
 
 Cost: γ + 1 uniforms a step; O(γ·V) from rows, O(γ + log V) a step for a fixed pair.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,28 +24,25 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.core.distributions import cumulative_draw
-from specsim.rules._chain.block import reach, tables, verify_fixed_pair
+from specsim.rules._chain.block import survival, tables, verify_fixed_pair
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
 
-# --- law -------------------------------------------------------------------------------------------------
-
 
 def law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Sequence[Any]], q: Sequence[Sequence[Any]]
+    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
 ) -> tuple[list[Any], list[list[Any]]]:
     """stop[i]: the probability of keeping exactly i tokens; follow[i] the pmf of the token after them."""
     tokenwise.require_chain("hierarchical", parents)
     joint = [1 + 0 * p[0][0]]
     for x, p_row, q_row in zip(tokens, p, q, strict=False):
         joint.append(joint[-1] * p_row[x] / q_row[x])
-    return backwards([ratio / max(joint[: i + 1]) for i, ratio in enumerate(joint)], p, q)
+    return backward_law([ratio / max(joint[: i + 1]) for i, ratio in enumerate(joint)], p, q)
 
 
-def backwards(
-    ratios: Sequence[Any], p: Sequence[Sequence[Any]], q: Sequence[Sequence[Any]]
-) -> tuple[list[Any], list[list[Any]]]:
+def backward_law(ratios: Row, p: Sequence[Row], q: Sequence[Row]) -> tuple[list[Any], list[list[Any]]]:
     """The law of a step, given the ratios R_0 … R_γ."""
     gamma = len(ratios) - 1
     stop, follow = [ratios[gamma]], [list(p[gamma])]
@@ -65,11 +60,8 @@ def backwards(
     return stop[::-1], follow[::-1]
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def step_back(ratios, p, q, draft_tokens, uniforms, weights, path):  # type: ignore[no-untyped-def]
+def step_back(ratios, p, q, draft_tokens, uniforms, weights, path):
     """One step, given R[γ+1]: fill path[γ+1] with the tokens emitted, and give the number accepted."""
     n = draft_tokens.size
     weights[:] = p[n]
@@ -93,7 +85,7 @@ def step_back(ratios, p, q, draft_tokens, uniforms, weights, path):  # type: ign
 
 
 @kernel
-def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
     """The row kernel: uniforms[i-1] decides on i tokens, uniforms[γ] draws the last token."""
     gamma = draft_tokens.shape[1]
     weights, ratios, path = np.empty(p.shape[2]), np.empty(gamma + 1), np.empty(gamma + 1, np.int64)
@@ -107,16 +99,14 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         tokens[:, s] = path
 
 
-# --- registry --------------------------------------------------------------------------------------------
 # The fixed-pair kernel is block verification's: with the cap the two rules are one.
 
 RULE = Rule(
     name="hierarchical",
     citation="Zhou et al. 2026, arXiv 2601.05724",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     rows=verify_rows,
-    uniforms=tokenwise.uniforms,
-    fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
-    reach=reach,
+    fixed_pair=FixedPair(tables, verify_fixed_pair),
+    survival=survival,
 )

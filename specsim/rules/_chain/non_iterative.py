@@ -1,9 +1,10 @@
 """Non-iterative rejection sampling: accept with probability p(x)/(M·q(x)), else draw from p itself.
 
-M = max p/q over all tokens with p > 0. What is accepted has the law p, and so has what follows a rejection; so the
-output has, whatever the probability of acceptance, Σ_x q(x)·p(x)/(M·q(x)) = 1/M. That is never more than
-Σ min(p, q), the standard rule's, since p/M ≤ min(p, q) for M ≥ 1. If a token with p > 0 has q = 0, M is infinite and
-nothing is accepted; a maximum over the tokens with q > 0 alone is a mistake that costs up to TV .8.
+M = max p/q over all tokens with p > 0. What is accepted has the law p, and so has what follows a rejection;
+so the output has, whatever the probability of acceptance, Σ_x q(x)·p(x)/(M·q(x)) = 1/M. That is never more
+than Σ min(p, q), the standard rule's, since p/M ≤ min(p, q) for M ≥ 1. If a token with p > 0 has q = 0, M is
+infinite and nothing is accepted; a maximum over the tokens with q > 0 alone is a mistake that costs up to TV
+.8.
 
 Lossless for a chain whose every token was sampled from the q handed over.
 
@@ -12,39 +13,29 @@ Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2, the non-iterative ve
 Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
-    """The probability of accepting x: p/(M·q), that is p/q over its largest value."""
+def acceptance(p: Row, q: Row, x: int) -> Any:
     if any(a > 0 and b == 0 for a, b in zip(p, q, strict=True)):
         return 0 * p[x]
     largest = max(a / b for a, b in zip(p, q, strict=True) if a > 0)
     return p[x] / q[x] / largest
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
-    """p, unmodified."""
+def recovered(p: Row, q: Row, x: int) -> list[Any]:
     return list(p)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def envelope(p, q):  # type: ignore[no-untyped-def]
+def envelope(p, q):
     """M = max p/q over p > 0, infinite where q does not cover p."""
     largest = 0.0
     for y in range(p.size):
@@ -56,20 +47,16 @@ def envelope(p, q):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return p[x] > 0.0 and u * envelope(p, q) * q[x] < p[x]
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     weights[:] = p
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
-    """Accept with p/(M·q); everything else from p."""
     if ((p > 0.0) & (q == 0.0)).any():
         return np.zeros(p.size), p, p
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -77,14 +64,11 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
         return np.where(p > 0.0, ratio / ratio.max(), 0.0), p, p
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="non_iterative",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.2",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("non_iterative", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
 )

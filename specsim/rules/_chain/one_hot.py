@@ -1,81 +1,65 @@
 """One-hot verification: accept x with probability p(x), else draw from p without it.
 
-The standard rule for a draft row that is certain of the drafted token: min(1, p(x)/1) = p(x), residual (p - 1_x)₊.
-It never looks at q, so it is lossless for whatever drafts: taken from an n-gram or the prompt, the argmax of a draft
-model, or sampled from q. For sampled drafts it accepts less than the standard rule, Σ p·q instead of Σ min(p, q);
-that costs speed, never exactness.
+The standard rule for a draft row that is certain of the drafted token: min(1, p(x)/1) = p(x), residual (p -
+1_x)₊. It never looks at q, so it is lossless for whatever drafts: taken from an n-gram or the prompt, the
+argmax of a draft model, or sampled from q. For sampled drafts it accepts less than the standard rule, Σ p·q
+instead of Σ min(p, q); that costs speed, never exactness.
 
-vLLM verifies so where no draft probabilities are handed over; EAGLE-2 and EAGLE-3 (Li et al., arXiv 2406.16858) verify
-their top-k children so, see `tree/deterministic_children.py`. The mathematics is Algorithm 1 of Leviathan, Kalman &
-Matias, arXiv 2211.17192, at a one-hot q.
+vLLM verifies so where no draft probabilities are handed over; EAGLE-2 and EAGLE-3 (Li et al., arXiv
+2406.16858) verify their top-k children so, see `_tree/deterministic_children.py`. The mathematics is
+Algorithm 1 of Leviathan, Kalman & Matias, arXiv 2211.17192, at a one-hot q.
 
-Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(log V) for a fixed pair, because a different
-token is left out each time.
+Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(log V) for a fixed pair, because a
+different token is left out each time.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_except
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
-    """The probability of accepting x: p(x)."""
+def acceptance(p: Row, q: Row, x: int) -> Any:
     return p[x]
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int) -> list[Any]:
     """p without x; p itself where nothing is left, which follows no rejection."""
     left = [weight * (y != x) for y, weight in enumerate(p)]
-    return tokenwise.normalised(left) if any(left) else list(p)
-
-
-# --- rows ------------------------------------------------------------------------------------------------
+    return tokenwise.normalise(left) if any(left) else list(p)
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return u < p[x]
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     weights[:] = p
     weights[x] = 0.0
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    """Accept with p."""
     return p, p
 
 
 @kernel
-def draw(pair, number, x, u):  # type: ignore[no-untyped-def]
+def draw(pair, number, x, u):
     """From p without x."""
     return draw_except(pair.p, pair.p_sums, x, u)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="one_hot",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Algorithm 1 at a one-hot q",
-    drawings=("sampled", "top"),
+    draft_sampling=("sampled", "top"),
     law=tokenwise.law("one_hot", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
-    reach=tokenwise.reach(tokenwise.target_chance),
+    survival=tokenwise.survival(tokenwise.target_chance),
     reads_draft=False,
 )

@@ -1,49 +1,41 @@
-"""Sampler match: draw the target's own token at every position, and keep the draft as long as it agrees.
+"""Sampler match: sample the target's own token at every position, and accept drafts as long as they agree.
 
-At each position sample y from p; if y is the drafted token, accept it and go on, else emit y; after the last drafted
-token emit one more sample. What comes out is at every position a sample of p, whatever was drafted, so the rule is
-lossless for every draft; it accepts x with probability p(x), as one-hot verification does. The law is the same, the
-uniforms are used otherwise: there is no residual to compute. Engines are now and then accused of bias for it; it costs
+At each position sample y from p; if y is the drafted token, accept it and go on, else emit y; after the last
+drafted token emit one more sample. What comes out is at every position a sample of p, whatever was drafted,
+so the rule is lossless for every draft; it accepts x with probability p(x), as one-hot verification does. The
+law is the same, but no residual is computed. It is sometimes reported as a bias of engines; it costs
 acceptance (Σ p·q instead of Σ min(p, q) for sampled drafts), not exactness.
 
-Used by Hugging Face's prompt lookup, MLX-LM's `speculative_generate_step` and llama.cpp's server. Why a token drawn
-from p needs no correction: Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.1, at a one-hot q.
+Used by Hugging Face's prompt lookup, MLX-LM's `speculative_generate_step` and llama.cpp's server. Why a token
+drawn from p needs no correction: Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.1, at a one-hot q.
 
 Cost: γ + 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, alias_draws, alias_table, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
 from specsim.drafts import Tree
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
-    """The probability that the target draws x."""
+def acceptance(p: Row, q: Row, x: int) -> Any:
     return p[x]
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int) -> list[Any]:
     """The target's draw, given that it is not x."""
     other = 1 - p[x]
     return [weight / other * (y != x) for y, weight in enumerate(p)] if other else list(p)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
     """The row kernel: uniforms[i] draws the target's token at position i."""
     gamma = draft_tokens.shape[1]
     for b in range(draft_tokens.shape[0]):
@@ -58,16 +50,13 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         accepted[b] = n
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def tables(p: Floats, q: Floats, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
     """Alias tables of the draft and of the target."""
-    return alias_table(tokenwise.drafted(q, tree)), alias_table(p)
+    return alias_table(tokenwise.draft_pmf(q, tree)), alias_table(p)
 
 
 @kernel
-def verify_fixed_pair(draft, target, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_fixed_pair(draft, target, draft_uniforms, verify_uniforms, tokens, accepted):
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
     start = np.zeros(steps, np.int64)
     drawn, wanted = np.empty(steps, np.int64), np.empty(steps, np.int64)
@@ -84,16 +73,13 @@ def verify_fixed_pair(draft, target, draft_uniforms, verify_uniforms, tokens, ac
                 accepted[s] += alive[s]
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="sampler_match",
     citation="Hugging Face prompt lookup, MLX-LM and llama.cpp (server)",
-    drawings=("sampled", "top"),
+    draft_sampling=("sampled", "top"),
     law=tokenwise.law("sampler_match", acceptance, recovered),
     rows=verify_rows,
-    uniforms=tokenwise.uniforms,
-    fixed_pair=FixedPair(tables, verify_fixed_pair, tokenwise.uniforms),
-    reach=tokenwise.reach(tokenwise.target_chance),
+    fixed_pair=FixedPair(tables, verify_fixed_pair),
+    survival=tokenwise.survival(tokenwise.target_chance),
     reads_draft=False,
 )

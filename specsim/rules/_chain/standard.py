@@ -1,12 +1,13 @@
 """Standard speculative sampling: accept x with probability min(1, p(x)/q(x)), else sample the residual.
 
 For a chain of drafted tokens x_1 … x_γ with target rows p_1 … p_{γ+1} and draft rows q_1 … q_γ: go through
-them in order, accept x_i with probability min(1, p_i(x_i)/q_i(x_i)); at the first rejection emit a *recovered*
-token from the residual (p_i - q_i)₊, normalised; if all are accepted emit a *bonus* token from p_{γ+1}.
+them in order, accept x_i with probability min(1, p_i(x_i)/q_i(x_i)); at the first rejection emit a
+*recovered* token from the residual (p_i - q_i)₊, normalised; if all are accepted emit a *bonus* token from
+p_{γ+1}.
 
-Lossless for a chain whose every token was sampled from the q handed over: a token comes out of position i with
-probability min(p, q) by acceptance and (1 - β)·(p - q)₊/(1 - β) by recovery, which add up to p, where
-β = Σ min(p, q) is the probability of acceptance.
+Lossless for a chain whose every token was sampled from the q handed over: a token comes out of position i
+with probability min(p, q) by acceptance and (1 - β)·(p - q)₊/(1 - β) by recovery, which add up to p, where β
+= Σ min(p, q) is the probability of acceptance.
 
 Leviathan, Kalman & Matias, "Fast inference from transformers via speculative decoding", arXiv 2211.17192:
 Algorithm 1, Theorem 3.5 (β), Appendix A.1 (losslessness). The same rule, with the letters swapped, is
@@ -20,65 +21,50 @@ equal sums leave p above q elsewhere. Where rounding does leave nothing, the rec
 Cost: γ + 1 uniforms a step; O(V) for the recovered token from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, capped_ratio
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.tokenwise import positive_part
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int) -> Any:
+def acceptance(p: Row, q: Row, x: int) -> Any:
     """The probability of accepting x: min(1, p/q)."""
     return min(1, p[x] / q[x])
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, **values: Any) -> list[Any]:
     """The residual, whichever token was rejected."""
     return positive_part(p, q)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return u * q[x] < p[x]
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     for y in range(weights.size):
         weights[y] = max(p[y] - q[y], 0.0)
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
     """Accept with min(1, p/q); recover from the residual; the bonus from p."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(q > 0, np.minimum(1.0, p / q), 0.0)
-    return ratio, np.maximum(p - q, 0.0), p
+    return capped_ratio(p, q), np.maximum(p - q, 0.0), p
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="standard",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Algorithm 1",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("standard", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
-    reach=tokenwise.reach(capped_ratio),
+    survival=tokenwise.survival(capped_ratio),
 )

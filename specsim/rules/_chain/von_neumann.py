@@ -1,37 +1,36 @@
 """Von Neumann's acceptance-rejection with an envelope: propose from q until one proposal passes p/(M·q).
 
-The classical scheme, as the baseline that speculative sampling improves on. The drafted token is the first proposal;
-where it fails, the verifier draws further ones from q itself. M = slack · max p/q, slack ≥ 1. A *squeeze* spares
+The classical scheme, the baseline of speculative sampling. The drafted token is the first proposal; where it
+fails, the verifier draws further ones from q itself. M = slack · max p/q, slack ≥ 1. A *squeeze* spares
 looking at p: with s = min p/q, a proposal whose uniform lies below s/M passes whatever it is, for s·q ≤ p. It
 changes no decision.
 
-An accepted proposal has the law p, its probability is 1/M, so 1/M is also the probability that the drafted token is
-accepted; the expected number of proposals is M. The loop has no bound, and a kernel that is a function of given
-uniforms must have one: after `PROPOSALS` failures in all the token is drawn from p, which changes nothing, as what
-remains to be drawn has the law p. The same where q does not cover p and M is infinite.
+An accepted proposal has the law p, its probability is 1/M, so 1/M is also the probability that the drafted
+token is accepted; the expected number of proposals is M. The loop has no bound, and a kernel that is a
+function of given uniforms must have one: after `PROPOSALS` failures in all the token is drawn from p, which
+changes nothing, as what remains to be drawn has the law p. The same where q does not cover p and M is
+infinite.
 
-An envelope must be one number. With one for each token, c(x) ≥ max(1, p(x)/q(x)), the output is ∝ p/c and no longer
-p: see `controls/pointwise_envelope.py`.
+An envelope must be one number. With one for each token, c(x) ≥ max(1, p(x)/q(x)), the output is ∝ p/c and no
+longer p: see `_controls/pointwise_envelope.py`.
 
 A further proposal takes two uniforms, one to draw it and then one to test it.
 
 Lossless for a chain whose every token was sampled from the q handed over.
 
-von Neumann, "Various techniques used in connection with random digits", 1951; for speculative sampling Leviathan,
-Kalman & Matias, arXiv 2211.17192, Appendix A.2.
+von Neumann, "Various techniques used in connection with random digits", 1951; for speculative sampling
+Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2.
 
 Cost: γ + 2·`PROPOSALS` - 1 uniforms a step; O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, alias_table, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import alias_table, cumulative_draw
 from specsim.drafts import Draft, Tree
 from specsim.rules._chain.non_iterative import envelope
 from specsim.rules._common import tokenwise
@@ -43,21 +42,18 @@ PROPOSALS = 8
 
 
 def uniforms(tree: Draft, vocab_size: int = 0) -> int:
-    """One for each drafted token, two for each further proposal after the rejection, one for a token from p."""
+    """One for each drafted token, two for each further proposal after a rejection, one to draw from p."""
     return tree.size + 2 * (PROPOSALS - 1) + 1
 
 
-# --- law -------------------------------------------------------------------------------------------------
-
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, slack: Any) -> Any:
+def acceptance(p: Row, q: Row, x: int, slack: Any) -> Any:
     """The probability that the proposal x passes."""
     if any(a > 0 and b == 0 for a, b in zip(p, q, strict=True)):
         return 0 * p[x]
     return p[x] / q[x] / (slack * max(a / b for a, b in zip(p, q, strict=True) if a > 0))
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, slack: Any) -> list[Any]:
+def recovered(p: Row, q: Row, x: int, slack: Any) -> list[Any]:
     """The first of the further proposals that passes, else a draw from p."""
     passing = [b * acceptance(p, q, y, slack) if b else b for y, b in enumerate(q)]
     law, left = [0 * a for a in p], 1 + 0 * p[0]
@@ -67,11 +63,8 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int, slack: Any) -> list[An
     return [mass + left * a for mass, a in zip(law, p, strict=True)]
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def squeeze(p, q):  # type: ignore[no-untyped-def]
+def squeeze(p, q):
     """s = min p/q over the tokens with q > 0."""
     smallest = np.inf
     for y in range(p.size):
@@ -81,14 +74,16 @@ def squeeze(p, q):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def passes(p, q, x, u, height, floor):  # type: ignore[no-untyped-def]
+def passes(p, q, x, u, height, floor):
     """Whether the proposal x passes under the envelope `height`·q, given that `floor`·q ≤ p."""
     return u * height < floor or (p[x] > 0.0 and u * height * q[x] < p[x])
 
 
 @kernel
-def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
-    """The row kernel: uniforms[i] tests position i, then come those of further proposals, the last draws from p."""
+def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
+    """The row kernel: uniforms[i] tests position i, then two for each further proposal, the last draws
+    from p.
+    """
     gamma = draft_tokens.shape[1]
     end = gamma + 2 * (PROPOSALS - 1)
     for b in range(draft_tokens.shape[0]):
@@ -113,9 +108,6 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         accepted[b] = n
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def tables(p: Floats, q: Floats, tree: Tree, slack: float) -> tuple[np.ndarray, ...]:
     """Alias tables of q and p, and the probability [V] that a proposal passes."""
     if ((p > 0.0) & (q == 0.0)).any():
@@ -128,7 +120,7 @@ def tables(p: Floats, q: Floats, tree: Tree, slack: float) -> tuple[np.ndarray, 
 
 
 @kernel
-def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms, tokens, accepted):
     gamma = tokens.shape[0] - 1
     end = gamma + 2 * (PROPOSALS - 1)
     for s in range(tokens.shape[1]):
@@ -151,12 +143,10 @@ def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms,
         accepted[s] = n
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="von_neumann",
     citation="von Neumann 1951; Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.2",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("von_neumann", acceptance, recovered),
     rows=verify_rows,
     uniforms=uniforms,

@@ -1,4 +1,4 @@
-"""What a rule is made of."""
+"""The parts of a rule, and its parameters."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.drafts import Draft, Tree
-
-__all__ = ["FixedPair", "Parameter", "Rule", "checked_values", "parsed_values", "spelled"]
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number that a rule can be given: its default, and the range that it must lie in.
+    """A numerical parameter of a rule.
 
-    The range is [low, high], without `low` itself if `above_low`; `whole` asks for an integer.
+    Parameters
+    ----------
+    name : str
+    default : float
+    low, high : float
+        The range [low, high], or (low, high] if `above_low`.
+    meaning : str
+        One line for tables of rules.
+    above_low : bool
+        Exclude `low` itself.
+    whole : bool
+        Require an integer.
     """
 
     name: str
@@ -50,12 +59,12 @@ class Parameter:
         return number
 
 
-def checked_values(
+def check_parameters(
     owner: str, parameters: Sequence[Parameter], values: Mapping[str, float]
 ) -> dict[str, float]:
     """A number for each of the `parameters` of `owner`: the one in `values`, or its default.
 
-    Raises ValueError naming `owner` and the parameter, for one that it does not have or that is out of range.
+    Raises ValueError naming `owner` and the parameter, for a parameter that is unknown or out of range.
     """
     known = {parameter.name: parameter for parameter in parameters}
     for name in values:
@@ -69,8 +78,8 @@ def checked_values(
     }
 
 
-def parsed_values(owner: str, given: str) -> dict[str, float]:
-    """The numbers in "lenience=0.5,…", as they stand behind a name and a colon. Raises ValueError naming `owner`."""
+def parse_parameters(owner: str, given: str) -> dict[str, float]:
+    """The numbers in `given`, such as "lenience=0.5,…". Raises ValueError naming `owner`."""
     values: dict[str, float] = {}
     for part in given.split(","):
         parameter, _, value = part.partition("=")
@@ -85,61 +94,105 @@ def parsed_values(owner: str, given: str) -> dict[str, float]:
     return values
 
 
-def spelled(name: str, values: Mapping[str, float]) -> str:
-    """The name with its numbers behind a colon, as `parsed_values` reads them back."""
+def format_spec(name: str, values: Mapping[str, float]) -> str:
+    """The name with its numbers behind a colon, as `parse_parameters` reads them."""
     given = ",".join(f"{parameter}={_shortest(value)}" for parameter, value in values.items())
     return f"{name}:{given}" if given else name
 
 
 def _shortest(value: float) -> str:
-    """The shortest way to write a number that reads back the same: 1 rather than 1.0."""
+    """The shortest notation that reads back as the same number: 1 rather than 1.0."""
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+
+
+def uniform_per_node(tree: Draft, vocab_size: int = 0) -> int:
+    """Number of uniforms of most rules: one to test each drafted token, and one to draw the last token."""
+    return tree.size + 1
 
 
 @dataclass(frozen=True)
 class FixedPair:
-    """A rule made fast for one pair of pmfs: tables built once, then a kernel whose cost does not grow with V.
+    """A rule for one fixed pair of pmfs: tables, and a kernel whose cost a step does not grow with V.
 
-    `tables(p, q, tree, **values)` gives a tuple of arrays; `kernel(*tables, draft_uniforms, verify_uniforms,
-    tokens, accepted)` draws the draft and verifies it: it fills int32 tokens[depth+1, steps], padded with -1,
-    and int64 accepted[steps]. Both kinds of uniforms come as [count, steps]: one to draw each node, and
-    `uniforms(tree)` to verify.
+    Parameters
+    ----------
+    tables : callable
+        `tables(p, q, tree, **values)` gives a tuple of arrays.
+    kernel : Kernel
+        `kernel(*tables, draft_uniforms, verify_uniforms, tokens, accepted)` draws drafts and verifies them. It
+        fills int32 tokens[depth+1, steps], padded with -1, and int64 accepted[steps]. Uniforms are [count,
+        steps]: one for each node to draw it, and `uniforms(tree)` to verify.
+    uniforms : callable
+        uniforms(tree) gives the number of uniforms of a verification.
     """
 
     tables: Callable[..., tuple[Any, ...]]
     kernel: Kernel
-    uniforms: Callable[[Tree], int]
+    uniforms: Callable[[Tree], int] = uniform_per_node
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A verification rule: its law, its kernels, and what is claimed of it.
+    """A verification rule: its law, its kernels, and its claim.
 
-    `law(parents, tokens, p, q, **values)`: node by node of a draft tree, the probability of stopping there and the
-    pmf of the token that follows, in whatever arithmetic p and q are written (Fraction or float).
-    `rows(parents[B, n], draft_tokens[B, n], p[B, n+1, V], q[B, m, V], uniforms[k, B], values[r], tokens[depth+1, B],
-    accepted[B])` is the row kernel, which fills its last two arguments; k = `uniforms(tree, V)`.
-    `fixed_pair` is the same rule for one pair of pmfs.
-    `reach(p, q, **values)`: P(at least i are accepted | x_1 … x_i), i = 1 … γ, for a chain sampled from q, where p and q
-    [..., γ] of the drafted tokens themselves tell it; it rises with every p and falls with every q (weakly), so that bounds
-    on these bound it. None for rules that need whole rows, and for controls.
+    A lossless rule claims that its output has the target's law, on chains, or on any tree if `on_trees`, for
+    drafts sampled by one of the methods `draft_sampling`. A rule with a `declared` law claims that every
+    token follows that law, on a chain.
 
-    The claim holds for drafts drawn in the ways `drawings`: on a chain, or on any tree if `on_trees`, the rule is
-    lossless; or, if it has a `declared` law, every token follows that, on a chain. `declared(p, q, position, **values)`: the
-    pmf of the token at `position` (from 0) given that the step got there; q is None for the bonus, unless the
-    rule needs the draft's row there too (`leaf_rows`); `declares` says it in a few words. `control` marks rules that are wrong on purpose.
+    Parameters
+    ----------
+    name, citation : str
+    draft_sampling : tuple of str
+        The sampling methods for which the claim holds, of `specsim.drafts.SAMPLING_METHODS`.
+    law : callable
+        `law(parents, tokens, p, q, **values)` gives, node by node of a drafted tree, the probability of
+        stopping there and the pmf of the token that follows, in the arithmetic of p and q (Fraction or
+        float).
+    rows : Kernel
+        The row kernel, rows(parents[B, n], draft_tokens[B, n], p[B, n+1, V], q[B, m, V], uniforms[k, B],
+        values[r], tokens[depth+1, B], accepted[B]). It fills its last two arguments; k = uniforms(tree, V).
+    fixed_pair : FixedPair
+        The same rule for one pair of pmfs.
+    uniforms : callable
+        uniforms(tree, vocab_size) gives the number of uniforms of the row kernel; by default one for each
+        drafted token, and one for the last token.
+    survival : callable, optional
+        `survival(p, q, **values)` gives P(at least i are accepted | x_1 … x_i), i = 1 … γ, for a chain sampled
+        from q, if the p and q [..., γ] of the drafted tokens themselves determine it. It must not fall with
+        any p nor rise with any q, so that bounds on these bound it. None for rules that need whole rows, and
+        for controls.
+    parameters : tuple of Parameter
+    declared : callable, optional
+        `declared(p, q, position, **values)` gives the pmf of the token at `position` (from 0) given that the
+        step got there. q is None for the bonus, unless the rule has `leaf_rows`.
+    declares : str
+        The declared law in a few words.
+    on_trees : bool
+        The rule verifies trees.
+    many_drafts : bool
+        The rule verifies nothing but several drafts.
+    distinct : bool
+        Siblings must have different tokens.
+    leaf_rows : bool
+        The rule needs q after the last drafted token too.
+    reads_draft : bool
+        The rule depends on q.
+    control : bool
+        The rule is wrong on purpose.
+    values : mapping
+        Values of the parameters.
     """
 
     name: str
     citation: str
-    drawings: tuple[str, ...]
+    draft_sampling: tuple[str, ...]
     law: Callable[..., tuple[list[Any], list[Any]]]
     rows: Kernel
-    uniforms: Callable[[Draft, int], int]
     fixed_pair: FixedPair
-    reach: Callable[..., Floats] | None = None
+    uniforms: Callable[[Draft, int], int] = uniform_per_node
+    survival: Callable[..., Floats] | None = None
     parameters: tuple[Parameter, ...] = ()
-    declared: Callable[..., Sequence[Any]] | None = None
+    declared: Callable[..., Row] | None = None
     declares: str = ""
     on_trees: bool = False
     many_drafts: bool = False
@@ -150,12 +203,12 @@ class Rule:
     values: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        values = checked_values(self.name, self.parameters, self.values)
+        values = check_parameters(self.name, self.parameters, self.values)
         object.__setattr__(self, "values", values)
 
     def __str__(self) -> str:
-        """The name, with what parameters it was given; `rules.get` reads it back."""
-        return spelled(self.name, self.values)
+        """The name with the values of its parameters, which `rules.get` reads back."""
+        return format_spec(self.name, self.values)
 
     @property
     def lossless(self) -> bool:
@@ -163,42 +216,46 @@ class Rule:
 
     @property
     def claim(self) -> str:
-        """What it is lossless for, or the law that it declares."""
+        """The drafts for which the rule is lossless, or the law that it declares."""
         if self.control:
             return "nothing: a negative control"
         if self.declared:
             return self.declares
         shape = "trees" if self.many_drafts else "chains and trees" if self.claimed_on_trees else "chains"
-        return f"{', '.join(self.drawings)} ({shape})"
+        return f"{', '.join(self.draft_sampling)} ({shape})"
 
-    def having(self, **values: float) -> Rule:
-        """The same rule with these parameters. Raises ValueError for an unknown one, or out of range."""
+    def with_parameters(self, **values: float) -> Rule:
+        """The same rule with other values of some parameters.
+
+        Raises ValueError for a parameter that is unknown or out of range.
+        """
         return replace(self, values={**self.values, **values})
 
     @property
     def claimed_on_trees(self) -> bool:
-        """Whether the claim holds on trees; what a lossy rule declares depends on siblings, so only on chains."""
+        """Whether the claim holds on trees; a declared law holds on chains only."""
         return self.on_trees and self.declared is None
 
     def num_rows(self, tree: Draft) -> int:
-        """Rows of q that the rule reads."""
+        """Number of rows of q that the rule reads."""
         return tree.size + 1 if self.leaf_rows else tree.num_rows
 
     def array(self) -> Floats:
-        """The parameters as the kernels take them."""
+        """The values of the parameters as the kernels take them."""
         return np.array(list(self.values.values()), dtype=np.float64)
 
     def check(self, tree: Draft) -> None:
-        """Raise ValueError unless the rule can verify drafts of this shape, drawn in this way."""
+        """Raise ValueError unless the rule verifies drafts of this shape and sampling method."""
         if not self.on_trees and not tree.is_chain:
             raise ValueError(f"{self.name} verifies a chain of drafted tokens, not a {tree}")
         if self.many_drafts and tree.is_chain:
             raise ValueError(
-                f"{self.name} chooses between several drafts, and a chain is a single one; hand over a tree with "
-                "at least 2 siblings somewhere, such as drafts.branching(2, 2) or --tree 2,2, or take 'standard'"
+                f"{self.name} chooses between several drafts, and a chain is a single one; hand over "
+                "a tree with at least 2 siblings somewhere, such as drafts.branching(2, 2) or --tree 2,2, or "
+                "take 'standard'"
             )
         if self.distinct and not tree.distinct:
             raise ValueError(
-                f"{self.name} forbids siblings with the same token, which {tree.drawing!r} drawing can give; "
-                f"draw them {' or '.join(repr(drawing) for drawing in self.drawings)}"
+                f"{self.name} forbids siblings with the same token, which {tree.sampling!r} siblings can "
+                f"have; sample them {' or '.join(map(repr, self.draft_sampling))}"
             )

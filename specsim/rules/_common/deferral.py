@@ -1,27 +1,24 @@
-"""Rules that follow the target or the draft at each position, whichever a deferral test says: π = p or π = q.
+"""Rules that follow the target or the draft at each position, as a deferral test decides: π = p or π = q.
 
-They are the standard rule against π, so that every token follows π exactly: where π is p, a draft x passes with
-probability min(1, p/q), else a token is drawn from (p - q)₊; where π is q every draft passes. The bonus comes from π as
-well, so that q is needed after the last drafted token too. The test is decided in floating point and then taken as
-given. This file makes a rule of its test.
+They are the standard rule against π, so that every token follows π exactly: where π is p, a draft x passes
+with probability min(1, p/q), else a token is drawn from (p - q)₊; where π is q every draft passes. The bonus
+comes from π as well, so that q is needed after the last drafted token too. The test is evaluated in floating
+point, and its outcome is then taken as given. This module builds a rule from its test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 
-__all__ = ["rule"]
-
-Row = Sequence[Any]
 recover = standard.recover
 
 
@@ -35,7 +32,9 @@ def rule(
     declares: str,
     parameter: Parameter,
 ) -> Rule:
-    """The rule whose test is follows_target(p, q, **values), in plain Python, and defers(p, q, value), compiled."""
+    """The rule of the test follows_target(p, q, **values), in plain Python, compiled as defers(p, q,
+    value).
+    """
 
     def pi(p: Row, q: Row, **values: Any) -> Row:
         return p if follows_target(p, q, **values) else q
@@ -46,10 +45,10 @@ def rule(
     def recovered(p: Row, q: Row, x: int, **values: Any) -> list[Any]:
         return tokenwise.positive_part(pi(p, q, **values), q)
 
-    def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+    def accept(p, q, x, u, values):
         return u * q[x] < p[x] or not defers(p, q, values[0])
 
-    def bonus(p, q, values, weights):  # type: ignore[no-untyped-def]
+    def bonus(p, q, values, weights):
         if defers(p, q, values[0]):
             weights[:] = p
         else:
@@ -62,12 +61,11 @@ def rule(
     return Rule(
         name=name,
         citation=citation,
-        drawings=("sampled",),
+        draft_sampling=("sampled",),
         law=tokenwise.law(name, acceptance, recovered, pi),
         declared=declared,
         declares=declares,
         rows=tokenwise.rows(kernel(accept), recover, kernel(bonus)),
-        uniforms=tokenwise.uniforms,
         fixed_pair=tokenwise.fixed_pair(shares),
         parameters=(parameter,),
         leaf_rows=True,

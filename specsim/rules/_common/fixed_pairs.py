@@ -1,38 +1,28 @@
-"""What the fixed-pair kernels share: a pair of pmfs as tables that are searched, and how drafts are drawn from them.
+"""Tables of a fixed pair of pmfs, the searches in them, and the sampling of drafts.
 
-The residuals of exact rules on a fixed pair all have the form (b·p - d·q)₊ with two numbers b and d that vary from
-step to step. With tokens sorted by q/p the tokens of positive weight are a prefix, and sums over it are differences
-of two prefix sums, so mass and inverse CDF cost a binary search each: O(log V) for any b and d.
+The residuals of exact rules on a fixed pair all have the form (b·p - d·q)₊ with two numbers b and d that vary
+from step to step. With tokens sorted by q/p the tokens of positive weight are a prefix, and sums over it are
+differences of two prefix sums, so mass and inverse CDF cost a binary search each: O(log V) for any b and d.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, Ints, alias_table
+from specsim.core._kernels import Kernel, kernel
+from specsim.core._types import Floats, Ints
+from specsim.core.distributions import alias_table
 from specsim.drafts import Tree
-
-__all__ = [
-    "Pair",
-    "alias_draw",
-    "drafted",
-    "draw_child",
-    "draw_except",
-    "draw_residual",
-    "draw_without",
-    "index_of",
-    "make_pair",
-    "mass_without",
-    "residual_mass",
-]
+from specsim.rules._common.base import FixedPair
 
 
-class Pair(NamedTuple):
-    """p and q [V]; alias tables of both; their sums by token, [V+1]; tokens by falling q; and by rising q/p, as far
-    as p > 0: the tokens, their ratios, and the sums of p and of q over them, from 0 on.
+class PairTables(NamedTuple):
+    """The tables of p and q [V].
+
+    Alias tables of both; sums by token, [V+1]; `ranked`, tokens by falling q; and by rising q/p, as far as p
+    > 0, the tokens (`order`), their ratios, and sums of p and of q over them, from 0 on.
     """
 
     p: Floats
@@ -48,14 +38,14 @@ class Pair(NamedTuple):
     q_sorted: Floats
 
 
-def make_pair(p: Floats, q: Floats) -> Pair:
+def build_tables(p: Floats, q: Floats) -> PairTables:
     """The tables of p and q, in O(V log V)."""
     possible = np.flatnonzero(p > 0.0)
     with np.errstate(over="ignore"):
         ratio = q[possible] / p[possible]
     rising = np.argsort(ratio, kind="stable")
     order = possible[rising]
-    return Pair(
+    return PairTables(
         p,
         q,
         alias_table(p),
@@ -74,11 +64,8 @@ def _sums(weights: Floats) -> Floats:
     return np.concatenate([[0.0], np.cumsum(weights)])
 
 
-# --- drawing ---------------------------------------------------------------------------------------------
-
-
 @kernel
-def alias_draw(table, u):  # type: ignore[no-untyped-def]
+def alias_draw(table, u):
     """A token from an alias table, with u in [0, 1)."""
     scaled = u * table.size
     column = np.int64(scaled)
@@ -87,13 +74,13 @@ def alias_draw(table, u):  # type: ignore[no-untyped-def]
     return word & 0xFFFFFFFF if coin >= word >> 32 else column
 
 
-#: Mass that a difference of sums gives accurately; below this share of the whole it is summed anew, in O(V).
+#: Below this share of the total a difference of sums is inaccurate, and the mass is summed again, in O(V).
 ACCURATE = 1e-6
 
 
 @kernel
-def mass_without(weights, sums, excluded, count):  # type: ignore[no-untyped-def]
-    """The mass of weights[V], whose sums by token are sums[V+1], without the distinct tokens excluded[:count]."""
+def mass_without(weights, sums, excluded, count):
+    """The mass of weights[V], with prefix sums[V+1], without the distinct tokens excluded[:count]."""
     total = sums[sums.size - 1]
     left = total
     for k in range(count):
@@ -107,8 +94,8 @@ def mass_without(weights, sums, excluded, count):  # type: ignore[no-untyped-def
 
 
 @kernel
-def draw_without(weights, sums, excluded, count, u):  # type: ignore[no-untyped-def]
-    """A token by inverse CDF from the same. Returns -1 if what is left has no mass. O(count² + log V)."""
+def draw_without(weights, sums, excluded, count, u):
+    """A token from the weights that `mass_without` sums; -1 if their mass is 0. O(count² + log V)."""
     removed = np.sort(excluded[:count])
     left = mass_without(weights, sums, removed, count)
     goal = u * left
@@ -131,8 +118,8 @@ def draw_without(weights, sums, excluded, count, u):  # type: ignore[no-untyped-
 
 
 @kernel
-def draw_except(weights, sums, x, u):  # type: ignore[no-untyped-def]
-    """`draw_without` a single token x, without its overhead. Returns -1 if what is left has no mass. O(log V)."""
+def draw_except(weights, sums, x, u):
+    """`draw_without` for a single excluded token x, without its overhead. O(log V)."""
     total = sums[sums.size - 1]
     left = total - weights[x]
     if left <= ACCURATE * total:
@@ -147,27 +134,27 @@ def draw_except(weights, sums, x, u):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def admissible(weights, removed, x):  # type: ignore[no-untyped-def]
+def admissible(weights, removed, x):
     if not weights[x] > 0.0:
         return False
     return not np.any(removed == x)
 
 
 @kernel
-def scaled_prefix(pair, b, d):  # type: ignore[no-untyped-def]
-    """How many tokens, in order of q/p, have b·p > d·q."""
+def scaled_prefix(pair, b, d):
+    """Number of tokens, in order of q/p, with b·p > d·q."""
     return np.searchsorted(pair.ratio, b / d, side="left") if d > 0.0 else pair.ratio.size
 
 
 @kernel
-def residual_mass(pair, b, d):  # type: ignore[no-untyped-def]
+def residual_mass(pair, b, d):
     """Σ (b·p - d·q)₊, for b, d ≥ 0."""
     k = scaled_prefix(pair, b, d)
     return max(b * pair.p_sorted[k] - d * pair.q_sorted[k], 0.0)
 
 
 @kernel
-def draw_residual(pair, b, d, u):  # type: ignore[no-untyped-def]
+def draw_residual(pair, b, d, u):
     """A token from (b·p - d·q)₊ by inverse CDF in order of q/p; from p where that has no mass."""
     k = scaled_prefix(pair, b, d)
     mass = b * pair.p_sorted[k] - d * pair.q_sorted[k]
@@ -185,26 +172,24 @@ def draw_residual(pair, b, d, u):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def index_of(children, token):  # type: ignore[no-untyped-def]
-    """The first of the children that carries the token, -1 if none does."""
+def index_of(children, token):
+    """The index of the first child with the token, -1 if there is none."""
     for k in range(children.size):
         if children[k] == token:
             return k
     return -1
 
 
-# --- drafts ----------------------------------------------------------------------------------------------
-
-#: Drawings as kernels take them.
+#: Sampling methods as kernels take them.
 CODES = {"sampled": 0, "without replacement": 1, "top": 2, "top and sample": 3}
 
 
 @kernel
-def draw_child(pair, drawing, siblings, k, count, u):  # type: ignore[no-untyped-def]
-    """Child number k of `count`, after siblings[:k], drawn from q in the way of code `drawing`."""
-    if drawing == 0:
+def draw_child(pair, sampling, siblings, k, count, u):
+    """Child number k of `count`, after siblings[:k], drawn from q by the method of code `sampling`."""
+    if sampling == 0:
         return alias_draw(pair.q_alias, u)
-    if drawing == 2 or (drawing == 3 and k < count - 1):
+    if sampling == 2 or (sampling == 3 and k < count - 1):
         return pair.ranked[k]
     token = draw_without(pair.q, pair.q_sums, siblings, k, u)
     if token >= 0:
@@ -216,13 +201,50 @@ def draw_child(pair, drawing, siblings, k, count, u):  # type: ignore[no-untyped
     return token
 
 
-def drafted(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
+@kernel
+def draw_tree(pair, parents, sampling, u, siblings, drafted):
+    """Fill drafted[n] with the tokens of all nodes: node j + 1 is drawn with u[j]."""
+    for j in range(parents.size):
+        count, k = 0, 0
+        for i in range(parents.size):
+            if parents[i] == parents[j]:
+                if i < j:
+                    siblings[k] = drafted[i]
+                    k += 1
+                count += 1
+        drafted[j] = draw_child(pair, sampling, siblings, k, count, u[j])
+
+
+def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
     """The tokens that a fixed-pair kernel drafts with the uniforms u [n]."""
-    pair, tokens = make_pair(p, q), np.zeros(tree.size, dtype=np.int64)
+    pair, tokens = build_tables(p, q), np.zeros(tree.size, dtype=np.int64)
     for node in range(tree.size + 1):
         columns = [child - 1 for child in tree.children(node)]
         siblings = np.zeros(len(columns), dtype=np.int64)
         for k, column in enumerate(columns):
-            siblings[k] = draw_child(pair, CODES[tree.drawing], siblings, k, len(columns), u[column])
+            siblings[k] = draw_child(pair, CODES[tree.sampling], siblings, k, len(columns), u[column])
         tokens[columns] = siblings
     return [int(token) for token in tokens]
+
+
+def fixed_pair_from_rows(rows: Kernel) -> FixedPair:
+    """The fixed-pair kernel that drafts a step and hands it to the row kernel `rows`.
+
+    It costs O(n·V) a step: enough for the controls, which then are wrong in one place.
+    """
+
+    def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
+        given = [np.tile(row, (1, count, 1)) for row, count in ((p, tree.size + 1), (q, tree.num_rows))]
+        parents, numbers = np.array([tree.parents]), np.array(list(values.values()), dtype=np.float64)
+        return build_tables(p, q), parents, CODES[tree.sampling], *given, numbers
+
+    def verify_fixed_pair(
+        pair, parents, sampling, p, q, values, draft_uniforms, verify_uniforms, tokens, accepted
+    ):
+        drafted, siblings = np.empty(parents.shape, np.int64), np.empty(parents.size, np.int64)
+        for s in range(accepted.size):
+            draw_tree(pair, parents[0], sampling, draft_uniforms[:, s], siblings, drafted[0])
+            u = verify_uniforms[:, s : s + 1]
+            rows(parents, drafted, p, q, u, values, tokens[:, s : s + 1], accepted[s : s + 1])
+
+    return FixedPair(tables, kernel(verify_fixed_pair))

@@ -1,11 +1,11 @@
-"""Rules that go down a tree node by node: at each, one of the children is accepted, or none and a token follows.
+"""Rules that go down a tree node by node: one of the children is accepted, or none and a token follows.
 
-Nodes that carry the same tokens are one: siblings drafted alike are tested separately, and whichever passes, the
-step goes on with the children of all of them. (They were drawn independently of one another, so that they may as
-well have been drawn below a single node.)
+Nodes with the same tokens are merged: siblings with the same token are tested separately, and whichever
+passes, the step goes on with the children of all of them. (Those children were sampled independently of one
+another, so they may be taken as children of a single node.)
 
-Such a rule is a law at one node. This file makes of it the law of a whole step, the row kernel, and the fixed-pair
-kernel. Where a path was accepted whole, the bonus comes from p.
+Such a rule is a law at one node. This module builds from it the law of a whole step, the row kernel, and the
+fixed-pair kernel. After a path that was accepted whole, the bonus comes from p.
 """
 
 from __future__ import annotations
@@ -16,29 +16,22 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core.distributions import Floats, cumulative_draw
-from specsim.drafts import Draft, Tree
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import cumulative_draw
+from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair
-from specsim.rules._common.fixed_pairs import CODES, alias_draw, draw_child, make_pair
-
-__all__ = ["fixed_pair", "law", "rows", "uniforms"]
-
-Row = Sequence[Any]
+from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, draw_child
 
 
-def uniforms(tree: Draft, vocab_size: int = 0) -> int:
-    """One for each drafted node, and one for the last token."""
-    return tree.size + 1
+def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[list[Any], list[Any]]]:
+    """Build the law of a step from the law at one node.
 
-
-def law(at_a_node: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[list[Any], list[Any]]]:
-    """The law of a step.
-
-    at_a_node(p, q, children, **values), children the tokens drafted there, at least one, in the order in which they
-    were drawn: the probability of accepting each, and the pmf of the token that follows if none is.
+    node_law(p, q, children, **values) gives the probability of accepting each child, and the pmf of the token
+    that follows if none is. `children` are the tokens drafted there, at least one, in the order in which they
+    were sampled.
     """
 
-    def of_a_step(
+    def step_law(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
     ) -> tuple[list[Any], list[Any]]:
         stop: list[Any] = [0] * (len(tokens) + 1)
@@ -51,7 +44,7 @@ def law(at_a_node: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[
                 return
             node = parents[children[0] - 1]
             drafted = [tokens[child - 1] for child in children]
-            accept, recovered = at_a_node(p[node], q[node], drafted, **values)
+            accept, recovered = node_law(p[node], q[node], drafted, **values)
             stop[node], follow[node] = reached * (1 - sum(accept)), list(recovered)
             for x in dict.fromkeys(drafted):
                 same = [child for child, token in zip(children, drafted, strict=True) if token == x]
@@ -62,17 +55,17 @@ def law(at_a_node: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[
         go_on([0], 1)
         return stop, follow
 
-    return of_a_step
+    return step_law
 
 
 def rows(choose: Kernel) -> Kernel:
-    """The row kernel, see `specsim.rules.Rule`: uniforms[j] belongs to node j + 1, uniforms[n] draws the last token.
+    """Build the row kernel: uniforms[j] belongs to node j + 1, uniforms[n] draws the last token.
 
-    choose(p, q, children, u, values, weights) gives the index of the accepted child by its uniforms u[k], or -1
-    having filled weights[V] with the law of the token that follows, not normalised.
+    choose(p, q, children, u, values, weights) gives the index of the accepted child by its uniforms u[k], or
+    -1 after filling weights[V] with the law of the token that follows, not normalised.
     """
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         size = draft_tokens.shape[1]
         weights = np.empty(p.shape[2])
         level = np.empty(size + 1, np.int64)  # depth + 1 of the nodes that carry the emitted tokens
@@ -94,7 +87,7 @@ def rows(choose: Kernel) -> Kernel:
                 node = parents[b, nodes[0] - 1]
                 chosen = choose(p[b, node], q[b, node], children[:count], u[:count], values, weights)
                 if chosen < 0:
-                    if weights.max() == 0.0:  # nothing left but rounding
+                    if weights.max() == 0.0:  # only by rounding
                         weights[:] = p[b, node]
                     break
                 tokens[depth, b] = children[chosen]
@@ -112,25 +105,23 @@ def rows(choose: Kernel) -> Kernel:
 
 
 def no_table(p: Floats, q: Floats, drafts: int, **values: float) -> Floats:
-    """For rules that need no table of their own beside the parameters."""
+    """The table of a rule that needs nothing but its parameters."""
     return np.array([list(values.values())], dtype=np.float64)
 
 
 def fixed_pair(pick: Kernel, table: Callable[..., Floats] = no_table) -> FixedPair:
-    """The fixed-pair kernel of a rule. Branches that the verification never comes to are not drawn.
+    """Build the fixed-pair kernel of a rule. Branches that the verification does not reach are not drawn.
 
     pick(pair, table, children, u, last) gives (index of the accepted child, anything), or (-1, the token that
-    follows) drawn with the uniform `last`. table(p, q, drafts, **values) makes a float64 array of two dimensions,
-    for up to `drafts` children of a node; by default it holds the parameters, in one row.
+    follows), drawn with the uniform `last`. table(p, q, drafts, **values) makes a float64 array of two
+    dimensions, for up to `drafts` children of a node; by default it has the parameters, in one row.
     """
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         widest = max(tree.depths.count(depth) for depth in range(1, tree.depth + 1))
-        return make_pair(p, q), table(p, q, widest, **values), np.array(tree.parents), CODES[tree.drawing]
+        return build_tables(p, q), table(p, q, widest, **values), np.array(tree.parents), CODES[tree.sampling]
 
-    def verify_fixed_pair(  # type: ignore[no-untyped-def]
-        pair, table, parents, drawing, draft_uniforms, verify_uniforms, tokens, accepted
-    ):
+    def verify_fixed_pair(pair, table, parents, sampling, draft_uniforms, verify_uniforms, tokens, accepted):
         size = parents.size
         level = np.empty(size + 1, np.int64)
         children, nodes = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -150,7 +141,7 @@ def fixed_pair(pick: Kernel, table: Callable[..., Floats] = no_table) -> FixedPa
                     break
                 for k in range(count):
                     v = draft_uniforms[nodes[k] - 1, s]
-                    children[k] = draw_child(pair, drawing, children, k, count, v)
+                    children[k] = draw_child(pair, sampling, children, k, count, v)
                 chosen, token = pick(pair, table, children[:count], u[:count], verify_uniforms[size, s])
                 if chosen < 0:
                     break
@@ -165,4 +156,4 @@ def fixed_pair(pick: Kernel, table: Callable[..., Floats] = no_table) -> FixedPa
             tokens[depth + 1 :, s] = -1
             accepted[s] = depth
 
-    return FixedPair(tables, kernel(verify_fixed_pair), uniforms)
+    return FixedPair(tables, kernel(verify_fixed_pair))

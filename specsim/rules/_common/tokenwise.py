@@ -1,8 +1,8 @@
-"""Rules that go along a chain token by token, each position decided by its own two rows alone.
+"""Rules that decide on a chain token by token, from the two rows of each position alone.
 
-Such a rule is three things: the chance of accepting the token drafted there, the law of the token recovered after
-a rejection, and the law of the bonus, p unless the rule says otherwise. This file makes of them the law of a whole
-step, the row kernel, and the fixed-pair kernel.
+Such a rule is three functions: the probability of accepting the token drafted at a position, the law of the
+token recovered after a rejection, and the law of the bonus, by default p. This module builds from them the
+law of a whole step, the row kernel, and the fixed-pair kernel.
 """
 
 from __future__ import annotations
@@ -13,33 +13,11 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core.distributions import Floats, alias_draws, alias_table, cumulative_draw
-from specsim.drafts import Draft, Tree
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
+from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair
-from specsim.rules._common.fixed_pairs import alias_draw, make_pair
-
-__all__ = [
-    "drafted",
-    "fixed_pair",
-    "fixed_pair_by_token",
-    "law",
-    "normalised",
-    "positive_part",
-    "reach",
-    "require_chain",
-    "rows",
-    "uniforms",
-]
-
-
-def uniforms(tree: Draft, vocab_size: int = 0) -> int:
-    """One for each accept test, and one for the last token."""
-    return tree.size + 1
-
-
-# --- law -------------------------------------------------------------------------------------------------
-
-Row = Sequence[Any]
+from specsim.rules._common.fixed_pairs import alias_draw, build_tables
 
 
 def law(
@@ -48,14 +26,14 @@ def law(
     recovered: Callable[..., Row],
     bonus: Callable[..., Row] | None = None,
 ) -> Callable[..., tuple[list[Any], list[Any]]]:
-    """The law of a step of the rule called `name`.
+    """Build the law of a step of the rule called `name`.
 
-    accept(p, q, x, **values) is the probability of accepting token x, drafted with q(x) > 0;
-    recovered(p, q, x, **values) the pmf of the token emitted where x was rejected; bonus(p, q, **values) that of
-    the token after a draft accepted whole, by default p; q is None there unless the rule has `leaf_rows`.
+    accept(p, q, x, **values) is the probability of accepting token x, drafted with q(x) > 0; recovered(p, q,
+    x, **values) the pmf of the token emitted after the rejection of x; bonus(p, q, **values) that of the
+    token after a draft accepted whole, by default p. There q is None unless the rule has `leaf_rows`.
     """
 
-    def of_a_step(
+    def step_law(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
     ) -> tuple[list[Any], list[Any]]:
         require_chain(name, parents)
@@ -71,7 +49,7 @@ def law(
             last = bonus(last, q[len(tokens)] if len(q) > len(tokens) else None, **values)
         return [*stop, reached], [*follow, list(last)]
 
-    return of_a_step
+    return step_law
 
 
 def require_chain(name: str, parents: Sequence[int]) -> None:
@@ -83,53 +61,47 @@ def require_chain(name: str, parents: Sequence[int]) -> None:
 
 
 def positive_part(p: Row, q: Row, otherwise: Row | None = None) -> list[Any]:
-    """(p - q)₊, normalised; `otherwise`, by default p, where that is nothing: it follows no rejection but by rounding."""
+    """(p - q)₊, normalised; `otherwise` (by default p) where that is 0, as after a rejection by rounding."""
     excess = [max(a - b, 0 * a) for a, b in zip(p, q, strict=True)]
-    return normalised(excess) if any(excess) else list(p if otherwise is None else otherwise)
+    return normalise(excess) if any(excess) else list(p if otherwise is None else otherwise)
 
 
-def normalised(weights: Row) -> list[Any]:
+def normalise(weights: Row) -> list[Any]:
     """`weights`, of positive mass, divided by their sum."""
     mass = sum(weights)
     return [weight / mass for weight in weights]
 
 
-# --- reach -----------------------------------------------------------------------------------------------
+def survival(chance: Callable[..., Any]) -> Callable[..., Floats]:
+    """Build `Rule.survival` from the probability chance(p(x), q(x), **values) of accepting x."""
 
-
-def reach(chance: Callable[..., Any]) -> Callable[..., Floats]:
-    """The `reach` of a rule that accepts x with probability chance(p(x), q(x), **values), whatever came before: products."""
-
-    def of_a_chain(p: Floats, q: Floats, **values: float) -> Floats:
+    def survival_of_chain(p: Floats, q: Floats, **values: float) -> Floats:
         passed: Floats = np.cumprod(chance(p, q, **values), axis=-1)
         return passed
 
-    return of_a_chain
+    return survival_of_chain
 
 
 def target_chance(p: Floats, q: Floats) -> Floats:
-    """Of rules that accept x with probability p(x)."""
+    """The chance p(x), for `survival`."""
     return p
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def no_bonus(p, q, values, weights):  # type: ignore[no-untyped-def]
-    """The bonus comes from p: the default."""
+def no_bonus(p, q, values, weights):
+    """The default: the bonus comes from p."""
     weights[:] = p
 
 
 def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
-    """The row kernel, see `specsim.rules.Rule`: uniforms[i] tests position i, uniforms[γ] draws the last token.
+    """Build the row kernel: uniforms[i] tests position i, uniforms[γ] draws the last token.
 
-    accept(p, q, x, u, values) decides by u in [0, 1); recover(p, q, x, values, weights) fills weights[V] with the
-    law of the recovered token, not normalised; bonus(p, q, values, weights) with that of the bonus, q being the
-    last row handed over.
+    accept(p, q, x, u, values) decides by u in [0, 1); recover(p, q, x, values, weights) fills weights[V] with
+    the law of the recovered token, not normalised; bonus(p, q, values, weights) with that of the bonus, where
+    q is the last row given.
     """
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         gamma = draft_tokens.shape[1]
         weights = np.empty(p.shape[2])
         for b in range(draft_tokens.shape[0]):
@@ -142,7 +114,7 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
                 n += 1
             if n < gamma:
                 recover(p[b, n], q[b, n], draft_tokens[b, n], values, weights)
-                if weights.max() == 0.0:  # nothing left but rounding
+                if weights.max() == 0.0:  # only by rounding
                     weights[:] = p[b, n]
             else:
                 bonus(p[b, n], q[b, q.shape[1] - 1], values, weights)
@@ -153,30 +125,28 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
     return kernel(verify_rows)
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPair:
-    """For rules whose recovered token does not depend on the rejected one.
+    """Build the fixed-pair kernel of a rule whose recovered token does not depend on the rejected one.
 
     shares(p, q, **values) gives the probability [V] of accepting each token, or [r, V] where it differs by
-    position (row r - 1 for all positions after it); the weights [V] of the recovered token; those of the bonus.
+    position (row r - 1 for all positions after it); the weights [V] of the recovered token; those of the
+    bonus.
     """
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[np.ndarray, ...]:
         accept, recovered, bonus = shares(p, q, **values)
         last = [alias_table(weights if weights.any() else p) for weights in (recovered, bonus)]
-        return alias_table(drafted(q, tree)), np.concatenate(last), np.atleast_2d(accept)[: tree.size]
+        return alias_table(draft_pmf(q, tree)), np.concatenate(last), np.atleast_2d(accept)[: tree.size]
 
-    return FixedPair(tables, verify_fixed_pair, uniforms)
+    return FixedPair(tables, verify_fixed_pair)
 
 
 @kernel
-def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, tokens, accepted):  # type: ignore[no-untyped-def]
-    """The fixed-pair kernel, see `specsim.rules.FixedPair`: alias tables of draft, and of recovered and bonus token.
+def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, tokens, accepted):
+    """The fixed-pair kernel, with alias tables of the draft, and of the recovered and the bonus token.
 
-    Position by position over all steps, in short loops without a branch: a table look-up that misses the cache
-    then overlaps with the next steps', and nothing is mispredicted.
+    It goes position by position over all steps, in short loops without a branch: a table look-up that misses
+    the cache then overlaps with those of the next steps, and no branch is mispredicted.
     """
     vocab_size = accept.shape[1]
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
@@ -188,12 +158,12 @@ def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, toke
         chance, u, out = accept[min(i, accept.shape[0] - 1)], verify_uniforms[i], tokens[i]
         for s in range(steps):
             passed[s] = u[s] < chance[np.uint64(drawn[s])]
-        for s in range(steps):  # apart from the look-ups, this is vector code
+        for s in range(steps):  # separate from the look-ups, so that it is vectorised
             alive[s] &= np.int32(passed[s])
             length[s] += alive[s]
             out[s] = np.int32(drawn[s] + 1) * alive[s] - np.int32(1)
     for s in range(steps):
-        start[s] = vocab_size * alive[s]  # the bonus' table stands behind the recovered token's
+        start[s] = vocab_size * alive[s]  # the table of the bonus follows that of the recovered token
     alias_draws(last, start, vocab_size, verify_uniforms[gamma], drawn)
     tokens[gamma, :] = -1
     for s in range(steps):
@@ -201,25 +171,23 @@ def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, toke
         tokens[np.uint64(length[s]), s] = drawn[s]
 
 
-def drafted(q: Floats, tree: Tree) -> Floats:
+def draft_pmf(q: Floats, tree: Tree) -> Floats:
     """The law of a drafted token."""
-    return np.eye(1, q.size, int(q.argmax()))[0] if tree.drawing == "top" else q
+    return np.eye(1, q.size, int(q.argmax()))[0] if tree.sampling == "top" else q
 
 
 def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kernel) -> FixedPair:
-    """For rules whose recovered token depends on the rejected one.
+    """Build the fixed-pair kernel of a rule whose recovered token depends on the rejected one.
 
-    shares(p, q, **values) gives the probability [V] of accepting each token, and any number [V] for each that is
-    handed to draw(pair, number, x, u): the token recovered after x was rejected, with u in [0, 1). The bonus comes
-    from p.
+    shares(p, q, **values) gives the probability [V] of accepting each token, and a number [V] for each that
+    is passed to draw(pair, number, x, u): the token recovered after x was rejected, with u in [0, 1). The
+    bonus comes from p.
     """
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
-        return make_pair(p, q), alias_table(drafted(q, tree)), *shares(p, q, **values)
+        return build_tables(p, q), alias_table(draft_pmf(q, tree)), *shares(p, q, **values)
 
-    def verify_fixed_pair(  # type: ignore[no-untyped-def]
-        pair, draft, accept, number, draft_uniforms, verify_uniforms, tokens, accepted
-    ):
+    def verify_fixed_pair(pair, draft, accept, number, draft_uniforms, verify_uniforms, tokens, accepted):
         gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
         start = np.zeros(steps, np.int64)
         drawn, rejected = np.empty(steps, np.int64), np.zeros(steps, np.int64)
@@ -239,4 +207,4 @@ def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kern
             last = alias_draw(pair.p_alias, u) if alive[s] else draw(pair, number[x], x, u)
             tokens[accepted[s], s] = last
 
-    return FixedPair(tables, kernel(verify_fixed_pair), uniforms)
+    return FixedPair(tables, kernel(verify_fixed_pair))

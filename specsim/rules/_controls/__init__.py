@@ -1,1 +1,1 @@
-"""Rules that are wrong on purpose: each a mistake that somebody made, for proofs and tests to catch."""
+"""Rules that are wrong on purpose, each with a mistake found in practice, for proofs and tests to detect."""

@@ -1,36 +1,33 @@
 """Wrong on purpose: one coin for all siblings, with the draft's real probabilities in the residual.
 
-SGLang's tree kernel walks the siblings with a single coin, accepting the first x with coin < p(x_1) + … + p(x): an
-inverse CDF, exact with one-hot residuals. To that end its array of draft probabilities must come in as zeros; the
-kernel writes p into it at every tried child and recovers from (p - that)₊. Handed the draft's real q instead, it takes
-off, at tokens never tried, mass that no test has used. The coin is the uniform of the first child.
+SGLang's tree kernel walks the siblings with a single coin, accepting the first x with coin < p(x_1) + … +
+p(x): an inverse CDF, exact with one-hot residuals. To that end its array of draft probabilities must come in
+as zeros; the kernel writes p into it at every tried child and recovers from (p - that)₊. Handed the draft's
+real q instead, it takes off, at tokens never tried, mass that no test has used. The coin is the uniform of
+the first child.
 
-See `lossy/two_thresholds.py` for the kernel as it is meant, and its source.
+See `_lossy/two_thresholds.py` for the kernel as it is meant, and its source.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
-from specsim.rules._common.fixed_pairs import alias_draw, draw_without
+from specsim.rules._common.fixed_pairs import fixed_pair_from_rows
 from specsim.rules._common.tokenwise import positive_part
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """Each child with its probability under p; recovery from (p - q)₊ without the children."""
     taken = [a if x in children else b for x, (a, b) in enumerate(zip(p, q, strict=True))]
     return [p[x] for x in children], positive_part(p, taken)
 
 
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     reached = 0.0
     for k in range(children.size):
         reached += p[children[k]]
@@ -43,31 +40,15 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return -1
 
 
-def table(p: Floats, q: Floats, drafts: int) -> Floats:
-    """The residual (p - q)₊ by token, and its sums: [2, V + 1]."""
-    excess = np.maximum(p - q, 0.0)
-    return np.vstack([np.append(excess, 0.0), np.append(0.0, np.cumsum(excess))])
-
-
-@kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
-    reached = 0.0
-    for k in range(children.size):
-        reached += pair.p[children[k]]
-        if u[0] < reached:
-            return k, children[k]
-    token = draw_without(table[0, :-1], table[1], children, children.size, last)
-    return -1, token if token >= 0 else alias_draw(pair.p_alias, last)
-
+verify_rows = nodewise.rows(choose)
 
 RULE = Rule(
     name="one_coin_real_q",
     citation="SGLang's tree_speculative_sampling_target_only, handed q",
-    drawings=("without replacement",),
-    law=nodewise.law(at_a_node),
-    rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
-    fixed_pair=nodewise.fixed_pair(pick, table),
+    draft_sampling=("without replacement",),
+    law=nodewise.law(node_law),
+    rows=verify_rows,
+    fixed_pair=fixed_pair_from_rows(verify_rows),
     on_trees=True,
     distinct=True,
     control=True,

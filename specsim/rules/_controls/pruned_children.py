@@ -1,14 +1,13 @@
-"""Wrong on purpose: sampled children are pruned if their draft probability is below a threshold, then verified.
+"""Wrong on purpose: sampled children of low draft probability are pruned before verification.
 
-Discarding a drafted token that the draft itself finds unlikely saves work in engines that verify by an exact match, and
-costs nothing there. With samples and the accept test p/q it biases the output: a child that is left is a sample of q
-*given* that it was not pruned, and a pruned one is neither accepted nor put into the residual.
+Discarding a drafted token that the draft itself finds unlikely saves work in engines that verify by an exact
+match, and costs nothing there. With samples and the accept test p/q it biases the output: a child that is
+left is a sample of q *given* that it was not pruned, and a pruned one is neither accepted nor put into the
+residual.
 
-The rule that it imitates: Miao et al., arXiv 2305.09781; see `tree/recursive_rejection.py`. llama.cpp drops the last
-drafted token below `p_min`.
+The rule that it imitates: Miao et al., arXiv 2305.09781; see `_tree/recursive_rejection.py`. llama.cpp drops
+the last drafted token below `p_min`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._tree import recursive_rejection
@@ -24,18 +23,16 @@ from specsim.rules._tree import recursive_rejection
 choose_from, pick_from = recursive_rejection.choose, recursive_rejection.pick
 
 
-def at_a_node(
-    p: Sequence[Any], q: Sequence[Any], children: Sequence[int], threshold: Any
-) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int], threshold: Any) -> tuple[list[Any], list[Any]]:
     """Recursive rejection of the children with q ≥ threshold."""
     kept = [k for k, x in enumerate(children) if q[x] >= threshold]
-    accept, left = recursive_rejection.at_a_node(p, q, [children[k] for k in kept])
+    accept, left = recursive_rejection.node_law(p, q, [children[k] for k in kept])
     chances = dict(zip(kept, accept, strict=True))
     return [chances.get(k, 0 * p[0]) for k in range(len(children))], left
 
 
 @kernel
-def unpruned(q, children, threshold):  # type: ignore[no-untyped-def]
+def unpruned(q, children, threshold):
     """The indices of the children with q ≥ threshold."""
     kept, count = np.empty(children.size, np.int64), 0
     for k in range(children.size):
@@ -46,7 +43,7 @@ def unpruned(q, children, threshold):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     kept = unpruned(q, children, values[0])
     k = choose_from(p, q, children[kept], u[kept], values, weights)
     return kept[k] if k >= 0 else -1
@@ -58,7 +55,7 @@ def table(p: Floats, q: Floats, drafts: int, threshold: float) -> Floats:
 
 
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     kept = unpruned(pair.q, children, table[-1, 0])
     k, token = pick_from(pair, table, children[kept], u[kept], last)
     return kept[k] if k >= 0 else -1, token
@@ -67,10 +64,9 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
 RULE = Rule(
     name="pruned_children",
     citation="arXiv 2305.09781 with pruned children",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),
     parameters=(Parameter("threshold", 0.3, 0.0, 1.0, "children with q below it are dropped"),),
     on_trees=True,

@@ -1,22 +1,22 @@
 """Blockwise parallel decoding: argmax matching, relaxed to near misses and to a least number of tokens.
 
-Accept x at position i (from 0) iff it is among the `top_k` most probable tokens of p, the lower first among ties, or
-|x - argmax p| ≤ `distance`, tokens being ordinals such as the brightness of a pixel, or i < `min_block`; else emit
-argmax p, the lowest token among ties; the bonus is argmax p too. With S_i the tokens that pass at i, a token follows
+Accept x at position i (from 0) iff it is among the `top_k` most probable tokens of p, the lower first among
+ties, or |x - argmax p| ≤ `distance`, tokens being ordinals such as the brightness of a pixel, or i <
+`min_block`; else emit argmax p, the lowest token among ties; the bonus is argmax p too. With S_i the tokens
+that pass at i, a token follows
 
     π_i = q·1_{S_i} + (1 - q(S_i))·1_argmax
 
 at drafted positions. The default parameters make it exact match, `greedy_match`: lossless for the target at
 temperature 0, and for no other.
 
-Stern, Shazeer & Uszkoreit, "Blockwise parallel decoding for deep autoregressive models", arXiv 1811.03115: top-k
-selection, distance-based selection and minimum block size. Its blocks begin with the base model's own prediction,
-which for us is the last token of the step before: `min_block` drafted tokens are a minimum of `min_block` + 1 there.
+Stern, Shazeer & Uszkoreit, "Blockwise parallel decoding for deep autoregressive models", arXiv 1811.03115:
+top-k selection, distance-based selection and minimum block size. Its blocks begin with the base model's own
+prediction, which for us is the last token of the step before: `min_block` drafted tokens are a minimum of
+`min_block` + 1 there.
 
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,21 +24,19 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.drafts import MAX_NODES
-from specsim.drafts._sampling import ranked
+from specsim.drafts._sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
-
-# --- law -------------------------------------------------------------------------------------------------
 
 
 def law(
     parents: Sequence[int],
     tokens: Sequence[int],
-    p: Sequence[Sequence[Any]],
-    q: Sequence[Sequence[Any]],
+    p: Sequence[Row],
+    q: Sequence[Row],
     top_k: Any,
     distance: Any,
     min_block: Any,
@@ -51,16 +49,13 @@ def law(
     return [int(node == n) for node in range(len(p))], [argmax(row) for row in p]
 
 
-def kept(p: Sequence[Any], x: int, top_k: Any, distance: Any) -> bool:
+def kept(p: Row, x: int, top_k: Any, distance: Any) -> bool:
     """Whether x is near enough to the argmax of p, by rank or by value."""
-    order = ranked(p)
+    order = rank_tokens(p)
     return order.index(x) < top_k or abs(x - order[0]) <= distance
 
 
-def declared(
-    p: Sequence[Any], q: Sequence[Any] | None, position: int, top_k: Any, distance: Any, min_block: Any
-) -> list[Any]:
-    """What a token follows: π above at drafted positions, the argmax for the bonus."""
+def declared(p: Row, q: Row | None, position: int, top_k: Any, distance: Any, min_block: Any) -> list[Any]:
     if q is not None and position < min_block:
         return list(q)
     weights = [0 * a for a in p]
@@ -74,11 +69,8 @@ def declared(
     return weights
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def passes(p, best, x, top_k, distance):  # type: ignore[no-untyped-def]
+def passes(p, best, x, top_k, distance):
     """Whether x is near enough to the argmax, `best`."""
     if abs(x - best) <= distance:
         return True
@@ -90,7 +82,7 @@ def passes(p, best, x, top_k, distance):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
     """The row kernel; no uniform is used."""
     gamma = draft_tokens.shape[1]
     for b in range(draft_tokens.shape[0]):
@@ -106,9 +98,6 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         accepted[b] = n
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(
     p: Floats, q: Floats, top_k: float, distance: float, min_block: float
 ) -> tuple[Floats, Floats, Floats]:
@@ -122,17 +111,14 @@ def shares(
     return accept, sure, sure
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="blockwise",
     citation="Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115, approximate acceptance",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     declared=declared,
     declares="drafts that p's best tokens allow, else argmax p",
     rows=verify_rows,
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("top_k", 1.0, 1.0, 1e6, "accept the k most probable tokens; 1 is exact match", whole=True),

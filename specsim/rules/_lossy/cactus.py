@@ -4,39 +4,38 @@ For the drafted token n let
 
     h(n) = min(p(n) + √(2δ·p(n)·(1 - p(n))), 1),   h(i) = p(i)·(1 - h(n))/(1 - p(n)) for i ≠ n,
 
-and h = p where p(n) = 1. Accept n with probability min(1, h(n)/q(n)), else emit a token from (h - q)₊, normalised;
-the bonus comes from p. As every token n is tested against an h of its own, call it h_n, drafted positions follow
+and h = p where p(n) = 1. Accept n with probability min(1, h(n)/q(n)), else emit a token from (h - q)₊,
+normalised; the bonus comes from p. As every token n is tested against an h of its own, call it h_n, drafted
+positions follow
 
     π(y) = min(q(y), h_y(y)) + Σ_n (q(n) - h_n(n))₊ · (h_n(y) - q(y))₊ / Σ_z (h_n(z) - q(z))₊.
 
 The root is computed in floating point and then taken as given. δ = 0 is the standard rule.
 
-Hao & Mou, "Cactus", arXiv 2604.04987, and its code, MANGA-UOFA/Cactus, where q is the target. δ is a budget for
-KL(h‖p), which h keeps to second order only: at p(n) = 1/(1 + 2δ), KL(h‖p) = log(1 + 2δ), nearly 2δ. It says little of
-the output. With p = (.3, .4, .3), q = (.5, 0, .5), δ = .1 every draft passes, and KL(π‖p) = log(5/3) is 5.1 times δ.
-If q is uniform on k tokens and p = s/k on each of them, every draft passes once (1 - s)² ≤ 2δ·s·(k - s), and then
-KL(π‖p) = log(1/s): at any δ > 0 it grows without bound, as log k.
+Hao & Mou, "Cactus", arXiv 2604.04987, and its code, MANGA-UOFA/Cactus, where q is the target. δ is a budget
+for KL(h‖p), which h keeps to second order only: at p(n) = 1/(1 + 2δ), KL(h‖p) = log(1 + 2δ), nearly 2δ. This
+budget does not bound the output's divergence. With p = (.3, .4, .3), q = (.5, 0, .5), δ = .1 every draft
+passes, and KL(π‖p) = log(5/3) is 5.1 times δ. If q is uniform on k tokens and p = s/k on each of them, every
+draft passes once (1 - s)² ≤ 2δ·s·(k - s), and then KL(π‖p) = log(1/s): at any δ > 0 it grows without bound,
+as log k.
 
-Cost: as the standard rule from rows; O(log V) for a fixed pair, as the recovered token depends on the rejected one.
+Cost: as the standard rule from rows; O(log V) for a fixed pair, as the recovered token depends on the
+rejected one.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, capped_ratio
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.fixed_pairs import draw_residual
 from specsim.rules._common.tokenwise import positive_part
-
-# --- law -------------------------------------------------------------------------------------------------
 
 
 def raised(chance: Any, delta: Any) -> Any:
@@ -45,13 +44,11 @@ def raised(chance: Any, delta: Any) -> Any:
     return min(chance + Fraction(root), 1)
 
 
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, delta: Any) -> Any:
-    """The probability of accepting x: min(1, h(x)/q(x))."""
+def acceptance(p: Row, q: Row, x: int, delta: Any) -> Any:
     return min(1, raised(p[x], delta) / q[x])
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, delta: Any) -> list[Any]:
-    """The residual (h - q)₊, h that of the rejected token."""
+def recovered(p: Row, q: Row, x: int, delta: Any) -> list[Any]:
     top = raised(p[x], delta)
     scale = (1 - top) / (1 - p[x]) if p[x] < 1 else 1
     h = [scale * weight for weight in p]
@@ -59,8 +56,7 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int, delta: Any) -> list[An
     return positive_part(h, q, otherwise=p)
 
 
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, delta: Any) -> list[Any]:
-    """What a token follows: π above at drafted positions, p for the bonus."""
+def declared(p: Row, q: Row | None, position: int, delta: Any) -> list[Any]:
     if q is None:
         return list(p)
     h = [raised(chance, delta) for chance in p]
@@ -73,46 +69,38 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, delta: An
     return law
 
 
-# --- reach -----------------------------------------------------------------------------------------------
-
-
 def chance(p: Floats, q: Floats, delta: float) -> Floats:
     """The probability of accepting a token, given its own p and q.
 
-    h rises with p: below the cap, p < 1/(1 + 2δ), it is concave, and where it meets the cap its slope is (1 + 2δ)/2.
+    h rises with p: below the cap, p < 1/(1 + 2δ), it is concave, and where it meets the cap its slope is (1 +
+    2δ)/2.
     """
     root = np.sqrt(np.asarray(2 * delta * p * (1 - p), dtype=np.float64))
     return capped_ratio(np.minimum(p + root, 1), q)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def lifted(chance, delta):  # type: ignore[no-untyped-def]
+def lifted(chance, delta):
     """h(n) where p(n) = `chance`."""
     return min(chance + math.sqrt(2.0 * delta * chance * max(1.0 - chance, 0.0)), 1.0)
 
 
 @kernel
-def shrunk(chance, delta):  # type: ignore[no-untyped-def]
+def shrunk(chance, delta):
     """What the other tokens are multiplied by, where p(n) = `chance`."""
     return (1.0 - lifted(chance, delta)) / (1.0 - chance) if chance < 1.0 else 1.0
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return u * q[x] < lifted(p[x], values[0])
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     scale = shrunk(p[x], values[0])
     for y in range(weights.size):  # nothing is left at x, because q(x) > h(x)
         weights[y] = max(scale * p[y] - q[y], 0.0)
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 def shares(p: Floats, q: Floats, delta: float) -> tuple[Floats, Floats]:
@@ -124,23 +112,20 @@ def shares(p: Floats, q: Floats, delta: float) -> tuple[Floats, Floats]:
 
 
 @kernel
-def draw(pair, number, x, u):  # type: ignore[no-untyped-def]
+def draw(pair, number, x, u):
     """From the residual of the rejected token."""
     return draw_residual(pair, number, 1.0, u)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="cactus",
     citation="Hao & Mou 2026, arXiv 2604.04987",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("cactus", acceptance, recovered),
     declared=declared,
     declares="q as far as h⁽ⁿ⁾ allows, else (h⁽ⁿ⁾ - q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair_by_token(shares, draw),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(Parameter("delta", 0.1, 0.0, 10.0, "δ; 0 is the standard rule"),),
 )

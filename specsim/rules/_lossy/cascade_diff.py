@@ -4,49 +4,40 @@ The standard rule against
 
     π = p  if max q < max p - α,  else q:
 
-accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as
-well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that is p or q is
-decided in floating point and then taken as given.
+accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from
+π as well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that
+is p or q is decided in floating point and then taken as given.
 
 Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the deferral rule named Diff.
 
 Cost: two maxima a position more than the standard rule from rows; the same for a fixed pair.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.rules._common import deferral
 from specsim.rules._common.base import Parameter
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def follows_target(p: Sequence[Any], q: Sequence[Any], alpha: Any) -> bool:
+def follows_target(p: Row, q: Row, alpha: Any) -> bool:
     """Whether π is p."""
     return float(max(q)) < float(max(p)) - float(alpha)
 
 
-def declared(p: Sequence[Any], q: Sequence[Any], position: int, alpha: Any) -> list[Any]:
-    """What a token follows: p if one of its tokens exceeds all of q by more than α, else q; also for the bonus."""
+def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
+    """p if one of its tokens exceeds all of q by more than α, else q; also for the bonus."""
     highest = float(max(q))
     surer = any(float(a) - float(alpha) > highest for a in p)
     return [a if surer else b for a, b in zip(p, q, strict=True)]
 
 
-# --- rows and a fixed pair -------------------------------------------------------------------------------
-
-
 @kernel
-def defers(p, q, alpha):  # type: ignore[no-untyped-def]
+def defers(p, q, alpha):
     """Whether π is p."""
     return q.max() < p.max() - alpha
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = deferral.rule(
     "cascade_diff",

@@ -1,59 +1,50 @@
-"""Speculative cascade, the optimal rule: the target takes over where that is worth the rejections it costs.
+"""Speculative cascade, the optimal rule: the target takes over where its gain outweighs the rejections.
 
 The standard rule against
 
     π = p  if max p - max q > α·TV(p, q),  else q:
 
-accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as
-well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that is p or q is
-decided in floating point and then taken as given.
+accept x with probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from
+π as well, so that q is needed after the last drafted token too. Every token follows π exactly. Whether that
+is p or q is decided in floating point and then taken as given.
 
 As |max p - max q| ≤ TV(p, q), only α in [-1, 1) weighs anything up: below -1, π = p; from 1 on, π = q.
 
-Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the deferral rule named OPT, with
-1 - (largest probability) as the estimate of a model's loss at a position, and α the price of a rejection.
+Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the deferral rule named OPT,
+with 1 - (largest probability) as the estimate of a model's loss at a position, and α the price of a
+rejection.
 
 Cost: three passes over the rows a position more than the standard rule; the same for a fixed pair.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.rules._common import deferral
 from specsim.rules._common.base import Parameter
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def follows_target(p: Sequence[Any], q: Sequence[Any], alpha: Any) -> bool:
+def follows_target(p: Row, q: Row, alpha: Any) -> bool:
     """Whether π is p."""
     distance = sum(max(float(a) - float(b), 0.0) for a, b in zip(p, q, strict=True))
     return float(max(p)) - float(max(q)) > float(alpha) * distance
 
 
-def declared(p: Sequence[Any], q: Sequence[Any], position: int, alpha: Any) -> list[Any]:
-    """What a token follows: p where its confidence is worth it, at drafted positions and for the bonus."""
+def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
     excess = [max(float(a) - float(b), 0.0) for a, b in zip(p, q, strict=True)]
     worth = float(max(p)) - float(max(q)) > float(alpha) * sum(excess)
     return [a if worth else b for a, b in zip(p, q, strict=True)]
 
 
-# --- rows and a fixed pair -------------------------------------------------------------------------------
-
-
 @kernel
-def defers(p, q, alpha):  # type: ignore[no-untyped-def]
+def defers(p, q, alpha):
     """Whether π is p."""
     distance = 0.0
     for y in range(p.size):
         distance += max(p[y] - q[y], 0.0)
     return p.max() - q.max() > alpha * distance
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = deferral.rule(
     "cascade_opt",

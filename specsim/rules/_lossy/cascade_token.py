@@ -1,37 +1,33 @@
-"""Speculative cascade, token by token: the draft decides about tokens that the target holds probable enough.
+"""Speculative cascade, token by token: the draft decides among tokens that are probable enough under the
+target.
 
 With T = {v: p(v) ≥ (1 - α)·max p}, the standard rule against
 
     π = q·1_T + η·p,   η = 1 - q(T):
 
-what q puts outside T is drawn again from p. Accept x with probability min(1, π(x)/q(x)), which is 1 on T, else emit a
-token from (π - q)₊, normalised; the bonus comes from π as well, so that q is needed after the last drafted token too.
-Every token follows π exactly. T is found in floating point and then taken as given.
+what q puts outside T is drawn again from p. Accept x with probability min(1, π(x)/q(x)), which is 1 on T,
+else emit a token from (π - q)₊, normalised; the bonus comes from π as well, so that q is needed after the
+last drafted token too. Every token follows π exactly. T is found in floating point and then taken as given.
 
-Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the third of the token-specific rules
-(TokenV3). No α in its range is strict: at 0 the argmax of p is still in T.
+Narasimhan et al., "Faster cascades via speculative decoding", arXiv 2405.19261, the third of the
+token-specific rules (TokenV3). No α in its range is strict: at 0 the argmax of p is still in T.
 
 Cost: two passes over the rows a position more than the standard rule; the same for a fixed pair.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.tokenwise import positive_part
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def pi(p: Sequence[Any], q: Sequence[Any], alpha: Any) -> list[Any]:
+def pi(p: Row, q: Row, alpha: Any) -> list[Any]:
     """π, the law to be followed."""
     lowest = (1 - float(alpha)) * float(max(p))
     kept = [b if float(a) >= lowest else 0 * b for a, b in zip(p, q, strict=True)]
@@ -39,29 +35,23 @@ def pi(p: Sequence[Any], q: Sequence[Any], alpha: Any) -> list[Any]:
     return [b + eta * a for a, b in zip(p, kept, strict=True)]
 
 
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, alpha: Any) -> Any:
-    """The probability of accepting x: min(1, π/q)."""
+def acceptance(p: Row, q: Row, x: int, alpha: Any) -> Any:
     return min(1, pi(p, q, alpha)[x] / q[x])
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, alpha: Any) -> list[Any]:
-    """The residual (π - q)₊, whichever token was rejected."""
+def recovered(p: Row, q: Row, x: int, alpha: Any) -> list[Any]:
     return positive_part(pi(p, q, alpha), q)
 
 
-def declared(p: Sequence[Any], q: Sequence[Any], position: int, alpha: Any) -> list[Any]:
-    """What a token follows: a token of q if that is in T, else one of p; at drafted positions and for the bonus."""
+def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
     largest = float(max(p))
     trusted = {v for v, weight in enumerate(p) if not float(weight) < (1 - float(alpha)) * largest}
     redrawn = sum(weight for v, weight in enumerate(q) if v not in trusted)
     return [(v in trusted) * q[v] + redrawn * weight for v, weight in enumerate(p)]
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def redrawn(p, q, lowest):  # type: ignore[no-untyped-def]
+def redrawn(p, q, lowest):
     """η: what q puts on tokens outside T, those less probable than `lowest`."""
     eta = 0.0
     for y in range(p.size):
@@ -71,13 +61,13 @@ def redrawn(p, q, lowest):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     lowest = (1.0 - values[0]) * p.max()
     return p[x] >= lowest or u * q[x] < redrawn(p, q, lowest) * p[x]
 
 
 @kernel
-def bonus(p, q, values, weights):  # type: ignore[no-untyped-def]
+def bonus(p, q, values, weights):
     lowest = (1.0 - values[0]) * p.max()
     eta = redrawn(p, q, lowest)
     for y in range(weights.size):
@@ -87,33 +77,26 @@ def bonus(p, q, values, weights):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     bonus(p, q, values, weights)
     for y in range(weights.size):
         weights[y] = max(weights[y] - q[y], 0.0)
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats, alpha: float) -> tuple[Floats, Floats, Floats]:
-    """The standard rule against π; the bonus from π."""
     followed = np.empty(p.size)
     bonus(p, q, np.array([alpha]), followed)
     return standard.shares(followed, q)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="cascade_token",
     citation="Narasimhan et al. 2025, arXiv 2405.19261, TokenV3",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("cascade_token", acceptance, recovered, pi),
     declared=declared,
     declares="q on the target's best tokens, else p",
     rows=tokenwise.rows(accept, recover, bonus),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter(

@@ -1,33 +1,30 @@
-"""Fuzzy speculative decoding: where the two laws are near enough, follow the draft; elsewhere the standard rule.
+"""Fuzzy speculative decoding: follow the draft where the two laws are close, else the standard rule.
 
 The standard rule against
 
     π = q  if JSD(p, q) < threshold,  else p,
 
-JSD(p, q) = KL(p‖m)/2 + KL(q‖m)/2, m = (p + q)/2, in natural logarithms, at most log 2: accept x with probability
-min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as well, so that q is needed
-after the last drafted token too. Every token follows π exactly. The divergence is computed in floating point, and how
-it compares is then taken as given.
+JSD(p, q) = KL(p‖m)/2 + KL(q‖m)/2, m = (p + q)/2, in natural logarithms, at most log 2: accept x with
+probability min(1, π(x)/q(x)), else emit a token from (π - q)₊, normalised; the bonus comes from π as well, so
+that q is needed after the last drafted token too. Every token follows π exactly. The divergence is computed
+in floating point, and how it compares is then taken as given.
 
 Holsman, Huang & Dhingra, "Fuzzy speculative decoding", arXiv 2502.20704, which tries other divergences too.
 
-Cost: two logarithms a token from rows, where a draft fails the standard test; for a fixed pair as the standard rule.
+Cost: two logarithms a token from rows, where a draft fails the standard test; for a fixed pair as the
+standard rule.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.rules._common import deferral
 from specsim.rules._common.base import Parameter
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def follows_target(p: Sequence[Any], q: Sequence[Any], threshold: Any) -> bool:
+def follows_target(p: Row, q: Row, threshold: Any) -> bool:
     """Whether π is p."""
     divergence = 0.0
     for a, b in zip(map(float, p), map(float, q), strict=True):
@@ -36,22 +33,19 @@ def follows_target(p: Sequence[Any], q: Sequence[Any], threshold: Any) -> bool:
     return not max(divergence, 0.0) < threshold
 
 
-def declared(p: Sequence[Any], q: Sequence[Any], position: int, threshold: Any) -> list[Any]:
+def declared(p: Row, q: Row, position: int, threshold: Any) -> list[Any]:
     """What a token follows: q where the entropy gained by mixing is small, else p; also for the bonus."""
     mean = [(a + b) / 2 for a, b in zip(p, q, strict=True)]
     gained = entropy(mean) - (entropy(p) + entropy(q)) / 2
     return [b if max(gained, 0.0) < threshold else a for a, b in zip(p, q, strict=True)]
 
 
-def entropy(row: Sequence[Any]) -> float:
+def entropy(row: Row) -> float:
     return -sum(float(weight) * math.log(weight) for weight in row if weight > 0)
 
 
-# --- rows and a fixed pair -------------------------------------------------------------------------------
-
-
 @kernel
-def defers(p, q, threshold):  # type: ignore[no-untyped-def]
+def defers(p, q, threshold):
     """Whether π is p."""
     divergence = 0.0
     for y in range(p.size):
@@ -61,8 +55,6 @@ def defers(p, q, threshold):  # type: ignore[no-untyped-def]
             divergence += q[y] * math.log(2.0 * q[y] / (p[y] + q[y])) / 2.0
     return not max(divergence, 0.0) < threshold
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = deferral.rule(
     "fuzzy",

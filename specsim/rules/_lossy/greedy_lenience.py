@@ -1,50 +1,36 @@
 """Greedy lenience: accept what is at least l times as probable as the argmax; else emit the argmax.
 
-Accept x iff p(x) ≥ l·max p, l in (0, 1], else emit argmax p, the lowest token among ties; the bonus is argmax p too.
-With S = {x: p(x) ≥ l·max p} a token follows
+Accept x iff p(x) ≥ l·max p, l in (0, 1], else emit argmax p, the lowest token among ties; the bonus is argmax
+p too. With S = {x: p(x) ≥ l·max p} a token follows
 
     π = q·1_S + (1 - q(S))·1_argmax
 
-at drafted positions. At l = 1 only the argmax passes, and what ties with it: on rows without ties, `greedy_match`.
-What passes is decided in floating point, and then taken as given.
+at drafted positions. At l = 1 only the argmax passes, and what ties with it: on rows without ties,
+`greedy_match`. What passes is decided in floating point, and then taken as given.
 
-Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, lenience at temperature 0, before p is made one-hot. The
-paper prints the condition as p(x) ≤ l·max p, which would keep the improbable tokens; the sign is meant as above.
+Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, lenience at temperature 0, before p is made
+one-hot. The paper prints the condition as p(x) ≤ l·max p, which would keep the improbable tokens; the sign is
+meant as above.
 
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
-from specsim.rules._chain.greedy_match import argmax, follow, recover
+from specsim.core._types import Floats, Row
+from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, lenience: Any) -> Any:
-    """1 if x is probable enough, else 0."""
+def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
     return 1 if float(p[x]) >= float(lenience) * float(max(p)) else 0
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, lenience: Any) -> list[Any]:
-    return argmax(p)
-
-
-def bonus(p: Sequence[Any], q: None, lenience: Any) -> list[Any]:
-    return argmax(p)
-
-
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, lenience: Any) -> list[Any]:
-    """What a token follows: π above at drafted positions, the argmax for the bonus."""
+def declared(p: Row, q: Row | None, position: int, lenience: Any) -> list[Any]:
     best = list(p).index(max(p))
     kept = [0 * a for a in p]
     if q is not None:
@@ -54,34 +40,24 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, lenience:
     return kept
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return p[x] >= values[0] * p.max()
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Floats]:
-    """Accept what is probable enough; all else is the argmax."""
     best = np.eye(1, p.size, int(p.argmax()))[0]
     return (p >= lenience * p.max()).astype(np.float64), best, best
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="greedy_lenience",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5, temperature 0",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("greedy_lenience", acceptance, recovered, bonus),
     declared=declared,
     declares="q where p ≥ l·max p, else argmax p",
     rows=tokenwise.rows(accept, recover, follow),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 keeps the argmax alone, and ties with it", above_low=True),

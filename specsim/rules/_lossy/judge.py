@@ -1,51 +1,37 @@
 """Judge decoding, simulated: a draft that the standard rule rejects is accepted anyway with probability j.
 
-With a = min(1, p(x)/q(x)), accept x with probability a + (1 - a)·j, tested with one uniform, else emit a token from
-(p - q)₊, normalised; the bonus comes from p. A token follows π = (1 - j)·p + j·q at drafted positions, and a draft is
-rejected with probability (1 - j)·TV(p, q). It is `ensemble` with weight 1 - j under another name.
+With a = min(1, p(x)/q(x)), accept x with probability a + (1 - a)·j, tested with one uniform, else emit a
+token from (p - q)₊, normalised; the bonus comes from p. A token follows π = (1 - j)·p + j·q at drafted
+positions, and a draft is rejected with probability (1 - j)·TV(p, q). It is `ensemble` with weight 1 - j under
+another name.
 
-Bachmann et al., "Judge decoding", arXiv 2501.19309, train a head on the target's embeddings that says whether a draft
-is good enough, and accept what it or the standard rule accepts. Rows of probabilities do not tell what it would say,
-so its verdicts are replaced by coins here. The speed is right if j is the share of rejected drafts that the head lets
-pass; the law is only if that share is the same for all tokens.
+Bachmann et al., "Judge decoding", arXiv 2501.19309, train a head on the target's embeddings that classifies
+drafts as good enough, and accept what it or the standard rule accepts. Its verdicts cannot be computed from
+rows of probabilities, so they are replaced by coins here. The speed is right if j is the share of rejected
+drafts that the head lets pass; the law is only if that share is the same for all tokens.
 
 Cost: as the standard rule.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, capped_ratio
-from specsim.rules._chain.standard import recover
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import capped_ratio
+from specsim.rules._chain.standard import recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
-from specsim.rules._common.tokenwise import positive_part
-
-# --- law -------------------------------------------------------------------------------------------------
 
 
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, overrule: Any) -> Any:
-    """The probability of accepting x: a + (1 - a)·j."""
+def acceptance(p: Row, q: Row, x: int, overrule: Any) -> Any:
     standard = min(1, p[x] / q[x])
     return standard + (1 - standard) * overrule
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, overrule: Any) -> list[Any]:
-    """The residual (p - q)₊, whichever token was rejected."""
-    return positive_part(p, q)
-
-
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, overrule: Any) -> list[Any]:
-    """What a token follows: π at drafted positions, p for the bonus."""
+def declared(p: Row, q: Row | None, position: int, overrule: Any) -> list[Any]:
     return list(p) if q is None else [(1 - overrule) * a + overrule * b for a, b in zip(p, q, strict=True)]
-
-
-# --- reach -----------------------------------------------------------------------------------------------
 
 
 def chance(p: Floats, q: Floats, overrule: float) -> Floats:
@@ -53,37 +39,25 @@ def chance(p: Floats, q: Floats, overrule: float) -> Floats:
     return (1 - overrule) * capped_ratio(p, q) + overrule
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return u * q[x] < p[x] + values[0] * max(q[x] - p[x], 0.0)
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats, overrule: float) -> tuple[Floats, Floats, Floats]:
-    """Accept with a + (1 - a)·j; recover from the residual; the bonus from p."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        standard = np.where(q > 0, np.minimum(1.0, p / q), 0.0)
-    return standard + (1.0 - standard) * overrule, np.maximum(p - q, 0.0), p
+    return chance(p, q, overrule), np.maximum(p - q, 0.0), p
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="judge",
     citation="Bachmann et al. 2025, arXiv 2501.19309, its verdicts replaced by coins",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("judge", acceptance, recovered),
     declared=declared,
     declares="(1-j)·p + j·q; bonus p",
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(
         Parameter(
             "overrule", 0.2, 0.0, 1.0, "j, the chance that a rejection is overruled; 0 is the standard rule"

@@ -1,48 +1,37 @@
 """Lenience: multiply q by l before comparing, so that more drafts pass; recover from the residual (p - q)₊.
 
-Accept x with probability min(1, p(x)/(l·q(x))), l in (0, 1], else emit a token from (p - q)₊, normalised; the bonus
-comes from p. With α(l) = Σ min(p/l, q) a token follows
+Accept x with probability min(1, p(x)/(l·q(x))), l in (0, 1], else emit a token from (p - q)₊, normalised; the
+bonus comes from p. With α(l) = Σ min(p/l, q) a token follows
 
     π = min(p/l, q) + (1 - α(l))·(p - q)₊ / (1 - α(1)),
 
-and no token is more than 1/l times as probable as under p. With this residual TV(π, p) = α(l) - α(1) exactly: every
-point of acceptance gained is paid for by one of total variation, the least that any rule can pay (Yin et al.,
-arXiv 2411.00841). `scaled_lenience` is the same with the other residual in use, which pays more.
+and no token is more than 1/l times as probable as under p. With this residual TV(π, p) = α(l) - α(1) exactly:
+every point of acceptance gained is paid for by one of total variation, the least that any rule can pay (Yin
+et al., arXiv 2411.00841). `scaled_lenience` is the same with the other residual in use, which pays more.
 
-Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, which does not say what is sampled after a rejection. Their
-factors "1X, 2X, 3X, 10X" are l = 1, 0.5, 0.3, 0.1.
+Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.5, which does not say what is sampled after a
+rejection. Their factors "1X, 2X, 3X, 10X" are l = 1, 0.5, 0.3, 0.1.
 
 Cost: as the standard rule.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, capped_ratio
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import capped_ratio
+from specsim.rules._chain.standard import recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
-from specsim.rules._common.tokenwise import positive_part
-
-# --- law -------------------------------------------------------------------------------------------------
 
 
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, lenience: Any) -> Any:
-    """The probability of accepting x: min(1, p/(l·q))."""
+def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
     return min(1, p[x] / (lenience * q[x]))
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, lenience: Any) -> list[Any]:
-    """The residual (p - q)₊, whichever token was rejected."""
-    return positive_part(p, q)
-
-
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, lenience: Any) -> list[Any]:
-    """What a token follows: π above at drafted positions, p for the bonus."""
+def declared(p: Row, q: Row | None, position: int, lenience: Any) -> list[Any]:
     if q is None:
         return list(p)
     alpha = sum(min(a, b) for a, b in zip(p, q, strict=True))
@@ -51,50 +40,29 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, lenience:
     return [min(a / lenience, b) + share * max(a - b, 0) for a, b in zip(p, q, strict=True)]
 
 
-# --- reach -----------------------------------------------------------------------------------------------
-
-
 def chance(p: Floats, q: Floats, lenience: float) -> Floats:
     """The probability of accepting a token, given its own p and q."""
     return capped_ratio(p, lenience * q)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return u * (values[0] * q[x]) < p[x]
 
 
-@kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
-    for y in range(weights.size):
-        weights[y] = max(p[y] - q[y], 0.0)
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats, lenience: float) -> tuple[Floats, Floats, Floats]:
-    """Accept with min(1, p/(l·q)); recover from the residual; the bonus from p."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(q > 0, np.minimum(1.0, p / (lenience * q)), 0.0)
-    return ratio, np.maximum(p - q, 0.0), p
+    return chance(p, q, lenience), np.maximum(p - q, 0.0), p
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="lenience",
     citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.5",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("lenience", acceptance, recovered),
     declared=declared,
     declares="min(q, p/l), the rest ∝ (p - q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),
 )

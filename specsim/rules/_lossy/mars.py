@@ -1,43 +1,37 @@
 """MARS: keep the target's argmax, and its runner-up where the ratio of their logits is near 1.
 
-With z_1 ≥ z_2 the two largest logits of the target, accept its argmax, and the runner-up iff z_1 > 0 and z_2/z_1 > θ,
-else emit the argmax, which is the bonus too. Among ties the lower token comes first. With S the one or two tokens that
-pass, a token follows
+With z_1 ≥ z_2 the two largest logits of the target, accept its argmax, and the runner-up iff z_1 > 0 and
+z_2/z_1 > θ, else emit the argmax, which is the bonus too. Among ties the lower token comes first. With S the
+one or two tokens that pass, a token follows
 
     π = q·1_S + (1 - q(S))·1_argmax
 
 at drafted positions.
 
-Song et al., "MARS", arXiv 2601.15498, which reads raw logits. Their ratio changes when the same number is added to all
-of them, which changes no probability, so that rows of probabilities do not tell it. Here z = log p + L with one number
-for all rows, `log_partition` = L = log Σ exp(logits): the runner-up passes iff p_1 > exp(-L) and
-p_2 > p_1^θ·exp(-(1 - θ)·L). Where z_1 ≤ 0, which the paper leaves open, or p_2 = 0, only the argmax passes. Logarithms
-are computed in floating point, and how they compare is then taken as given.
+Song et al., "MARS", arXiv 2601.15498, which reads raw logits. Their ratio changes when the same number is
+added to all of them, which changes no probability, so it cannot be computed from rows of probabilities. Here
+z = log p + L with one number for all rows, `log_partition` = L = log Σ exp(logits): the runner-up passes iff
+p_1 > exp(-L) and p_2 > p_1^θ·exp(-(1 - θ)·L). Where z_1 ≤ 0, which the paper leaves open, or p_2 = 0, only
+the argmax passes. Logarithms are computed in floating point, and how they compare is then taken as given.
 
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
-from specsim.drafts._sampling import ranked
-from specsim.rules._chain.greedy_match import argmax, follow, recover
+from specsim.core._types import Floats, Row
+from specsim.drafts._sampling import rank_tokens
+from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, theta: Any, log_partition: Any) -> Any:
-    """1 for the argmax, and for the runner-up if it is near, else 0."""
-    first, *others = ranked(p)
+def acceptance(p: Row, q: Row, x: int, theta: Any, log_partition: Any) -> Any:
+    first, *others = rank_tokens(p)
     if x == first:
         return 1
     if x != others[0] or p[x] == 0:
@@ -46,18 +40,7 @@ def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, theta: Any, log_parti
     return 1 if z[0] > 0 and z[1] > float(theta) * z[0] else 0
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, theta: Any, log_partition: Any) -> list[Any]:
-    return argmax(p)
-
-
-def bonus(p: Sequence[Any], q: None, theta: Any, log_partition: Any) -> list[Any]:
-    return argmax(p)
-
-
-def declared(
-    p: Sequence[Any], q: Sequence[Any] | None, position: int, theta: Any, log_partition: Any
-) -> list[Any]:
-    """What a token follows: π above at drafted positions, the argmax for the bonus."""
+def declared(p: Row, q: Row | None, position: int, theta: Any, log_partition: Any) -> list[Any]:
     law = [0 * a for a in p]
     best, *others = sorted(range(len(p)), key=lambda x: (-p[x], x))
     largest, partition = math.log(p[best]), float(log_partition)
@@ -69,11 +52,8 @@ def declared(
     return law
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def runner_up(p, theta, log_partition):  # type: ignore[no-untyped-def]
+def runner_up(p, theta, log_partition):
     """The second most probable token if it is near the first, else -1."""
     first, second = np.argmax(p), -1
     for y in range(p.size):
@@ -86,15 +66,11 @@ def runner_up(p, theta, log_partition):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return x == np.argmax(p) or x == runner_up(p, values[0], values[1])
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats, theta: float, log_partition: float) -> tuple[Floats, Floats, Floats]:
-    """Accept the argmax and a near runner-up; all else is the argmax."""
     best = np.eye(1, p.size, int(p.argmax()))[0]
     passes = best.copy()
     second = runner_up(p, theta, log_partition)
@@ -103,17 +79,14 @@ def shares(p: Floats, q: Floats, theta: float, log_partition: float) -> tuple[Fl
     return passes, best, best
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="mars",
     citation="Song et al. 2026, arXiv 2601.15498",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("mars", acceptance, recovered, bonus),
     declared=declared,
     declares="argmax p, or a close second",
     rows=tokenwise.rows(accept, recover, follow),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("theta", 0.9, 0.0, 1.0, "θ, the least ratio of logits at which the runner-up passes"),

@@ -1,63 +1,57 @@
 """Mentored decoding: accept as many drafts as a given divergence from the target allows.
 
-Given α in (0, 1], accept x with probability min(1, p(x)/(α·q(x))), else emit a token from (p/β - q)₊, normalised,
-with β ≥ 1 such that its mass is that of what is rejected, Σ (p/β - q)₊ = Σ (q - p/α)₊; the bonus comes from p. A token
-follows
+Given α in (0, 1], accept x with probability min(1, p(x)/(α·q(x))), else emit a token from (p/β - q)₊,
+normalised, with β ≥ 1 such that its mass is that of what is rejected, Σ (p/β - q)₊ = Σ (q - p/α)₊; the bonus
+comes from p. A token follows
 
     π = p/α where p/q < α,   p/β where p/q > β,   q between.
 
-α is the smallest for which KL(p‖π) ≤ D, the `divergence`. D = 0 gives α = 1, the standard rule; where KL(p‖q) ≤ D
-everything is accepted. If p > 0 on all tokens of q, no rule with KL(p‖π) ≤ D accepts more. Tokens of q with p = 0
-would have to be accepted in part for that, and here are not, so that for targets cut to their top k or p the rule is
-not optimal: with p = (1/2, 1/2, 0), q = (1/4, 1/4, 1/2) it rejects half of the drafts at any D in (0, log 2), though
-the third token could pass with probability 2 - 2·exp(-D).
+α is the smallest for which KL(p‖π) ≤ D, the `divergence`. D = 0 gives α = 1, the standard rule; where KL(p‖q)
+≤ D everything is accepted. If p > 0 on all tokens of q, no rule with KL(p‖π) ≤ D accepts more. Tokens of q
+with p = 0 would have to be accepted in part for that, and here are not, so that for targets cut to their top
+k or p the rule is not optimal: with p = (1/2, 1/2, 0), q = (1/4, 1/4, 1/2) it rejects half of the drafts at
+any D in (0, log 2), though the third token could pass with probability 2 - 2·exp(-D).
 
 With tokens sorted by falling p/q the residual covers the first k of them, and
 
     1/β = (1 - R + q_1 + … + q_k) / (p_1 + … + p_k),   R the chance of acceptance,
 
 k being the largest with p_k/q_k > β. α comes from bisection in floating point, ending on the side where the
-divergence is not exceeded, and is then taken as given. The acceptance is that of `lenience` at l = α, and so is
-TV(π, p); only KL(p‖π) is smaller.
+divergence is not exceeded, and is then taken as given. The acceptance is that of `lenience` at l = α, and so
+is TV(π, p); only KL(p‖π) is smaller.
 
-Tran-Thien, mentored decoding (2023, notebook and proof in vivien000/mentored_decoding), where p is the draft and q the
-target. The notebook bisects at most 10 times, to a tolerance of .2; we bisect 50 times.
+Tran-Thien, mentored decoding (2023, notebook and proof in vivien000/mentored_decoding), where p is the draft
+and q the target. The notebook bisects at most 10 times, to a tolerance of .2; we bisect 50 times.
 
 Cost: a sort of the vocabulary a position from rows; as the standard rule for a fixed pair.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.tokenwise import positive_part
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def alpha_of(p: Sequence[Any], q: Sequence[Any], divergence: Any) -> Any:
+def alpha_of(p: Row, q: Row, divergence: Any) -> Any:
     """α as the kernels find it, exactly; 0 where q itself is near enough to p."""
     rows = [np.array([float(weight) for weight in row]) for row in (p, q)]
     return 0 * p[0] + Fraction(float(solve(*rows, float(divergence))[0]))
 
 
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, divergence: Any) -> Any:
-    """The probability of accepting x: min(1, p/(α·q))."""
+def acceptance(p: Row, q: Row, x: int, divergence: Any) -> Any:
     alpha = alpha_of(p, q, divergence)
     return min(1, p[x] / (alpha * q[x])) if alpha else 1
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, divergence: Any) -> list[Any]:
-    """The residual (p/β - q)₊, whichever token was rejected; p where nothing is ever rejected."""
+def recovered(p: Row, q: Row, x: int, divergence: Any) -> list[Any]:
     alpha = alpha_of(p, q, divergence)
     rejected = sum(max(b - a / alpha, 0) for a, b in zip(p, q, strict=True)) if alpha else 0
     p_sum = q_sum = 0 * p[0]
@@ -69,10 +63,11 @@ def recovered(p: Sequence[Any], q: Sequence[Any], x: int, divergence: Any) -> li
     return positive_part([share * weight for weight in p], q, otherwise=p)
 
 
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, divergence: Any) -> list[Any]:
+def declared(p: Row, q: Row | None, position: int, divergence: Any) -> list[Any]:
     """What a token follows: π above at drafted positions, p for the bonus.
 
-    1/β is the least number that completes min(q, p/α) to a pmf from below, over all prefixes of tokens by p/q.
+    1/β is the least number that completes min(q, p/α) to a pmf from below, over all prefixes of tokens by
+    p/q.
     """
     alpha = alpha_of(p, q, divergence) if q is not None else 0
     if q is None or alpha == 0:
@@ -86,15 +81,12 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, divergenc
     return [max(kept, share * a) for kept, a in zip(accepted, p, strict=True)]
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def sorted_sums(p, q):  # type: ignore[no-untyped-def]
-    """By rising q/p as far as p > 0: the ratios; sums from 0 on of p, of q and of p·log(p/q), [·, 3]; and from the end.
+def sorted_sums(p, q):
+    """By rising q/p over p > 0: ratios; prefix sums of p, q and p·log(p/q), [·, 3]; suffix sums of p, q.
 
-    Tokens with q = 0, which come first, add nothing to the third. The sums of p and q from the end are not differences
-    of the others, which would leave no digit of an improbable tail.
+    Tokens with q = 0, which come first, add nothing to the third. The sums of p and q from the end are not
+    differences of the others, which would leave no digit of an improbable tail.
     """
     possible = np.flatnonzero(p > 0.0)
     ratio = q[possible] / p[possible]
@@ -116,7 +108,7 @@ def sorted_sums(p, q):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def zones(ratio, sums, beyond, stray, alpha):  # type: ignore[no-untyped-def]
+def zones(ratio, sums, beyond, stray, alpha):
     """How many tokens the residual covers, how many pass for certain, and the mass of what is rejected.
 
     `stray` is what q puts on tokens with p = 0.
@@ -134,7 +126,7 @@ def zones(ratio, sums, beyond, stray, alpha):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def divergence_at(ratio, sums, beyond, stray, alpha):  # type: ignore[no-untyped-def]
+def divergence_at(ratio, sums, beyond, stray, alpha):
     """KL(p‖π)."""
     covered, certain, rejected = zones(ratio, sums, beyond, stray, alpha)
     if covered == 0 and ratio[0] == 0.0:
@@ -146,7 +138,7 @@ def divergence_at(ratio, sums, beyond, stray, alpha):  # type: ignore[no-untyped
 
 
 @kernel
-def solve(p, q, divergence):  # type: ignore[no-untyped-def]
+def solve(p, q, divergence):
     """α and 1/β; 0 and 0 where nothing is rejected because KL(p‖q) ≤ divergence."""
     ratio, sums, beyond = sorted_sums(p, q)
     stray = 0.0
@@ -168,42 +160,33 @@ def solve(p, q, divergence):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     alpha, _ = solve(p, q, values[0])
     return u * (alpha * q[x]) < p[x] or alpha == 0.0
 
 
 @kernel
-def recover(p, q, x, values, weights):  # type: ignore[no-untyped-def]
+def recover(p, q, x, values, weights):
     _, share = solve(p, q, values[0])
     for y in range(weights.size):
         weights[y] = max(share * p[y] - q[y], 0.0)
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats, divergence: float) -> tuple[Floats, Floats, Floats]:
-    """Accept with min(1, p/(α·q)); recover from the residual; the bonus from p."""
     alpha, share = solve(p, q, divergence)
     if alpha == 0.0:
         return np.ones(q.size), p, p
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(q > 0, np.minimum(1.0, p / (alpha * q)), 0.0)
-    return ratio, np.maximum(share * p - q, 0.0), p
+    return capped_ratio(p, alpha * q), np.maximum(share * p - q, 0.0), p
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="mentored",
     citation="Tran-Thien 2023, mentored decoding (vivien000/mentored_decoding)",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("mentored", acceptance, recovered),
     declared=declared,
     declares="q clamped to [p/β, p/α]; bonus p",
     rows=tokenwise.rows(accept, recover),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(Parameter("divergence", 0.1, 0.0, math.inf, "D, the most that KL(p‖π) may be, in nats"),),
 )

@@ -1,30 +1,28 @@
-"""Two thresholds: walk siblings with one coin, and accept by summed or by single probability, both made lenient.
+"""Two thresholds: test siblings with one coin, by summed and by single probability, both made lenient.
 
-At a node with target row p and children x_1 … x_K draw one coin u in [0, 1), and go through the children: accept x_k,
-if p(x_k) > 0, iff
+At a node with target row p and children x_1 … x_K draw one coin u in [0, 1), and go through the children:
+accept x_k, if p(x_k) > 0, iff
 
     u < (p(x_1) + … + p(x_k)) / threshold_acc   or   p(x_k) ≥ threshold_single.
 
-If none passes emit a token from p without the children, normalised. An accepted child is the next node; a leaf is
-followed by a bonus from p.
+If none passes emit a token from p without the children, normalised. An accepted child is the next node; a
+leaf is followed by a bonus from p.
 
-Thresholds of 1, the default in SGLang, are lossless for distinct siblings, however they were drawn: the coin then is
-an inverse CDF over the children, and what it leaves is p without them. Siblings with the same token would count twice,
-and are refused. Lower thresholds accept more. On a chain, where x is sampled from q and passes with probability
-a(x) = 1 if p(x) ≥ threshold_single, else min(1, p(x)/threshold_acc), a token follows
+Thresholds of 1, the default in SGLang, are lossless for distinct siblings, however they were drawn: the coin
+then is an inverse CDF over the children, and what it leaves is p without them. Siblings with the same token
+would count twice, and are refused. Lower thresholds accept more. On a chain, where x is sampled from q and
+passes with probability a(x) = 1 if p(x) ≥ threshold_single, else min(1, p(x)/threshold_acc), a token follows
 
     π(y) = q(y)·a(y) + p(y)·Σ_{x≠y} q(x)·(1 - a(x)) / (1 - p(x)).
 
-This is what is declared, for a chain only; on a tree the law depends on the siblings, see `at_a_node`.
+This is what is declared, for a chain only; on a tree the law depends on the siblings, see `node_law`.
 
-SGLang, `tree_speculative_sampling_target_only`, with `draft_probs` set to zero, as it is called. There the test was
-once coin ≤ sum without p > 0, which lets a token with p = 0 pass where the coin is 0.
+SGLang, `tree_speculative_sampling_target_only`, with `draft_probs` set to zero, as it is called. There the
+test was once coin ≤ sum without p > 0, which lets a token with p = 0 pass where the coin is 0.
 
-Cost: a uniform for each node, of which one in each family is used, and one for the last token; O(K) a node and O(V)
-for the last token from rows, O(K² + log V) for a fixed pair.
+Cost: a uniform for each node, of which one in each family is used, and one for the last token; O(K) a node
+and O(V) for the last token from rows, O(K² + log V) for a fixed pair.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,21 +30,21 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats, capped_ratio
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import capped_ratio
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.fixed_pairs import alias_draw, draw_without
-from specsim.rules._common.tokenwise import normalised
-
-# --- law -------------------------------------------------------------------------------------------------
+from specsim.rules._common.tokenwise import normalise
 
 
-def at_a_node(
-    p: Sequence[Any], q: Sequence[Any], children: Sequence[int], threshold_single: Any, threshold_acc: Any
+def node_law(
+    p: Row, q: Row, children: Sequence[int], threshold_single: Any, threshold_acc: Any
 ) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and p without them.
 
-    The children cut [0, 1) into intervals of the coin; a child that passes for certain takes all that is left.
+    The children cut [0, 1) into intervals of the coin; a child that passes for certain takes all that is
+    left.
     """
     summed, taken, accept = 0 * p[0], 0 * p[0], []
     for x in children:
@@ -55,13 +53,10 @@ def at_a_node(
         accept.append(end - taken)
         taken = end
     left = [weight * (y not in children) for y, weight in enumerate(p)]
-    return accept, normalised(left) if any(left) else list(p)
+    return accept, normalise(left) if any(left) else list(p)
 
 
-def declared(
-    p: Sequence[Any], q: Sequence[Any] | None, position: int, threshold_single: Any, threshold_acc: Any
-) -> list[Any]:
-    """What a token follows on a chain: π above at drafted positions, p for the bonus."""
+def declared(p: Row, q: Row | None, position: int, threshold_single: Any, threshold_acc: Any) -> list[Any]:
     if q is None:
         return list(p)
     refused = [
@@ -75,24 +70,18 @@ def declared(
     ]
 
 
-# --- reach -----------------------------------------------------------------------------------------------
-
-
 def chance(p: Floats, q: Floats, threshold_single: float, threshold_acc: float) -> Floats:
     """The probability a(x) of accepting the only child of a node, given its own p, with which it rises."""
     return np.where(p >= threshold_single, 1, capped_ratio(p, threshold_acc))
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def passes(chance, summed, u, threshold_single, threshold_acc):  # type: ignore[no-untyped-def]
+def passes(chance, summed, u, threshold_single, threshold_acc):
     return chance > 0.0 and (u * threshold_acc < summed or chance >= threshold_single)
 
 
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     summed = 0.0
     for k in range(children.size):
         summed += p[children[k]]
@@ -104,11 +93,8 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return -1
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     summed = 0.0
     for k in range(children.size):
         summed += pair.p[children[k]]
@@ -120,19 +106,16 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     return -1, token
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="two_thresholds",
     citation="SGLang, tree_speculative_sampling_target_only",
-    drawings=("without replacement",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("without replacement",),
+    law=nodewise.law(node_law),
     declared=declared,
     declares="p, but tokens above the thresholds always pass",
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
-    reach=tokenwise.reach(chance),
+    survival=tokenwise.survival(chance),
     parameters=(
         Parameter(
             "threshold_single", 0.5, 0.0, 1.0, "tokens as probable as this always pass", above_low=True

@@ -1,53 +1,39 @@
-"""Typical acceptance: keep tokens above a threshold that falls with the target's entropy; else emit the argmax.
+"""Typical acceptance: keep tokens above a threshold that falls with the target's entropy, else the argmax.
 
-Accept x iff p(x) > t = min(ε, δ·exp(-H)), where H = -Σ p·log(p + 10^-5) in natural logarithms, else emit argmax p,
-the lowest token among ties; the bonus is argmax p too. With S = {x: p(x) > t} a token follows
+Accept x iff p(x) > t = min(ε, δ·exp(-H)), where H = -Σ p·log(p + 10^-5) in natural logarithms, else emit
+argmax p, the lowest token among ties; the bonus is argmax p too. With S = {x: p(x) > t} a token follows
 
     π = q·1_S + (1 - q(S))·1_argmax
 
 at drafted positions. The threshold is computed in floating point and then taken as given.
 
-Cai et al., "Medusa", arXiv 2401.10774, and its code, from which the 10^-5 comes. `medusa_generate` runs it with
-ε = .09 (`posterior_threshold`) and δ = .3 (`posterior_alpha`, recommended to be the root of ε). The function that does
-the test has .3 and .09 as its own defaults, and with these ε never binds, because exp(-H) is about 1 at most. We verify
-a chain; Medusa takes the longest accepted path of a tree, the likeliest among those of equal length.
+Cai et al., "Medusa", arXiv 2401.10774, and its code, from which the 10^-5 comes. `medusa_generate` runs it
+with ε = .09 (`posterior_threshold`) and δ = .3 (`posterior_alpha`, recommended to be the root of ε). The
+function that does the test has .3 and .09 as its own defaults, and with these ε never binds, because exp(-H)
+is about 1 at most. We verify a chain; Medusa takes the longest accepted path of a tree, the likeliest among
+those of equal length.
 
 Nothing is random in the verification. Cost: O(V) a position from rows, O(1) for a fixed pair.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
-from specsim.rules._chain.greedy_match import argmax, follow, recover
+from specsim.core._types import Floats, Row
+from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def acceptance(p: Sequence[Any], q: Sequence[Any], x: int, epsilon: Any, delta: Any) -> Any:
-    """1 if x is above the threshold, else 0."""
+def acceptance(p: Row, q: Row, x: int, epsilon: Any, delta: Any) -> Any:
     entropy = -sum(float(weight) * math.log(float(weight) + 1e-5) for weight in p)
     return 1 if float(p[x]) > min(float(epsilon), float(delta) * math.exp(-entropy)) else 0
 
 
-def recovered(p: Sequence[Any], q: Sequence[Any], x: int, epsilon: Any, delta: Any) -> list[Any]:
-    return argmax(p)
-
-
-def bonus(p: Sequence[Any], q: None, epsilon: Any, delta: Any) -> list[Any]:
-    return argmax(p)
-
-
-def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, epsilon: Any, delta: Any) -> list[Any]:
-    """What a token follows: π above at drafted positions, the argmax for the bonus."""
+def declared(p: Row, q: Row | None, position: int, epsilon: Any, delta: Any) -> list[Any]:
     best = list(p).index(max(p))
     kept = [0 * a for a in p]
     if q is not None:
@@ -58,11 +44,8 @@ def declared(p: Sequence[Any], q: Sequence[Any] | None, position: int, epsilon: 
     return kept
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def threshold(p, epsilon, delta):  # type: ignore[no-untyped-def]
+def threshold(p, epsilon, delta):
     """t = min(ε, δ·exp(-H))."""
     entropy = 0.0
     for y in range(p.size):
@@ -71,30 +54,23 @@ def threshold(p, epsilon, delta):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def accept(p, q, x, u, values):  # type: ignore[no-untyped-def]
+def accept(p, q, x, u, values):
     return p[x] > threshold(p, values[0], values[1])
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def shares(p: Floats, q: Floats, epsilon: float, delta: float) -> tuple[Floats, Floats, Floats]:
-    """Accept what is above the threshold; all else is the argmax."""
     best = np.eye(1, p.size, int(p.argmax()))[0]
     return (p > threshold(p, epsilon, delta)).astype(np.float64), best, best
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="typical",
     citation="Cai et al. 2024 (Medusa), arXiv 2401.10774, typical acceptance",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=tokenwise.law("typical", acceptance, recovered, bonus),
     declared=declared,
     declares="q where p is typical, else argmax p",
     rows=tokenwise.rows(accept, recover, follow),
-    uniforms=tokenwise.uniforms,
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("epsilon", 0.09, 0.0, 1.0, "ε; tokens above it always pass", above_low=True),

@@ -1,21 +1,20 @@
-"""One-hot verification of several children: accept x with probability R(x), else zero it in R and renormalise.
+"""One-hot verification of several children: accept x with probability R(x), else remove it from R.
 
-At a node start with R = p; a child x passes with probability R(x), as if the draft had been certain of it; otherwise R
-loses x, and the next child is tried; after the last a token is drawn from R. A token tried before is skipped. Each
-round is one-hot verification with target R, so the rule is lossless whatever the children and whatever they depend
-on: the k most probable tokens (EAGLE-2, EAGLE-3), drawn without replacement, or sampled. The law is that of naive
-matching; the uniforms are used otherwise.
+At a node start with R = p; a child x passes with probability R(x), as if the draft had been certain of it;
+otherwise R loses x, and the next child is tried; after the last a token is drawn from R. A token tried before
+is skipped. Each round is one-hot verification with target R, so the rule is lossless whatever the children
+and whatever they depend on: the k most probable tokens (EAGLE-2, EAGLE-3), drawn without replacement, or
+sampled. The law is that of naive matching, with another use of the uniforms.
 
-What is *not* lossless is to sample children and then keep those of high probability: that they were kept says
-something of them; see `controls/pruned_children.py`. Nor to use p/q instead of p for children that are not samples of
-q. EAGLE's use of q = 1 has been called a bug several times; it is exact.
+What is *not* lossless is to sample children and then keep those of high probability: their selection depends
+on q; see `_controls/pruned_children.py`. Nor to use p/q instead of p for children that are not samples of q.
+EAGLE's use of q = 1 has been called a bug several times; it is exact.
 
 Li et al., "EAGLE-2", arXiv 2406.16858, and the function `evaluate_posterior` of its public code.
 
-Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed pair.
+Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed
+pair.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,30 +22,26 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_without
-from specsim.rules._common.tokenwise import normalised
-
-# --- law -------------------------------------------------------------------------------------------------
+from specsim.rules._common.tokenwise import normalise
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and what is left of p."""
     left, reached, accept = list(p), 1 + 0 * p[0], []
     for x in children:
         accept.append(reached * left[x])
         reached *= 1 - left[x]
         without = [weight * (y != x) for y, weight in enumerate(left)]
-        left = normalised(without) if any(without) else left
+        left = normalise(without) if any(without) else left
     return accept, left
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     weights[:] = p
     for k in range(children.size):
         x = children[k]
@@ -58,11 +53,8 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return -1
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     tried, count, left = np.empty(children.size, np.int64), 0, 1.0
     for k in range(children.size):
         x = children[k]
@@ -75,17 +67,14 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     return -1, draw_without(pair.p, pair.p_sums, tried, count, last)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="deterministic_children",
     citation="Li et al. 2024 (EAGLE-2), arXiv 2406.16858, public code",
-    drawings=("top", "without replacement", "sampled", "top and sample"),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("top", "without replacement", "sampled", "top and sample"),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
-    reach=tokenwise.reach(tokenwise.target_chance),
+    survival=tokenwise.survival(tokenwise.target_chance),
     on_trees=True,
     reads_draft=False,
 )

@@ -1,24 +1,23 @@
 """Greedy multi-draft: the K - 1 most probable tokens of q and one sample from the rest, verified optimally.
 
-With Top the K - 1 tokens and q' = q without them, renormalised, x ~ q': apply the standard rule to x with q' in place
-of q. A recovered token from (p - q')₊ may be in Top, and then that child is the next node. A child is accepted with
-probability p(Top) + Σ_{x ∉ Top} min(p, q'), which is the most that any rule can reach with drafts drawn in this way
-(the optimal-transport bound), so nothing is lost by so simple a test.
+With Top the K - 1 tokens and q' = q without them, renormalised, x ~ q': apply the standard rule to x with q'
+in place of q. A recovered token from (p - q')₊ may be in Top, and then that child is the next node. A child
+is accepted with probability p(Top) + Σ_{x ∉ Top} min(p, q'), which is the most that any rule can reach with
+drafts drawn in this way (the optimal-transport bound), so nothing is lost by so simple a test.
 
-Lossless for drafts drawn in this way; where q has no mass outside Top, q' is uniform there. All that it needs is that
-the last child was sampled from q without the children before it, whatever these are; so it is lossless for children
-drawn without replacement too, though no longer optimal. With a single child it is the standard rule.
+Lossless for drafts drawn in this way; where q has no mass outside Top, q' is uniform there. All that it needs
+is that the last child was sampled from q without the children before it, whatever these are; so it is
+lossless for children drawn without replacement too, though no longer optimal. With a single child it is the
+standard rule.
 
 Hu et al., "Towards optimal multi-draft speculative decoding", arXiv 2502.18779 (greedy drafting).
 
-Of a node's uniforms the first tests the last child and the second draws the recovered token; an only child leaves that to
-the last uniform.
+Of a node's uniforms the first tests the last child and the second draws the recovered token; an only child
+leaves that to the last uniform.
 
-Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed pair, O(V)
-where q has fewer than K tokens.
+Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K² + log V) for a fixed
+pair, O(V) where q has fewer than K tokens.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,32 +25,28 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.core.distributions import cumulative_draw
-from specsim.drafts._sampling import remaining
+from specsim.drafts._sampling import remaining_weights
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, index_of, mass_without, residual_mass
-from specsim.rules._common.tokenwise import normalised, positive_part
-from specsim.rules._tree.token_tree import match, matched
+from specsim.rules._common.tokenwise import normalise, positive_part
+from specsim.rules._tree.token_tree import match, match_law
 
-#: The largest uniform; what 1/x does not overflow for.
+#: The largest uniform below 1, and a number whose reciprocal does not overflow.
 LAST, LEAST = 1.0 - 2.0**-53, 1e-300
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The last child by the accept test against q', the others by recovery."""
     *top, x = children
-    draft = normalised(remaining(q, top))
-    return matched(children, min(1, p[x] / draft[x]), positive_part(p, draft), sampled=len(top))
-
-
-# --- rows ------------------------------------------------------------------------------------------------
+    draft = normalise(remaining_weights(q, top))
+    return match_law(children, min(1, p[x] / draft[x]), positive_part(p, draft), sampled=len(top))
 
 
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     rest(q, children[:-1], weights)
     mass, x = weights.sum(), children[-1]
     if u[0] * (weights[x] / mass) < p[x]:
@@ -62,7 +57,7 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def rest(q, top, weights):  # type: ignore[no-untyped-def]
+def rest(q, top, weights):
     """Fill weights[V] with q without the tokens of `top`; where that is nothing, with ones without them."""
     weights[:] = q
     weights[top] = 0.0
@@ -71,11 +66,8 @@ def rest(q, top, weights):  # type: ignore[no-untyped-def]
         weights[top] = 0.0
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     count = children.size
     top, x = children[: count - 1], children[count - 1]
     again = u[1] if count > 1 else last
@@ -102,15 +94,12 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     return index_of(top, y), y
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="greedy_multi_draft",
     citation="Hu et al. 2025, arXiv 2502.18779",
-    drawings=("top and sample", "without replacement"),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("top and sample", "without replacement"),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
     on_trees=True,
     many_drafts=True,

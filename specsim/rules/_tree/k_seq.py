@@ -1,26 +1,25 @@
 """K-SEQ: test K i.i.d. drafts one after the other, each against the same threshold p/(ρ·q).
 
-At a node with children x_1 … x_K sampled independently from q: accept x_k with probability min(1, p(x_k)/(ρ·q(x_k))).
-With b(ρ) = Σ min(q, p/ρ) one of them is accepted with probability 1 - (1 - b)^K, and if none is, a token is emitted from
+At a node with children x_1 … x_K sampled independently from q: accept x_k with probability min(1,
+p(x_k)/(ρ·q(x_k))). With b(ρ) = Σ min(q, p/ρ) one of them is accepted with probability 1 - (1 - b)^K, and if
+none is, a token is emitted from
 
     p - min(q, p/ρ)·(1 - (1 - b)^K)/b,   normalised   (for b = 0 read (1 - (1-b)^K)/b as K).
 
-Valid, and then lossless, for ρ ≥ ρ*, the solution of 1 - (1 - b)^K = ρ·b in [1, K]; below ρ* the residual would be
-negative somewhere (`controls/k_seq_small_rho.py`). We take ρ*, which accepts the most, and 10^-12 of it more, so that
-rounding ends on the valid side: at least 1 - (1 - 1/K)^K of what
-the best rule accepts. The test does not change from draft to draft, which is what makes it less than optimal.
+Valid, and then lossless, for ρ ≥ ρ*, the solution of 1 - (1 - b)^K = ρ·b in [1, K]; below ρ* the residual
+would be negative somewhere (`_controls/k_seq_small_rho.py`). We take ρ*, which accepts the most, and 10^-12
+of it more, so that rounding ends on the valid side: at least 1 - (1 - 1/K)^K of what the best rule accepts.
+The test does not change from draft to draft, which is what makes it less than optimal.
 
-In a tree K is the number of branches that survive at that node, all below tokens drafted alike, and ρ is computed
-for it; siblings with the same token are separate trials (`controls/k_seq_wrong_k.py` counts them once). K = 1 is the
-standard rule.
+In a tree K is the number of branches that survive at that node, all below tokens drafted alike, and ρ is
+computed for it; siblings with the same token are separate trials (`_controls/k_seq_wrong_k.py` counts them
+once). K = 1 is the standard rule.
 
 Sun et al., "SpecTr", arXiv 2310.15141, Algorithm 2 (K-SEQ), Theorem 2.
 
-Cost: a uniform for each node and one for the last token; O(V) times a bisection at a node from rows, O(K) for a
-fixed pair, with an alias table for each number of surviving branches.
+Cost: a uniform for each node and one for the last token; O(V) times a bisection at a node from rows, O(K) for
+a fixed pair, with an alias table for each number of surviving branches.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -30,7 +29,8 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import interpreted, kernel
-from specsim.core.distributions import Floats, alias_table
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import alias_table
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import alias_draw
@@ -39,15 +39,13 @@ from specsim.rules._common.tokenwise import positive_part
 #: Halvings of [1, K] in the search for ρ*, and how far above the solution it ends, to be on the valid side.
 HALVINGS, MARGIN = 50, 1e-12
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and the residual."""
     return with_rho(p, q, children, len(children), least_rho(p, q, len(children)))
 
 
-def least_rho(p: Sequence[Any], q: Sequence[Any], drafts: int) -> Fraction:
+def least_rho(p: Row, q: Row, drafts: int) -> Fraction:
     """ρ* for `drafts` drafts, from above, as a Fraction: computed in float and taken as given."""
     return _least_rho(tuple(p), tuple(q), drafts)
 
@@ -59,9 +57,7 @@ def _least_rho(p: tuple[Any, ...], q: tuple[Any, ...], drafts: int) -> Fraction:
         return Fraction(float(rho_star(*rows, drafts)))
 
 
-def with_rho(
-    p: Sequence[Any], q: Sequence[Any], children: Sequence[int], drafts: int, rho: Any
-) -> tuple[list[Any], list[Any]]:
+def with_rho(p: Row, q: Row, children: Sequence[int], drafts: int, rho: Any) -> tuple[list[Any], list[Any]]:
     """K-SEQ with any ρ, for `drafts` drafts; a negative residual is cut off at 0."""
     kept = [min(b, a / rho) for a, b in zip(p, q, strict=True)]
     mass, reached, accept = sum(kept), 1 + 0 * p[0], []
@@ -73,11 +69,8 @@ def with_rho(
     return accept, positive_part(p, [factor * weight for weight in kept])
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def overlap(p, q, rho):  # type: ignore[no-untyped-def]
+def overlap(p, q, rho):
     """b(ρ) = Σ min(q, p/ρ)."""
     total = 0.0
     for y in range(p.size):
@@ -86,7 +79,7 @@ def overlap(p, q, rho):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def rho_star(p, q, drafts):  # type: ignore[no-untyped-def]
+def rho_star(p, q, drafts):
     """ρ* by bisection, from the side where K-SEQ is valid."""
     low, high = 1.0, float(drafts)
     for _ in range(HALVINGS):
@@ -100,13 +93,13 @@ def rho_star(p, q, drafts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     return sequential(p, q, children, u, rho_star(p, q, children.size), children.size, weights)
 
 
 @kernel
-def sequential(p, q, children, u, rho, drafts, weights):  # type: ignore[no-untyped-def]
-    """Test the children against p/(ρ·q); if none passes, fill weights[V] with the residual for `drafts` drafts."""
+def sequential(p, q, children, u, rho, drafts, weights):
+    """Test the children against p/(ρ·q); if none passes, fill weights[V] with the residual of `drafts`."""
     for k in range(children.size):
         x = children[k]
         if u[k] * rho * q[x] < p[x]:
@@ -118,11 +111,8 @@ def sequential(p, q, children, u, rho, drafts, weights):  # type: ignore[no-unty
     return -1
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def table(p: Floats, q: Floats, drafts: int) -> Floats:
-    """For K drafts: row 2K has the probability of accepting each token, row 2K + 1 the residual's alias table."""
+    """For K drafts row 2K has the accept probabilities, row 2K + 1 the alias table of the residual."""
     return tables_with(p, q, drafts, lambda count: rho_star(p, q, count))
 
 
@@ -141,12 +131,12 @@ def tables_with(p: Floats, q: Floats, drafts: int, rho_for: Any) -> Floats:
 
 
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     return sequential_pick(table, children, u, last, children.size)
 
 
 @kernel
-def sequential_pick(table, children, u, last, drafts):  # type: ignore[no-untyped-def]
+def sequential_pick(table, children, u, last, drafts):
     """Test the children one after the other with the rows of `table` for `drafts` drafts."""
     for k in range(children.size):
         if u[k] < table[2 * drafts, children[k]]:
@@ -154,15 +144,12 @@ def sequential_pick(table, children, u, last, drafts):  # type: ignore[no-untype
     return -1, alias_draw(table[2 * drafts + 1].view(np.int64), last)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="k_seq",
     citation="Sun et al. 2023 (SpecTr), arXiv 2310.15141, Algorithm 2",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, table),
     on_trees=True,
     many_drafts=True,

@@ -1,11 +1,12 @@
-"""Naive matching: draw the target's own token at a node, and go on with the child that carries it, if there is one.
+"""Naive matching: sample the target's own token at a node, and continue with the child that has it.
 
-One draw y from p at each node, shared by all its children; if a child carries y, it is the next node, else y ends the
-step. What comes out is at every node a sample of p, whatever was drafted and however, so the rule is lossless for all
-drafts, and never looks at q. For children sampled from q a child is hit with probability Σ p·(1 - (1-q)^K).
+One draw y from p at each node, shared by all its children; if a child has token y, it is the next node, else
+y ends the step. What comes out is at every node a sample of p, whatever was drafted and however, so the rule
+is lossless for all drafts, and never looks at q. For children sampled from q a child is hit with probability
+Σ p·(1 - (1-q)^K).
 
-The one draw is essential. With a fresh draw for each candidate, "accepted if any candidate matches its own draw", the
-output is not the target's (a bug that foundation-model-stack's fms-extras had).
+The one draw is essential. With a fresh draw for each candidate, "accepted if any candidate matches its own
+draw", the output is not the target's (a bug that foundation-model-stack's fms-extras had).
 
 The NSS baseline of SpecInfer (Miao et al., arXiv 2305.09781); sampler match is the same on a chain.
 
@@ -14,21 +15,18 @@ The draw takes the uniform of a node's first child.
 Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K) for a fixed pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.core.distributions import cumulative_draw
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import alias_draw, index_of
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The first child with a token is taken when that token is drawn; the others' tokens end the step."""
     accept = [p[x] if x not in children[:k] else 0 * p[x] for k, x in enumerate(children)]
     missed = 1 - sum(accept)
@@ -36,11 +34,8 @@ def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tu
     return accept, [weight / missed for weight in others] if missed else list(p)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     y = cumulative_draw(p, u[0])
     k = index_of(children, y)
     if k < 0:
@@ -49,26 +44,20 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return k
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     y = alias_draw(pair.p_alias, u[0])
     return index_of(children, y), y
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="naive_matching",
     citation="Miao et al. 2024 (SpecInfer), arXiv 2305.09781, its baseline",
-    drawings=("sampled", "without replacement", "top", "top and sample"),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled", "without replacement", "top", "top and sample"),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
-    reach=tokenwise.reach(tokenwise.target_chance),
+    survival=tokenwise.survival(tokenwise.target_chance),
     on_trees=True,
     reads_draft=False,
 )

@@ -1,23 +1,21 @@
-"""Recursive rejection of i.i.d. siblings: try one after the other, each against what the ones before it left.
+"""Recursive rejection of i.i.d. siblings: test them in turn, each against the residual of those before it.
 
-At a node with target row p and children x_1 … x_K sampled independently from q: start with R = p; accept x_k with
-probability min(1, R(x_k)/q(x_k)), else replace R by (R - q)₊, normalised; after the last rejection emit a token from
-R. An accepted child is the next node; a leaf is followed by a bonus from p.
+At a node with target row p and children x_1 … x_K sampled independently from q: start with R = p; accept x_k
+with probability min(1, R(x_k)/q(x_k)), else replace R by (R - q)₊, normalised; after the last rejection emit
+a token from R. An accepted child is the next node; a leaf is followed by a bonus from p.
 
-Lossless for siblings sampled independently from q and tried in the order in which they were drawn, or in random
-order: one round is the standard rule with target R. Sorted by probability they are no longer samples of q, and the
-output is biased (TV up to .4; `controls/sorted_siblings.py`). The probability that all K are rejected is
-Π_k TV(R_k, q).
+Lossless for siblings sampled independently from q and tried in the order in which they were drawn, or in
+random order: one round is the standard rule with target R. Sorted by probability they are no longer samples
+of q, and the output is biased (TV up to .4; `_controls/sorted_siblings.py`). The probability that all K are
+rejected is Π_k TV(R_k, q).
 
-Miao et al., "SpecInfer", arXiv 2305.09781, Algorithm 2 (multi-step speculative sampling); for K parallel drafts also
-Yang et al., "Multi-candidate speculative decoding", arXiv 2401.06706. SpecInfer tries siblings in random order; for
-i.i.d. siblings the order of drawing is random already.
+Miao et al., "SpecInfer", arXiv 2305.09781, Algorithm 2 (multi-step speculative sampling); for K parallel
+drafts also Yang et al., "Multi-candidate speculative decoding", arXiv 2401.06706. SpecInfer tries siblings in
+random order; for i.i.d. siblings the order of drawing is random already.
 
-Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K + log V) for a fixed pair,
-where R_k is (b·p - d·q)₊ with two numbers b, d that depend on k alone.
+Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K + log V) for a fixed
+pair, where R_k is (b·p - d·q)₊ with two numbers b, d that depend on k alone.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,16 +23,14 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
-from specsim.rules._common.fixed_pairs import draw_residual, make_pair, residual_mass
+from specsim.rules._common.fixed_pairs import build_tables, draw_residual, residual_mass
 from specsim.rules._common.tokenwise import positive_part
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and the last residual."""
     left, reached, accept = list(p), p[0] * 0 + 1, []
     for x in children:
@@ -45,11 +41,8 @@ def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tu
     return accept, left
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     weights[:] = p
     mass = 1.0
     for k in range(children.size):
@@ -66,12 +59,9 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return -1
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def residuals(p: Floats, q: Floats, drafts: int) -> Floats:
     """Row k holds b and d of the residual after k rejections, normalised: [drafts + 1, 2]."""
-    pair, rows = make_pair(p, q), [(1.0, 0.0)]
+    pair, rows = build_tables(p, q), [(1.0, 0.0)]
     for _ in range(drafts):
         b, d = rows[-1]
         mass = residual_mass(pair, b, d + 1.0)
@@ -80,7 +70,7 @@ def residuals(p: Floats, q: Floats, drafts: int) -> Floats:
 
 
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     for k in range(children.size):
         x = children[k]
         if u[k] * pair.q[x] < table[k, 0] * pair.p[x] - table[k, 1] * pair.q[x]:
@@ -89,15 +79,12 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     return -1, draw_residual(pair, table[k, 0], table[k, 1], last)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="recursive_rejection",
     citation="Miao et al. 2024 (SpecInfer), arXiv 2305.09781, Algorithm 2",
-    drawings=("sampled",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick, residuals),
     on_trees=True,
     many_drafts=True,

@@ -1,44 +1,43 @@
-"""A token tree with standard verification: the standard rule on the first child, whose recovered token may be a sibling.
+"""A token tree with standard verification of the first child; the recovered token may be a sibling.
 
-At a node the first child x, a sample of q, passes with probability min(1, p(x)/q(x)); otherwise a token y is recovered
-from (p - q)₊, normalised. If another child carries y, the step goes on there, else y ends it. The chosen token is a
-sample of p, given everything drafted elsewhere; so the rule is lossless as long as the first child was sampled from q
-and the others do not depend on whether it passes: siblings sampled independently, or without replacement. It is the
-least that a tree is good for, and the yardstick for rules that test every child.
+At a node the first child x, a sample of q, passes with probability min(1, p(x)/q(x)); otherwise a token y is
+recovered from (p - q)₊, normalised. If another child has token y, the step continues there, else y ends it.
+The chosen token is a sample of p, given everything drafted elsewhere; so the rule is lossless as long as the
+first child was sampled from q and the others do not depend on whether it passes: siblings sampled
+independently, or without replacement. It is the baseline for rules that test every child.
 
-This is how sequence-level selection works in SpecTr (Sun et al., arXiv 2310.15141, section 4: keep the branches that
-start with the chosen token), with the standard rule of Leviathan, Kalman & Matias, arXiv 2211.17192, as the selection.
+This is how sequence-level selection works in SpecTr (Sun et al., arXiv 2310.15141, section 4: keep the
+branches that start with the chosen token), with the standard rule of Leviathan, Kalman & Matias, arXiv
+2211.17192, as the selection.
 
-Of a node's uniforms the first tests the first child and the second draws the recovered token; an only child leaves that to
-the last uniform.
+Of a node's uniforms the first tests the first child and the second draws the recovered token; an only child
+leaves that to the last uniform.
 
-Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K + log V) for a fixed pair.
+Cost: a uniform for each node and one for the last token; O(V) a node from rows, O(K + log V) for a fixed
+pair.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.core.distributions import cumulative_draw
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, index_of
 from specsim.rules._common.tokenwise import positive_part
 
-# --- law -------------------------------------------------------------------------------------------------
 
-
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The first child by the accept test, the others by recovery."""
-    return matched(children, min(1, p[children[0]] / q[children[0]]), positive_part(p, q), sampled=0)
+    return match_law(children, min(1, p[children[0]] / q[children[0]]), positive_part(p, q), sampled=0)
 
 
-def matched(
-    children: Sequence[int], passed: Any, residual: Sequence[Any], sampled: int
+def match_law(
+    children: Sequence[int], passed: Any, residual: Row, sampled: int
 ) -> tuple[list[Any], list[Any]]:
-    """Child number `sampled` is taken with probability `passed`; else a token of `residual`, by whichever child has it."""
+    """Child `sampled` is taken with probability `passed`, else the first child with a token of `residual`."""
     accept = [(1 - passed) * residual[x] * (x not in children[:k]) for k, x in enumerate(children)]
     accept[sampled] += passed
     others = [0 * weight if x in children else weight for x, weight in enumerate(residual)]
@@ -46,11 +45,8 @@ def matched(
     return accept, [weight / missed for weight in others] if missed else list(residual)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     if u[0] * q[children[0]] < p[children[0]]:
         return 0
     for y in range(weights.size):
@@ -59,8 +55,8 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def match(children, u, weights):  # type: ignore[no-untyped-def]
-    """Draw a token from weights[V] with u[1] and give the child that carries it; -1 and the token as weights if none."""
+def match(children, u, weights):
+    """Draw a token from weights[V] with u[1]; give the child that has it, or -1 and the token in weights."""
     if children.size == 1 or weights.max() == 0.0:
         return -1
     y = cumulative_draw(weights, u[1])
@@ -71,11 +67,8 @@ def match(children, u, weights):  # type: ignore[no-untyped-def]
     return k
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     x = children[0]
     if u[0] * pair.q[x] < pair.p[x]:
         return 0, x
@@ -83,15 +76,12 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     return index_of(children, y), y
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="token_tree",
     citation="Sun et al. 2023 (SpecTr), arXiv 2310.15141, section 4, with the standard rule",
-    drawings=("sampled", "without replacement"),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("sampled", "without replacement"),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
     on_trees=True,
     many_drafts=True,

@@ -1,31 +1,30 @@
-"""Traversal verification: try a tree from its leaves up, so that a subtree is given up only as a whole.
+"""Traversal verification: test a tree from its leaves up, so that a subtree is rejected only as a whole.
 
-Every node u carries an acceptance probability w_u (1 at the root) and a target law M_u, at first p. Go to the first
-leaf of the leftmost path, on the way setting w_c = min(1, w_u·M_u(c)/q_u(c)) for the child c of u. Accept the leaf with
-probability w: emit the path to it and a token from its M. Otherwise delete it, and at its parent u let
-A = (w_u·M_u - q_u)₊, S = Σ A, then
+Every node u carries an acceptance probability w_u (1 at the root) and a target law M_u, at first p. Go to the
+first leaf of the leftmost path, on the way setting w_c = min(1, w_u·M_u(c)/q_u(c)) for the child c of u.
+Accept the leaf with probability w: emit the path to it and a token from its M. Otherwise delete it, and at
+its parent u let A = (w_u·M_u - q_u)₊, S = Σ A, then
 
     w_u ← S/(S + 1 - w_u),   M_u ← A/S   (S = 0: w_u ← 0, M_u is not used),
 
-and go on with what is left of the tree; u itself becomes a leaf when its last child is gone. The root is always
-accepted. A draft is thus accepted for its whole path, as in block verification, which this is on a chain. Siblings with
-the same token stay two here, while rules that go down from the root merge what hangs below them; so with independent
-siblings recursive rejection sometimes accepts more, V small or q concentrated. Without replacement there is nothing to
-merge, and traversal accepted at least as much in every model tried (both in the tests).
+and continue with the rest of the tree; u itself becomes a leaf when its last child is gone. The root is
+always accepted. A draft is thus accepted for its whole path, as in block verification, which this is on a
+chain. Siblings with the same token stay separate here, while rules that go down from the root merge their
+subtrees; so with independent siblings recursive rejection sometimes accepts more, for small V or a
+concentrated q. Without replacement there is nothing to merge, and traversal accepted at least as much in
+every model tried (both in the tests).
 
-Lossless for siblings sampled independently from q, tried in the order in which they were drawn (for siblings drawn
-without replacement see `traversal_without_replacement`); sorted by probability they give TV up to .7. The update is easy
-to get wrong: with S/(1 - q(c)), as in a public implementation, the output is biased; see
-`controls/traversal_wrong_update.py`.
+Lossless for siblings sampled independently from q, tried in the order in which they were drawn (for siblings
+drawn without replacement see `traversal_without_replacement`); sorted by probability they give TV up to .7.
+The update is easy to get wrong: with S/(1 - q(c)), as in a public implementation, the output is biased; see
+`_controls/traversal_wrong_update.py`.
 
-Weng et al., "Traversal verification for speculative tree decoding", arXiv 2505.12398, Algorithm 2, reconstructed and
-proved here by enumeration.
+Weng et al., "Traversal verification for speculative tree decoding", arXiv 2505.12398, Algorithm 2,
+reconstructed and proved here by enumeration.
 
-Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n·log V) for a fixed pair, where M_u is
-(b·p - d·q)₊ with two numbers.
+Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n·log V) for a fixed pair, where
+M_u is (b·p - d·q)₊ with two numbers.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,31 +32,27 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
-from specsim.core.distributions import Floats, cumulative_draw
+from specsim.core._types import Floats, Row
+from specsim.core.distributions import cumulative_draw
 from specsim.drafts import Tree
-from specsim.rules._chain.block import reach
-from specsim.rules._common import nodewise
+from specsim.rules._chain.block import survival
 from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (
     CODES,
-    draw_child,
+    build_tables,
     draw_residual,
-    make_pair,
+    draw_tree,
     mass_without,
     residual_mass,
 )
-from specsim.rules._common.tokenwise import normalised
-
-# --- law -------------------------------------------------------------------------------------------------
-
-Row = Sequence[Any]
+from specsim.rules._common.tokenwise import normalise
 
 
 def law(
     parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
 ) -> tuple[list[Any], list[Any]]:
     """stop[u]: the probability of accepting node u; follow[u] the pmf of the token after it."""
-    return traversed(parents, tokens, p, q, replaced=True)
+    return traverse(parents, tokens, p, q, replaced=True)
 
 
 def exact_update(w: Any, mass: Any, draft: Any) -> Any:
@@ -65,7 +60,7 @@ def exact_update(w: Any, mass: Any, draft: Any) -> Any:
     return mass / (mass + 1 - w) if mass else 0 * w
 
 
-def traversed(
+def traverse(
     parents: Sequence[int],
     tokens: Sequence[int],
     p: Sequence[Row],
@@ -79,7 +74,9 @@ def traversed(
     follow: list[Any] = [None] * len(p)
 
     def visit(u: int, w: Any, reached: Any) -> Any:
-        """Go through the subtree of u, which is reached with probability `reached`; give that of deleting it all."""
+        """Visit the subtree of u, reached with probability `reached`; give the probability of rejecting
+        it.
+        """
         target, draft = list(p[u]), list(q[u]) if u in parents else []
         for c, x in ((j + 1, tokens[j]) for j, parent in enumerate(parents) if parent == u):
             if draft[x] == 0:  # q was exhausted
@@ -87,10 +84,10 @@ def traversed(
             reached = visit(c, min(1, w * target[x] / draft[x]), reached)
             excess = [max(w * a - b, 0 * a) for a, b in zip(target, draft, strict=True)]
             w = update(w, sum(excess), draft[x])
-            target = normalised(excess) if any(excess) else target
+            target = normalise(excess) if any(excess) else target
             if not replaced:
                 left = [weight * (y != x) for y, weight in enumerate(draft)]
-                draft = normalised(left) if any(left) else left
+                draft = normalise(left) if any(left) else left
         stop[u], follow[u] = reached * w, target
         return reached * (1 - w)
 
@@ -98,20 +95,17 @@ def traversed(
     return stop, follow
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def new_weight(w, mass, draft):  # type: ignore[no-untyped-def]
+def new_weight(w, mass, draft):
     return mass / (mass + 1.0 - w) if mass > 0.0 else 0.0
 
 
 def rows(replaced: bool, update: Kernel) -> Kernel:
     """The row kernel: uniforms[j] decides on node j + 1, uniforms[n] draws the last token."""
 
-    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):  # type: ignore[no-untyped-def]
+    def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         size, deepest = draft_tokens.shape[1], tokens.shape[0] - 1
-        # of the nodes on the path to the present one: number, weight, the child last tried, target and draft
+        # for the nodes on the path to the current one: number, weight, the child last tried, target and draft
         node, child = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
         w = np.empty(deepest + 1)
         target, draft = np.empty((deepest + 1, p.shape[2])), np.empty((deepest + 1, p.shape[2]))
@@ -159,27 +153,24 @@ def rows(replaced: bool, update: Kernel) -> Kernel:
     return kernel(verify_rows)
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-
 def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
     """The fixed-pair kernel. Every node of the tree is drawn."""
 
     def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Any, ...]:
-        return make_pair(p, q), np.array(tree.parents), CODES[tree.drawing], tree.depth
+        return build_tables(p, q), np.array(tree.parents), CODES[tree.sampling], tree.depth
 
-    def verify_fixed_pair(  # type: ignore[no-untyped-def]
-        pair, parents, drawing, deepest, draft_uniforms, verify_uniforms, tokens, accepted
+    def verify_fixed_pair(
+        pair, parents, sampling, deepest, draft_uniforms, verify_uniforms, tokens, accepted
     ):
         size = parents.size
         drafted, siblings = np.empty(size, np.int64), np.empty(size, np.int64)
-        # of the nodes on the path to the present one: number, weight, the child last tried; the target as b and d
-        # of (b·p - d·q)₊, normalised; the mass of q that is left
+        # for the nodes on the path to the current one: number, weight, the child last tried; b and d of the
+        # target (b·p - d·q)₊, normalised; the mass of q that is left
         node, child = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
         w, left = np.empty(deepest + 1), np.empty(deepest + 1)
         of_p, of_q = np.empty(deepest + 1), np.empty(deepest + 1)
         for s in range(accepted.size):
-            draw_tree(pair, parents, drawing, draft_uniforms[:, s], siblings, drafted)
+            draw_tree(pair, parents, sampling, draft_uniforms[:, s], siblings, drafted)
             d = 0
             node[0], w[0], child[0], left[0], of_p[0], of_q[0] = 0, 1.0, 0, 1.0, 1.0, 0.0
             while True:
@@ -216,33 +207,16 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
             tokens[d + 1 :, s] = -1
             accepted[s] = d
 
-    return FixedPair(tables, kernel(verify_fixed_pair), nodewise.uniforms)
+    return FixedPair(tables, kernel(verify_fixed_pair))
 
-
-@kernel
-def draw_tree(pair, parents, drawing, u, siblings, drafted):  # type: ignore[no-untyped-def]
-    """Draw all nodes: node j + 1 with u[j], into drafted[n]."""
-    for j in range(parents.size):
-        count, k = 0, 0
-        for i in range(parents.size):
-            if parents[i] == parents[j]:
-                if i < j:
-                    siblings[k] = drafted[i]
-                    k += 1
-                count += 1
-        drafted[j] = draw_child(pair, drawing, siblings, k, count, u[j])
-
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="traversal",
     citation="Weng et al. 2025, arXiv 2505.12398, Algorithm 2",
-    drawings=("sampled",),
+    draft_sampling=("sampled",),
     law=law,
     rows=rows(True, new_weight),
-    uniforms=nodewise.uniforms,
     fixed_pair=fixed_pair(True, new_weight),
-    reach=reach,
+    survival=survival,
     on_trees=True,
 )

@@ -1,49 +1,42 @@
 """Traversal verification of siblings drawn without replacement.
 
 As `traversal`, with one more step when a child x is given up: the draft's law at its parent loses x and is
-renormalised, q_u ← q_u without x. A child x has w_x < 1 when it is given up, so M_u has lost x already, and no token is
-ever drafted, or drawn, again. Where q has fewer tokens than there are children, those that fill up (q = 0) are never
-tried.
+renormalised, q_u ← q_u without x. A child x has w_x < 1 when it is given up, so M_u has lost x already, and
+no token is ever drafted, or drawn, again. Where q has fewer tokens than there are children, those that fill
+up (q = 0) are never tried.
 
 Lossless for siblings drawn without replacement, tried in the order in which they were drawn.
 
-Weng et al., "Traversal verification for speculative tree decoding", arXiv 2505.12398; the drawing is that of Sequoia
-(Chen et al., arXiv 2402.12374) and RSD (Jeon et al., arXiv 2402.14160).
+Weng et al., "Traversal verification for speculative tree decoding", arXiv 2505.12398; the drawing is that of
+Sequoia (Chen et al., arXiv 2402.12374) and RSD (Jeon et al., arXiv 2402.14160).
 
 Cost: a uniform for each node and one for the last token; O(n·V) from rows, O(n·(n + log V)) for a fixed pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
-from specsim.rules._chain.block import reach
-from specsim.rules._common import nodewise
+from specsim.core._types import Row
+from specsim.rules._chain.block import survival
 from specsim.rules._common.base import Rule
-from specsim.rules._tree.traversal import fixed_pair, new_weight, rows, traversed
-
-# --- law -------------------------------------------------------------------------------------------------
+from specsim.rules._tree.traversal import fixed_pair, new_weight, rows, traverse
 
 
 def law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Sequence[Any]], q: Sequence[Sequence[Any]]
+    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
 ) -> tuple[list[Any], list[Any]]:
     """stop[u]: the probability of accepting node u; follow[u] the pmf of the token after it."""
-    return traversed(parents, tokens, p, q, replaced=False)
+    return traverse(parents, tokens, p, q, replaced=False)
 
-
-# --- registry --------------------------------------------------------------------------------------------
 
 RULE = Rule(
     name="traversal_without_replacement",
     citation="Weng et al. 2025, arXiv 2505.12398; drawing as Chen et al. 2024, arXiv 2402.12374",
-    drawings=("without replacement",),
+    draft_sampling=("without replacement",),
     law=law,
     rows=rows(False, new_weight),
-    uniforms=nodewise.uniforms,
     fixed_pair=fixed_pair(False, new_weight),
-    reach=reach,
+    survival=survival,
     on_trees=True,
     distinct=True,
 )

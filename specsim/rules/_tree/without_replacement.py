@@ -1,44 +1,41 @@
 """Recursive rejection of siblings drawn without replacement: the draft's row loses each token that was tried.
 
-At a node with target row p and children s_1 … s_K drawn one after the other, each from D = q without the tokens
-before it, renormalised: start with R = p; accept s_k with probability min(1, R(s_k)/D(s_k)), else replace R by
-(R - D)₊ and D by D without s_k, both normalised; after the last rejection emit a token from R.
+At a node with target row p and children s_1 … s_K drawn one after the other, each from D = q without the
+tokens before it, renormalised: start with R = p; accept s_k with probability min(1, R(s_k)/D(s_k)), else
+replace R by (R - D)₊ and D by D without s_k, both normalised; after the last rejection emit a token from R.
 
 Lossless for siblings drawn without replacement and tried in the order in which they were drawn; sorted by
-probability they give TV up to .7. Where q has fewer tokens than there are children, the tokens that fill up (q = 0)
-are never tried: the step stops at the first of them. No acceptance is lost to tokens tried twice, and if q covers p
-and K reaches the number of tokens of q, one of them is accepted for certain (the cover property), which i.i.d.
-siblings lack.
+probability they give TV up to .7. Where q has fewer tokens than there are children, the tokens that fill up
+(q = 0) are never tried: the step stops at the first of them. No acceptance is lost to tokens tried twice, and
+if q covers p and K reaches the number of tokens of q, one of them is accepted for certain (the cover
+property), which i.i.d. siblings lack.
 
-Chen et al., "Sequoia", arXiv 2402.12374, Algorithm 2, which refills D uniformly; Jeon et al., "Recursive speculative
-decoding", arXiv 2402.14160, which draws siblings by the Gumbel-top-k trick, the same law.
+Chen et al., "Sequoia", arXiv 2402.12374, Algorithm 2, which refills D uniformly; Jeon et al., "Recursive
+speculative decoding", arXiv 2402.14160, which draws siblings by the Gumbel-top-k trick, the same law.
 
-Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K·(K + log V)) for a fixed pair:
-a token once rejected has no mass in any later R, so R is (b·p - d·q)₊ with two numbers.
+Cost: a uniform for each node and one for the last token; O(K·V) a node from rows, O(K·(K + log V)) for a
+fixed pair: a token once rejected has no mass in any later R, so R is (b·p - d·q)₊ with two numbers.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
 from specsim.core._kernels import kernel
+from specsim.core._types import Row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, mass_without, residual_mass
-from specsim.rules._common.tokenwise import normalised, positive_part
-
-# --- law -------------------------------------------------------------------------------------------------
+from specsim.rules._common.tokenwise import normalise, positive_part
 
 
-def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """The probability of accepting each child, and the last residual."""
     target, reached, accept = list(p), p[0] * 0 + 1, []
     for k, x in enumerate(children):
         if q[x] == 0:  # q was exhausted
             accept += [0] * (len(children) - k)
             break
-        draft = normalised([weight * (y not in children[:k]) for y, weight in enumerate(q)])
+        draft = normalise([weight * (y not in children[:k]) for y, weight in enumerate(q)])
         passed = min(1, target[x] / draft[x])
         accept.append(reached * passed)
         reached *= 1 - passed
@@ -46,11 +43,8 @@ def at_a_node(p: Sequence[Any], q: Sequence[Any], children: Sequence[int]) -> tu
     return accept, target
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
-
 @kernel
-def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
+def choose(p, q, children, u, values, weights):
     weights[:] = p
     mass, left = 1.0, 1.0  # of the residual, and of q without the children tried
     draft = q.copy()
@@ -73,14 +67,12 @@ def choose(p, q, children, u, values, weights):  # type: ignore[no-untyped-def]
     return -1
 
 
-# --- a fixed pair ----------------------------------------------------------------------------------------
-
-#: What 1/x does not overflow for.
+#: A number whose reciprocal does not overflow.
 LEAST = 1e-300
 
 
 @kernel
-def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
+def pick(pair, table, children, u, last):
     b, d, left = 1.0, 0.0, 1.0
     for k in range(children.size):
         x = children[k]
@@ -97,15 +89,12 @@ def pick(pair, table, children, u, last):  # type: ignore[no-untyped-def]
     return -1, draw_residual(pair, b, d, last)
 
 
-# --- registry --------------------------------------------------------------------------------------------
-
 RULE = Rule(
     name="without_replacement",
     citation="Chen et al. 2024 (Sequoia), arXiv 2402.12374, Algorithm 2; Jeon et al. 2024, arXiv 2402.14160",
-    drawings=("without replacement",),
-    law=nodewise.law(at_a_node),
+    draft_sampling=("without replacement",),
+    law=nodewise.law(node_law),
     rows=nodewise.rows(choose),
-    uniforms=nodewise.uniforms,
     fixed_pair=nodewise.fixed_pair(pick),
     on_trees=True,
     many_drafts=True,

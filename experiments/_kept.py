@@ -1,0 +1,121 @@
+"""What the repository keeps of the experiments: the rows of those that take hours, and a page for each table in docs/results.
+
+Kept rows are in kept/NAME.json, with their provenance. They are not run again with each change to the code, so the tests
+compare parts of them with the code as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import experiments
+from experiments import Row
+from experiments._sources import ROOT
+from experiments._tables import provenance, table
+from specsim.core._files import atomic_write
+from specsim.simulation._counting import Progress
+
+__all__ = [
+    "PAGES",
+    "is_kept",
+    "keep",
+    "kept",
+    "kept_provenance",
+    "kept_table",
+    "page_of",
+    "renewed",
+    "write_page",
+]
+
+#: The page of each experiment that has one, in docs/results.
+PAGES = {
+    "audit_calibration": "calibration.md",
+    "audit_power": "power.md",
+    "claims": "claims.md",
+    "diagnosis": "diagnosis.md",
+    "kill_matrix": "kill-matrix.md",
+    "published": "published.md",
+    "rules": "rules.md",
+    "run_times": "run-times.md",
+}
+#: The experiments whose rows are kept.
+KEPT = ("audit_calibration", "audit_power", "diagnosis", "kill_matrix")
+FOLDER = ROOT / "experiments" / "kept"
+RESULTS = ROOT / "docs" / "results"
+
+
+def is_kept(name: str) -> bool:
+    """Whether the repository keeps the rows of the experiment `name`."""
+    return name in KEPT
+
+
+def kept(name: str) -> list[Row]:
+    """The rows of an experiment that takes hours, as they were last computed at full size."""
+    rows: list[Row] = _kept(name)["rows"]
+    return rows
+
+
+def kept_table(name: str) -> pa.Table:
+    """The same as a table."""
+    return pa.Table.from_pylist(kept(name))
+
+
+def kept_provenance(name: str) -> dict[str, Any]:
+    """The seed, versions and machine of the kept rows."""
+    found: dict[str, Any] = _kept(name)["provenance"]
+    return found
+
+
+def _kept(name: str) -> dict[str, Any]:
+    experiments.get(name)
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def keep(name: str, rows: Sequence[Row], rng: int) -> Path:
+    """Write the rows of an experiment to the repository, one on a line. Returns the file."""
+    place = FOLDER / f"{name}.json"
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
+    origin = json.dumps(provenance(rng))
+    with atomic_write(place) as temporary:
+        temporary.write_text(f'{{"provenance": {origin},\n"rows": [\n{lines}\n]}}\n', encoding="utf-8")
+    return place
+
+
+def renewed(name: str, only: Iterable[str], *, rng: int, progress: Progress | None = None) -> list[Row]:
+    """The kept rows, with those cells run again whose first value is in `only`, and those that were not there.
+
+    The first columns of a row are the values of its cell. Raises ValueError where no cell begins with one of `only`.
+    """
+    module, chosen = experiments.get(name), set(only)
+    cells = module.cells(fast=False)
+    if unknown := chosen - {cell[0] for cell in cells}:
+        raise ValueError(f"{name}: no cell begins with {', '.join(sorted(unknown))}")
+    before = {tuple(row.values())[: len(cells[0])]: row for row in kept(name)}
+    rows = []
+    for done, cell in enumerate(cells, 1):
+        known = cell[0] not in chosen and tuple(cell) in before
+        rows.append(before[tuple(cell)] if known else module.run_cell(cell, fast=False, rng=rng))
+        if progress is not None:
+            progress(done, len(cells))
+    return rows
+
+
+def page_of(name: str, tables: Path) -> str:
+    """The page of an experiment: from its kept rows, or else from its table in the folder `tables`, run if need be."""
+    rows = kept(name) if is_kept(name) else table(name, tables).to_pylist()
+    page: str = experiments.get(name).page(rows)
+    return page
+
+
+def write_page(name: str, page: str) -> Path:
+    """Write the page of an experiment to docs/results. Returns the file."""
+    place = RESULTS / PAGES[name]
+    with atomic_write(place) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return place

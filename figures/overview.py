@@ -1,0 +1,112 @@
+"""The picture of the front page: speed and operations against α, and speed against bias.
+
+`python -m figures.overview` draws it twice, for light and for dark pages, into docs/_static.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from figures._columns import groups, where
+from figures._palette import COLORS
+from specsim.core._plotting import figure_style, save_figure
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLE = "Speculative decoding at a glance: closed forms, simulated steps, and speed against bias"
+TABLES = ("simulated_speed", "lossy_speed", "lossless_rules")
+
+#: The quantities of the first three panels, with the panels' titles.
+QUANTITIES = {
+    "tokens": "expected tokens per step",
+    "improvement": "wall-time improvement, c = {c:g}",
+    "operations": "arithmetic operations, ĉ = {c:g}",
+}
+#: The lines of the last panel and what the legend calls them; the others are in the figure of lossy rules.
+LOSSY = {
+    "lenience": "lenience",
+    "scaled_lenience": "lenience, scaled residual",
+    "cascade_opt": "cascade, OPT",
+    "typical, delta": "typical acceptance",
+}
+#: The range of the last panel; the names of lossless rules stand left of 0.
+TV, TOKENS = (-0.16, 0.32), (1.3, 3.6)
+#: How far apart the names of lossless rules are at least, in tokens per step.
+APART = 0.12
+
+#: The colours of text, grid and lines on a page of each colour scheme; backgrounds are transparent.
+INK = {"light": "#24292f", "dark": "#d8dee6"}
+GRID = {"light": "#d9dde2", "dark": "#3a424c"}
+LINES = {"light": COLORS, "dark": ("#6ea8dc", "#e6975c", "#7cbf88", "#c58ab6", "#d4bf5e")}
+
+
+def draw(speed: pa.Table, lossy: pa.Table, lossless: pa.Table, *, page: str = "light") -> Figure:
+    """Four panels: tokens per step, improvement and operations against α, lines closed forms, points simulated; then
+    tokens per step against total variation, for lossless rules and for lossy ones over the range of their parameter.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    clear = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+    settings: dict[Any, str] = dict.fromkeys(inked, INK[page]) | dict.fromkeys(clear, "none")
+    with figure_style(), rc_context(settings | {"grid.color": GRID[page]}):
+        figure = Figure(figsize=(8.3, 5.9))
+        axes = figure.subplots(2, 2).ravel()
+        _draw_speed(axes[:3], speed, LINES[page])
+        _draw_bias(axes[3], lossy, lossless, LINES[page])
+        return figure
+
+
+def _draw_speed(axes: Sequence[Axes], table: pa.Table, colors: Sequence[str]) -> None:
+    c = table["c"][0].as_py()
+    lines = groups(where(table, kind="closed form"), "gamma")
+    points = groups(where(table, kind="simulated"), "gamma")
+    for (gamma, line), color in zip(lines.items(), colors, strict=True):
+        for axis, quantity in zip(axes, QUANTITIES, strict=True):
+            axis.plot(line["alpha"], line[quantity], color=color, linewidth=1.2)
+            axis.plot(points[gamma]["alpha"], points[gamma][quantity], "o", color=color, label=f"γ = {gamma}")
+    for axis, title in zip(axes, QUANTITIES.values(), strict=True):
+        axis.set_title(title.format(c=c))
+        axis.set_xlabel("acceptance probability α")
+    axes[0].legend(loc="upper left", title="lines: closed forms\npoints: simulated", title_fontsize=8)
+
+
+def _draw_bias(axis: Axes, lossy: pa.Table, lossless: pa.Table, colors: Sequence[str]) -> None:
+    lines = groups(lossy, "line")
+    for (name, label), color in zip(LOSSY.items(), colors[1:], strict=True):
+        line = lines[name]
+        axis.plot(line["tv"], line["tokens"], "o-", color=color, markersize=3.5, label=label)
+    below = 0.0
+    for rule in sorted(lossless.to_pylist(), key=lambda row: row["tokens"]):
+        marker = "D" if rule["chains"] == 1 else "^"
+        axis.plot(rule["tv"], rule["tokens"], marker, color=colors[0], markersize=5, zorder=3)
+        below = max(rule["tokens"], below + APART)
+        name = rule["rule"].replace("_", " ")
+        axis.text(-0.01, below, name, color=colors[0], fontsize=8, ha="right", va="center")
+    axis.plot([], [], "D", color=colors[0], label="lossless, one draft")
+    axis.plot([], [], "^", color=colors[0], label="lossless, two drafts")
+    axis.set_xlim(*TV)
+    axis.set_ylim(*TOKENS)
+    axis.set_xticks([0.0, 0.1, 0.2, 0.3])
+    axis.set_title(f"tokens per step against bias, γ = {lossy['gamma'][0].as_py()}")
+    axis.set_xlabel("total variation from the target (n-gram pair)")
+    axis.legend(loc="upper left")
+
+
+def write(folder: Path, *tables: pa.Table) -> None:
+    """Write overview-light.svg and overview-dark.svg into `folder`."""
+    for page in INK:
+        save_figure(draw(*tables, page=page), folder / f"overview-{page}.svg")
+
+
+if __name__ == "__main__":
+    from experiments._tables import table
+
+    made = Path("results/figures/tables")
+    write(Path("docs/_static"), *(table(name, made, fast=False, rng=0) for name in TABLES))

@@ -1,0 +1,275 @@
+"""The power of an audit against sums done by hand, its predictions against runs, and its calibration."""
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import FALSE_ALARM
+
+from experiments import audit_calibration, audit_power
+from experiments._kept import kept
+from experiments._step_laws import deviation, known_decoder, known_steps, rejections, tables_of
+from experiments.audit_calibration import calibrate, exact_cases
+from specsim import rules
+from specsim.auditing import mutants
+from specsim.auditing._cases.battery import Case
+from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._checks.claimed_law import Claim
+from specsim.auditing._checks.subjects import function_subject
+from specsim.auditing._execution import here
+from specsim.auditing._runner import CaseRun, run_case
+from specsim.auditing._verifier.contract import Declared
+from specsim.core.stats import POWER, detectable_tv, log_e_value, log_e_values, needed_draws
+from specsim.drafts import chain
+from specsim.models import TableModel
+
+ROOT = Path(__file__).parents[2]
+STEPS, LEVEL = 2**19, 1e-9
+
+
+def quarters(*weights):
+    return TableModel([Fraction(weight, 4) for weight in weights])
+
+
+def deviation_of(name, target, draft, gamma):
+    """Of a mutant on one pair."""
+    case = Case("by hand", "", target, draft, chain(gamma))
+    claim = Claim(None, case.tree)
+    return deviation(known_steps(mutants.get(name), case, claim), tables_of(case, claim, STEPS), LEVEL)
+
+
+# --- by hand ---------------------------------------------------------------------------------------------
+
+
+def test_resampling_from_the_target():
+    """p = (3/4, 1/4), q = (1/4, 3/4): half of the drafts pass, the first token is 0 with 1/4 + 1/2·3/4 = 5/8."""
+    found = deviation_of("resamples_target", quarters(3, 1), quarters(1, 3), 1)
+    assert (found.position, found.prefix, found.fatal) == (0, (), 0)
+    assert found.tv == pytest.approx(1 / 8)
+    assert found.distance == pytest.approx(1 / 64 / (3 / 4) + 1 / 64 / (1 / 4))
+
+
+def test_a_uniform_used_twice():
+    """p = (1/2, 1/2), q = (1, 0): where the first draft passed, half of the time, the second passes for certain."""
+    found = deviation_of("one_uniform", quarters(2, 2), quarters(4, 0), 2)
+    assert (found.kind, found.position, found.prefix) == ("prefix", 1, (0,))
+    assert found.tv == pytest.approx(1 / 2 * 1 / 2)
+    assert found.distance == pytest.approx(1 / 2 * (1 / 4 / (1 / 2) + 1 / 4 / (1 / 2)))
+
+
+def test_impossible_tokens_end_the_matter():
+    """p = (1/2, 1/2, 0), q = (1/4, 1/4, 1/2): half of the first tokens are impossible; ten steps are enough."""
+    found = deviation_of("accepts_everything", quarters(2, 2, 0), quarters(1, 1, 2), 1)
+    assert found.fatal == pytest.approx(1 / 2)
+    assert found.tv == pytest.approx(1 / 2)
+    assert found.needed == pytest.approx(np.log2(1 / (1 - POWER)))
+
+
+@pytest.mark.parametrize(("name", "tv"), [("resamples_target", 1 / 8), ("lenience:lenience=1", 0)])
+def test_the_bins_of_a_pair_show_the_same(name, tv):
+    """p/q takes two values, at the edges of bins, so that the PIT loses nothing of a deviation at the first position."""
+    case = Case("by hand", "", quarters(3, 1), quarters(1, 3), chain(1))
+    claim = Claim(None, case.tree)
+    tables = [one for one in tables_of(case, claim, STEPS) if one.kind == "PIT"]
+    found = deviation(known_steps(mutants.get(name), case, claim), tables, LEVEL)
+    assert found.tv == pytest.approx(tv, abs=1e-12)
+    assert found.distance == pytest.approx(16 / 3 * tv**2, abs=1e-12)
+    assert np.isfinite(found.needed) == (tv > 0)
+
+
+def test_a_greedy_draft():
+    """p = (1/2, 1/2), q = (3/4, 1/4): 0 is drafted always and passes with 2/3, else comes 1."""
+    case = DecoderCase("by hand", "", quarters(2, 2), quarters(3, 1), (0,), 2)
+    law = known_decoder(mutants.get("greedy_draft"), case)
+    found = deviation(law, tables_of(case, None, STEPS), LEVEL)
+    assert (found.position, found.prefix) == (0, ())
+    assert found.tv == pytest.approx(1 / 6)
+    assert found.distance == pytest.approx(1 / 9)
+
+
+def test_sequences_that_break_the_contract_are_fatal():
+    case = DecoderCase("by hand", "", quarters(2, 2), quarters(2, 2), (0,), 3, eos=1)
+    law = known_decoder(mutants.get("token_after_eos"), case)
+    assert law.law[law.fatal].sum() > 0.2
+    for tokens, fatal in zip(law.emitted, law.fatal, strict=True):
+        assert fatal == (1 in tokens[:-1])
+
+
+def test_cases_with_too_many_drafts_are_left_out():
+    mutant = mutants.get("one_uniform")
+    cases = {case.name: case for case in subject_of("one_uniform").cases}
+    for name, left_out in (
+        ("two-point", False),
+        ("irregular", True),
+        ("own rows", True),
+        ("n-gram pair", True),
+    ):
+        case = cases[name]
+        assert (known_steps(mutant, case, Claim(None, case.tree)) is None) == left_out
+
+
+# --- predictions -----------------------------------------------------------------------------------------
+
+
+def subject_of(name):
+    mutant = mutants.get(name)
+    return function_subject(mutant.function, name, Declared(decoder=mutant.decode is not None))
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("shared_gumbel", "zeros"),
+        ("block_tokenwise_residual", "Markov chain"),
+        ("draft_top_k", "second order"),
+    ],
+)
+def test_as_many_steps_as_predicted_reject_and_a_quarter_mostly_does_not(name, case):
+    mutant, subject, runs = mutants.get(name), subject_of(name), 20
+    index = [one.name for one in subject.cases].index(case)
+    plan, where = subject.plan(index, "quick"), subject.cases[index]
+    if mutant.decode:
+        known = known_decoder(mutant, where)
+    else:
+        known = known_steps(mutant, where, Claim(None, where.tree))
+    found = deviation(known, plan.tables, LEVEL)
+    assert found.needed < plan.steps
+
+    def rejected(steps):
+        some = replace(plan, steps=int(steps) // 8 * 8 + 8)
+        found = (run_case(here(subject), CaseRun(some, seed, LEVEL)).result() for seed in range(runs))
+        return sum(bool(one.findings) for one in found)
+
+    assert rejected(found.needed) == runs
+    assert rejected(found.needed / 4) <= runs / 2
+
+
+def test_a_verifier_that_breaks_off_is_rejected_at_the_next_look():
+    subject = subject_of("neighbours_draft")
+    assert rejections(subject, 0, "smoke", 1e-9, [0, 1]) == [2**7, 2**7]
+
+
+def test_needed_draws_are_those_of_the_detectable_deviation():
+    for cells, n in ((2, 500), (16, 10_000), (300, 10**7)):
+        least = 4 * detectable_tv(cells, n, LEVEL) ** 2
+        assert needed_draws(least, cells, LEVEL) == pytest.approx(n, rel=1e-4)
+        assert needed_draws(2 * least, cells, LEVEL) < n < needed_draws(least / 2, cells, LEVEL)
+    for distance, cells in ((0.0, 4), (0.1, 1), (float("nan"), 4)):
+        with pytest.raises(ValueError, match="at least 2 cells and a positive distance"):
+            needed_draws(distance, cells, LEVEL)
+
+
+def test_e_values_of_many_tables_are_those_of_each():
+    law = np.array([0.1, 0.2, 0.7])
+    counts = np.random.default_rng(0).multinomial(1000, [0.2, 0.2, 0.6], size=5)
+    each = [log_e_value(one, law) for one in counts]
+    assert log_e_values(counts, law) == pytest.approx(each, rel=1e-12)
+    assert log_e_values(counts[:, :1], np.ones(1)) == pytest.approx(np.zeros(5))
+
+
+# --- calibration -----------------------------------------------------------------------------------------
+
+AUDITS, ALARM_BUDGET = 100, 1e-3
+
+
+class TooEven(np.random.Generator):
+    """Draws whose deviations from what is expected are a tenth of what they should be."""
+
+    def multinomial(self, n, pvals, size=None):
+        drawn = super().multinomial(n, pvals, size=size)
+        expected = np.asarray(n)[..., None] * np.asarray(pvals)
+        return np.rint(expected + 0.1 * (drawn - expected)).astype(np.int64)
+
+
+@cache
+def cases_of(name):
+    return exact_cases(rules.get(name) if name in rules.names("chain", "tree") else mutants.get(name))
+
+
+@pytest.mark.parametrize("name", ["block", "traversal", "one_hot_draft", "draft_one_short"])
+def test_exact_verifiers_raise_no_alarms_and_their_p_values_are_uniform(name):
+    cases = cases_of(name)
+    assert sum(len(tables) for _, tables, _ in cases) > 50
+    found = calibrate(cases, ALARM_BUDGET, AUDITS, np.random.default_rng(1))
+    low, high = found.alarm_rate(1 - FALSE_ALARM)
+    assert low <= ALARM_BUDGET <= high
+    assert found.uniformity > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", ["lenience", "draft_temperature"])
+def test_calibration_of_a_wrong_sampler_fails(name):
+    found = calibrate(cases_of(name), ALARM_BUDGET, AUDITS, np.random.default_rng(1))
+    assert found.alarm_rate(1 - FALSE_ALARM)[0] > ALARM_BUDGET
+    assert found.uniformity < FALSE_ALARM
+
+
+def test_calibration_of_draws_that_are_too_even_fails():
+    found = calibrate(cases_of("traversal"), ALARM_BUDGET, AUDITS, TooEven(np.random.PCG64(1)))
+    assert found.alarms == AUDITS
+    assert found.uniformity < FALSE_ALARM
+    assert found.p_values.mean() > 0.9
+
+
+def test_a_law_without_chance_has_no_p_values():
+    found = calibrate(cases_of("greedy_match"), ALARM_BUDGET, 10, np.random.default_rng(1))
+    assert (found.alarms, found.uniformity) == (0, None)
+
+
+# --- the experiments -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("experiment", "page"), [(audit_power, "power.md"), (audit_calibration, "calibration.md")]
+)
+def test_the_page_is_that_of_the_kept_rows(experiment, page):
+    rows = kept(experiment.__name__.partition(".")[2])
+    text = (ROOT / "docs/results" / page).read_text(encoding="utf-8")
+    assert experiment.page(rows) == text, "run make results-pages"
+
+
+def test_what_must_be_detected_was_rejected_in_every_run():
+    rows = kept("audit_power")
+    assert audit_power.failures(rows) == []
+    assert [row["mistake"] for row in rows] == mutants.names()
+    assert [(row["mistake"],) for row in rows] == audit_power.cells(fast=False)
+    spoiled = [{**rows[0], "rejected": rows[0]["rejected"] - 1}, *rows[1:]]
+    assert audit_power.failures(spoiled) == [rows[0]["mistake"]]
+    assert f"Not rejected in every run: `{rows[0]['mistake']}`" in " ".join(audit_power.page(spoiled).split())
+
+
+def test_a_kept_row_can_be_computed_again():
+    stored = next(row for row in kept("audit_power") if row["mistake"] == "draft_top_k")
+    found = audit_power.run_cell(("draft_top_k",), fast=True, rng=0)
+    assert found.keys() == stored.keys()
+    for name in ("tv", "distance", "total", "needed"):
+        assert found.pop(name) == pytest.approx(stored[name])
+    assert (found.pop("runs"), found.pop("rejected")) == (2, 2)
+    assert found.pop("median_steps") > 0
+    assert found == {name: stored[name] for name in found}
+
+
+def test_the_kept_calibration_is_of_every_exact_rule_and_control_and_stays_within_the_budget():
+    rows = kept("audit_calibration")
+    assert [(row["kind"], row["verifier"]) for row in rows] == audit_calibration.cells(fast=False)
+    for row in rows:
+        assert row["low"] <= audit_calibration.BUDGET <= row["high"]
+        if row["kind"] != "whole audits":
+            assert row["audits"] == audit_calibration.AUDITS
+        if row["uniformity"] is not None:
+            assert row["uniformity"] > FALSE_ALARM
+
+
+def test_a_calibration_with_fewer_audits_is_of_the_same_cases_and_tables():
+    stored = {row["verifier"]: row for row in kept("audit_calibration") if row["kind"] == "exact control"}
+    cell = ("exact control", "draft_one_short")
+    found = audit_calibration.run_cell(cell, fast=True, rng=0)
+    assert found.keys() == stored["draft_one_short"].keys()
+    assert found["audits"] == audit_calibration.FAST_AUDITS
+    bins = [found[f"bin_{k}"] for k in range(audit_calibration.BINS)]
+    assert sum(bins) == found["audits"] * found["cases"]
+    for name in ("cases", "tables"):
+        assert found[name] == stored["draft_one_short"][name]
+    assert audit_calibration.run_cell(cell, fast=True, rng=1) != found

@@ -1,0 +1,78 @@
+"""The picture of the front page: what it draws is in its tables, and the files in docs/_static are drawn by this code."""
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from experiments import lossless_rules, simulated_speed
+from figures import overview
+
+FOLDER = Path(__file__).parents[2] / "docs/_static"
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """The three tables with few rows, lines of `lossy_speed` that the picture leaves out included."""
+    speed = [
+        {
+            "kind": kind,
+            "gamma": gamma,
+            "alpha": alpha,
+            "c": 0.05,
+            **{name: gamma + alpha + 0.001 * place for place, name in enumerate(overview.QUANTITIES)},
+        }
+        for kind in ("closed form", "simulated")
+        for gamma in simulated_speed.GAMMAS
+        for alpha in (0.5, 0.7, 0.9)
+    ]
+    lossy = [
+        {"line": line, "gamma": 5, "tokens": 2.0 + tv, "tv": tv}
+        for line in (*overview.LOSSY, "standard", "greedy_lenience")
+        for tv in (0.1, 0.2)
+    ]
+    lossless = [
+        {"rule": rule, "chains": 1 + number % 2, "tokens": 1.4 + 0.1 * number, "tv": 0.0}
+        for number, rule in enumerate(lossless_rules.RULES)
+    ]
+    return [pa.Table.from_pylist(rows) for rows in (speed, lossy, lossless)]
+
+
+def drawn_lines(axis):
+    return [
+        tuple(tuple(map(float, data)) for data in (line.get_xdata(), line.get_ydata()))
+        for line in axis.get_lines()
+    ]
+
+
+def test_lines_and_points_are_the_tables(tables):
+    *speeds, bias = overview.draw(*tables).axes
+    for axis, quantity in zip(speeds, overview.QUANTITIES, strict=True):
+        wanted = [
+            ((0.5, 0.7, 0.9), tuple(row[quantity] for row in rows if row["gamma"] == gamma))
+            for rows in [[row for row in tables[0].to_pylist() if row["kind"] == "simulated"]]
+            for gamma in simulated_speed.GAMMAS
+        ]
+        assert sorted(drawn_lines(axis)) == sorted(2 * wanted)
+    lines = [line for line in drawn_lines(bias) if line != ((), ())]
+    assert lines.count(((0.1, 0.2), (2.1, 2.2))) == len(overview.LOSSY)
+    points = {(row["tv"], row["tokens"]) for row in tables[2].to_pylist()}
+    assert {(x, y) for (x, *more), (y, *_) in lines if not more} == points
+
+
+def words(svg):
+    """The texts of a picture that hold a letter: titles, labels and legends, without the numbers at the axes."""
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", svg, re.DOTALL)
+    return sorted(text for text in texts if re.search("[a-zα-ω]", text))
+
+
+@pytest.mark.parametrize("page", overview.INK)
+def test_the_committed_picture_is_drawn_by_this_code(tables, tmp_path, page):
+    overview.write(tmp_path, *tables)
+    name = f"overview-{page}.svg"
+    committed = (FOLDER / name).read_text(encoding="utf-8")
+    assert words(committed) == words((tmp_path / name).read_text(encoding="utf-8")), "run make overview"
+    assert len(words(committed)) > 20
+    assert overview.INK[page] in committed
+    assert all(color in committed for color in overview.LINES[page])

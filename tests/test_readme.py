@@ -1,0 +1,50 @@
+"""The front page: short, with numbers that the data has and links that lead somewhere."""
+
+import re
+from pathlib import Path
+
+from experiments.kill_matrix import AUDIT, LEVEL, kept_matrix
+from specsim import rules
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_it_is_short_and_in_order():
+    assert len(README.encode()) <= 8_000
+    assert re.findall(r"^## (.*)$", README, re.MULTILINE) == [
+        "Install",
+        "Is my verifier exact?",
+        "In Python",
+        "At the command line",
+        "What is guaranteed",
+        "Where to go",
+        "Citing",
+    ]
+    assert README.index("<picture>") < README.index("## Install")
+
+
+def test_the_kill_matrix_is_quoted_rightly():
+    matrix = kept_matrix()
+    wrong = sum(not row.exact for row in matrix.rows)
+    missed = {column.name: len(matrix.missed(column.name)) for column in matrix.columns}
+    audit = missed.pop(AUDIT)
+    engines = missed.values()
+    text = " ".join(README.split())
+    assert f"of {wrong} that were reported or are likely" in text
+    assert f"the tests that engines keep miss {min(engines)} to {max(engines)};" in text
+    assert f"specsim's quick audit misses {audit}," in text
+    assert LEVEL == "quick"
+
+
+def test_the_rules_are_counted_rightly():
+    claimed = rules.names("chain", "tree", "lossy")
+    assert f"the {len(claimed)} rules of the literature" in " ".join(README.split())
+    assert len(rules.names("controls")) == 10
+
+
+def test_links_lead_to_files():
+    links = re.findall(r'\]\(([^)#]+)[^)]*\)|(?:src|srcset)="([^"]+)"', README)
+    local = {link or source for link, source in links if not (link or source).startswith("https://")}
+    assert len(local) > 20
+    assert not [link for link in local if not (ROOT / link).is_file()]
