@@ -24,7 +24,9 @@ from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifie
 from specsim.theory._enumeration import prove, step_law
 
 #: Counts of 2^NET evenly spread steps are this close to the law, as total variation.
-NET, ON_THE_NET = 20, 5e-4
+NET, ON_THE_NET = 20, 1e-3
+#: After one rejection, and after two, any of two tokens may follow.
+WIDE = tuple(TableModel([Fraction(n, 25) for n in row]) for row in ((2, 4, 8, 11), (9, 7, 5, 4)))
 #: An exact kernel's e-value reaches 1/FALSE_ALARM with probability at most FALSE_ALARM.
 ALARM = -np.log(FALSE_ALARM)
 
@@ -259,8 +261,8 @@ def test_the_kernels_follow_the_law_of_whole_steps(name, drawing, kind, steps):
 def tv_on_a_net(rule, tree, target, draft, law):
     """The total variation from `law` of the fixed-pair kernel's steps, their uniforms a Sobol' sequence.
 
-    It errs by far less than as many random steps: with 2^20 by .0003 at most, where random ones err by .002, and the
-    e-value of ten million needs a deviation of .002.
+    It errs by far less than as many random steps: with 2^20 by less than .001, mostly by .0002, where the
+    e-value of ten million random ones needs a deviation of .002.
     """
     tables = rule.fixed_pair.tables(
         *(np.array(model.row(()), dtype=float) for model in (target, draft)), tree, **rule.values
@@ -279,20 +281,19 @@ def tv_on_a_net(rule, tree, target, draft, law):
 def test_the_fixed_pair_kernel_follows_the_law_on_a_net(name, drawing):
     rule = rules.get(name)
     tree = shape_of(rule, drawing)
-    pair = some_pair(np.random.default_rng(11), 3, 0)
-    assert tv_on_a_net(rule, tree, *pair, step_law(rule, *pair, tree)) < ON_THE_NET
+    assert tv_on_a_net(rule, tree, *WIDE, step_law(rule, *WIDE, tree)) < ON_THE_NET
 
 
 @pytest.mark.parametrize("name", ["standard", "traversal", "lenience"])
 def test_a_law_that_is_off_by_a_little_is_told_on_the_net(name):
     rule = rules.get(name)
     tree = shape_of(rule, rule.draft_sampling[0])
-    target, draft = some_pair(np.random.default_rng(11), 3, 0)
-    a, b, c = target.row(())
-    other = TableModel([a + Fraction(1, 1000), b - Fraction(1, 1000), c])
+    target, draft = WIDE
+    a, b, *rest = target.row(())
+    other = TableModel([a + Fraction(1, 1000), b - Fraction(1, 1000), *rest])
     law, right = (step_law(rule, model, draft, tree) for model in (other, target))
     distance = sum(abs(law.get(x, 0) - right.get(x, 0)) for x in law | right) / 2
-    assert distance < 0.002
+    assert distance < 0.005
     assert tv_on_a_net(rule, tree, target, draft, law) > ON_THE_NET
 
 
