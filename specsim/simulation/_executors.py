@@ -241,8 +241,10 @@ class Workers:
                 if broken is not None:
                     self._broken(broken, max(task.broke for task in lost))
         finally:
-            running = [future for future in pending if not future.cancel()]
-            if running and self._renew is not None:  # nobody waits any more for what they are at
+            if self._renew is None:
+                for future in pending:
+                    future.cancel()
+            elif pending:  # a future cancelled here could fail in the pool's own thread once its processes end
                 _end_processes(self.executor)
                 self.executor = self._renew()
 

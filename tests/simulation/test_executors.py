@@ -255,8 +255,6 @@ def test_the_first_case_that_fails_is_the_last_one_wherever_it_runs(pool):
     assert len(here.cases) > 2
 
 
-# a future that is cancelled while its worker ends raises InvalidStateError in a thread of concurrent.futures
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_interrupted_audit_has_the_cases_that_were_done_and_waits_for_no_other():
     told = []
 
