@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from specsim.core._files import atomic_write
 from specsim.simulation._counting import Example, Failure, Interval, Partial
 
-__all__ = ["Checkpoint", "Part", "add_parts", "check_shard", "shard_interval"]
-
 FORMAT = "specsim part 2"
 #: Seconds between two writings of a checkpoint.
 CHECKPOINT_SECONDS = 60.0

@@ -24,8 +24,6 @@ from specsim.rules import GROUPS, Parameter, Rule
 from specsim.simulation._counting import Progress
 from specsim.simulation._engine import simulate
 
-__all__ = ["Comparison", "Entry", "as_markdown", "compare", "shipped"]
-
 #: Contexts over which total variation is averaged: declared laws are plain Python.
 CONTEXTS = 256
 #: Values of each parameter in a sweep.

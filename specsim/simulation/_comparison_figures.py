@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["drafts_figure", "pareto_figure"]
 
 #: Enough colours and markers to tell the lossy rules apart.
 COLORS = ("#2a5c8a", "#d1793b", "#4f8f5b", "#9b5a8c", "#b8a13a", "#3aa6a6", "#7a4b2b", "#5a5a5a")

@@ -20,23 +20,6 @@ from specsim.core._streams import Key
 from specsim.simulation._rows import pieces
 from specsim.simulation._sources import Batch, Batches
 
-__all__ = [
-    "EXAMPLES",
-    "Counts",
-    "Example",
-    "Failure",
-    "Interval",
-    "Partial",
-    "Progress",
-    "Tally",
-    "add_up",
-    "count_chunks",
-    "missing",
-    "no_counts",
-    "offset",
-    "run",
-]
-
 Counts = dict[str, NDArray[np.int64]]
 T = TypeVar("T")
 

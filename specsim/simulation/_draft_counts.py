@@ -13,8 +13,6 @@ from specsim.core.distributions import Floats
 from specsim.drafts import Tree
 from specsim.simulation._engine import simulate
 
-__all__ = ["BOUNDS", "RULES", "Acceptance", "acceptance_by_drafts"]
-
 #: Rules at a node, with the closed form of their acceptance where there is one.
 RULES: dict[str, Callable[[Floats, Floats, int], float] | None] = {
     "naive_matching": theory.naive_matching_acceptance,

@@ -38,8 +38,6 @@ from specsim.simulation._rows import DynamicRows, LookupRows, TraceRows, model_r
 from specsim.simulation._sources import Batch, FixedPairSource, RowSource, rule_verifier
 from specsim.traces import Trace
 
-__all__ = ["Simulation", "make_source", "merged_simulation", "simulate"]
-
 #: The name of what a simulation counts, in its checkpoints.
 STEPS = "steps"
 

@@ -34,17 +34,6 @@ from specsim.core._streams import Key
 from specsim.simulation._counting import Interval, Partial, Tally, run
 from specsim.simulation._sources import Batches
 
-__all__ = [
-    "NAMES",
-    "Job",
-    "LostWorkers",
-    "Task",
-    "Workers",
-    "check_same_code",
-    "count_spans",
-    "workers_of",
-]
-
 #: What an executor can be called; beside these, the address of a Dask scheduler, such as tcp://host:8786.
 NAMES = ("threads", "processes", "dask")
 ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
@@ -76,9 +65,6 @@ class Job(Protocol):
     def source(self) -> Batches: ...
 
     def tally(self, source: Batches) -> Tally: ...
-
-
-# --- executors -------------------------------------------------------------------------------------------
 
 
 def _check_executor(executor: Executor | str | None) -> None:
@@ -175,9 +161,6 @@ def _dask_executor(name: str, processes: int) -> Iterator[Executor]:
         except ValueError as error:
             raise ValueError(f"executor: {name} is no address of a Dask scheduler ({error})") from error
         yield client.get_executor(pure=False)
-
-
-# --- tasks -----------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -294,9 +277,6 @@ def _timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
     return time.perf_counter() - started, result
 
 
-# --- spans -----------------------------------------------------------------------------------------------
-
-
 def count_spans(
     workers: Workers, job: Job, key: Key, intervals: Sequence[Interval], chunk: int
 ) -> Iterator[Partial]:
@@ -363,8 +343,6 @@ class _Spans:
         longest = GROWTH * max(1, steps // self._chunk)
         self._chunks = max(1, min(fitting, longest))
 
-
-# --- in a worker -----------------------------------------------------------------------------------------
 
 _jobs: dict[str, tuple[Job, Batches]] = {}
 _making = threading.Lock()

@@ -25,8 +25,6 @@ from specsim.simulation._rows import DynamicRows, LookupRows, ModelRows, TraceRo
 from specsim.simulation._sources import FixedPairSource, RowSource
 from specsim.traces import Trace
 
-__all__ = ["Node", "Replay", "replay"]
-
 #: Uniforms of the verification that are printed; some rules take one for every token of the vocabulary.
 SHOWN = 64
 

@@ -20,19 +20,6 @@ from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, draw_siblings
 from specsim.models import Model, check_pair, rows_ahead, shared_contexts
 from specsim.traces import Trace, TraceSummary, summarise
 
-__all__ = [
-    "Described",
-    "DynamicRows",
-    "LookupRows",
-    "ModelRows",
-    "RowReader",
-    "Rows",
-    "TraceRows",
-    "model_rows",
-    "pieces",
-    "start_of",
-]
-
 #: Bytes of p and q rows made at a time: enough to hide the cost of a call, little enough to stay in cache.
 ROW_BATCH_BYTES = 2**21
 

@@ -21,16 +21,6 @@ from specsim.rules import Rule
 from specsim.simulation._rows import ROW_BATCH_BYTES, Described, RowReader, Rows, pieces
 from specsim.theory import acceptance_rate
 
-__all__ = [
-    "Batch",
-    "Batches",
-    "FixedPairSource",
-    "RowSource",
-    "Source",
-    "rule_verifier",
-]
-
-
 Tokens = NDArray[np.int32]
 
 #: Steps of a fixed pair handled at a time: enough to hide the cost of a call, little enough to stay in cache.
@@ -61,9 +51,6 @@ class Batches(Protocol):
 
 class Source(Batches, Described, Protocol):
     """Batches of simulated steps, and what results say of where they came from."""
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -106,8 +93,6 @@ class FixedPairSource:
             pair.kernel(*self.tables, draft, verify, tokens, accepted)
             yield Batch(start, tokens, accepted)
 
-
-# --- rows ------------------------------------------------------------------------------------------------
 
 #: Verifies rows: (rows, key, first step) -> (tokens int32 [depth+1, B], accepted int64 [B]).
 RowVerifier = Callable[[Rows, Key, int], tuple[Tokens, Ints]]

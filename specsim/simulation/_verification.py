@@ -17,8 +17,6 @@ from specsim.rules import Rule
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import rule_verifier
 
-__all__ = ["Verification", "speculative_accept", "verify"]
-
 
 def speculative_accept(draft_tokens: Sequence[int], p: ArrayLike, q: ArrayLike, r: ArrayLike) -> list[int]:
     """The longest accepted prefix of `draft_tokens`: token i passes if r[i] ≤ min(1, p[i, x]/q[i, x]).
