@@ -12,8 +12,6 @@ from specsim.simulation._engine import Simulation, merged_simulation
 if TYPE_CHECKING:
     from specsim.auditing import Audit
 
-__all__ = ["merge"]
-
 
 def merge(paths: Sequence[str | os.PathLike[str]]) -> Simulation | Audit:
     """The run whose parts are in the files `paths`, as if it had been one.

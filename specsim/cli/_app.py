@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from cyclopts import App
 
-__all__ = ["app", "audit_app", "models_app", "record_app", "trace_app"]
-
 
 def _version() -> str:
     from specsim.core._provenance import specsim_version  # loads numpy, which --help can do without

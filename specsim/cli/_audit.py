@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 @audit_app.default
 def audit(
     verifier: Annotated[
-        str,
-        Parameter(help="A built-in rule, package.module:function, or an engine, see 'specsim engines'."),
+        str, Parameter(help="A built-in rule, package.module:function, or an engine, see 'specsim engines'.")
     ] = "standard",
     *,
     against: Annotated[

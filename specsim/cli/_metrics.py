@@ -17,8 +17,7 @@ from specsim.cli._terminal import show
 def check_metrics(
     *,
     engine: Annotated[
-        str,
-        Parameter(help="What the numbers mean: plain, vllm, hf, sglang, llama.cpp or flashinfer."),
+        str, Parameter(help="What the numbers mean: plain, vllm, hf, sglang, llama.cpp or flashinfer.")
     ] = "plain",
     gamma: Annotated[str | None, Parameter(help="Most drafted tokens of a step.")] = None,
     acceptance_rate: Annotated[str | None, Parameter(help="As printed: 0.80 or 80.0%.")] = None,

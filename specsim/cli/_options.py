@@ -9,30 +9,6 @@ from typing import Annotated, Any
 import cyclopts
 from cyclopts import Parameter
 
-__all__ = [
-    "RATIO",
-    "CHat",
-    "Checkpoint",
-    "Drawing",
-    "Dtype",
-    "Executor",
-    "Folder",
-    "Gamma",
-    "Json",
-    "Level",
-    "Most",
-    "Overlap",
-    "Rule",
-    "Seed",
-    "Shard",
-    "SourceName",
-    "Threads",
-    "VocabSize",
-    "Widths",
-    "shard_of",
-    "whole",
-]
-
 
 def whole(kind: Any, tokens: Sequence[cyclopts.Token]) -> int:
     """An integer as it was typed: 1.5 is refused, not rounded."""

@@ -25,8 +25,7 @@ def trace_record(
     rule: Rule = "standard",
     dtype: Dtype = "float32",
     top: Annotated[
-        int | None,
-        Parameter(converter=whole, help="Log only so many of each row's most probable tokens."),
+        int | None, Parameter(converter=whole, help="Log only so many of each row's most probable tokens.")
     ] = None,
     seed: Seed = None,
 ) -> None:

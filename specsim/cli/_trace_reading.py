@@ -244,12 +244,7 @@ def trace_plan(
 
 
 @trace_app.command(name="policies")
-def trace_policies(
-    path: Folder = None,
-    *,
-    c: Annotated[float, RATIO],
-    as_json: Json = False,
-) -> None:
+def trace_policies(path: Folder = None, *, c: Annotated[float, RATIO], as_json: Json = False) -> None:
     """Policies that choose γ step by step, walked along the log: what each would have drafted, and gained.
 
     Learned policies are left out: a log does not say what the draft would have done behind a rejected token.
