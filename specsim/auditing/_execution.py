@@ -32,8 +32,6 @@ from specsim.rules import Rule
 from specsim.simulation._counting import Progress
 from specsim.simulation._executors import Task, Workers, check_same_code
 
-__all__ = ["AGAIN", "Child", "Place", "here", "is_rule", "placed", "planned_subject"]
-
 #: Seconds between signs of life, and what is added to a time-out before a silent child is given up.
 SIGN_EVERY, GRACE = 0.5, 30.0
 #: Seconds for a child to import the module, and what is added to the shorter time-out after one has hung.
@@ -114,9 +112,6 @@ def is_rule(name: str) -> bool:
     if adapters.is_engine(name):
         return False
     return ":" not in name or name.partition(":")[0] in rules.names()
-
-
-# --- a child process, seen from its parent ---------------------------------------------------------------
 
 
 class Child:
@@ -221,9 +216,6 @@ class Child:
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
-# --- in the child ----------------------------------------------------------------------------------------
-
-
 def serve(handle: int, reference: str, timeout: float) -> None:
     """The child: load the verifier, then run job after job, over the socket `handle`."""
     end = Connection(handle)
@@ -283,9 +275,6 @@ def load(reference: str) -> Verifier:
     if not callable(function):
         raise ValueError(f"verifier {reference!r}: {module_name} has no function {function_name}")
     return function
-
-
-# --- on workers ------------------------------------------------------------------------------------------
 
 
 def _run_each(

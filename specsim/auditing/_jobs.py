@@ -28,18 +28,6 @@ from specsim.simulation._counting import Failure, Partial, Progress, Tally, add_
 from specsim.simulation._executors import count_spans
 from specsim.simulation._sources import Batch, Batches
 
-__all__ = [
-    "Steps",
-    "batch_of",
-    "check",
-    "code_digest",
-    "count",
-    "count_case",
-    "find_outcome",
-    "shared_noise",
-    "tokens",
-]
-
 #: Steps among which an outcome is looked for.
 SEARCHED_STEPS = 2**13
 

@@ -41,8 +41,6 @@ from specsim.simulation._counting import Progress
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import RowSource, Tokens
 
-__all__ = ["export", "score"]
-
 MANIFEST, FORMAT = "manifest.json", "specsim audit cases 1"
 #: Bytes of rows in one file.
 FILE_BYTES = 2**26
@@ -91,11 +89,7 @@ def export(
 
 
 def score(
-    folder: str | Path,
-    tokens: str | Path,
-    *,
-    name: str = "tokens",
-    progress: Progress | None = None,
+    folder: str | Path, tokens: str | Path, *, name: str = "tokens", progress: Progress | None = None
 ) -> Audit:
     """Judge the tokens in folder `tokens`, one file for each case that `export` wrote to `folder`.
 
@@ -149,9 +143,6 @@ def score(
     )
 
 
-# --- writing ---------------------------------------------------------------------------------------------
-
-
 def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[str, Any]:
     from safetensors.numpy import save_file
 
@@ -198,9 +189,6 @@ def _drafts(case: Case, key: Key, first: int, steps: int) -> Ints:
 
 def _digest(drafts: Ints) -> str:
     return hashlib.sha256(np.ascontiguousarray(drafts, dtype="<i8").tobytes()).hexdigest()[:16]
-
-
-# --- reading ---------------------------------------------------------------------------------------------
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

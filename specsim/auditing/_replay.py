@@ -20,8 +20,6 @@ from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.simulation._sources import Batch
 
-__all__ = ["replay_step"]
-
 
 def replay_step(
     verifier: str | Verifier,

@@ -15,23 +15,6 @@ from specsim.drafts import Tree
 from specsim.simulation._counting import Example
 from specsim.theory import expected_tokens
 
-__all__ = [
-    "BUDGET",
-    "Alphas",
-    "Audit",
-    "Candidate",
-    "CaseResult",
-    "Comparison",
-    "Diagnosis",
-    "Difference",
-    "Efficiency",
-    "Finding",
-    "Measures",
-    "ProofSummary",
-    "TableResult",
-    "Verdict",
-]
-
 #: Probability that an audit of an exact verifier raises any alarm at all.
 BUDGET = 1e-6
 #: Two laws that differ by less are one but for rounding.

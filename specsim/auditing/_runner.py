@@ -37,8 +37,6 @@ from specsim.rules import Rule
 from specsim.simulation._counting import Failure, Partial, Progress, offset
 from specsim.simulation._executors import workers_of
 
-__all__ = ["Audit", "CaseRun", "audit", "check_limits", "check_promises_at", "run_case", "run_cases"]
-
 #: Where the first pieces of a case end whose time is limited: compiled after one, its pace known after the other.
 PACE_STEPS = (8, 16)
 
@@ -97,10 +95,7 @@ def audit(
     """
     check_limits(level, seconds, timeout)
     threads = available_threads(threads)
-    with (
-        workers_of(executor, threads) as workers,
-        placed(verifier, threads, timeout, workers) as place,
-    ):
+    with workers_of(executor, threads) as workers, placed(verifier, threads, timeout, workers) as place:
         found = _audit(place, level, root_of(rng), seconds, fail_fast, progress)
         return replace(found, diagnosis=_diagnosis(place, found)) if diagnose else found
 
@@ -115,12 +110,7 @@ def check_limits(level: str, seconds: float | None, timeout: float) -> None:
 
 
 def _audit(
-    place: Place,
-    level: str,
-    root: int,
-    seconds: float | None,
-    fail_fast: bool,
-    progress: Progress | None,
+    place: Place, level: str, root: int, seconds: float | None, fail_fast: bool, progress: Progress | None
 ) -> Audit:
     started, subject = time.perf_counter(), place.subject
     plans = [subject.plan(index, level) for index in range(len(subject.cases))]
@@ -177,9 +167,6 @@ def check_promises_at(place: Place, root: int) -> Partial:
     except BrokenVerifier as error:
         found = Partial({}, failures=(Failure("contract", str(error)),))
     return found
-
-
-# --- cases -----------------------------------------------------------------------------------------------
 
 
 class CaseRun:
@@ -287,9 +274,6 @@ def _side_by_side(
             yield run
         else:
             ready.append(following)
-
-
-# --- after a failure -------------------------------------------------------------------------------------
 
 
 def _diagnosis(place: Place, found: Audit) -> Diagnosis | None:

@@ -31,8 +31,6 @@ from specsim.simulation._checkpoints import Checkpoint, Part, check_shard
 from specsim.simulation._counting import Progress, offset
 from specsim.simulation._executors import workers_of
 
-__all__ = ["audit_shard", "merged_audit"]
-
 
 def audit_shard(
     verifier: str | Rule,
@@ -62,10 +60,7 @@ def audit_shard(
         raise ValueError("verifier: all shards must find it, so give its name, package.module:function")
     root, (i, n) = root_of(rng), check_shard(shard)
     threads = available_threads(threads)
-    with (
-        workers_of(executor, threads) as workers,
-        placed(verifier, threads, timeout, workers) as place,
-    ):
+    with workers_of(executor, threads) as workers, placed(verifier, threads, timeout, workers) as place:
         plans = _plans(place.subject, level)
         mine = plans[i::n]
         if n > len(plans):

@@ -35,8 +35,6 @@ from specsim.core.distributions import Ints
 from specsim.core.stats import detectable_tv, log_two_sample_e
 from specsim.simulation._counting import Counts, Progress, offset
 
-__all__ = ["audit_against"]
-
 #: Ends of the blocks, as fractions of a case's steps.
 BLOCKS = tuple(1.5**-k for k in range(14, -1, -1))
 #: Steps that both verify with the same rng.
@@ -64,10 +62,7 @@ def audit_against(
     """
     check_limits(level, None, timeout)
     root, started = root_of(rng), time.perf_counter()
-    with (
-        placed(_as_function(new), 1, timeout) as one,
-        placed(_as_function(old), 1, timeout) as other,
-    ):
+    with placed(_as_function(new), 1, timeout) as one, placed(_as_function(old), 1, timeout) as other:
         plans = [one.subject.plan(i, level) for i in _shared(one.subject, other.subject)]
         tests = sum(_tests(plan) for plan in plans)
         before, total = 0, 2 * sum(plan.steps for plan in plans)

@@ -16,8 +16,6 @@ from specsim.drafts import Tree, branching, chain, chains
 from specsim.models import Model, TableModel, default_pair, shared_contexts
 from specsim.rules import Rule
 
-__all__ = ["LEVELS", "Case", "Level", "battery", "case_key"]
-
 
 @dataclass(frozen=True)
 class Level:
@@ -106,9 +104,6 @@ def case_key(root: int, case: str) -> Key:
     return key_of(root, (crc32(b"audit"), crc32(case.encode())))
 
 
-# --- batteries -------------------------------------------------------------------------------------------
-
-
 def battery(subject: Rule | Declared) -> list[Case]:
     """All cases for a built-in rule, or for somebody's verifier that declares what it takes.
 
@@ -180,9 +175,6 @@ def _cut(tree: Tree, declared: Declared) -> Tree:
     if declared.gamma is None or tree.depth <= declared.gamma:
         return tree
     return chain(declared.gamma, tree.sampling)
-
-
-# --- cases -----------------------------------------------------------------------------------------------
 
 
 def _pair(

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from specsim.core.distributions import dyadic, normalise
 from specsim.models import Mixture, Model, TableModel
 
-__all__ = ["DecoderCase", "decoder_battery"]
-
 
 @dataclass(frozen=True)
 class DecoderCase:
@@ -132,12 +130,7 @@ def _processing() -> DecoderCase:
     target = _table(_peaked(3, 1, 0.62, 0.27, 0.11))
     rows = Mixture(_table(_peaked(3, 1, 0.27, 0.11, 0.62)), target, 0.4).rows(target.contexts)
     return DecoderCase(
-        "peaked",
-        "rows that temperature, top-k and top-p change a good deal",
-        target,
-        _table(rows),
-        (0,),
-        5,
+        "peaked", "rows that temperature, top-k and top-p change a good deal", target, _table(rows), (0,), 5
     )
 
 

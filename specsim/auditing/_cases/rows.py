@@ -18,8 +18,6 @@ from specsim.simulation._engine import model_rows
 from specsim.simulation._rows import RowReader, Rows, repeated
 from specsim.theory import acceptance_rate
 
-__all__ = ["CaseRows", "PairRows", "row_dtype", "rows_of"]
-
 
 @dataclass(frozen=True)
 class CaseRows(Rows):

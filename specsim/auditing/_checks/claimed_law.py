@@ -13,8 +13,6 @@ from specsim.rules import Rule
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import Tokens
 
-__all__ = ["Claim", "rows_on_path"]
-
 
 @dataclass(frozen=True)
 class Claim:

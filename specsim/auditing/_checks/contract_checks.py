@@ -24,8 +24,6 @@ from specsim.models import TableModel
 from specsim.simulation._counting import Partial
 from specsim.simulation._rows import RowReader, Rows
 
-__all__ = ["PROMISES", "check_promises", "promises_result"]
-
 PROMISES = "promises"
 #: Rows of a call.
 SIZES = (1, 2, 3, 7, 64)

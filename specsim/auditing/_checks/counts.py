@@ -30,15 +30,6 @@ from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import Batch, RowVerifier, Tokens
 
-__all__ = [
-    "MAX_PREFIX_CELLS",
-    "NEIGHBOURS",
-    "PIT_BINS",
-    "TAIL_EDGES",
-    "AuditTally",
-    "table_positions",
-]
-
 MAX_PREFIX_CELLS = 512
 PIT_BINS = 16
 #: Upper edges of the tail bins, in mass of the rarest tokens.

@@ -30,8 +30,6 @@ from specsim.core.distributions import Floats, temperature, top_k, top_p
 from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._sources import Batch, Tokens
 
-__all__ = ["Decoder", "DecoderSource", "DecoderTally", "Processing", "plan_decoder_tables"]
-
 Decoder = Callable[..., Any]
 
 
@@ -64,9 +62,6 @@ class Processing:
         if self.top_k is not None:
             p = top_k(p, self.top_k)
         return top_p(p, self.top_p)
-
-
-# --- drawing ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -132,9 +127,6 @@ def _checked(output: Any, case: DecoderCase, number: int) -> Tokens:
     return tokens.astype(np.int32)
 
 
-# --- counting --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class DecoderTally:
     """Counts for one case: lengths, every prefix with the token after it, and tokens that the claimed law excludes.
@@ -185,9 +177,6 @@ def counted_positions(case: DecoderCase) -> int:
     while positions < case.max_new_tokens and size ** (positions + 1) <= MAX_PREFIX_CELLS:
         positions += 1
     return positions
-
-
-# --- planning --------------------------------------------------------------------------------------------
 
 
 def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -> list[Table]:

@@ -28,8 +28,6 @@ from specsim.core.stats import (
 from specsim.simulation._counting import Counts, Example, Partial
 from specsim.theory import expected_tokens
 
-__all__ = ["NAMED", "SINGLE_CELLS", "dependent", "find", "judge_case", "judge_table", "rejects_early"]
-
 #: Cells for which a certified bound still means something, and that a reader can still look at one by one.
 MAX_CERTIFIED_CELLS = 64
 #: Exact binomial tests at each position: one for each tail edge below 1.
@@ -252,9 +250,6 @@ def _extremes(table: Table, observed: Ints) -> str:
         share = observed[cell] / observed.sum()
         parts.append(f"{table.label(cell)} {word} ({share:.4f} for {table.law[cell]:.4f})")
     return ", ".join(parts)
-
-
-# --- what is measured beside the tests -------------------------------------------------------------------
 
 
 def _measured(plan: Plan, counts: Counts) -> Measures:

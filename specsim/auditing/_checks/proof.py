@@ -12,8 +12,6 @@ from specsim.models import TableModel
 from specsim.rules import Rule
 from specsim.theory._enumeration import prove
 
-__all__ = ["generated_pair", "prove_on_generated_models"]
-
 MODELS = 30
 #: (V, parents): chains, and for rules that take them trees.
 CHAINS = ((2, (0, 1, 2, 3)), (3, (0, 1, 2)), (4, (0, 1)))

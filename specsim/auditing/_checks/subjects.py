@@ -30,15 +30,6 @@ from specsim.simulation._executors import Workers
 from specsim.simulation._rows import model_rows
 from specsim.simulation._sources import Batches, FixedPairSource, RowSource, Source, rule_verifier
 
-__all__ = [
-    "DecoderSubject",
-    "RuleSubject",
-    "Subject",
-    "VerifierSubject",
-    "function_subject",
-    "rule_function",
-]
-
 #: counter(case, patience): where the steps of the case of that name come from, and what counts them. The last one is kept,
 #: since a case is counted in several pieces.
 Counter = Callable[..., tuple[Batches, Tally]]

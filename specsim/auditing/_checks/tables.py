@@ -26,8 +26,6 @@ from specsim.core.stats import merge_cells
 from specsim.models import Model
 from specsim.simulation._counting import Counts, Partial, no_counts
 
-__all__ = ["LOOKS", "Plan", "Table", "looks", "plan_case", "plan_tables", "table_of"]
-
 #: Fractions of a case's steps after which it is looked at; it ends early only to reject.
 LOOKS = tuple(2.0**-k for k in range(7, -1, -1))
 

@@ -36,8 +36,6 @@ from specsim.auditing.mutants._decoding import Decoder
 from specsim.core.distributions import Ints
 from specsim.models import Model, TableModel
 
-__all__ = ["diagnose_decoder"]
-
 #: Drafted tokens that a decoder may use.
 LENGTHS = (1, 2, 3, 4, 8)
 #: Sequences of each case: at first, and at most; no more are drawn once so many seconds have passed.
@@ -114,9 +112,6 @@ def _processed(model: Model, processing: Processing) -> Model:
     size, order = model.vocab_size, model.order
     contexts = np.indices((size,) * order).reshape(order, size**order).T.astype(np.int32)
     return TableModel(processing.rows(model.rows(contexts)).reshape((size,) * (order + 1)), contexts[:1])
-
-
-# --- ranking ---------------------------------------------------------------------------------------------
 
 
 def _ranked(mutants: Sequence[Mutant], seen: Sequence[_Seen]) -> list[Scored]:

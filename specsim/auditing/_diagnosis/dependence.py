@@ -14,8 +14,6 @@ from specsim.auditing._cases.rows import PairRows
 from specsim.auditing._verifier.calls import Calls
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
 
-__all__ = ["Signature", "signature"]
-
 CASES = ("disjoint", "one-hot draft")
 #: Of the eight rows of two calls: neighbours, further apart, the same place of the other call.
 PAIRS = ((0, 1), (0, 2), (0, 4))

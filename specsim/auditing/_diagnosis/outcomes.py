@@ -22,8 +22,6 @@ from specsim.drafts import chain
 from specsim.models import TableModel
 from specsim.simulation._sources import Batch
 
-__all__ = ["OutcomeTally", "diagnostic_cases", "path_of"]
-
 #: A step has outcomes[path, accepted, last token].
 Outcomes = NDArray[np.int64]
 

@@ -20,8 +20,6 @@ from specsim.core.distributions import Floats, Ints
 from specsim.models import Model
 from specsim.simulation._counting import run
 
-__all__ = ["Prediction", "leaves_the_path", "predict"]
-
 #: Steps of a mutant that is run because it has no law here, and the key that they are drawn with.
 SIMULATED_STEPS, SIMULATION_KEY = 2**16, (0x5EED, 0xD1A6)
 

@@ -16,22 +16,6 @@ from specsim.auditing.mutants import Mutant
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
 
-__all__ = [
-    "FIT",
-    "SEPARATE",
-    "Scored",
-    "alike",
-    "conclusion",
-    "fit_of",
-    "fitted",
-    "likeliest",
-    "looks",
-    "misfit_of",
-    "ordered",
-    "ranked",
-    "scored",
-]
-
 #: Nats by which the likeliest leads when it is told apart, and the p-value of a fit that is still believed.
 SEPARATE, FIT = 5.0, 1e-4
 #: Expected count below which cells are judged together.

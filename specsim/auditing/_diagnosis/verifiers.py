@@ -46,8 +46,6 @@ from specsim.core.distributions import Ints
 from specsim.rules import get
 from specsim.simulation._counting import run
 
-__all__ = ["diagnose_chain", "segments"]
-
 #: Steps of each diagnostic case: at first, and at most; each time four times as many.
 FIRST_STEPS, MOST_STEPS = 2**13, 2**17
 #: Steps of a known mistake that is run on a case of the audit.
@@ -59,11 +57,7 @@ EXACT = Mutant(name="exact", family="exact", mechanism="", verify=pieces.verify,
 
 
 def diagnose_chain(
-    place: Place,
-    failed: Sequence[CaseResult],
-    level: str,
-    root: int,
-    known: Sequence[Mutant] | None = None,
+    place: Place, failed: Sequence[CaseResult], level: str, root: int, known: Sequence[Mutant] | None = None
 ) -> Diagnosis | None:
     """What the verifier at `place`, whose cases `failed`, does wrong. `known` mistakes are by default the catalogue's."""
     subject = place.subject
@@ -93,9 +87,6 @@ def diagnose_chain(
 def segments() -> list[int]:
     """After how many steps of each case a look is taken."""
     return looks(FIRST_STEPS, MOST_STEPS)
-
-
-# --- ranking ---------------------------------------------------------------------------------------------
 
 
 def _ranked(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints]) -> list[Scored]:
@@ -227,9 +218,6 @@ def _off_the_path(mutants: Sequence[Mutant], cases: Sequence[Case]) -> Diagnosis
     """For a verifier that emits tokens nobody drafted: the known mistakes that do so too."""
     ranking = [Scored(one, 0.0, 1.0) for one in mutants if any(leaves_the_path(one, case) for case in cases)]
     return conclusion(ranking, EXACT, 0, "", "") if ranking else Diagnosis((), (), 0, "", "")
-
-
-# --- evidence --------------------------------------------------------------------------------------------
 
 
 def _evidence(

@@ -15,8 +15,6 @@ from specsim.core._kernels import kernel
 from specsim.core.distributions import Ints
 from specsim.simulation._sources import Tokens
 
-__all__ = ["as_path", "as_tokens", "converter", "read_tokens"]
-
 
 def converter(declared: Declared) -> Callable[[Any], Any]:
     """A function that hands over one array. Raises ValueError where the library is missing.
@@ -56,9 +54,6 @@ def _to_jax() -> Callable[[Any], Any]:
     import jax.numpy as jnp
 
     return jnp.asarray
-
-
-# --- what came back --------------------------------------------------------------------------------------
 
 
 def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:

@@ -28,8 +28,6 @@ from specsim.core.distributions import Ints
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import RowSource, Tokens
 
-__all__ = ["TIMEOUT", "Calls", "call_safely", "verified"]
-
 #: Seconds after which a call is given up as hanging.
 TIMEOUT = 60.0
 #: In the first steps of a case inputs are compared with copies of them; later ones are handed over as they are.

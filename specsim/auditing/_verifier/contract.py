@@ -27,8 +27,6 @@ from typing import Any, TypeVar
 
 from specsim.drafts._sampling import SAMPLING_METHODS
 
-__all__ = ["BrokenVerifier", "Declared", "NotADraftPath", "Verifier", "declared", "declares"]
-
 Verifier = Callable[..., Any]
 F = TypeVar("F", bound=Verifier)
 

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike
 from specsim.core.distributions import Floats
 from specsim.models import Model
 
-__all__ = ["last_rows"]
-
 
 def last_rows(model: Model, held: ArrayLike, count: int) -> Floats:
     """The rows after each of the last `count` of the tokens `held` (integers [T]): float64 [count, V].

@@ -30,8 +30,6 @@ from specsim.auditing.adapters._engines import EngineMissing, engine_function, s
 from specsim.auditing.adapters._paths import leaf_paths
 from specsim.drafts import Tree
 
-__all__ = ["adapt_1", "adapt_2", "verifier_1", "verifier_2"]
-
 REFERENCE = "eagle.model.utils:evaluate_posterior"
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["EngineMissing", "engine_function", "seed_of", "seeded_torch", "until_eos"]
-
 
 class EngineMissing(ValueError):
     """The engine, or the function of it that an adapter calls, is not there; the message says how to get it."""

@@ -21,8 +21,6 @@ import numpy as np
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seed_of
 
-__all__ = ["adapt", "verifier"]
-
 
 def verifier() -> Verifier:
     """FlashInfer's own kernel. Raises EngineMissing without FlashInfer."""

@@ -30,8 +30,6 @@ from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seeded_torch
 from specsim.models import Model
 
-__all__ = ["adapt", "generate", "kernel"]
-
 INSTALL = "pip install torch transformers"
 
 

@@ -11,8 +11,6 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from specsim.auditing.adapters._cached import last_rows
 from specsim.models import Model
 
-__all__ = ["TableTransformer"]
-
 
 class TableConfig(PretrainedConfig):
     """One layer, one head, a head of one number: the token."""

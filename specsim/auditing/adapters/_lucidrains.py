@@ -24,8 +24,6 @@ from specsim.auditing.adapters._cached import last_rows
 from specsim.auditing.adapters._engines import engine_function, seeded_torch, until_eos
 from specsim.models import Model
 
-__all__ = ["adapt", "decoder"]
-
 
 def decoder() -> Verifier:
     """The package's own loop. Raises EngineMissing without it."""

@@ -22,8 +22,6 @@ from specsim.auditing.adapters._engines import engine_function, seeded_torch
 from specsim.auditing.adapters._paths import leaf_paths
 from specsim.drafts import Tree
 
-__all__ = ["adapt", "verifier"]
-
 #: The defaults of the paper's code.
 THRESHOLD, ALPHA = 0.3, 0.09
 

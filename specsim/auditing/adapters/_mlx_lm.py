@@ -23,8 +23,6 @@ from specsim.auditing.adapters._cached import last_rows
 from specsim.auditing.adapters._engines import engine_function, seed_of, until_eos
 from specsim.models import Model
 
-__all__ = ["adapt", "decoder"]
-
 
 def decoder() -> Verifier:
     """MLX-LM's own loop. Raises EngineMissing without it."""

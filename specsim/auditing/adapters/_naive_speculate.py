@@ -18,8 +18,6 @@ import numpy as np
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seeded_torch
 
-__all__ = ["adapt", "verifier"]
-
 
 def verifier() -> Verifier:
     """The package's own function. Raises EngineMissing without it."""

@@ -17,8 +17,6 @@ from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import until_eos
 from specsim.models import Model
 
-__all__ = ["adapt", "adapt_decoder"]
-
 
 def adapt(function: Callable[..., Any]) -> Verifier:
     """The verifier made of function(p, q, draft_token, rng) -> token: every step emits that token alone."""

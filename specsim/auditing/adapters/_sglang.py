@@ -28,8 +28,6 @@ from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seeded_torch
 from specsim.drafts import Tree
 
-__all__ = ["adapt", "verifier"]
-
 
 def verifier() -> Verifier:
     """SGLang's own kernel. Raises EngineMissing without it."""

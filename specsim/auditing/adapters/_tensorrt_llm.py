@@ -22,8 +22,6 @@ import numpy as np
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seed_of
 
-__all__ = ["adapt", "verifier"]
-
 MODULE = "tensorrt_llm._torch.pyexecutor.sampling_utils"
 INSTALL = "pip install tensorrt-llm"
 

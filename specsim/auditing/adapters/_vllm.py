@@ -27,8 +27,6 @@ import numpy as np
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seeded_torch
 
-__all__ = ["adapt", "flattened", "verifier"]
-
 
 def verifier() -> Verifier:
     """vLLM's own `rejection_sample`. Raises EngineMissing without vLLM."""

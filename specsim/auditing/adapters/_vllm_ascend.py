@@ -27,8 +27,6 @@ from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seeded_torch
 from specsim.auditing.adapters._vllm import flattened
 
-__all__ = ["adapt", "verifier"]
-
 MODULE = "vllm_ascend.sample.rejection_sampler"
 INSTALL = "pip install vllm-ascend"
 

@@ -33,8 +33,6 @@ from specsim.rules._lossy.ensemble import RULE as ENSEMBLE
 from specsim.rules._lossy.scaled_lenience import RULE as SCALED_LENIENCE
 from specsim.rules._lossy.typical import RULE as TYPICAL
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="wrong acceptance rule")
 
 
@@ -48,9 +46,6 @@ def argmax(p: Floats, *given: Any, **values: float) -> Floats:
 def typical(u: Floats, x: Ints, p: Floats, q: Floats, epsilon: float, delta: float) -> Any:
     entropy = -(p * np.log(p + 1e-5)).sum(axis=2)
     return at(p, x) > np.minimum(epsilon, delta * np.exp(-entropy))
-
-
-# --- block verification, spoiled ---------------------------------------------------------------------------
 
 
 def scales(x: Ints, p: Floats, q: Floats) -> Floats:
@@ -225,12 +220,7 @@ MUTANTS = (
     mutant(
         name="greedy_acceptance",
         mechanism="A draft passes if it is the argmax of p, and else the argmax comes out: right at temperature 0 only.",
-        verify=partial(
-            verify,
-            passes=lambda u, x, p, q: x == p.argmax(axis=2),
-            recover=argmax,
-            bonus=argmax,
-        ),
+        verify=partial(verify, passes=lambda u, x, p, q: x == p.argmax(axis=2), recover=argmax, bonus=argmax),
         law=GREEDY_MATCH.law,
     ),
     mutant(

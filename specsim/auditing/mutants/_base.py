@@ -10,8 +10,6 @@ from typing import Any
 from specsim.drafts import Draft
 from specsim.rules._common.base import Parameter, check_parameters, format_spec
 
-__all__ = ["Mutant"]
-
 
 @dataclass(frozen=True)
 class Mutant:

@@ -14,8 +14,6 @@ from specsim.core.distributions import Floats
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="many candidates")
 
 

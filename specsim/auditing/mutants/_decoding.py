@@ -20,8 +20,6 @@ from specsim.core.distributions import inverse_cdf
 from specsim.models import Model
 from specsim.rules._common.base import Parameter
 
-__all__ = ["Decoder", "Tokens", "decoder", "sequence_law"]
-
 Tokens = tuple[int, ...]
 
 
@@ -155,12 +153,7 @@ def decoder(
 
 
 def sequence_law(
-    mutant: Mutant,
-    target: Model,
-    draft: Model,
-    prompt: Sequence[int],
-    max_new_tokens: int,
-    eos: int | None,
+    mutant: Mutant, target: Model, draft: Model, prompt: Sequence[int], max_new_tokens: int, eos: int | None
 ) -> dict[Tokens, Any]:
     """The law of what a decoder mutant gives, {new tokens: probability}, by enumeration of drafts, step by step.
 

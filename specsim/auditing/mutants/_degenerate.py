@@ -26,8 +26,6 @@ from specsim.auditing.mutants._reference import (
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="degenerate residual")
 
 

@@ -19,8 +19,6 @@ from specsim.rules._chain import block
 from specsim.rules._chain.one_hot import RULE as ONE_HOT
 from specsim.rules._chain.sampler_match import RULE as SAMPLER_MATCH
 
-__all__ = ["EXACT_CONTROLS"]
-
 mutant = partial(Mutant, family="exact but wasteful")
 
 

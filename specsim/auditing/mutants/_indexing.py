@@ -23,12 +23,7 @@ from specsim.auditing.mutants._reference import (
 )
 from specsim.core.distributions import Floats, Ints
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="wrong row or position")
-
-
-# --- positions -------------------------------------------------------------------------------------------
 
 
 def accepted_and_uniform(
@@ -90,9 +85,6 @@ def one_late_law(
     return [0 * whole, *before, rejected + whole], [list(row) for row in p]
 
 
-# --- requests --------------------------------------------------------------------------------------------
-
-
 def neighbours(rows: Any) -> Any:
     """Of each step of the batch, the one before."""
     return np.roll(rows, 1, axis=0)
@@ -115,9 +107,6 @@ def cartesian_write(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gen
     written = np.zeros(draft_tokens.shape[1] + 1, dtype=np.int64)
     written[accepted] = last
     return emitted(draft_tokens, accepted, written[accepted])
-
-
-# --- decoders --------------------------------------------------------------------------------------------
 
 
 def whole_draft(drafted: Tokens, accepted: int, last: int) -> Tokens:

@@ -28,8 +28,6 @@ from specsim.auditing.mutants._reference import (
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="precision and edges")
 BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)
 
@@ -129,8 +127,7 @@ MUTANTS = (
         mechanism="A draft passes if u·q ≤ p, and u is 0 once in 2^bits: tokens impossible under p come out.",
         threads=("sgl-project/sglang#35771", "Automodel#3166"),
         verify=partial(
-            verify,
-            passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x),
+            verify, passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x)
         ),
         law=law(inclusive),
         parameters=BITS,

@@ -29,8 +29,6 @@ from specsim.rules._chain.greedy_match import argmax as argmax_row
 from specsim.rules._common.base import Parameter
 from specsim.rules._common.tokenwise import positive_part
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="uneven processing")
 
 
@@ -107,8 +105,7 @@ MUTANTS = (
         name="residual_temperature",
         mechanism="The residual is that of the target's row at another temperature than the test's.",
         verify=partial(
-            verify,
-            recover=lambda p, q, x, temperature: np.maximum(at_temperature(p, temperature) - q, 0.0),
+            verify, recover=lambda p, q, x, temperature: np.maximum(at_temperature(p, temperature) - q, 0.0)
         ),
         law=law(recovered=lambda p, q, x, temperature: positive_part(tempered(p, temperature), q, p)),
         parameters=temperature(1.5),

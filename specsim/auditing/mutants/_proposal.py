@@ -17,8 +17,6 @@ from specsim.auditing.mutants._reference import Row, as_given, normalise, rounde
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common.base import Parameter
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="proposal is not the law drawn from")
 
 

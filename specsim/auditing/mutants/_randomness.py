@@ -27,13 +27,8 @@ from specsim.auditing.mutants._reference import (
 )
 from specsim.core.distributions import Floats, Ints
 
-__all__ = ["MUTANTS"]
-
 FAMILY = "reused randomness"
 mutant = partial(Mutant, family=FAMILY)
-
-
-# --- within a step ---------------------------------------------------------------------------------------
 
 
 def ratios(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Any]:
@@ -135,9 +130,6 @@ def ranks_disagree_law(
     rows = followers(tokens, p, q)
     mixed = [sum(share * row[y] for share, row in zip(stop, rows, strict=True)) for y in range(len(p[0]))]
     return stop, [mixed] * len(stop)
-
-
-# --- between rows and calls ------------------------------------------------------------------------------
 
 
 def every_row_alike(rng: np.random.Generator, steps: int, count: int) -> Floats:

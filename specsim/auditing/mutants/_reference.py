@@ -20,34 +20,7 @@ from specsim.core.distributions import Floats, Ints
 from specsim.rules._common import tokenwise
 from specsim.rules._common.tokenwise import normalise, positive_part
 
-__all__ = [
-    "as_given",
-    "at",
-    "chain_law",
-    "draw",
-    "emitted",
-    "excess",
-    "first_failure",
-    "independent",
-    "last_token",
-    "last_weights",
-    "law",
-    "minimum_ratio",
-    "normalise",
-    "normalised_or",
-    "one_hot",
-    "ratio_test",
-    "residual",
-    "rounded",
-    "stops",
-    "tempered",
-    "verify",
-    "within",
-]
-
 Row = Sequence[Any]
-
-# --- arrays ----------------------------------------------------------------------------------------------
 
 
 def verify(
@@ -143,9 +116,6 @@ def emitted(draft_tokens: Ints, accepted: Ints, last: Ints) -> Ints:
     output[:, :gamma] = np.where(np.arange(gamma) < accepted[:, None], draft_tokens, -1)
     output[np.arange(steps), accepted] = last
     return output
-
-
-# --- laws ------------------------------------------------------------------------------------------------
 
 
 def minimum_ratio(p: Row, q: Row, x: int, **values: Any) -> Any:

@@ -28,8 +28,6 @@ from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
 from specsim.rules._lossy.lenience import RULE as LENIENCE
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="wrong residual")
 
 

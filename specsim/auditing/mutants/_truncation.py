@@ -25,8 +25,6 @@ from specsim.auditing.mutants._reference import (
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="draft cut by its own tokens")
 THRESHOLD = (Parameter("threshold", 0.3, 0.0, 1.0, "of q, below which a drafted token is discarded"),)
 
