@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specsim.simulation._checkpoints import add_parts
-from specsim.simulation._engine import Simulation, merged_simulation
+from specsim.simulation._engine import Simulation, merge_simulation
 
 if TYPE_CHECKING:
     from specsim.auditing import Audit
@@ -22,7 +22,7 @@ def merge(paths: Sequence[str | os.PathLike[str]]) -> Simulation | Audit:
     """
     total = add_parts(paths)
     if "audit of" in total.run:
-        from specsim.auditing._shards import merged_audit
+        from specsim.auditing._shards import merge_audit
 
-        return merged_audit(total)
-    return merged_simulation(total)
+        return merge_audit(total)
+    return merge_simulation(total)

@@ -42,7 +42,7 @@ def assert_exact(
     if found.interrupted:
         raise KeyboardInterrupt
     if found.verdict is not Verdict.CONSISTENT or (found.wasteful and not allow_wasteful):
-        raise AssertionError(_told(found))
+        raise AssertionError(_describe(found))
     return found
 
 
@@ -67,7 +67,7 @@ def assert_same(
     return found
 
 
-def _told(found: Audit) -> str:
+def _describe(found: Audit) -> str:
     wasteful = [case for case in found.cases if case.efficiency is not None and case.efficiency.wasteful]
     lines = [
         words.headline(found),

@@ -48,7 +48,7 @@ Job = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class Execution:
     """A subject, and how a job is run on it: `run(job, *arguments, progress=…)` is job(subject, *arguments, …) there.
 
     `subject` plans the cases; in a child process another one, with the function itself, runs them. `run_each(next_call,
@@ -62,9 +62,9 @@ class Place:
 
 
 @contextmanager
-def placed(
+def open_execution(
     verifier: str | Rule | Verifier, threads: int, timeout: float, workers: Workers | None = None
-) -> Iterator[Place]:
+) -> Iterator[Execution]:
     """The place of `verifier`, a rule or its name, package.module:function or a function, until the context ends.
 
     With `workers` they count a rule's steps, and run whole jobs on a verifier given by name. Raises ValueError for a name that
@@ -73,7 +73,7 @@ def placed(
     if isinstance(verifier, str) and not is_rule(verifier):
         with closing(Child(verifier, timeout)) as child:
             run_each = None if workers is None else partial(_run_each, workers, verifier, timeout)
-            yield Place(planned_subject(verifier, child.declared), child.run, run_each)
+            yield Execution(planned_subject(verifier, child.declared), child.run, run_each)
     elif isinstance(verifier, str | Rule):
         yield here(RuleSubject(rules.get(verifier), threads, workers))
     elif not callable(verifier):
@@ -87,13 +87,13 @@ def placed(
         yield here(function_subject(verifier, name, declared(verifier), timeout))
 
 
-def here(subject: Any) -> Place:
+def here(subject: Any) -> Execution:
     """The place of `subject`, or of anything whose steps a job can count, in this process."""
 
     def run(job: Job, *arguments: Any, progress: Progress | None = None) -> Any:
         return job(subject, *arguments, progress=progress)
 
-    return Place(subject, run)
+    return Execution(subject, run)
 
 
 def planned_subject(name: str, promise: Declared | None, threads: int = 1) -> Subject:
@@ -229,13 +229,13 @@ def serve(handle: int, reference: str, timeout: float) -> None:
             except ConnectionError:  # the parent is gone
                 os._exit(1)
 
-    def heard(*arguments: Any, **keywords: Any) -> Any:
+    def announce_and_call(*arguments: Any, **keywords: Any) -> Any:
         sign("alive")
         return function(*arguments, **keywords)
 
     try:
         function = load(reference)
-        subject = function_subject(heard, reference, declared(function), timeout)
+        subject = function_subject(announce_and_call, reference, declared(function), timeout)
     except (ValueError, TypeError) as error:
         end.send(("error", ValueError(str(error))))
         return

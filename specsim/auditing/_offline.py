@@ -125,7 +125,7 @@ def score(
             found = _read(Path(tokens) / entry["file"], (plan.steps, plan.case.positions))
             run_case(here(_Stored(cases[entry["name"]], found)), run)
         except BrokenVerifier as error:
-            run.died(error)
+            run.fail(error)
         results.append(run.result())
         if run.interrupted:
             break
@@ -240,9 +240,9 @@ class _Stored:
 
     def counter(self, name: str, patience: float) -> tuple[RowSource, AuditTally]:
         tally = AuditTally(self.case, Claim(None, self.case.tree))
-        return RowSource(rows_of(self.case), self._verified), tally
+        return RowSource(rows_of(self.case), self._stored_tokens), tally
 
-    def _verified(self, rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
+    def _stored_tokens(self, rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
         tokens = self.tokens[first : first + len(rows.draft_tokens)].astype(np.int64)
         lengths = rows.lengths if isinstance(rows, CaseRows) else None
         return read_tokens(tokens, rows.draft_tokens, lengths, rows.p.shape[2], first)

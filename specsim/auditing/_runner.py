@@ -22,10 +22,10 @@ from specsim.auditing._checks.contract_checks import PROMISES, promises_result
 from specsim.auditing._checks.findings import judge_case, rejects_early
 from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import DecoderSubject, RuleSubject, VerifierSubject
-from specsim.auditing._checks.tables import Plan, looks
+from specsim.auditing._checks.tables import Plan, interim_looks
 from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
-from specsim.auditing._execution import AGAIN, Place, placed
+from specsim.auditing._execution import AGAIN, Execution, open_execution
 from specsim.auditing._report import audit_to_html
 from specsim.auditing._results import BUDGET, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -95,9 +95,12 @@ def audit(
     """
     check_limits(level, seconds, timeout)
     threads = available_threads(threads)
-    with workers_of(executor, threads) as workers, placed(verifier, threads, timeout, workers) as place:
-        found = _audit(place, level, root_of(rng), seconds, fail_fast, progress)
-        return replace(found, diagnosis=_diagnosis(place, found)) if diagnose else found
+    with (
+        workers_of(executor, threads) as workers,
+        open_execution(verifier, threads, timeout, workers) as execution,
+    ):
+        found = _audit(execution, level, root_of(rng), seconds, fail_fast, progress)
+        return replace(found, diagnosis=_diagnosis(execution, found)) if diagnose else found
 
 
 def check_limits(level: str, seconds: float | None, timeout: float) -> None:
@@ -110,9 +113,14 @@ def check_limits(level: str, seconds: float | None, timeout: float) -> None:
 
 
 def _audit(
-    place: Place, level: str, root: int, seconds: float | None, fail_fast: bool, progress: Progress | None
+    execution: Execution,
+    level: str,
+    root: int,
+    seconds: float | None,
+    fail_fast: bool,
+    progress: Progress | None,
 ) -> Audit:
-    started, subject = time.perf_counter(), place.subject
+    started, subject = time.perf_counter(), execution.subject
     plans = [subject.plan(index, level) for index in range(len(subject.cases))]
     tests = sum(plan.tests for plan in plans)
     share = None if seconds is None else seconds / len(plans)
@@ -128,9 +136,9 @@ def _audit(
 
     try:
         if isinstance(subject, VerifierSubject):
-            promises.append(promises_result(check_promises_at(place, root)))
+            promises.append(promises_result(check_promises_at(execution, root)))
         if not (fail_fast and any(result.findings for result in promises)):
-            for run in run_cases(place, plans, begin, progress):
+            for run in run_cases(execution, plans, begin, progress):
                 found[run.plan.case.name], interrupted = run.result(), run.interrupted
                 if interrupted or (fail_fast and _first_failing(plans, found) is not None):
                     break
@@ -160,10 +168,10 @@ def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> in
     return None
 
 
-def check_promises_at(place: Place, root: int) -> Partial:
+def check_promises_at(execution: Execution, root: int) -> Partial:
     """What a verifier promises, checked where it runs: the promises that it breaks are the failures."""
     try:
-        found: Partial = place.run(jobs.check, case_key(root, PROMISES))
+        found: Partial = execution.run(jobs.check, case_key(root, PROMISES))
     except BrokenVerifier as error:
         found = Partial({}, failures=(Failure("contract", str(error)),))
     return found
@@ -182,7 +190,7 @@ class CaseRun:
         self.plan, self.alarm, self.interrupted = plan, alarm, False
         self.total = plan.nothing
         self._key, self._seconds, self._patience = case_key(root, plan.case.name), seconds, patience
-        self._end, self._ends = 0, iter([*(PACE_STEPS if seconds else ()), *looks(plan.steps)])
+        self._end, self._ends = 0, iter([*(PACE_STEPS if seconds else ()), *interim_looks(plan.steps)])
         self._before_pace = 0.0
 
     def next(self) -> jobs.Steps | None:
@@ -205,7 +213,7 @@ class CaseRun:
         if partial.failures or (looked and rejects_early(self.plan.tables, counts, self.alarm)):
             self._ends = iter(())
 
-    def died(self, error: BrokenVerifier) -> None:
+    def fail(self, error: BrokenVerifier) -> None:
         """The verifier took its process along, and the case with it."""
         self.total = self.plan.nothing
         self.add(Partial({}, failures=(Failure("contract", str(error)),)))
@@ -223,32 +231,34 @@ class CaseRun:
         return min(until, first + int((done - first) * self._seconds / elapsed) // 8 * 8)
 
 
-def run_case(place: Place, run: CaseRun, progress: Progress | None = None) -> CaseRun:
+def run_case(execution: Execution, run: CaseRun, progress: Progress | None = None) -> CaseRun:
     """Count a case to its end, or until Ctrl-C."""
     try:
         while (steps := run.next()) is not None:
             try:
                 run.add(
-                    place.run(jobs.count_case, steps, progress=offset(progress, steps.first, run.plan.steps))
+                    execution.run(
+                        jobs.count_case, steps, progress=offset(progress, steps.first, run.plan.steps)
+                    )
                 )
             except BrokenVerifier as error:
-                run.died(error)
+                run.fail(error)
     except KeyboardInterrupt:
         run.interrupted = True
     return run
 
 
 def run_cases(
-    place: Place, plans: Sequence[Plan], begin: Callable[[Plan], CaseRun], progress: Progress | None
+    execution: Execution, plans: Sequence[Plan], begin: Callable[[Plan], CaseRun], progress: Progress | None
 ) -> Iterator[CaseRun]:
     """Each of `plans`, begun and counted: one by one, or side by side on workers, as they come."""
     total, done = sum(plan.steps for plan in plans), 0
-    if place.run_each is None:
+    if execution.run_each is None:
         runs: Iterator[CaseRun] = (
-            run_case(place, begin(plan), offset(progress, done, total)) for plan in plans
+            run_case(execution, begin(plan), offset(progress, done, total)) for plan in plans
         )
     else:
-        runs = _side_by_side(place.run_each, [begin(plan) for plan in plans])
+        runs = _side_by_side(execution.run_each, [begin(plan) for plan in plans])
     for run in runs:
         yield run
         done += run.plan.steps
@@ -267,7 +277,7 @@ def _side_by_side(
     for steps, outcome in run_each(next_call, len(runs)):
         run = named[steps.case]
         if isinstance(outcome, BrokenVerifier):
-            run.died(outcome)
+            run.fail(outcome)
         else:
             run.add(outcome)
         if (following := run.next()) is None:
@@ -276,16 +286,16 @@ def _side_by_side(
             ready.append(following)
 
 
-def _diagnosis(place: Place, found: Audit) -> Diagnosis | None:
+def _diagnosis(execution: Execution, found: Audit) -> Diagnosis | None:
     failed = [case for case in found.cases if case.findings and not case.broken and case.case != PROMISES]
-    root, subject = found.provenance.root, place.subject
+    root, subject = found.provenance.root, execution.subject
     if not failed or found.interrupted:
         return None
     try:
         if isinstance(subject, DecoderSubject):
-            return diagnose_decoder(place, failed, root)
+            return diagnose_decoder(execution, failed, root)
         if isinstance(subject, VerifierSubject) and not subject.declared.tree:
-            return diagnose_chain(place, failed, found.level, root)
+            return diagnose_chain(execution, failed, found.level, root)
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         pass
     except Exception as error:  # it is ours, and must not cost the verdict

@@ -18,7 +18,7 @@ from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing._checks.tables import Plan
-from specsim.auditing._execution import Place, placed, planned_subject
+from specsim.auditing._execution import Execution, open_execution, planned_subject
 from specsim.auditing._results import BUDGET
 from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promises_at, run_cases
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -60,15 +60,18 @@ def audit_shard(
         raise ValueError("verifier: all shards must find it, so give its name, package.module:function")
     root, (i, n) = root_of(rng), check_shard(shard)
     threads = available_threads(threads)
-    with workers_of(executor, threads) as workers, placed(verifier, threads, timeout, workers) as place:
-        plans = _plans(place.subject, level)
+    with (
+        workers_of(executor, threads) as workers,
+        open_execution(verifier, threads, timeout, workers) as execution,
+    ):
+        plans = _plans(execution.subject, level)
         mine = plans[i::n]
         if n > len(plans):
             raise ValueError(f"shard: {len(plans)} cases cannot be cut into {n} parts")
-        kept = Checkpoint(path, _which_run(place, level, root), {"threads": place.subject.threads})
+        kept = Checkpoint(path, _which_run(execution, level, root), {"threads": execution.subject.threads})
         names = [plan.case.name for plan in mine]
         # the promises come with the first shard
-        promises = [PROMISES] if i == 0 and isinstance(place.subject, VerifierSubject) else []
+        promises = [PROMISES] if i == 0 and isinstance(execution.subject, VerifierSubject) else []
         if not {*kept.part.found} <= {*names, *promises}:
             raise ValueError(
                 f"{path}: has cases that are not of this shard; give every shard a file of its own"
@@ -79,16 +82,18 @@ def audit_shard(
         total, to_come = (sum(plan.steps for plan in some) for some in (mine, left))
         with kept:
             if promises and PROMISES not in kept.part.found:
-                kept.keep(PROMISES, check_promises_at(place, root))
-            told = offset(progress, total - to_come, total)
-            for run in run_cases(place, left, lambda plan: CaseRun(plan, root, alarm, seconds=share), told):
+                kept.keep(PROMISES, check_promises_at(execution, root))
+            report = offset(progress, total - to_come, total)
+            for run in run_cases(
+                execution, left, lambda plan: CaseRun(plan, root, alarm, seconds=share), report
+            ):
                 if run.interrupted:
                     raise KeyboardInterrupt
                 kept.keep(run.plan.case.name, run.total)
     return names
 
 
-def merged_audit(part: Part) -> Audit:
+def merge_audit(part: Part) -> Audit:
     """The audit whose parts were added up to `part`. Raises ValueError for cases that are missing, naming them."""
     run, found = part.run, part.found
     promise = None if run["declared"] is None else Declared(**run["declared"])
@@ -116,13 +121,13 @@ def _plans(subject: Subject, level: str) -> list[Plan]:
     return [subject.plan(index, level) for index in range(len(subject.cases))]
 
 
-def _which_run(place: Place, level: str, root: int) -> dict[str, Any]:
+def _which_run(execution: Execution, level: str, root: int) -> dict[str, Any]:
     """What tells an audit from others, in plain values."""
-    subject, promise, code = place.subject, None, None
+    subject, promise, code = execution.subject, None, None
     if isinstance(subject, RuleSubject):
         name = rules.registered_spec(subject.rule)
     else:
-        name, promise, code = subject.name, asdict(subject.declared), place.run(jobs.code_digest)
+        name, promise, code = subject.name, asdict(subject.declared), execution.run(jobs.code_digest)
     return {
         "audit of": name,
         "declared": promise,

@@ -23,7 +23,7 @@ from specsim.auditing._cases.battery import BITS, Case, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.subjects import Subject, rule_function
 from specsim.auditing._checks.tables import Plan, Table
-from specsim.auditing._execution import Place, is_rule, placed
+from specsim.auditing._execution import Execution, is_rule, open_execution
 from specsim.auditing._results import BUDGET, Comparison, Difference
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -38,7 +38,7 @@ from specsim.simulation._counting import Counts, Progress, offset
 #: Ends of the blocks, as fractions of a case's steps.
 BLOCKS = tuple(1.5**-k for k in range(14, -1, -1))
 #: Steps that both verify with the same rng.
-TWINS = 512
+SAME_SEED_STEPS = 512
 
 
 def audit_against(
@@ -62,7 +62,10 @@ def audit_against(
     """
     check_limits(level, None, timeout)
     root, started = root_of(rng), time.perf_counter()
-    with placed(_as_function(new), 1, timeout) as one, placed(_as_function(old), 1, timeout) as other:
+    with (
+        open_execution(_as_function(new), 1, timeout) as one,
+        open_execution(_as_function(old), 1, timeout) as other,
+    ):
         plans = [one.subject.plan(i, level) for i in _shared(one.subject, other.subject)]
         tests = sum(_tests(plan) for plan in plans)
         before, total = 0, 2 * sum(plan.steps for plan in plans)
@@ -77,7 +80,7 @@ def audit_against(
                     break
         except KeyboardInterrupt:
             interrupted = True
-        names = [_name(side, place) for side, place in ((new, one), (old, other))]
+        names = [_name(side, execution) for side, execution in ((new, one), (old, other))]
     return Comparison(
         new=names[0],
         old=names[1],
@@ -94,8 +97,8 @@ def _as_function(verifier: str | Verifier) -> str | Verifier:
     return rule_function(rules.get(verifier)) if isinstance(verifier, str) and is_rule(verifier) else verifier
 
 
-def _name(verifier: str | Verifier, place: Place) -> str:
-    return verifier if isinstance(verifier, str) else place.subject.name
+def _name(verifier: str | Verifier, execution: Execution) -> str:
+    return verifier if isinstance(verifier, str) else execution.subject.name
 
 
 def _shared(one: Subject, other: Subject) -> list[int]:
@@ -116,15 +119,15 @@ def _identity(case: Case | DecoderCase) -> tuple[Any, ...]:
 
 
 def _compare(
-    places: tuple[Place, Place], plan: Plan, root: int, alarm: float, progress: Progress | None
+    executions: tuple[Execution, Execution], plan: Plan, root: int, alarm: float, progress: Progress | None
 ) -> Difference:
-    case, sides = plan.case, list(zip(("new", "old"), places, strict=True))
+    case, sides = plan.case, list(zip(("new", "old"), executions, strict=True))
     words = case_key(0, case.name)
     blocks: list[tuple[Counts, Counts]] = []
     done, twins, failure, telling, interrupted = 0, 0.0, "", (-np.inf, ""), False
     try:
-        same = jobs.Steps(case.name, key_of(root, (*words, 2)), 0, min(TWINS, plan.steps))
-        first, second = (_run(name, place, jobs.tokens, same) for name, place in sides)
+        same = jobs.Steps(case.name, key_of(root, (*words, 2)), 0, min(SAME_SEED_STEPS, plan.steps))
+        first, second = (_run(name, execution, jobs.tokens, same) for name, execution in sides)
         twins = float((first == second).all(axis=0).mean())
         for share in BLOCKS:
             until = max(8, int(plan.steps * share))
@@ -132,8 +135,8 @@ def _compare(
                 continue
             asked = (jobs.Steps(case.name, key_of(root, (*words, k)), done, until - done) for k in (0, 1))
             a, b = (
-                _run(name, place, jobs.count, steps).counts
-                for (name, place), steps in zip(sides, asked, strict=True)
+                _run(name, execution, jobs.count, steps).counts
+                for (name, execution), steps in zip(sides, asked, strict=True)
             )
             blocks, done = [*blocks, (a, b)], until
             if progress is not None:
@@ -166,10 +169,10 @@ def _compare(
     )
 
 
-def _run(name: str, place: Place, job: Callable[..., Any], steps: jobs.Steps) -> Any:
+def _run(name: str, execution: Execution, job: Callable[..., Any], steps: jobs.Steps) -> Any:
     """What `job` gives on one side. Raises BrokenVerifier, naming the side, whatever it did wrong."""
     try:
-        return place.run(job, steps)
+        return execution.run(job, steps)
     except (BrokenVerifier, NotADraftPath) as error:
         raise BrokenVerifier(f"{name}: {error}") from error
 

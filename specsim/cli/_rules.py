@@ -20,10 +20,10 @@ def rules() -> None:
     from rich.table import Table
 
     from specsim.rules import GROUPS, get, names
-    from specsim.simulation import shipped
+    from specsim.simulation import load_bundled
     from specsim.simulation._comparison import show_tv
 
-    comparison = shipped()
+    comparison = load_bundled()
     found = {entry.name: entry for entry in comparison}
     for group, claim in GROUPS.items():
         table = Table(box=None, pad_edge=False, title=claim, title_justify="left")

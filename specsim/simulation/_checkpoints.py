@@ -46,18 +46,18 @@ class Part:
         """Write the part to `path`, whole or not at all."""
         from safetensors.numpy import save_file
 
-        arrays, told = {}, {}
+        arrays, entries = {}, {}
         for name, partial in self.found.items():
             for key, array in partial.counts.items():
                 arrays[f"{name}: {key}"] = np.ascontiguousarray(array, dtype=np.int64)
-            told[name] = {
+            entries[name] = {
                 "intervals": partial.intervals,
                 "counts": [*partial.counts],
                 "examples": partial.examples,
                 "failures": partial.failures,
                 "seconds": partial.seconds,
             }
-        head = json.dumps({"run": self.run, "about": self.about, "found": told}, allow_nan=False)
+        head = json.dumps({"run": self.run, "about": self.about, "found": entries}, allow_nan=False)
         with atomic_write(path) as temporary:
             save_file(arrays, temporary, {FORMAT: f"{_digest(head, arrays)}\n{head}"})
 
@@ -88,13 +88,13 @@ class Part:
         part = json.loads(head)
         found = {
             name: Partial(
-                {key: arrays[f"{name}: {key}"] for key in told["counts"]},
-                tuple((first, end) for first, end in told["intervals"]),
-                tuple(Example(*one) for one in told["examples"]),
-                tuple(Failure(*one) for one in told["failures"]),
-                told["seconds"],
+                {key: arrays[f"{name}: {key}"] for key in entries["counts"]},
+                tuple((first, end) for first, end in entries["intervals"]),
+                tuple(Example(*one) for one in entries["examples"]),
+                tuple(Failure(*one) for one in entries["failures"]),
+                entries["seconds"],
             )
-            for name, told in part["found"].items()
+            for name, entries in part["found"].items()
         }
         return cls(part["run"], part["about"], found)
 

@@ -161,7 +161,7 @@ def describe(tree: Tree, gamma: int) -> str:
     return f"{tree.sampling}, {gamma}" if count == 1 else f"{tree.sampling}, {count} × {gamma}"
 
 
-def shipped() -> Comparison:
+def load_bundled() -> Comparison:
     """The comparison of all rules on the n-gram pair that comes with the package, as `compare` computed it."""
     stored = json.loads(files("specsim").joinpath("data/rules.json").read_text(encoding="utf-8"))
     entries = tuple(Entry(**entry) for entry in stored["entries"])

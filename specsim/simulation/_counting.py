@@ -76,7 +76,7 @@ class Partial:
             counts[name] = np.add(counts[name], array, dtype=np.int64) if name in counts else array
         return Partial(
             counts,
-            _joined([*self.intervals, *other.intervals]),
+            _join([*self.intervals, *other.intervals]),
             tuple(sorted([*self.examples, *other.examples])[:EXAMPLES]),
             self.failures + other.failures,
             self.seconds + other.seconds,
@@ -167,7 +167,7 @@ def missing(intervals: Sequence[Interval], first: int, end: int) -> list[Interva
     return gaps
 
 
-def _joined(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+def _join(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     """In order, those that touch made one. Raises ValueError where two overlap."""
     joined: list[Interval] = []
     for first, end in sorted(intervals):

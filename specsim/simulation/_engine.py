@@ -217,7 +217,7 @@ def simulate(
     with workers_of(executor, threads) as workers, kept or nullcontext():
         try:
             # not given a name, which would keep it at work after an interrupt
-            for counted in _counted(source, tally, rule, key_of(root), left, workers, threads):
+            for counted in _count(source, tally, rule, key_of(root), left, workers, threads):
                 total = replace(total + counted, seconds=before + time.perf_counter() - started)
                 if kept is not None:
                     kept.keep(STEPS, total)
@@ -240,7 +240,7 @@ def simulate(
     )
 
 
-def _counted(
+def _count(
     source: FixedPairSource | RowSource,
     tally: StepTally,
     rule: str | rules.Rule,
@@ -256,7 +256,7 @@ def _counted(
     return count_spans(workers, job, key, intervals, source.chunk)
 
 
-def merged_simulation(part: Part) -> Simulation:
+def merge_simulation(part: Part) -> Simulation:
     """The run whose parts were added up to `part`. Raises ValueError for steps that are missing, naming them."""
     run, total, drafted = part.run, part.found.get(STEPS, Partial({})), part.run["draft"]
     if gaps := missing(total.intervals, 0, run["steps"]):

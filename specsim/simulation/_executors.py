@@ -231,11 +231,11 @@ class Workers:
 
     def _submit(self, task: Task) -> Future[Any]:
         try:
-            found = self.executor.submit(_timed, task.function, *task.arguments)
+            found = self.executor.submit(_call_timed, task.function, *task.arguments)
         except BrokenExecutor:
             raise
         except Exception as error:
-            raise LostWorkers(f"{self.name}: takes no more work ({_said(error)})") from error
+            raise LostWorkers(f"{self.name}: takes no more work ({_describe(error)})") from error
         if not isinstance(found, Future):
             raise TypeError(
                 f"{self.name}: submit() gave {type(found).__name__}, no concurrent.futures.Future"
@@ -256,7 +256,7 @@ class Workers:
     def _broken(self, error: Exception, times: int) -> None:
         if self._renew is None:
             raise LostWorkers(
-                f"{self.name}: lost in the middle of the run ({_said(error)}); start it again"
+                f"{self.name}: lost in the middle of the run ({_describe(error)}); start it again"
             ) from error
         if times >= TRIES:
             raise LostWorkers(
@@ -267,11 +267,11 @@ class Workers:
         self.executor = self._renew()
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+def _call_timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
     started = time.perf_counter()
     result = function(*arguments)
     return time.perf_counter() - started, result
@@ -284,7 +284,7 @@ def count_spans(
 
     Raises TypeError for a job that cannot be sent, and as `Workers.results`.
     """
-    packed = _packed(job)
+    packed = _pack(job)
     digest = hashlib.sha256(packed).hexdigest()
     spans = _Spans(intervals, chunk)
     unknown: deque[Interval] = deque()
@@ -304,7 +304,7 @@ def count_spans(
         yield counted
 
 
-def _packed(job: Job) -> bytes:
+def _pack(job: Job) -> bytes:
     try:
         return zlib.compress(pickle.dumps(job), 1)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -357,7 +357,7 @@ def _count_span(
         if digest not in _jobs:
             if packed is None:
                 return None
-            job = _unpacked(packed)
+            job = _unpack(packed)
             while len(_jobs) >= KEPT:
                 del _jobs[next(iter(_jobs))]
             _jobs[digest] = job, job.source()
@@ -371,7 +371,7 @@ def check_same_code(code: str) -> None:
         raise ValueError("a worker has another version of specsim than this; install the same one everywhere")
 
 
-def _unpacked(packed: bytes) -> Job:
+def _unpack(packed: bytes) -> Job:
     try:
         job: Job = pickle.loads(zlib.decompress(packed))
     except (ImportError, AttributeError) as error:

@@ -103,28 +103,28 @@ def replay(
     u = _column(key, Purpose.DRAFT, step, source.tree.size)
     with interpreted():
         if isinstance(source, FixedPairSource):
-            start, told = "", _pair_step(source, key, step, u)
+            start, record = "", _pair_step(source, key, step, u)
         else:
-            start, told = _row_step(source, chosen, key, step, u)
-    nodes, v, tokens = told
+            start, record = _row_step(source, chosen, key, step, u)
+    nodes, v, tokens = record
     return Replay(source.kind, str(chosen), root, key, step, start, nodes, v, tokens)
 
 
-Told = tuple[tuple[Node, ...], tuple[float, ...], tuple[int, ...]]
+StepRecord = tuple[tuple[Node, ...], tuple[float, ...], tuple[int, ...]]
 
 
-def _pair_step(source: FixedPairSource, key: Key, step: int, u: Floats) -> Told:
+def _pair_step(source: FixedPairSource, key: Key, step: int, u: Floats) -> StepRecord:
     pair, tree, p, q = source.rule.fixed_pair, source.tree, source.p, source.q
     v = _column(key, Purpose.VERIFY, step, pair.uniforms(tree))
-    tokens, accepted = _emitted(tree)
+    tokens, accepted = _empty_output(tree)
     pair.kernel(*source.tables, u, v, tokens, accepted)
     drafted = fixed_pairs.draw_draft(p, q, tree, u[:, 0])
     rows = [(p, q)] * (tree.size + 1)
     nodes = _nodes(tree.parents, drafted, rows, None if tree.sampling == "top" else u[:, 0])
-    return nodes, tuple(v[:, 0].tolist()), _unpadded(tokens)
+    return nodes, tuple(v[:, 0].tolist()), _strip_padding(tokens)
 
 
-def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats) -> tuple[str, Told]:
+def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats) -> tuple[str, StepRecord]:
     reader, tree = source.reader, source.tree
     v = _column(key, Purpose.VERIFY, step, rule.uniforms(tree, source.vocab_size))
     if isinstance(reader, ModelRows | DynamicRows):
@@ -139,7 +139,7 @@ def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Float
             if isinstance(reader, TraceRows)
             else f"context {reader.context(key, step).tolist()}"
         )
-    tokens, accepted = _emitted(tree)
+    tokens, accepted = _empty_output(tree)
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
     random = tree.sampling != "top" and not isinstance(reader, LookupRows)
     nodes = _nodes(
@@ -148,7 +148,7 @@ def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Float
         list(zip(rows.p[0], rows.q[0], strict=False)),
         u[:, 0] if random else None,
     )
-    return start, (nodes, tuple(v[:, 0].tolist()), _unpadded(tokens))
+    return start, (nodes, tuple(v[:, 0].tolist()), _strip_padding(tokens))
 
 
 def _nodes(
@@ -166,9 +166,9 @@ def _column(key: Key, purpose: Purpose, step: int, count: int) -> Floats:
     return np.array([[uniform(key, purpose, step, i)] for i in range(count)])
 
 
-def _emitted(tree: Draft) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _empty_output(tree: Draft) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     return np.empty((tree.depth + 1, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
 
 
-def _unpadded(tokens: NDArray[np.int32]) -> tuple[int, ...]:
+def _strip_padding(tokens: NDArray[np.int32]) -> tuple[int, ...]:
     return tuple(int(token) for token in tokens[:, 0] if token >= 0)

@@ -80,7 +80,7 @@ class ModelRows:
         return mean_overlap(self.target, self.draft, self.contexts)
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
-        start = self.contexts[drawn(key, first, steps, len(self.contexts))]
+        start = self.contexts[sample_starts(key, first, steps, len(self.contexts))]
         return self.rows_after(start, uniforms(key, int(Purpose.DRAFT), first, steps, self.tree.size))
 
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
@@ -104,7 +104,7 @@ class ModelRows:
                     seen[:, child, -1] = tokens[:, child - 1]
         p = np.empty((steps, tree.size + 1, self.vocab_size))
         self.target.rows(seen.reshape(-1, seen.shape[2]), out=p.reshape(-1, self.vocab_size))
-        return Rows(tokens, p, q, repeated(tree, steps))
+        return Rows(tokens, p, q, broadcast_parents(tree, steps))
 
 
 def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> ModelRows:
@@ -146,7 +146,7 @@ class TraceRows:
         tokens = np.empty((steps, gamma), dtype=np.int64)
         for i in range(gamma):
             tokens[:, i] = draw_siblings(self.tree.sampling, q[:, i], u[i : i + 1])[0]
-        return Rows(tokens, p, q, repeated(self.tree, steps))
+        return Rows(tokens, p, q, broadcast_parents(self.tree, steps))
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class DynamicRows:
         return mean_overlap(self.target, self.draft, self.contexts)
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
-        start = self.contexts[drawn(key, first, steps, len(self.contexts))]
+        start = self.contexts[sample_starts(key, first, steps, len(self.contexts))]
         return self.rows_after(start, np.empty((0, steps)))
 
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
@@ -230,7 +230,7 @@ class LookupRows:
         return self._seen(np.array([start_of(key, step, len(self.drafts))]))[0]
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
-        places = drawn(key, first, steps, len(self.drafts))
+        places = sample_starts(key, first, steps, len(self.drafts))
         tokens = self.drafts[places]
         histories = np.concatenate([self._seen(places), tokens.astype(np.int32)], axis=1)
         gamma, order = self.tree.size, self.target.order
@@ -239,10 +239,10 @@ class LookupRows:
             p[:, i] = self.target.rows(np.ascontiguousarray(histories[:, : order + i]))
         q = np.zeros((steps, gamma, self.vocab_size))
         np.put_along_axis(q, tokens[..., None], 1.0, axis=2)
-        return Rows(tokens, p, q, repeated(self.tree, steps))
+        return Rows(tokens, p, q, broadcast_parents(self.tree, steps))
 
 
-def drawn(key: Key, first: int, steps: int, choices: int) -> Ints:
+def sample_starts(key: Key, first: int, steps: int, choices: int) -> Ints:
     """Which of `choices` places each step starts from, uniformly: int64 [steps]."""
     return (uniforms(key, int(Purpose.CONTEXT), first, steps, 1)[0] * choices).astype(np.int64)
 
@@ -261,7 +261,7 @@ def mean_overlap(target: Model, draft: Model, contexts: NDArray[np.int32]) -> fl
     return total / len(contexts)
 
 
-def repeated(tree: Tree, steps: int) -> Ints:
+def broadcast_parents(tree: Tree, steps: int) -> Ints:
     """The parents of `steps` drafts of one shape, int64 [steps, n], without copies."""
     return np.broadcast_to(np.array(tree.parents), (steps, tree.size))
 

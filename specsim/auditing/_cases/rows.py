@@ -15,7 +15,7 @@ from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core.distributions import Floats, Ints
 from specsim.drafts import Tree
 from specsim.simulation._engine import model_rows
-from specsim.simulation._rows import RowReader, Rows, repeated
+from specsim.simulation._rows import RowReader, Rows, broadcast_parents
 from specsim.theory import acceptance_rate
 
 
@@ -61,16 +61,16 @@ class PairRows:
         return p, q
 
     @cached_property
-    def handed(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def rows_in_dtype(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """p and q [V] in the dtype of the case."""
         dtype = row_dtype(self.case.dtype)
         p, q = (row.astype(dtype) for row in self.pair)
         return p, q
 
     @cached_property
-    def turned(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def shifted_rows(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """For p and q, [V, V]: row r is the pmf shifted by r."""
-        p, q = (np.stack([np.roll(row, r) for r in range(row.size)]) for row in self.handed)
+        p, q = (np.stack([np.roll(row, r) for r in range(row.size)]) for row in self.rows_in_dtype)
         return p, q
 
     @cached_property
@@ -94,15 +94,15 @@ class PairRows:
             tokens = (tokens + shifts[:, :gamma]) % size
             p, q = (
                 rows.take(shifts[:, :n], axis=0)
-                for rows, n in zip(self.turned, (gamma + 1, gamma), strict=True)
+                for rows, n in zip(self.shifted_rows, (gamma + 1, gamma), strict=True)
             )
         else:
             p, q = self._same(steps)
-        return CaseRows(tokens, p, q, repeated(self.tree, steps), shifts, lengths)
+        return CaseRows(tokens, p, q, broadcast_parents(self.tree, steps), shifts, lengths)
 
     def _same(self, steps: int) -> tuple[NDArray[Any], NDArray[Any]]:
         if steps not in self.made:
-            p, q = self.handed
+            p, q = self.rows_in_dtype
             self.made.clear()
             self.made[steps] = (
                 np.tile(p, (steps, self.tree.size + 1, 1)),

@@ -76,21 +76,21 @@ class DecoderSource:
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         tokens = np.full((self.case.max_new_tokens, steps), -1, dtype=np.int32)
         for i in range(steps):
-            found = self._decoded(key, first + i)
+            found = self._decode(key, first + i)
             tokens[: len(found), i] = found
         yield Batch(first, tokens, (tokens >= 0).sum(axis=0) - 1)
 
-    def _decoded(self, key: Key, number: int) -> Tokens:
+    def _decode(self, key: Key, number: int) -> Tokens:
         case, rng = self.case, np.random.default_rng([*key, number])
         given = case.target, case.draft, list(case.prompt), case.max_new_tokens, case.eos, rng
         try:
             output = call_safely(self.function, *given, timeout=self.timeout)
         except BrokenVerifier as error:
             raise BrokenVerifier(f"sequence {number}: {error}") from error
-        return _checked(output, case, number)
+        return _check_output(output, case, number)
 
 
-def _checked(output: Any, case: DecoderCase, number: int) -> Tokens:
+def _check_output(output: Any, case: DecoderCase, number: int) -> Tokens:
     place = f"sequence {number}"
     try:
         tokens = np.asarray(output)

@@ -59,7 +59,7 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
         interrupted=interrupted,
         tables=tuple(results),
         counts=counts,
-        measures=_measured(plan, counts) if found.steps else None,
+        measures=_measure(plan, counts) if found.steps else None,
         declared_tv=plan.declared_tv,
         examples=found.examples[:NAMED],
         seconds=found.seconds,
@@ -252,7 +252,7 @@ def _extremes(table: Table, observed: Ints) -> str:
     return ", ".join(parts)
 
 
-def _measured(plan: Plan, counts: Counts) -> Measures:
+def _measure(plan: Plan, counts: Counts) -> Measures:
     case, alpha = plan.case, plan.alpha_context
     if alpha is None or isinstance(case, DecoderCase):
         return Measures()

@@ -20,7 +20,7 @@ from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
 from specsim.auditing._checks.tables import Plan, plan_case
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases
-from specsim.auditing._verifier.calls import TIMEOUT, verified
+from specsim.auditing._verifier.calls import TIMEOUT, verifier_source
 from specsim.auditing._verifier.contract import Declared, Verifier
 from specsim.core.distributions import Floats, Ints
 from specsim.drafts import chain
@@ -109,7 +109,7 @@ class VerifierSubject:
         return self._verified(case, patience), AuditTally(case, Claim(None, case.tree), reference)
 
     def _verified(self, case: Case, patience: float) -> RowSource:
-        return verified(self.function, self.declared, case, self.timeout * patience)
+        return verifier_source(self.function, self.declared, case, self.timeout * patience)
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class Plan:
         return len(self.tables) + self.singles + 1
 
 
-def looks(steps: int) -> list[int]:
+def interim_looks(steps: int) -> list[int]:
     """After how many of `steps` a case is looked at."""
     return sorted({max(8, int(steps * share)) for share in LOOKS})
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, path_of
-from specsim.auditing._verifier.calls import verified
+from specsim.auditing._verifier.calls import verifier_source
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.mutants import Mutant
 from specsim.core.distributions import Floats, Ints
@@ -35,13 +35,13 @@ class Prediction:
 def predict(mutant: Mutant, case: Case) -> Prediction | None:
     """What `mutant` predicts for `case`; None where it would break the contract."""
     if mutant.law is not None and not case.rotated:
-        return Prediction(_exactly(mutant, case))
-    return _by_running(mutant, case)
+        return Prediction(_enumerate_law(mutant, case))
+    return _simulate_law(mutant, case)
 
 
 def leaves_the_path(mutant: Mutant, case: Case) -> bool:
     """Whether `mutant` emits tokens that were not drafted, before the last."""
-    source = verified(mutant.function, Declared(), case)
+    source = verifier_source(mutant.function, Declared(), case)
     try:
         run(source, OutcomeTally(case), SIMULATION_KEY, 0, 2**10, threads=1)
     except NotADraftPath:
@@ -51,18 +51,18 @@ def leaves_the_path(mutant: Mutant, case: Case) -> bool:
     return False
 
 
-def _exactly(mutant: Mutant, case: Case) -> Floats:
+def _enumerate_law(mutant: Mutant, case: Case) -> Floats:
     assert mutant.law is not None
     size, gamma = case.target.vocab_size, case.gamma
     law = np.zeros((size**gamma, gamma + 1, size))
-    for code, path, p, q in _drafted(case):
+    for code, path, p, q in _draft_paths(case):
         stop, follow = mutant.law(case.tree.parents, path, p, q, **mutant.values)
         law[code] = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
     return np.clip(law, 0.0, None)
 
 
 @lru_cache(maxsize=16)
-def _drafted(case: Case) -> list[tuple[int, tuple[int, ...], list[list[float]], list[list[float]]]]:
+def _draft_paths(case: Case) -> list[tuple[int, tuple[int, ...], list[list[float]], list[list[float]]]]:
     """Every path that the draft can draw: its code, its tokens, and the rows of p and q along it."""
     size, gamma = case.target.vocab_size, case.gamma
     start, found = tuple(case.contexts[0].tolist()), []
@@ -81,8 +81,8 @@ def _row(model: Model, history: tuple[int, ...]) -> list[float]:
     return [float(weight) for weight in model.row(history[len(history) - model.order :])]
 
 
-def _by_running(mutant: Mutant, case: Case) -> Prediction | None:
-    source = verified(mutant.function, Declared(), case)
+def _simulate_law(mutant: Mutant, case: Case) -> Prediction | None:
+    source = verifier_source(mutant.function, Declared(), case)
     try:
         counts = run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1).counts[
             "outcomes"

@@ -33,7 +33,7 @@ class Scored:
     fit: float
 
 
-def scored(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Scored | None:
+def score_mutant(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Scored | None:
     """Both over all of `cases`; None for a mutant that breaks the contract there. The fitted parameter costs ½ log n."""
     total, statistic, df, impossible = 0.0, 0.0, 0, False
     for case, counts in zip(cases, outcomes, strict=True):
@@ -48,7 +48,7 @@ def scored(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> S
     return Scored(mutant, total, 0.0 if impossible else fit_of(statistic, df))
 
 
-def fitted(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Mutant:
+def fit_parameter(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Mutant:
     """`mutant` with its first parameter at the value that makes the outcomes likeliest; the others as they are."""
     if not mutant.parameters or mutant.law is None:
         return mutant
@@ -82,12 +82,12 @@ def likeliest(parameter: Parameter, loss: Callable[[float], float]) -> float:
     return float(found.x if found.fun <= losses[best] else grid[best])
 
 
-def ordered(ranking: Iterable[Scored]) -> list[Scored]:
+def sort_ranking(ranking: Iterable[Scored]) -> list[Scored]:
     """Those that fit before the others, the likeliest first."""
     return sorted(ranking, key=lambda one: (one.fit < FIT, -one.log_likelihood))
 
 
-def ranked(first: Sequence[Scored], fitting: Sequence[Scored]) -> list[Scored]:
+def merge_rankings(first: Sequence[Scored], fitting: Sequence[Scored]) -> list[Scored]:
     """One ranking of what was judged on a `first` part, and, where it fitted that, on everything: `fitting`.
 
     What did not fit stays as far behind the likeliest as it was on that part.
@@ -97,15 +97,7 @@ def ranked(first: Sequence[Scored], fitting: Sequence[Scored]) -> list[Scored]:
     others = (
         replace(one, log_likelihood=top + one.log_likelihood - likeliest) for one in first if one.fit < FIT
     )
-    return ordered([*fitting, *others])
-
-
-def looks(first: int, most: int) -> list[int]:
-    """After how many steps a ranking is made: each time four times as many, until one mistake stands out."""
-    ends = [first]
-    while ends[-1] < most:
-        ends.append(4 * ends[-1])
-    return ends
+    return sort_ranking([*fitting, *others])
 
 
 def alike(ranking: Sequence[Scored]) -> list[Scored]:
@@ -155,7 +147,7 @@ def misfit_of(observed: Ints, law: Floats) -> tuple[float, int]:
     return sum((o - e) ** 2 / e for o, e in cells) if len(cells) > 1 else 0.0, len(cells) - 1
 
 
-def conclusion(ranking: Sequence[Scored], exact: Mutant, steps: int, evidence: str, place: str) -> Diagnosis:
+def conclude(ranking: Sequence[Scored], exact: Mutant, steps: int, evidence: str, place: str) -> Diagnosis:
     """The diagnosis that a ranking amounts to: unknown where nothing fits, or where `exact` does as well."""
     named = alike(ranking)
     if any(one.mutant.name == exact.name for one in named):

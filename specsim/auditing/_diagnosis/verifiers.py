@@ -27,17 +27,16 @@ from specsim.auditing._diagnosis.ranking import (
     SEPARATE,
     Scored,
     alike,
-    conclusion,
+    conclude,
     fit_of,
-    fitted,
-    looks,
-    ordered,
-    ranked,
-    scored,
+    fit_parameter,
+    merge_rankings,
+    score_mutant,
+    sort_ranking,
 )
-from specsim.auditing._execution import Place
+from specsim.auditing._execution import Execution
 from specsim.auditing._results import CaseResult, Diagnosis
-from specsim.auditing._verifier.calls import TIMEOUT, verified
+from specsim.auditing._verifier.calls import TIMEOUT, verifier_source
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.mutants import Mutant, catalogue
 from specsim.auditing.mutants import _randomness as randomness
@@ -46,8 +45,8 @@ from specsim.core.distributions import Ints
 from specsim.rules import get
 from specsim.simulation._counting import run
 
-#: Steps of each diagnostic case: at first, and at most; each time four times as many.
-FIRST_STEPS, MOST_STEPS = 2**13, 2**17
+#: Steps of each diagnostic case after which the mistakes are ranked.
+SEGMENTS = [2**13, 2**15, 2**17]
 #: Steps of a known mistake that is run on a case of the audit.
 COMPARED_STEPS, COMPARISON_KEY = 2**15, (0x5EED, 0xCA5E)
 #: A known mistake takes the plain arrays.
@@ -57,49 +56,48 @@ EXACT = Mutant(name="exact", family="exact", mechanism="", verify=pieces.verify,
 
 
 def diagnose_chain(
-    place: Place, failed: Sequence[CaseResult], level: str, root: int, known: Sequence[Mutant] | None = None
+    execution: Execution,
+    failed: Sequence[CaseResult],
+    level: str,
+    root: int,
+    known: Sequence[Mutant] | None = None,
 ) -> Diagnosis | None:
     """What the verifier at `place`, whose cases `failed`, does wrong. `known` mistakes are by default the catalogue's."""
-    subject = place.subject
+    subject = execution.subject
     assert isinstance(subject, VerifierSubject)
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
     if any(dependent(result.tables, result.counts) for result in failed):
-        return _between_steps(mutants, place, sum(result.steps for result in failed))
+        return _between_steps(mutants, execution, sum(result.steps for result in failed))
     outcomes: list[Ints] = []
     done = 0
-    for steps in segments():
+    for steps in SEGMENTS:
         asked = [jobs.Steps(case.name, case_key(root, case.name), done, steps - done) for case in cases]
         try:
-            new = [place.run(jobs.count, one).counts["outcomes"] for one in asked]
+            new = [execution.run(jobs.count, one).counts["outcomes"] for one in asked]
         except NotADraftPath:
             return _off_the_path(mutants, cases)
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
         done = steps
-        ranking = _ranked([*mutants, EXACT], cases, outcomes)
+        ranking = _rank([*mutants, EXACT], cases, outcomes)
         if len(alike(ranking)) == 1 and not _exact_fits(ranking):
             break
-    ranking = _told_apart_by_tables(ranking, subject, failed, level)
-    evidence, where = _evidence(ranking[0], cases, outcomes, place, root) if alike(ranking) else ("", "")
-    return conclusion(ranking, EXACT, done * len(cases), evidence, where)
+    ranking = _separate_by_tables(ranking, subject, failed, level)
+    evidence, where = _evidence(ranking[0], cases, outcomes, execution, root) if alike(ranking) else ("", "")
+    return conclude(ranking, EXACT, done * len(cases), evidence, where)
 
 
-def segments() -> list[int]:
-    """After how many steps of each case a look is taken."""
-    return looks(FIRST_STEPS, MOST_STEPS)
-
-
-def _ranked(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints]) -> list[Scored]:
+def _rank(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints]) -> list[Scored]:
     """The likeliest first, those that fit before the others. Only what fits is also held to the relabelled case."""
     plain = [i for i, case in enumerate(cases) if not case.rotated]
     some, counts = [cases[i] for i in plain], [outcomes[i] for i in plain]
-    found = [scored(fitted(mutant, some, counts), some, counts) for mutant in mutants]
-    first = _seen([one for one in found if one is not None], some)
-    whole = [(one, scored(one.mutant, cases, outcomes)) for one in first if one.fit >= FIT]
-    return ranked(first, [again or one for one, again in whole])
+    found = [score_mutant(fit_parameter(mutant, some, counts), some, counts) for mutant in mutants]
+    first = _discount_exact([one for one in found if one is not None], some)
+    whole = [(one, score_mutant(one.mutant, cases, outcomes)) for one in first if one.fit >= FIT]
+    return merge_rankings(first, [again or one for one, again in whole])
 
 
-def _seen(found: list[Scored], cases: Sequence[Case]) -> list[Scored]:
+def _discount_exact(found: list[Scored], cases: Sequence[Case]) -> list[Scored]:
     """`found`, where the outcomes are not an exact verifier's: then what gives just these here explains nothing.
 
     Such mistakes show between rows, or with other labels. Their law is estimated, so a small bias would fit it that the
@@ -126,11 +124,11 @@ def _gives_exact_outcomes(mutant: Mutant, cases: Sequence[Case]) -> bool:
         if own is None or own.draws is None:
             return False
         counts.append(np.rint(own.law * own.draws[:, None, None]).astype(np.int64))
-    exact = scored(EXACT, cases, counts)
+    exact = score_mutant(EXACT, cases, counts)
     return exact is not None and exact.fit >= FIT
 
 
-def _told_apart_by_tables(
+def _separate_by_tables(
     ranking: list[Scored], subject: VerifierSubject, failed: Sequence[CaseResult], level: str
 ) -> list[Scored]:
     """`ranking` again, those that are alike ordered by the tables that the audit rejected.
@@ -148,28 +146,28 @@ def _told_apart_by_tables(
             more, p_value = _by_tables(one.mutant, subject, result, level)
             gain, fit = gain + more, min(fit, p_value)
         rescored.append(Scored(one.mutant, one.log_likelihood + gain, fit))
-    return ordered(rescored) + [one for one in ranking if one not in tied]
+    return sort_ranking(rescored) + [one for one in ranking if one not in tied]
 
 
 def _exact_fits(ranking: Sequence[Scored]) -> bool:
     return any(one.mutant is EXACT and one.fit >= FIT for one in ranking)
 
 
-def _between_steps(mutants: Sequence[Mutant], place: Place, steps: int) -> Diagnosis:
+def _between_steps(mutants: Sequence[Mutant], execution: Execution, steps: int) -> Diagnosis:
     """Of the mistakes without a law of a step, those that make the same steps depend on each other.
 
     Such steps are no independent draws, so their outcomes are not judged.
     """
-    seen, ranking = place.run(jobs.shared_noise), []
+    seen, ranking = execution.run(jobs.shared_noise), []
     for mutant in (mutant for mutant in mutants if mutant.law is None):
         found = signature(mutant.function, PLAIN, TIMEOUT)
-        amiss = _amiss(found, seen)
-        ranking.append(Scored(mutant, -100.0 * amiss, float(amiss == 0)))
+        mismatches = _count_mismatches(found, seen)
+        ranking.append(Scored(mutant, -100.0 * mismatches, float(mismatches == 0)))
     ranking.sort(key=lambda one: -one.log_likelihood)
-    return conclusion(ranking, EXACT, steps, "", "")
+    return conclude(ranking, EXACT, steps, "", "")
 
 
-def _amiss(mutant: Signature | None, seen: Signature | None) -> int:
+def _count_mismatches(mutant: Signature | None, seen: Signature | None) -> int:
     """In how many of the pairs that were seen `mutant` differs; in all of them, where nothing can be compared."""
     if mutant is None or seen is None:
         return len(mutant or seen or (None,))
@@ -187,7 +185,7 @@ def _by_tables(
     """(log-likelihood, p-value of the fit) of the rejected tables of `result`, the mutant being run for its own counts."""
     plan = _plan_of(subject, result, level)
     case = next(case for case in subject.cases if case.name == result.case)
-    source = verified(mutant.function, PLAIN, case, subject.timeout)
+    source = verifier_source(mutant.function, PLAIN, case, subject.timeout)
     tally, steps = AuditTally(case, Claim(None, case.tree)), min(plan.steps, COMPARED_STEPS)
     try:
         counts = run(source, tally, COMPARISON_KEY, 0, steps, threads=1).counts
@@ -217,11 +215,11 @@ def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:
 def _off_the_path(mutants: Sequence[Mutant], cases: Sequence[Case]) -> Diagnosis:
     """For a verifier that emits tokens nobody drafted: the known mistakes that do so too."""
     ranking = [Scored(one, 0.0, 1.0) for one in mutants if any(leaves_the_path(one, case) for case in cases)]
-    return conclusion(ranking, EXACT, 0, "", "") if ranking else Diagnosis((), (), 0, "", "")
+    return conclude(ranking, EXACT, 0, "", "") if ranking else Diagnosis((), (), 0, "", "")
 
 
 def _evidence(
-    best: Scored, cases: Sequence[Case], outcomes: Sequence[Ints], place: Place, root: int
+    best: Scored, cases: Sequence[Case], outcomes: Sequence[Ints], execution: Execution, root: int
 ) -> tuple[str, str]:
     """The outcome that tells the mistake from an exact verifier best, and one step where it happened."""
     gains = []
@@ -243,9 +241,9 @@ def _evidence(
         f"What gave it away ({case.name}): drafted {path}, accepted {accepted}, then token {token}: {share:.4f} of those "
         f"steps, {predicted:.4f} if it is that mistake, {right:.4f} for an exact token-wise verifier."
     )
-    step = place.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
+    step = execution.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
     where = ""
     if step is not None:
-        name = place.subject.name
+        name = execution.subject.name
         where = f"One such step: specsim audit replay {name} --case {case.name!r} --step {step} --seed {root}"
     return text, where

@@ -58,14 +58,14 @@ class Calls:
         extras = self.extras(key, first, rows)
         dtype = row_dtype(self.case.dtype)
         p, q = (array.astype(dtype, copy=False) for array in (rows.p, rows.q))
-        handed = {"draft_tokens": rows.draft_tokens, "p": p, "q": q}
-        before = {name: array.copy() for name, array in handed.items()} if first < COMPARED_STEPS else {}
+        inputs = {"draft_tokens": rows.draft_tokens, "p": p, "q": q}
+        before = {name: array.copy() for name, array in inputs.items()} if first < COMPARED_STEPS else {}
         if self.declared.tree:
             parts = [self._walk(rows, p, q, s, rng, first) for s in range(steps)]
         else:
             parts = self._parts(rows.draft_tokens, p, q, self.rows_of_a_call(steps), rng, extras)
         for name, array in before.items():  # read-only holds for NumPy alone, not for what shares its memory
-            if not np.array_equal(array, handed[name]):
+            if not np.array_equal(array, inputs[name]):
                 raise BrokenVerifier(f"altered its input {name}")
         tokens = np.concatenate(parts)
         if self.declared.tree:
@@ -128,8 +128,8 @@ class Calls:
             for name, value in extras.items()
         }
         arrays = [drafted[part], p[part], *([] if self.case.certain else [q[part]])]
-        handed = [self.convert(array) for array in arrays] + [None] * self.case.certain
-        output = call_safely(self.function, *handed, rng, timeout=self.timeout, **given)
+        inputs = [self.convert(array) for array in arrays] + [None] * self.case.certain
+        output = call_safely(self.function, *inputs, rng, timeout=self.timeout, **given)
         return as_tokens(output, (len(drafted[part]), drafted.shape[1] + 1)).astype(np.int64)
 
     def _walk(
@@ -147,7 +147,9 @@ class Calls:
         return tokens
 
 
-def verified(function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> RowSource:
+def verifier_source(
+    function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT
+) -> RowSource:
     """The steps of `case`, verified by `function`."""
     return RowSource(rows_of(case), Calls.of(function, declared, case, timeout), BATCH_BYTES)
 
@@ -155,7 +157,7 @@ def verified(function: Verifier, declared: Declared, case: Case, timeout: float 
 def call_safely(function: Verifier, *arguments: Any, timeout: float, **keywords: Any) -> Any:
     """The result of `function`; whatever it raises but Ctrl-C, or more than `timeout` seconds, is `BrokenVerifier`."""
     try:
-        with _watched(timeout):
+        with _time_limit(timeout):
             return function(*arguments, **keywords)
     except _Hung:
         raise BrokenVerifier(f"hung: a call took longer than {timeout:g} s") from None
@@ -178,7 +180,7 @@ def _where(error: BaseException) -> str:
 
 
 @contextmanager
-def _watched(seconds: float) -> Iterator[None]:
+def _time_limit(seconds: float) -> Iterator[None]:
     """Stop Python code that takes longer. Only the main thread can; a child process is watched from outside too."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield

@@ -81,7 +81,7 @@ def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
         def table(at: Callable[[int], Any], root: Any) -> list[list[Any]]:
             return [[root if node <= 0 else at(node) for node in path] for path in paths]
 
-        return _evaluated(
+        return _evaluate(
             evaluate_posterior,
             paths,
             drafted,
@@ -104,12 +104,12 @@ def adapt_2(evaluate_posterior: Callable[..., Any]) -> Verifier:
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         tree = Tree(tuple(int(parent) for parent in parents))
         drafted = [int(token) for token in tokens]
-        return _evaluated(evaluate_posterior, leaf_paths(tree), drafted, p, rng)
+        return _evaluate(evaluate_posterior, leaf_paths(tree), drafted, p, rng)
 
     return verify
 
 
-def _evaluated(
+def _evaluate(
     evaluate_posterior: Callable[..., Any],
     paths: list[list[int]],
     drafted: list[int],

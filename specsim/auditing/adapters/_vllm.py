@@ -57,17 +57,17 @@ def adapt(rejection_sample: Callable[..., Any], device: str = "cpu") -> Verifier
             for step, seed in enumerate(seeds or ())
             if seed is not None
         }
-        target = flattened(p, counts)
+        target = flatten(p, counts)
         with seeded_torch(rng):
             bonus = torch.multinomial(p[range(steps), counts], 1)
             for step, generator in generators.items():
                 bonus[step] = torch.multinomial(p[step, counts[step]], 1, generator=generator)
             output = rejection_sample(
-                flattened(draft_tokens, counts),
+                flatten(draft_tokens, counts),
                 counts,
                 max(counts),
                 torch.tensor(counts, device=p.device).cumsum(0),
-                None if q is None else flattened(q, counts),
+                None if q is None else flatten(q, counts),
                 target.log() if takes_logits else target,
                 bonus,
                 SimpleNamespace(
@@ -84,7 +84,7 @@ def adapt(rejection_sample: Callable[..., Any], device: str = "cpu") -> Verifier
     return verify
 
 
-def flattened(rows: Any, counts: Sequence[int]) -> Any:
+def flatten(rows: Any, counts: Sequence[int]) -> Any:
     """The first counts[s] of each of `rows` [B, ≥ γ, …], one request after the other: [n, …], contiguous."""
     import torch
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seeded_torch
-from specsim.auditing.adapters._vllm import flattened
+from specsim.auditing.adapters._vllm import flatten
 
 MODULE = "vllm_ascend.sample.rejection_sampler"
 INSTALL = "pip install vllm-ascend"
@@ -52,8 +52,8 @@ def adapt(
         vocab_size = p.shape[2]
         counts = [gamma] * steps if lengths is None else [int(length) for length in lengths]
         ends = torch.tensor(counts).cumsum(0)
-        flat = flattened(draft_tokens, counts)
-        rows = (None if q is None else flattened(q, counts), flattened(p, counts))
+        flat = flatten(draft_tokens, counts)
+        rows = (None if q is None else flatten(q, counts), flatten(p, counts))
         output = torch.full((steps, gamma + 1), -1, dtype=torch.int32)
         recovered = torch.empty_like(flat)
         with seeded_torch(rng):

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._randomness import followers, ratios
+from specsim.auditing.mutants._randomness import follow_rows, ratios
 from specsim.auditing.mutants._reference import (
     Row,
     at,
     chain_law,
-    emitted,
     first_failure,
     last_token,
     law,
     minimum_ratio,
+    pack_output,
     verify,
 )
-from specsim.auditing.mutants._residual import masked
+from specsim.auditing.mutants._residual import mask_drafted
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
@@ -83,20 +83,22 @@ def scaled_rows(p: Floats, b: Floats) -> Floats:
 def tokenwise_residual(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     _, h = block_chances(draft_tokens, p, q)
     accepted = last_success(rng.random(draft_tokens.shape) < h[:, 1:])
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, rng.random(len(p))))
+    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, rng.random(len(p))))
 
 
 def stops_at_failure(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     b, h = block_chances(draft_tokens, p, q)
     accepted = first_failure(rng.random(draft_tokens.shape) < h[:, 1:])
     rows = scaled_rows(p, b)
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, rows, q, accepted, rng.random(len(p))))
+    return pack_output(
+        draft_tokens, accepted, last_token(draft_tokens, rows, q, accepted, rng.random(len(p)))
+    )
 
 
 def product_of_uniforms(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     passing = np.cumprod(ratio(at(p[:, :-1], draft_tokens), at(q, draft_tokens)), axis=1)
     accepted = last_success(np.cumprod(rng.random(draft_tokens.shape), axis=1) < passing)
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, rng.random(len(p))))
+    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, rng.random(len(p))))
 
 
 def product_law(
@@ -109,7 +111,7 @@ def product_law(
         times.append(times[-1] - log(chance) if chance > 0.0 else inf)
     kind = type(p[0][0])
     stop = [kind(_stops_at(i, times)) for i in range(1, len(times))]
-    return [1 - sum(stop), *stop], followers(tokens, p, q)
+    return [1 - sum(stop), *stop], follow_rows(tokens, p, q)
 
 
 def _stops_at(i: int, times: Sequence[float]) -> float:
@@ -206,7 +208,7 @@ MUTANTS = (
         verify=partial(
             verify,
             passes=lambda u, x, p, q, single, summed: (u * summed < at(p, x)) | (at(p, x) >= single),
-            recover=lambda p, q, x, single, summed: masked(p, q, x),
+            recover=lambda p, q, x, single, summed: mask_drafted(p, q, x),
         ),
         law=law(
             lambda p, q, x, single, summed: 1 if p[x] >= single else min(1, p[x] / summed),
@@ -230,7 +232,7 @@ MUTANTS = (
         verify=partial(
             verify, passes=lambda u, x, p, q: (u * at(q, x) < at(p, x)) | (np.arange(x.shape[1]) == 0)
         ),
-        law=chain_law(lambda tokens, p, q: [1, *ratios(tokens, p, q)[1:]], followers),
+        law=chain_law(lambda tokens, p, q: [1, *ratios(tokens, p, q)[1:]], follow_rows),
     ),
     mutant(
         name="block_tokenwise_residual",

@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._reference import Row, at, law, normalise, verify
-from specsim.auditing.mutants._residual import masked
+from specsim.auditing.mutants._residual import mask_drafted
 from specsim.core.distributions import Floats
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
@@ -44,7 +44,7 @@ MUTANTS = (
         verify=partial(
             verify,
             passes=lambda u, x, p, q, draws: u < 1.0 - (1.0 - at(p, x)) ** draws,
-            recover=lambda p, q, x, draws: masked(p, q, x),
+            recover=lambda p, q, x, draws: mask_drafted(p, q, x),
         ),
         law=law(
             lambda p, q, x, draws: 1 - (1 - p[x]) ** int(draws),

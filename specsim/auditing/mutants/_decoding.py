@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._reference import Row, minimum_ratio, residual, stops
+from specsim.auditing.mutants._reference import Row, minimum_ratio, residual, stop_law
 from specsim.core.distributions import inverse_cdf
 from specsim.models import Model
 from specsim.rules._common.base import Parameter
@@ -55,8 +55,8 @@ class Decoder:
     """
 
     drafting: Callable[..., Row] = unchanged
-    handed: Callable[..., Row] = unchanged
-    scored: Callable[..., Row] = unchanged
+    verified_q: Callable[..., Row] = unchanged
+    verified_p: Callable[..., Row] = unchanged
     bonus: Callable[..., Row] = unchanged
     cut: Callable[[Tokens, int | None], int] = in_full
     emits: Callable[[Tokens, int, int], Tokens] = accepted_and_last
@@ -86,7 +86,7 @@ class Decoder:
             while len(drafted) < min(self.gamma, most - len(text) - 1):
                 row = _floats(draft, draft_seen + drafted)
                 told = _floats(draft, text + drafted) if self.rescored else row
-                q.append(self.handed(told, **values))
+                q.append(self.verified_q(told, **values))
                 drafted += (inverse_cdf(self.drafting(row, **values), rng.random()),)
             drafted = drafted[: self.cut(drafted, eos)]
             accepted, last = self._verify(target, target_seen, drafted, q, rng, **values)
@@ -107,7 +107,7 @@ class Decoder:
     ) -> tuple[int, int]:
         """The number of accepted tokens, and the token after them."""
         for i, x in enumerate(drafted):
-            p = self.scored(_floats(target, seen + drafted[:i]), **values)
+            p = self.verified_p(_floats(target, seen + drafted[:i]), **values)
             if not rng.random() * q[i][x] < p[x]:
                 if self.late:
                     return i + 1, inverse_cdf(_floats(target, seen + drafted[: i + 1]), rng.random())
@@ -119,10 +119,10 @@ class Decoder:
         self, parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any
     ) -> tuple[list[Any], list[Any]]:
         """Verification's law, on the models' own rows."""
-        against = [self.scored(row, **values) for row in p[: len(tokens)]]
-        handed = [self.handed(row, **values) for row in q]
-        stop = stops([minimum_ratio(*rows) for rows in zip(against, handed, tokens, strict=False)])
-        follow = [residual(*rows) for rows in zip(against, handed, strict=False)]
+        against = [self.verified_p(row, **values) for row in p[: len(tokens)]]
+        verified_q = [self.verified_q(row, **values) for row in q]
+        stop = stop_law([minimum_ratio(*rows) for rows in zip(against, verified_q, tokens, strict=False)])
+        follow = [residual(*rows) for rows in zip(against, verified_q, strict=False)]
         if self.late and tokens:
             *before, rejected, whole = stop
             stop, follow = [0 * whole, *before, rejected + whole], [list(row) for row in p[: len(tokens)]]
@@ -139,7 +139,7 @@ def decoder(
 ) -> Mutant:
     """The mutant that `decode` is; its law of a step is None where only states and emission are wrong."""
     right = Decoder()
-    places = ("drafting", "handed", "scored", "bonus", "late")
+    places = ("drafting", "verified_q", "verified_p", "bonus", "late")
     spoiled = any(getattr(decode, place) is not getattr(right, place) for place in places)
     return make(
         name=name,

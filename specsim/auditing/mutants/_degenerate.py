@@ -13,12 +13,12 @@ import numpy as np
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._reference import (
     Row,
-    emitted,
     excess,
     first_failure,
     last_token,
     law,
     one_hot,
+    pack_output,
     ratio_test,
     residual,
     verify,
@@ -61,7 +61,7 @@ def padding_wins(
     rejected = np.flatnonzero(accepted < draft_tokens.shape[1])
     left = excess(p[rejected, accepted[rejected]], q[rejected, accepted[rejected]])
     last[rejected[left.sum(axis=1) <= threshold]] = p.shape[2]
-    return emitted(draft_tokens, accepted, last)
+    return pack_output(draft_tokens, accepted, last)
 
 
 MUTANTS = (

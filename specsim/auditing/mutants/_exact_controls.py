@@ -12,8 +12,16 @@ from specsim.auditing.mutants._acceptance import block_chances, last_success, sc
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._decoding import Decoder, decoder
 from specsim.auditing.mutants._indexing import whole_draft, without_last_drafted
-from specsim.auditing.mutants._reference import Row, at, emitted, first_failure, last_token, one_hot, verify
-from specsim.auditing.mutants._residual import masked
+from specsim.auditing.mutants._reference import (
+    Row,
+    at,
+    first_failure,
+    last_token,
+    one_hot,
+    pack_output,
+    verify,
+)
+from specsim.auditing.mutants._residual import mask_drafted
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._chain import block
 from specsim.rules._chain.one_hot import RULE as ONE_HOT
@@ -26,7 +34,7 @@ def sampler_match(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gener
     cdf = p.cumsum(axis=2)
     drawn = (cdf <= rng.random((*p.shape[:2], 1)) * cdf[..., -1:]).sum(axis=2)
     accepted = first_failure(drawn[:, :-1] == draft_tokens)
-    return emitted(draft_tokens, accepted, drawn[np.arange(len(p)), accepted])
+    return pack_output(draft_tokens, accepted, drawn[np.arange(len(p)), accepted])
 
 
 def block_one_hot(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
@@ -35,7 +43,9 @@ def block_one_hot(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gener
     b, h = block_chances(draft_tokens, p, q)
     accepted = last_success(rng.random(draft_tokens.shape) < h[:, 1:])
     rows = scaled_rows(p, b)
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, rows, q, accepted, rng.random(len(p))))
+    return pack_output(
+        draft_tokens, accepted, last_token(draft_tokens, rows, q, accepted, rng.random(len(p)))
+    )
 
 
 def block_one_hot_law(
@@ -51,7 +61,7 @@ EXACT_CONTROLS = (
         name="one_hot_draft",
         mechanism="A sampled draft is verified as if it had been certain: accepted with p(x), else p without x.",
         threads=("vllm-project/vllm#40149",),
-        verify=partial(verify, passes=lambda u, x, p, q: u < at(p, x), recover=masked),
+        verify=partial(verify, passes=lambda u, x, p, q: u < at(p, x), recover=mask_drafted),
         law=ONE_HOT.law,
     ),
     mutant(

@@ -10,16 +10,16 @@ import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._decoding import Decoder, Tokens, decoder
-from specsim.auditing.mutants._randomness import followers, ratios
+from specsim.auditing.mutants._randomness import follow_rows, ratios
 from specsim.auditing.mutants._reference import (
     Row,
     chain_law,
     draw,
-    emitted,
     first_failure,
     last_token,
+    pack_output,
     ratio_test,
-    stops,
+    stop_law,
 )
 from specsim.core.distributions import Floats, Ints
 
@@ -34,19 +34,19 @@ def accepted_and_uniform(
     return first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q)), u[:, -1]
 
 
-def drawn_from(rows_of: Any) -> Any:
+def draw_last_from(rows_of: Any) -> Any:
     """Standard tests; the last token is drawn from rows_of(p, q), arrays of other rows in the same places."""
 
     def verify(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
         accepted, u = accepted_and_uniform(draft_tokens, p, q, rng)
-        return emitted(draft_tokens, accepted, last_token(draft_tokens, *rows_of(p, q), accepted, u))
+        return pack_output(draft_tokens, accepted, last_token(draft_tokens, *rows_of(p, q), accepted, u))
 
     return verify
 
 
-def following(rows_of: Any) -> Any:
+def law_of_last_from(rows_of: Any) -> Any:
     """The law of the same; rows_of(p, q) on lists of rows."""
-    return chain_law(ratios, lambda tokens, p, q: followers(tokens, *rows_of(list(p), list(q))))
+    return chain_law(ratios, lambda tokens, p, q: follow_rows(tokens, *rows_of(list(p), list(q))))
 
 
 def bonus_before(p: Floats, q: Floats) -> tuple[Floats, Floats]:
@@ -69,19 +69,19 @@ def first_target(p: Floats, q: Floats) -> tuple[Floats, Floats]:
 def tests_next(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     u = rng.random((len(p), draft_tokens.shape[1] + 1))
     accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, 1:], q))
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, u[:, -1]))
+    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, u[:, -1]))
 
 
 def one_late(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     accepted, u = accepted_and_uniform(draft_tokens, p, q, rng)
     late = np.minimum(accepted + 1, draft_tokens.shape[1])
-    return emitted(draft_tokens, late, draw(p[np.arange(len(p)), late], u))
+    return pack_output(draft_tokens, late, draw(p[np.arange(len(p)), late], u))
 
 
 def one_late_law(
     parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
 ) -> tuple[list[Any], list[Any]]:
-    *before, rejected, whole = stops(ratios(tokens, p, q))
+    *before, rejected, whole = stop_law(ratios(tokens, p, q))
     return [0 * whole, *before, rejected + whole], [list(row) for row in p]
 
 
@@ -92,12 +92,12 @@ def neighbours(rows: Any) -> Any:
 
 def neighbours_token(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     accepted, u = accepted_and_uniform(draft_tokens, p, q, rng)
-    return emitted(draft_tokens, accepted, neighbours(last_token(draft_tokens, p, q, accepted, u)))
+    return pack_output(draft_tokens, accepted, neighbours(last_token(draft_tokens, p, q, accepted, u)))
 
 
 def neighbours_draft(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     accepted, u = accepted_and_uniform(draft_tokens, p, q, rng)
-    return emitted(neighbours(draft_tokens), accepted, last_token(draft_tokens, p, q, accepted, u))
+    return pack_output(neighbours(draft_tokens), accepted, last_token(draft_tokens, p, q, accepted, u))
 
 
 def cartesian_write(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
@@ -106,7 +106,7 @@ def cartesian_write(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gen
     last = last_token(draft_tokens, p, q, accepted, u)
     written = np.zeros(draft_tokens.shape[1] + 1, dtype=np.int64)
     written[accepted] = last
-    return emitted(draft_tokens, accepted, written[accepted])
+    return pack_output(draft_tokens, accepted, written[accepted])
 
 
 def whole_draft(drafted: Tokens, accepted: int, last: int) -> Tokens:
@@ -144,34 +144,34 @@ MUTANTS = (
         name="bonus_row_before",
         mechanism="The bonus is drawn from the target's row of the last drafted token, one too early.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
-        verify=drawn_from(bonus_before),
-        law=following(lambda p, q: ([*p[:-1], p[-2]], q)),
+        verify=draw_last_from(bonus_before),
+        law=law_of_last_from(lambda p, q: ([*p[:-1], p[-2]], q)),
     ),
     mutant(
         name="recovers_from_next_row",
         mechanism="The recovered token is drawn from the rows of the position after the rejected one.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
-        verify=drawn_from(next_rows),
-        law=following(lambda p, q: ([*p[1:], p[-1]], [*q[1:], q[-1]])),
+        verify=draw_last_from(next_rows),
+        law=law_of_last_from(lambda p, q: ([*p[1:], p[-1]], [*q[1:], q[-1]])),
     ),
     mutant(
         name="residual_next_draft_row",
         mechanism="The residual subtracts the draft's row of the next position.",
-        verify=drawn_from(next_draft),
-        law=following(lambda p, q: (p, [*q[1:], q[-1]])),
+        verify=draw_last_from(next_draft),
+        law=law_of_last_from(lambda p, q: (p, [*q[1:], q[-1]])),
     ),
     mutant(
         name="residual_first_target_row",
         mechanism="The residual is that of the target's row at the first position, wherever the rejection was.",
-        verify=drawn_from(first_target),
-        law=following(lambda p, q: ([p[0]] * len(q) + [p[-1]], q)),
+        verify=draw_last_from(first_target),
+        law=law_of_last_from(lambda p, q: ([p[0]] * len(q) + [p[-1]], q)),
     ),
     mutant(
         name="tests_next_row",
         mechanism="Drafted tokens are tested against the target's row of the next position.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
         verify=tests_next,
-        law=chain_law(lambda tokens, p, q: ratios(tokens, p[1:], q), followers),
+        law=chain_law(lambda tokens, p, q: ratios(tokens, p[1:], q), follow_rows),
     ),
     mutant(
         name="rejects_one_late",
@@ -185,13 +185,13 @@ MUTANTS = (
         mechanism="The last token is drawn with the target's rows of another request; right where all requests have the "
         "same rows, so there is no law of a step.",
         threads=("vllm-project/vllm#35398",),
-        verify=drawn_from(lambda p, q: (neighbours(p), q)),
+        verify=draw_last_from(lambda p, q: (neighbours(p), q)),
     ),
     mutant(
         name="neighbours_draft_rows",
         mechanism="The residual subtracts the draft's rows of another request; right where all requests have the same "
         "rows, so there is no law of a step.",
-        verify=drawn_from(lambda p, q: (p, neighbours(q))),
+        verify=draw_last_from(lambda p, q: (p, neighbours(q))),
     ),
     mutant(
         name="neighbours_token",

@@ -14,15 +14,15 @@ from specsim.auditing.mutants._reference import (
     Row,
     as_given,
     at,
-    emitted,
     first_failure,
     last_token,
     last_weights,
     law,
     normalise,
+    pack_output,
     ratio_test,
     residual,
-    rounded,
+    round_to,
     verify,
 )
 from specsim.core.distributions import Floats, Ints
@@ -56,7 +56,7 @@ def coarse(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, b
     u = rng.random((len(p), draft_tokens.shape[1] + 1))
     accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q))
     u_last = np.floor(u[:, -1] * 2.0**bits) / 2.0**bits
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, u_last))
+    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, u_last))
 
 
 def coarse_row(row: Row, bits: Any) -> list[Any]:
@@ -77,7 +77,7 @@ def floored(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, 
     noise = np.maximum(rng.standard_exponential(weights.shape), 2.0**-bits)
     arrival = np.full(weights.shape, np.inf)
     np.divide(noise, weights, out=arrival, where=weights > 0.0)
-    return emitted(draft_tokens, accepted, arrival.argmin(axis=1))
+    return pack_output(draft_tokens, accepted, arrival.argmin(axis=1))
 
 
 def floored_race(row: Row, bits: Any) -> list[Any]:
@@ -100,13 +100,13 @@ def floored_race(row: Row, bits: Any) -> list[Any]:
 
 
 def rounded_ratio(dtype: Any, u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
-    draft = rounded(at(q, x), dtype)
-    return (u * draft < rounded(at(p, x), dtype)) | (draft == 0.0)  # 0/0 is no number, and fails no test
+    draft = round_to(at(q, x), dtype)
+    return (u * draft < round_to(at(p, x), dtype)) | (draft == 0.0)  # 0/0 is no number, and fails no test
 
 
 def rounded_chance(dtype: Any, p: Row, q: Row, x: int) -> Any:
     """The ratio of the rounded probabilities; where q underflows every token passes."""
-    a, b = rounded([float(p[x]), float(q[x])], dtype).tolist()
+    a, b = round_to([float(p[x]), float(q[x])], dtype).tolist()
     return min(1, type(p[x])(a) / type(q[x])(b)) if b else 1
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from specsim.auditing.mutants._acceptance import argmax
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._decoding import Decoder, decoder
-from specsim.auditing.mutants._randomness import followers, ratios
+from specsim.auditing.mutants._randomness import follow_rows, ratios
 from specsim.auditing.mutants._reference import (
     Row,
+    apply_temperature,
     as_given,
     at,
     chain_law,
@@ -21,7 +22,6 @@ from specsim.auditing.mutants._reference import (
     minimum_ratio,
     normalise,
     residual,
-    tempered,
     verify,
 )
 from specsim.core.distributions import Floats, Ints
@@ -54,13 +54,13 @@ def above_row(p: Row, fraction: Any) -> list[Any]:
     return normalise([a if a >= fraction * max(p) else 0 * a for a in p])
 
 
-def flattened(p: Floats, **values: float) -> Floats:
+def softmax(p: Floats, **values: float) -> Floats:
     """softmax(p), which is nearly uniform."""
     weights = np.exp(p)
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def flattened_row(p: Row) -> list[Any]:
+def softmax_row(p: Row) -> list[Any]:
     return as_given([exp(a) for a in p], p)
 
 
@@ -81,7 +81,7 @@ MUTANTS = (
         mechanism="The bonus is drawn at another temperature than the tokens before it.",
         threads=("SafeAILab/EAGLE bf10ac5",),
         verify=partial(verify, bonus=lambda p, q, temperature: at_temperature(p, temperature)),
-        law=law(bonus=lambda p, q, temperature: tempered(p, temperature)),
+        law=law(bonus=lambda p, q, temperature: apply_temperature(p, temperature)),
         parameters=temperature(1.5),
     ),
     mutant(
@@ -99,7 +99,7 @@ MUTANTS = (
         verify=partial(
             verify, bonus=lambda p, q: np.where((p > q).any(axis=1, keepdims=True), np.maximum(p - q, 0.0), p)
         ),
-        law=chain_law(ratios, lambda tokens, p, q: [*followers(tokens, p, q)[:-1], residual(p[-1], q[-1])]),
+        law=chain_law(ratios, lambda tokens, p, q: [*follow_rows(tokens, p, q)[:-1], residual(p[-1], q[-1])]),
     ),
     mutant(
         name="residual_temperature",
@@ -107,7 +107,9 @@ MUTANTS = (
         verify=partial(
             verify, recover=lambda p, q, x, temperature: np.maximum(at_temperature(p, temperature) - q, 0.0)
         ),
-        law=law(recovered=lambda p, q, x, temperature: positive_part(tempered(p, temperature), q, p)),
+        law=law(
+            recovered=lambda p, q, x, temperature: positive_part(apply_temperature(p, temperature), q, p)
+        ),
         parameters=temperature(1.5),
     ),
     mutant(
@@ -122,19 +124,19 @@ MUTANTS = (
         threads=("vllm-project/vllm-ascend#6685",),
         verify=partial(
             verify,
-            passes=lambda u, x, p, q: u * at(q, x) < at(flattened(p), x),
-            recover=lambda p, q, x: np.maximum(flattened(p) - q, 0.0),
+            passes=lambda u, x, p, q: u * at(q, x) < at(softmax(p), x),
+            recover=lambda p, q, x: np.maximum(softmax(p) - q, 0.0),
         ),
         law=law(
-            lambda p, q, x: minimum_ratio(flattened_row(p), q, x),
-            lambda p, q, x: positive_part(flattened_row(p), q),
+            lambda p, q, x: minimum_ratio(softmax_row(p), q, x),
+            lambda p, q, x: positive_part(softmax_row(p), q),
         ),
     ),
     decoder(
         mutant,
         "decoder_bonus_temperature",
         "The bonus is drawn at another temperature than the tokens before it.",
-        Decoder(bonus=tempered),
+        Decoder(bonus=apply_temperature),
         threads=("SafeAILab/EAGLE bf10ac5",),
         parameters=temperature(1.5),
     ),
@@ -150,7 +152,7 @@ MUTANTS = (
         mutant,
         "verified_at_temperature",
         "Drafted and recovered tokens are verified against the target at a fixed temperature; only the bonus heeds the request's.",
-        Decoder(scored=tempered),
+        Decoder(verified_p=apply_temperature),
         threads=("vllm-project/vllm#10198", "vllm-project/vllm#9834"),
         parameters=temperature(0.7),
     ),

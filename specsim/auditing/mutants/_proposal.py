@@ -13,7 +13,7 @@ from ml_dtypes import bfloat16
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._decoding import Decoder, decoder
-from specsim.auditing.mutants._reference import Row, as_given, normalise, rounded, tempered
+from specsim.auditing.mutants._reference import Row, apply_temperature, as_given, normalise, round_to
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common.base import Parameter
 
@@ -36,15 +36,15 @@ def best_of(row: Row, draws: Any) -> list[Any]:
 
 
 def in_bfloat16(row: Row) -> list[Any]:
-    return as_given(rounded([float(a) for a in row], bfloat16), row)
+    return as_given(round_to([float(a) for a in row], bfloat16), row)
 
 
-def shifted(row: Row) -> list[Any]:
+def shift_ids(row: Row) -> list[Any]:
     """The row in ids of which each is one too high."""
     return [row[-1], *row[:-1]]
 
 
-def half_of_first(row: Row) -> list[Any]:
+def halve_first(row: Row) -> list[Any]:
     """Two ids of the draft stand for token 0, and one of them overwrites the other, half the mass being its."""
     return [row[0] / 2, *row[1:]]
 
@@ -66,7 +66,7 @@ MUTANTS = (
         mutant,
         "draft_temperature",
         "The draft is sampled at a temperature, and verified with the raw q.",
-        Decoder(drafting=tempered),
+        Decoder(drafting=apply_temperature),
         threads=("mlx-node#65", "huggingface/transformers#40976", "huggingface/transformers#28166"),
         parameters=(Parameter("temperature", 0.5, 0.0, 100.0, "T; 1 is right", above_low=True),),
     ),
@@ -74,7 +74,7 @@ MUTANTS = (
         mutant,
         "handed_temperature",
         "The draft is sampled from q, and verified with q at a temperature.",
-        Decoder(handed=tempered),
+        Decoder(verified_q=apply_temperature),
         parameters=(Parameter("temperature", 1.5, 0.0, 100.0, "T; 1 is right", above_low=True),),
     ),
     decoder(
@@ -104,14 +104,14 @@ MUTANTS = (
         mutant,
         "unmapped_ids",
         "q is handed over in the draft's token ids, not mapped to the target's.",
-        Decoder(handed=shifted),
+        Decoder(verified_q=shift_ids),
         threads=("rtp-llm#1311", "rtp-llm#1295"),
     ),
     decoder(
         mutant,
         "merged_ids",
         "Two ids of the draft map to one of the target, and their probabilities are overwritten, not added.",
-        Decoder(handed=half_of_first),
+        Decoder(verified_q=halve_first),
         threads=("rtp-llm#1311",),
     ),
 )

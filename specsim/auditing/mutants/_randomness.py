@@ -13,15 +13,15 @@ from specsim.auditing.mutants._reference import (
     Row,
     chain_law,
     draw,
-    emitted,
     excess,
     first_failure,
     last_token,
     law,
     minimum_ratio,
+    pack_output,
     ratio_test,
     residual,
-    stops,
+    stop_law,
     verify,
     within,
 )
@@ -35,7 +35,7 @@ def ratios(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[An
     return [minimum_ratio(*rows) for rows in zip(p, q, tokens, strict=False)]
 
 
-def followers(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Row]:
+def follow_rows(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Row]:
     return [*(residual(*rows) for rows in zip(p, q, strict=False)), p[-1]]
 
 
@@ -59,7 +59,7 @@ def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
     u = rng.random(draft_tokens.shape)
     accepted = first_failure(ratio_test(u, draft_tokens, p[:, :gamma], q))
     same = u[np.arange(len(p)), np.minimum(accepted, gamma - 1)]
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, same))
+    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, same))
 
 
 def test_draws_too_law(
@@ -68,7 +68,7 @@ def test_draws_too_law(
     """After a rejection the uniform is known to lie above the ratio; after the whole draft, below the last one."""
     passed = ratios(tokens, p, q)
     recovered = [within(residual(a, b), ratio, 1) for a, b, ratio in zip(p, q, passed, strict=False)]
-    return stops(passed), [*recovered, within(p[-1], 0, passed[-1])]
+    return stop_law(passed), [*recovered, within(p[-1], 0, passed[-1])]
 
 
 def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
@@ -88,7 +88,7 @@ def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gener
     arrival = np.full(left.shape, np.inf)
     np.divide(noise, left, out=arrival, where=left > 0)
     last[rejected] = arrival.argmin(axis=1)
-    return emitted(draft_tokens, accepted, last)
+    return pack_output(draft_tokens, accepted, last)
 
 
 def second_race(p: Row, q: Row, x: int) -> list[Any]:
@@ -119,15 +119,15 @@ def ranks_disagree(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
     gamma = draft_tokens.shape[1]
     u = rng.random((2, *draft_tokens.shape))
     mine, others = (first_failure(ratio_test(one, draft_tokens, p[:, :gamma], q)) for one in u)
-    return emitted(draft_tokens, mine, last_token(draft_tokens, p, q, others, rng.random(len(p))))
+    return pack_output(draft_tokens, mine, last_token(draft_tokens, p, q, others, rng.random(len(p))))
 
 
 def ranks_disagree_law(
     parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
 ) -> tuple[list[Any], list[Any]]:
     """Wherever one rank stops, the token is that of where the other did."""
-    stop = stops(ratios(tokens, p, q))
-    rows = followers(tokens, p, q)
+    stop = stop_law(ratios(tokens, p, q))
+    rows = follow_rows(tokens, p, q)
     mixed = [sum(share * row[y] for share, row in zip(stop, rows, strict=True)) for y in range(len(p[0]))]
     return stop, [mixed] * len(stop)
 
@@ -153,7 +153,7 @@ MUTANTS = (
             "feifeibear/LLMSpeculativeSampling#8",
         ),
         verify=partial(verify, uniforms=one_test),
-        law=chain_law(one_test_chances, followers),
+        law=chain_law(one_test_chances, follow_rows),
     ),
     mutant(
         name="test_uniform_draws",

@@ -41,14 +41,14 @@ def verify(
     passed = (passes or ratio_test)(u[:, :gamma], draft_tokens, p[:, :gamma], q, **values)
     accepted = first_failure(passed)
     last = last_token(draft_tokens, p, q, accepted, u[:, gamma], recover, bonus, **values)
-    return emitted(draft_tokens, accepted, last)
+    return pack_output(draft_tokens, accepted, last)
 
 
 def independent(rng: np.random.Generator, steps: int, count: int) -> Floats:
     return rng.random((steps, count))
 
 
-def rounded(weights: ArrayLike, dtype: DTypeLike) -> Floats:
+def round_to(weights: ArrayLike, dtype: DTypeLike) -> Floats:
     """`weights` as a dtype of low precision holds them."""
     return np.asarray(weights, dtype=np.float64).astype(dtype).astype(np.float64)
 
@@ -109,7 +109,7 @@ def draw(weights: Floats, u: Floats) -> Ints:
     return (cdf <= u[:, None] * cdf[:, -1:]).sum(axis=1)
 
 
-def emitted(draft_tokens: Ints, accepted: Ints, last: Ints) -> Ints:
+def pack_output(draft_tokens: Ints, accepted: Ints, last: Ints) -> Ints:
     """The output [B, γ+1]: the accepted tokens and the last one."""
     steps, gamma = draft_tokens.shape
     output = np.full((steps, gamma + 1), -1)
@@ -150,17 +150,17 @@ def chain_law(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any
     ) -> tuple[list[Any], list[Any]]:
         tokenwise.require_chain("a mutant", parents)
-        return stops(chances(tokens, p, q, **values)), follow(tokens, p, q, **values)
+        return stop_law(chances(tokens, p, q, **values)), follow(tokens, p, q, **values)
 
     return of_a_step
 
 
-def normalised_or(weights: Row, otherwise: Row) -> list[Any]:
+def normalise_or(weights: Row, otherwise: Row) -> list[Any]:
     """`weights`, normalised; `otherwise` where they are nothing."""
     return normalise(weights) if any(weights) else list(otherwise)
 
 
-def stops(chances: Sequence[Any]) -> list[Any]:
+def stop_law(chances: Sequence[Any]) -> list[Any]:
     """The probability of stopping at the first failure, from those of passing."""
     stop, reached = [], 1
     for chance in chances:
@@ -188,7 +188,7 @@ def as_given(weights: Iterable[float], like: Row) -> list[Any]:
     return normalise([Fraction(w) if isinstance(like[0], Rational) else w for w in map(float, weights)])
 
 
-def tempered(row: Row, temperature: Any) -> list[Any]:
+def apply_temperature(row: Row, temperature: Any) -> list[Any]:
     """`row` at a temperature: ∝ row^(1/temperature)."""
     largest = float(max(row))
     return as_given([(float(a) / largest) ** (1.0 / float(temperature)) for a in row], row)

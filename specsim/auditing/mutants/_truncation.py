@@ -14,13 +14,13 @@ from specsim.auditing.mutants._reference import (
     Row,
     at,
     draw,
-    emitted,
     first_failure,
     last_token,
     minimum_ratio,
+    pack_output,
     ratio_test,
     residual,
-    stops,
+    stop_law,
 )
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
@@ -37,7 +37,7 @@ def cut(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, size
     accepted = np.minimum(passed, sizes)
     last = last_token(draft_tokens, p, q, accepted, u[:, gamma])
     bonus = draw(p[np.arange(len(p)), accepted], u[:, gamma])
-    return emitted(draft_tokens, accepted, np.where(passed >= sizes, bonus, last))
+    return pack_output(draft_tokens, accepted, np.where(passed >= sizes, bonus, last))
 
 
 def without_unlikely_last(
@@ -62,7 +62,7 @@ def cut_law(size: Any) -> Any:
         n = size(tokens, q, threshold)
         chances = [minimum_ratio(*rows) for rows in zip(p, q, tokens[:n], strict=False)]
         recovered = [residual(*rows) for rows in zip(p, q[:n], strict=False)]
-        return [*stops(chances), *[0] * (len(tokens) - n)], [*recovered, *(list(row) for row in p[n:])]
+        return [*stop_law(chances), *[0] * (len(tokens) - n)], [*recovered, *(list(row) for row in p[n:])]
 
     return of_a_step
 
