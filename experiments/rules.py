@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 
 from experiments import Row
 from specsim.models import default_pair
-from specsim.simulation import as_markdown, compare
+from specsim.simulation import as_markdown, compare, load_bundled
 from specsim.simulation._comparison import Entry
 from specsim.simulation._counting import Progress
 
