@@ -13,7 +13,7 @@ import numpy as np
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._randomness import follow_rows, ratios
 from specsim.auditing.mutants._reference import (
-    Row,
+    StepLaw,
     at,
     chain_law,
     first_failure,
@@ -24,6 +24,7 @@ from specsim.auditing.mutants._reference import (
     verify,
 )
 from specsim.auditing.mutants._residual import mask_drafted
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
@@ -101,9 +102,7 @@ def product_of_uniforms(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random
     return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, rng.random(len(p))))
 
 
-def product_law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[Any]]:
+def product_law(parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> StepLaw:
     """-log of the products of uniforms are the arrivals of a Poisson process; test i passes if the i-th comes late."""
     passed = [float(chance) for chance in ratios(tokens, p, q)]
     times = [0.0]
@@ -141,13 +140,13 @@ MUTANTS = (
     ),
     mutant(
         name="inverted_ratio",
-        mechanism="A draft passes if u·p < q: target and draft change places.",
+        mechanism="A draft is accepted if u·p < q: target and draft are swapped.",
         verify=partial(verify, passes=lambda u, x, p, q: u * at(p, x) < at(q, x)),
         law=law(lambda p, q, x: minimum_ratio(q, p, x)),
     ),
     mutant(
         name="double_chance",
-        mechanism="A draft passes if it equals a sample of p, or else by the ratio test.",
+        mechanism="A draft is accepted if it equals a sample of p, or if it passes the ratio test.",
         threads=("rtp-llm#521", "rtp-llm#1295"),
         verify=lambda draft_tokens, p, q, rng: verify(
             draft_tokens,
@@ -160,14 +159,14 @@ MUTANTS = (
     ),
     mutant(
         name="draft_over_largest",
-        mechanism="A draft passes with min(1, q(x)/max p), which is no ratio of the two laws.",
+        mechanism="A draft is accepted with min(1, q(x)/max p).",
         threads=("1bit-MONSTER#637",),
         verify=partial(verify, passes=lambda u, x, p, q: u * p.max(axis=2) < at(q, x)),
         law=law(lambda p, q, x: min(1, q[x] / max(p))),
     ),
     mutant(
         name="scaled_lenience",
-        mechanism="Drafts pass with p/(l·q), and the residual is that of l·q: lossy, and not said.",
+        mechanism="Drafts are accepted with p/(l·q), and the residual uses l·q: lossy, not declared.",
         verify=partial(
             verify,
             passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x),
@@ -178,7 +177,7 @@ MUTANTS = (
     ),
     mutant(
         name="ensemble",
-        mechanism="The draft is verified against w·p + (1 - w)·q instead of p: lossy, and not said.",
+        mechanism="The draft is verified against w·p + (1 - w)·q instead of p: lossy, not declared.",
         threads=("huggingface/transformers assistant_ensemble_weight",),
         verify=partial(
             verify,
@@ -190,7 +189,7 @@ MUTANTS = (
     ),
     mutant(
         name="typical",
-        mechanism="Typical acceptance, a threshold that falls with the target's entropy: lossy, and not said.",
+        mechanism="Typical acceptance, a threshold that depends on the target's entropy: lossy, not declared.",
         threads=(
             "vllm-project/vllm#5015",
             "vllm-project/vllm#5131",
@@ -203,7 +202,7 @@ MUTANTS = (
     ),
     mutant(
         name="two_thresholds",
-        mechanism="Drafts pass with p/t, and all those with p ≥ s: lossy, and not said.",
+        mechanism="Drafts are accepted with p/t, and always if p ≥ s: lossy, not declared.",
         threads=("sgl-project/sglang tree_speculative_sampling_target_only",),
         verify=partial(
             verify,
@@ -221,7 +220,7 @@ MUTANTS = (
     ),
     mutant(
         name="greedy_acceptance",
-        mechanism="A draft passes if it is the argmax of p, and else the argmax comes out: right at temperature 0 only.",
+        mechanism="A draft is accepted if it is the argmax of p, else the argmax is emitted: greedy decoding.",
         verify=partial(verify, passes=lambda u, x, p, q: x == p.argmax(axis=2), recover=argmax, bonus=argmax),
         law=GREEDY_MATCH.law,
     ),
@@ -236,21 +235,21 @@ MUTANTS = (
     ),
     mutant(
         name="block_tokenwise_residual",
-        mechanism="The acceptance of block verification, with the residual of the standard rule.",
+        mechanism="Block verification accepts, but the residual is that of the standard rule.",
         threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
         verify=tokenwise_residual,
         law=block_tokenwise_residual.RULE.law,
     ),
     mutant(
         name="block_first_failure",
-        mechanism="Block verification that stops at the first failed test, as a reviewer demanded of a right kernel.",
+        mechanism="Block verification stops at the first failed test instead of the last passed one.",
         threads=("vllm-project/vllm-ascend#11985",),
         verify=stops_at_failure,
         law=block_first_failure.RULE.law,
     ),
     mutant(
         name="block_product_of_uniforms",
-        mechanism="A block is cut at the last position where the product of min(1, p/q) exceeds the product of the uniforms.",
+        mechanism="The block ends at the last position where Π min(1, p/q) exceeds the product of the uniforms.",
         threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
         verify=product_of_uniforms,
         law=product_law,

@@ -11,7 +11,7 @@ from ml_dtypes import bfloat16
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._reference import (
-    Row,
+    accept_standard,
     as_given,
     at,
     first_failure,
@@ -25,6 +25,7 @@ from specsim.auditing.mutants._reference import (
     round_to,
     verify,
 )
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
 
@@ -53,9 +54,8 @@ def up_to_one(p: Row, q: Row, x: int, bits: Any) -> Any:
 
 
 def coarse(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float) -> Ints:
-    u = rng.random((len(p), draft_tokens.shape[1] + 1))
-    accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q))
-    u_last = np.floor(u[:, -1] * 2.0**bits) / 2.0**bits
+    accepted, u = accept_standard(draft_tokens, p, q, rng)
+    u_last = np.floor(u * 2.0**bits) / 2.0**bits
     return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, u_last))
 
 
@@ -124,7 +124,7 @@ def without_last_id(rows: Floats) -> Floats:
 MUTANTS = (
     mutant(
         name="inclusive_test",
-        mechanism="A draft passes if u·q ≤ p, and u is 0 once in 2^bits: tokens impossible under p come out.",
+        mechanism="A draft is accepted if u·q ≤ p, and u is 0 once in 2^bits: impossible tokens are emitted.",
         threads=("sgl-project/sglang#35771", "Automodel#3166"),
         verify=partial(
             verify, passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x)
@@ -134,7 +134,7 @@ MUTANTS = (
     ),
     mutant(
         name="uniform_of_one",
-        mechanism="Uniforms are rounded up to multiples of 2^-bits, 1 included: drafts as likely under p as under q can fail.",
+        mechanism="Uniforms are rounded up to multiples of 2^-bits, up to 1: drafts with p = q can be rejected.",
         threads=("sgl-project/sglang#30822",),
         verify=partial(
             verify,
@@ -145,14 +145,14 @@ MUTANTS = (
     ),
     mutant(
         name="zero_uniform",
-        mechanism="The uniform of the test is 0 throughout, so that every token with p > 0 passes.",
+        mechanism="The uniform of the test is always 0, so every token with p > 0 is accepted.",
         threads=("vllm-project/vllm-ascend#13730", "vllm-project/vllm-ascend#13766"),
         verify=partial(verify, passes=lambda u, x, p, q: at(p, x) > 0.0),
         law=law(lambda p, q, x: int(p[x] > 0)),
     ),
     mutant(
         name="coarse_draw",
-        mechanism="The last token is drawn by a uniform of few bits, which misses tokens and favours others.",
+        mechanism="The last token is drawn with a uniform of few bits: some tokens are never emitted.",
         threads=("vllm-project/vllm#34854", "vllm-project/vllm#47524"),
         verify=coarse,
         law=law(
@@ -163,7 +163,7 @@ MUTANTS = (
     ),
     mutant(
         name="floored_race",
-        mechanism="The last token is drawn by a race of exponentials that are never below 2^-bits: the tail never wins.",
+        mechanism="The last token is drawn with exponentials of at least 2^-bits: rare tokens are never emitted.",
         threads=("vllm-project/vllm#43150",),
         verify=floored,
         law=law(
@@ -174,20 +174,20 @@ MUTANTS = (
     ),
     mutant(
         name="float16_ratio",
-        mechanism="p and q are rounded to float16 before they are compared: where q underflows, everything passes.",
+        mechanism="p and q are rounded to float16 before the test: all tokens pass where q underflows.",
         threads=("mlxcel#992",),
         verify=partial(verify, passes=partial(rounded_ratio, np.float16)),
         law=law(partial(rounded_chance, np.float16)),
     ),
     mutant(
         name="bfloat16_ratio",
-        mechanism="p and q are rounded to bfloat16, which has 8 bits, before they are compared.",
+        mechanism="p and q are rounded to bfloat16 (8 bits) before the test.",
         verify=partial(verify, passes=partial(rounded_ratio, bfloat16)),
         law=law(partial(rounded_chance, bfloat16)),
     ),
     mutant(
         name="clamped_draft",
-        mechanism="q is raised to a floor before it divides p: tokens below the floor pass too rarely.",
+        mechanism="q is raised to a floor before the division: tokens with q below the floor pass too rarely.",
         threads=("DeepSpec verify_draft_tokens", "ml-explore/mlx-lm#1709"),
         verify=partial(
             verify, passes=lambda u, x, p, q, epsilon: u * np.maximum(at(q, x), epsilon) < at(p, x)
@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     mutant(
         name="ratio_epsilon",
-        mechanism="A small number is added to q before it divides p.",
+        mechanism="A small number is added to q before the division.",
         threads=("VioletsOleander/naive-speculate",),
         verify=partial(verify, passes=lambda u, x, p, q, epsilon: u * (at(q, x) + epsilon) < at(p, x)),
         law=law(lambda p, q, x, epsilon: min(1, p[x] / (q[x] + epsilon))),
@@ -205,7 +205,7 @@ MUTANTS = (
     ),
     mutant(
         name="last_id_never",
-        mechanism="The last id of the vocabulary is left out when recovered tokens and the bonus are drawn.",
+        mechanism="The last id of the vocabulary is never drawn as a recovered token or bonus.",
         verify=partial(
             verify,
             recover=lambda p, q, x: without_last_id(np.maximum(p - q, 0.0)),

@@ -10,10 +10,9 @@ import numpy as np
 
 from specsim.auditing.mutants._acceptance import argmax
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._decoding import Decoder, decoder
+from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
 from specsim.auditing.mutants._randomness import follow_rows, ratios
 from specsim.auditing.mutants._reference import (
-    Row,
     apply_temperature,
     as_given,
     at,
@@ -24,12 +23,14 @@ from specsim.auditing.mutants._reference import (
     residual,
     verify,
 )
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._chain.greedy_match import argmax as argmax_row
 from specsim.rules._common.base import Parameter
 from specsim.rules._common.tokenwise import positive_part
 
 mutant = partial(Mutant, family="uneven processing")
+decoder = partial(decoder_mutant, mutant)
 
 
 def temperature(default: float) -> tuple[Parameter]:
@@ -86,7 +87,7 @@ MUTANTS = (
     ),
     mutant(
         name="bonus_min_p",
-        mechanism="min-p is applied to the bonus only.",
+        mechanism="min-p is applied only to the bonus.",
         threads=("vllm-project/vllm#42744", "vllm-project/vllm#42802"),
         verify=partial(verify, bonus=lambda p, q, fraction: above(p, fraction)),
         law=law(bonus=lambda p, q, fraction: above_row(p, fraction)),
@@ -94,7 +95,7 @@ MUTANTS = (
     ),
     mutant(
         name="bonus_from_residual",
-        mechanism="The residual of the last drafted position, left over from its test, is reused for the bonus' row.",
+        mechanism="The bonus is drawn from the residual of the last drafted position.",
         threads=("SafeAILab/EAGLE evaluate_posterior",),
         verify=partial(
             verify, bonus=lambda p, q: np.where((p > q).any(axis=1, keepdims=True), np.maximum(p - q, 0.0), p)
@@ -103,7 +104,7 @@ MUTANTS = (
     ),
     mutant(
         name="residual_temperature",
-        mechanism="The residual is that of the target's row at another temperature than the test's.",
+        mechanism="The residual uses the target at another temperature than the test.",
         verify=partial(
             verify, recover=lambda p, q, x, temperature: np.maximum(at_temperature(p, temperature) - q, 0.0)
         ),
@@ -120,7 +121,7 @@ MUTANTS = (
     ),
     mutant(
         name="probabilities_as_logits",
-        mechanism="Drafted and recovered tokens are verified against softmax(p): probabilities where logits were expected.",
+        mechanism="Drafts are verified against softmax(p): probabilities are read as logits.",
         threads=("vllm-project/vllm-ascend#6685",),
         verify=partial(
             verify,
@@ -133,7 +134,6 @@ MUTANTS = (
         ),
     ),
     decoder(
-        mutant,
         "decoder_bonus_temperature",
         "The bonus is drawn at another temperature than the tokens before it.",
         Decoder(bonus=apply_temperature),
@@ -141,17 +141,15 @@ MUTANTS = (
         parameters=temperature(1.5),
     ),
     decoder(
-        mutant,
         "decoder_bonus_min_p",
-        "min-p is applied to the bonus only.",
+        "min-p is applied only to the bonus.",
         Decoder(bonus=above_row),
         threads=("vllm-project/vllm#42744", "vllm-project/vllm#42802"),
         parameters=fraction(0.3),
     ),
     decoder(
-        mutant,
         "verified_at_temperature",
-        "Drafted and recovered tokens are verified against the target at a fixed temperature; only the bonus heeds the request's.",
+        "Only the bonus uses the request's temperature; verification uses a fixed one.",
         Decoder(verified_p=apply_temperature),
         threads=("vllm-project/vllm#10198", "vllm-project/vllm#9834"),
         parameters=temperature(0.7),

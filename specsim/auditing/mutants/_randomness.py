@@ -10,7 +10,8 @@ import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._reference import (
-    Row,
+    StepLaw,
+    accept_standard,
     chain_law,
     draw,
     excess,
@@ -25,6 +26,7 @@ from specsim.auditing.mutants._reference import (
     verify,
     within,
 )
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 
 FAMILY = "reused randomness"
@@ -64,7 +66,7 @@ def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
 
 def test_draws_too_law(
     parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[Any]]:
+) -> StepLaw:
     """After a rejection the uniform is known to lie above the ratio; after the whole draft, below the last one."""
     passed = ratios(tokens, p, q)
     recovered = [within(residual(a, b), ratio, 1) for a, b, ratio in zip(p, q, passed, strict=False)]
@@ -73,9 +75,8 @@ def test_draws_too_law(
 
 def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     """The noise of the race that drew the drafted token x from q, given that x won it, runs a second race."""
-    u = rng.random((len(p), draft_tokens.shape[1] + 1))
-    accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q))
-    last = draw(p[:, -1], u[:, -1])
+    accepted, u = accept_standard(draft_tokens, p, q, rng)
+    last = draw(p[:, -1], u)
     rejected = np.flatnonzero(accepted < draft_tokens.shape[1])
     where = accepted[rejected]
     p_row, q_row, x = p[rejected, where], q[rejected, where], draft_tokens[rejected, where, None]
@@ -124,7 +125,7 @@ def ranks_disagree(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
 
 def ranks_disagree_law(
     parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[Any]]:
+) -> StepLaw:
     """Wherever one rank stops, the token is that of where the other did."""
     stop = stop_law(ratios(tokens, p, q))
     rows = follow_rows(tokens, p, q)
@@ -157,7 +158,7 @@ MUTANTS = (
     ),
     mutant(
         name="test_uniform_draws",
-        mechanism="The uniform of the last test also draws the token that follows.",
+        mechanism="The uniform of the last test is reused to draw the next token.",
         threads=("flashinfer-ai/flashinfer#424", "flashinfer-ai/flashinfer#425"),
         verify=test_draws_too,
         law=test_draws_too_law,
@@ -176,28 +177,26 @@ MUTANTS = (
     ),
     mutant(
         name="ranks_disagree",
-        mechanism="Two tensor-parallel ranks draw their own uniforms: one counts the accepted tokens, the other, with "
-        "its own count, draws the token that follows.",
+        mechanism="Two tensor-parallel ranks test with different uniforms; one gives the count, one the last token.",
         threads=("vllm-project/vllm#17498", "vllm-project/vllm#17509"),
         verify=ranks_disagree,
         law=ranks_disagree_law,
     ),
     mutant(
         name="batch_shares_uniforms",
-        mechanism="All rows of a batch get the same uniforms; each row alone is right, so there is no law of a step.",
+        mechanism="All rows of a batch get the same uniforms.",
         threads=("NVIDIA/TensorRT-LLM#19487",),
         verify=partial(verify, uniforms=every_row_alike),
     ),
     mutant(
         name="pairs_share_uniforms",
-        mechanism="Rows get their uniforms in pairs, as where every second one keeps the noise of the row before; "
-        "each row alone is right, so there is no law of a step.",
+        mechanism="Pairs of rows get the same uniforms.",
         threads=("vllm-project/vllm#9441", "vllm-project/vllm#10863", "vllm-project/vllm#11123"),
         verify=partial(verify, uniforms=pairs_alike),
     ),
     mutant(
         name="reseeded",
-        mechanism="The generator is seeded anew at every call; each call alone is right, so there is no law of a step.",
+        mechanism="The generator is seeded again at every call.",
         threads=("vllm-project/vllm#6038", "vllm-project/vllm#6034", "feifeibear/LLMSpeculativeSampling#19"),
         verify=partial(verify, uniforms=seeded_anew),
     ),

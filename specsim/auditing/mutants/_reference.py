@@ -1,9 +1,9 @@
-"""A right verifier of whole arrays in NumPy, with places to spoil it, and the same places in its law.
+"""A correct verifier of arrays in NumPy whose parts can be replaced, and its law with the same parts.
 
-Arrays: a test sees u float[B, γ], the drafted tokens int[B, γ], p and q float[B, γ, V] at the drafted positions; the rows
-that a recovered token or a bonus is drawn from come as p, q float[R, V] with the rejected tokens x int[R]. Weights need
-not be normalised; where nothing is left a token comes from p. The places in the law are those of
-`specsim.rules._common.tokenwise.law`: rows as sequences of Fractions or floats. Both are handed the mutant's values.
+A test takes u float[B, γ], the drafted tokens int[B, γ], and p and q float[B, γ, V] at the drafted positions. A recovered
+token or a bonus is drawn from p, q float[R, V], with the rejected tokens x int[R]; weights need not be normalised, and
+a row of zeros is replaced by p. The parts of the law are those of `specsim.rules._common.tokenwise.law`, with rows as
+sequences of Fractions or floats. All parts get the mutant's values.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common import tokenwise
 from specsim.rules._common.tokenwise import normalise, positive_part
 
-Row = Sequence[Any]
+#: The probability of stopping at each node, and the pmf of the token after it.
+StepLaw = tuple[list[Any], list[Any]]
 
 
 def verify(
@@ -103,8 +105,16 @@ def last_weights(
     return weights
 
 
+def accept_standard(
+    draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator
+) -> tuple[Ints, Floats]:
+    """The number of tokens [B] that pass the standard test, and a uniform [B] for the token after them."""
+    u = rng.random((len(p), draft_tokens.shape[1] + 1))
+    return first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q)), u[:, -1]
+
+
 def draw(weights: Floats, u: Floats) -> Ints:
-    """By inverse CDF, a token of each row of weights [B, V]."""
+    """Draw a token from each row of weights [B, V], by inverse CDF."""
     cdf = weights.cumsum(axis=1)
     return (cdf <= u[:, None] * cdf[:, -1:]).sum(axis=1)
 
@@ -132,14 +142,12 @@ def law(
     accept: Callable[..., Any] = minimum_ratio,
     recovered: Callable[..., Row] = residual,
     bonus: Callable[..., Row] | None = None,
-) -> Callable[..., tuple[list[Any], list[Any]]]:
+) -> Callable[..., StepLaw]:
     """The law of a verifier that decides each position from its own rows."""
     return tokenwise.law("a mutant", accept, recovered, bonus)
 
 
-def chain_law(
-    chances: Callable[..., list[Any]], follow: Callable[..., list[Any]]
-) -> Callable[..., tuple[list[Any], list[Any]]]:
+def chain_law(chances: Callable[..., list[Any]], follow: Callable[..., list[Any]]) -> Callable[..., StepLaw]:
     """The law of one that looks at other positions too.
 
     chances(tokens, p, q, **values) gives the γ probabilities of passing, each given that the ones before passed;
@@ -148,7 +156,7 @@ def chain_law(
 
     def of_a_step(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any
-    ) -> tuple[list[Any], list[Any]]:
+    ) -> StepLaw:
         tokenwise.require_chain("a mutant", parents)
         return stop_law(chances(tokens, p, q, **values)), follow(tokens, p, q, **values)
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._reference import (
-    Row,
     at,
     chain_law,
     draw,
@@ -23,6 +22,7 @@ from specsim.auditing.mutants._reference import (
     ratio_test,
     verify,
 )
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
@@ -70,7 +70,7 @@ def misaligned_row(p: Row, q: Row, x: int, k: Any) -> list[Any]:
 MUTANTS = (
     mutant(
         name="resamples_target",
-        mechanism="A rejected token is replaced by a sample of p itself, not of the residual.",
+        mechanism="A rejected token is replaced by a sample of p instead of the residual.",
         threads=(
             "ml-explore/mlx-lm#990",
             "ml-explore/mlx-lm#1085",
@@ -81,20 +81,20 @@ MUTANTS = (
     ),
     mutant(
         name="absolute_residual",
-        mechanism="The residual is |p - q| and so has mass where the draft is too likely.",
+        mechanism="The residual is |p - q|, which has mass where q exceeds p.",
         verify=partial(verify, recover=lambda p, q, x: np.abs(p - q)),
         law=law(recovered=lambda p, q, x: normalise_or([abs(a - b) for a, b in zip(p, q, strict=True)], p)),
     ),
     mutant(
         name="one_hot_residual",
-        mechanism="Drafts pass with p/q, but after a rejection p is drawn from without the drafted token, as for a one-hot q.",
+        mechanism="Drafts are accepted with p/q, but the residual is p without the drafted token.",
         threads=("xLLM#2175",),
         verify=partial(verify, recover=mask_drafted),
         law=law(recovered=without_drafted),
     ),
     mutant(
         name="lenience",
-        mechanism="Drafts pass with p/(l·q), and the residual is that of the unscaled q: lossy, and not said.",
+        mechanism="Drafts are accepted with p/(l·q), and the residual uses q without l: lossy, not declared.",
         threads=("lucidrains/speculative-decoding",),
         verify=partial(verify, passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x)),
         law=LENIENCE.law,
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     mutant(
         name="residual_epsilon",
-        mechanism="A small number is added to every entry of the residual, against division by zero.",
+        mechanism="A small number is added to every entry of the residual.",
         threads=("VioletsOleander/naive-speculate",),
         verify=partial(verify, recover=lambda p, q, x, epsilon: np.maximum(p - q, 0.0) + epsilon),
         law=law(
@@ -114,7 +114,7 @@ MUTANTS = (
     ),
     mutant(
         name="swapped_residual",
-        mechanism="The residual is (q - p)₊: target and draft change places, as where p is the draft's letter.",
+        mechanism="The residual is (q - p)₊: target and draft are swapped.",
         verify=partial(verify, recover=lambda p, q, x: np.maximum(q - p, 0.0)),
         law=law(
             recovered=lambda p, q, x: normalise_or([max(b - a, 0) for a, b in zip(p, q, strict=True)], p)
@@ -122,14 +122,14 @@ MUTANTS = (
     ),
     mutant(
         name="zeroed_in_place",
-        mechanism="Recovered tokens are prepared first, by zeroing the drafted token in the target's rows, which the test then reads.",
+        mechanism="The drafted tokens are set to 0 in the target's rows before the test reads these rows.",
         threads=("vllm-project/vllm-ascend#2881",),
         verify=zeroed_in_place,
         law=chain_law(lambda tokens, p, q: [0 * row[0] for row in p[:-1]], zeroed_follow),
     ),
     mutant(
         name="misaligned_residual",
-        mechanism="p and q are cut to their own likeliest tokens and then subtracted entry by entry, though their ids differ.",
+        mechanism="p and q are cut to their own top k, and subtracted entry by entry although the ids differ.",
         threads=("ggml-org/llama.cpp examples/speculative",),
         verify=partial(verify, recover=misaligned_residual),
         law=law(recovered=misaligned_row),
