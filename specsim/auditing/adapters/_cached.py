@@ -1,7 +1,7 @@
-"""Models for decoders that keep a cache: the rows at the last positions of whatever tokens the cache holds.
+"""Models for decoders with a cache: the rows at the last positions of the cached tokens.
 
-A decoder's cache is real to the models that adapters hand it: keys are the token ids, and rows are computed from the
-keys that the cache returns. A cache that was not cropped, or cropped in the wrong place, changes what comes out.
+The keys in the cache are the token ids, and rows are computed from the keys that the cache returns. A cache that was not
+cropped, or was cropped in the wrong place, therefore changes the output.
 """
 
 from __future__ import annotations

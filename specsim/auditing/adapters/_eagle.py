@@ -11,7 +11,7 @@ replacement: `cart_candidates_prob` is the renormalised probability of each, `op
 the k-th node drafted from, `p_indices` that k, `b_indices` the earlier siblings. EAGLE-2's are the draft's most probable
 tokens, for which q counts as 1. The last token is drawn outside, from `sample_p`: the adapter does that.
 
-Known oddities: Python's `random` for the coins; EAGLE-1 draws the bonus without the logits processor (temperature
+Known issues: Python's `random` for the coins; EAGLE-1 draws the bonus without the logits processor (temperature
 ignored); no guard where the residual is zero.
 """
 
@@ -34,7 +34,7 @@ REFERENCE = "eagle.model.utils:evaluate_posterior"
 
 
 def verifier_1() -> Verifier:
-    """EAGLE-1's own function. Raises EngineMissing without it."""
+    """Adapt EAGLE-1's own function. Raises EngineMissing if it is not installed."""
     install = "pip install --no-deps eagle-llm, and torch, transformers"
     function = engine_function(REFERENCE, install)
     if not _is_first(function):
@@ -56,7 +56,7 @@ def _is_first(evaluate_posterior: Callable[..., Any]) -> bool:
 
 
 def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
-    """The tree verifier made of a function with EAGLE-1's signature, for siblings drawn without replacement."""
+    """Make a tree verifier of a function with EAGLE-1's signature, for siblings drawn without replacement."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="without replacement")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
@@ -98,7 +98,7 @@ def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
 
 
 def adapt_2(evaluate_posterior: Callable[..., Any]) -> Verifier:
-    """The tree verifier made of a function with the signature of EAGLE-2, for the draft's most probable tokens."""
+    """Make a tree verifier of a function with the signature of EAGLE-2, for the draft's most probable tokens."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
@@ -123,20 +123,20 @@ def _evaluate(
     candidates = torch.tensor([[-1 if node < 0 else [0, *drafted][node] for node in path] for path in paths])
     with seeded_torch(rng), _seeded_random(rng):
         best, length, sample_p = evaluate_posterior(
-            p.log()[torch.tensor(paths)], candidates, _as_they_are, *rest
+            p.log()[torch.tensor(paths)], candidates, _identity, *rest
         )
         token = torch.multinomial(sample_p, 1)
     return paths[int(best)][1 : int(length) + 1], int(token)
 
 
-def _as_they_are(_: Any, logits: Any) -> Any:
-    """A logits processor for rows that are processed already."""
+def _identity(_: Any, logits: Any) -> Any:
+    """A logits processor that changes nothing."""
     return logits
 
 
 @contextmanager
 def _seeded_random(rng: np.random.Generator) -> Iterator[None]:
-    """Python's global generator seeded from `rng`, and put back afterwards."""
+    """Python's global generator seeded from `rng`, and restored afterwards."""
     state = random.getstate()
     random.seed(seed_of(rng))
     try:

@@ -7,7 +7,7 @@
                                deterministic=True, generator=None, seed=None, offset=None)
         -> (int32[B, γ+1], padded with -1, accepted[B], emitted[B])
 
-It needs a GPU. Known oddities: `accepted` counts every position whose own test passes, as if they were independent,
+It needs a GPU. Known issues: `accepted` counts every position whose own test passes, as if they were independent,
 `emitted` stops at the first rejection; of a tensor of seeds only the first is read.
 """
 
@@ -23,7 +23,7 @@ from specsim.auditing.adapters._engines import engine_function, seed_of
 
 
 def verifier() -> Verifier:
-    """FlashInfer's own kernel. Raises EngineMissing without FlashInfer."""
+    """Adapt FlashInfer's own kernel. Raises EngineMissing if it is not installed."""
     function = engine_function(
         "flashinfer.sampling:chain_speculative_sampling", "pip install flashinfer-python"
     )
@@ -31,7 +31,7 @@ def verifier() -> Verifier:
 
 
 def adapt(chain_speculative_sampling: Callable[..., Any], device: str = "cpu") -> Verifier:
-    """The verifier made of any function with the signature of `chain_speculative_sampling`, on `device`."""
+    """Make a verifier of any function with the signature of `chain_speculative_sampling`, on `device`."""
 
     @declares(arrays="torch", device=device, dtypes=("float32",))
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:

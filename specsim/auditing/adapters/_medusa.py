@@ -27,7 +27,7 @@ THRESHOLD, ALPHA = 0.3, 0.09
 
 
 def verifier() -> Verifier:
-    """Medusa's own function. Raises EngineMissing without it."""
+    """Adapt Medusa's own function. Raises EngineMissing if it is not installed."""
     return adapt(
         engine_function(
             "medusa.model.utils:evaluate_posterior", "pip install --no-deps medusa-llm, and torch"
@@ -36,7 +36,7 @@ def verifier() -> Verifier:
 
 
 def adapt(evaluate_posterior: Callable[..., Any]) -> Verifier:
-    """The tree verifier made of any function with the signature above, at temperature 1."""
+    """Make a tree verifier of any function with the signature above, at temperature 1."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:

@@ -8,7 +8,7 @@
 All positions are tested; the first rejected index is the number of accepted tokens. The sampler draws the bonus from
 the target's last row, which the adapter does with the same generator.
 
-Known oddities: rejects where u > q/p; no guard where the residual is zero, so that `multinomial` raises; drafted tokens
+Known issues: rejects where u > q/p; no guard where the residual is zero, so that `multinomial` raises; drafted tokens
 go through pinned memory, which asks for a GPU in some versions.
 """
 
@@ -27,7 +27,7 @@ INSTALL = "pip install tensorrt-llm"
 
 
 def verifier() -> Verifier:
-    """TensorRT-LLM's own functions. Raises EngineMissing without it."""
+    """Adapt TensorRT-LLM's own functions. Raises EngineMissing if it is not installed."""
     return adapt(
         engine_function(f"{MODULE}:get_rejected_indices", INSTALL),
         engine_function(f"{MODULE}:sample_rejected", INSTALL),
@@ -38,7 +38,7 @@ def verifier() -> Verifier:
 def adapt(
     get_rejected_indices: Callable[..., Any], sample_rejected: Callable[..., Any], device: str = "cpu"
 ) -> Verifier:
-    """The verifier made of any two functions with the signatures above, on `device`."""
+    """Make a verifier of any two functions with the signatures above, on `device`."""
 
     @declares(arrays="torch", device=device, dtypes=("float32",))
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:

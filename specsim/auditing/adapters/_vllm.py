@@ -9,9 +9,9 @@
 n drafted tokens of all requests lie one after the other; `cu_num_draft_tokens` is the *inclusive* cumulative sum,
 without a leading 0. Newer versions take `target_logits` in the place of `target_probs`. The bonus tokens are sampled
 outside, before, from p's last row and with the request's own generator: the adapter does that. Of the sampling
-metadata it fills what the function reads: nobody is greedy, seeded requests have a generator.
+metadata it fills what the function reads: no request is greedy, seeded requests have a generator.
 
-The kernels are Triton's, so the engine needs a GPU. Known oddities: accepts where p/q ≥ u, u in float64 on purpose;
+The kernels are Triton's, so the engine needs a GPU. Known issues: accepts where p/q ≥ u, u in float64 on purpose;
 one exponential vector per request serves all its positions; an all-zero residual gives token 0.
 """
 
@@ -29,13 +29,13 @@ from specsim.auditing.adapters._engines import engine_function, seeded_torch
 
 
 def verifier() -> Verifier:
-    """vLLM's own `rejection_sample`. Raises EngineMissing without vLLM."""
+    """Adapt vLLM's own `rejection_sample`. Raises EngineMissing if it is not installed."""
     function = engine_function("vllm.v1.sample.rejection_sampler:rejection_sample", "pip install vllm")
     return adapt(function, device="cuda")
 
 
 def adapt(rejection_sample: Callable[..., Any], device: str = "cpu") -> Verifier:
-    """The verifier made of any function with the signature of V1's `rejection_sample`, on `device`."""
+    """Make a verifier of any function with the signature of V1's `rejection_sample`, on `device`."""
     takes_logits = "target_logits" in inspect.signature(rejection_sample).parameters
 
     @declares(arrays="torch", device=device, dtypes=("float32",), lengths=True, seeds=True, one_hot=True)

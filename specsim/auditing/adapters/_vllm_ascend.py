@@ -13,7 +13,8 @@ Both write to their first argument; `q` are exponential variables, one vector pe
 does what `rejection_sample` does around them: it draws uniforms in float64, the exponentials, and the bonus tokens.
 `expand_pytorch`, which spreads temperatures over a request's tokens, has nothing to do at temperature 1.
 
-Known oddities: pinned memory, which asks for an accelerator, in newer versions; vllm-project/vllm-ascend#2881, with IS_NGRAM the recovered tokens' function zeroed target_probs in place.
+Known issues: newer versions use pinned memory, which needs an accelerator; with IS_NGRAM the function of recovered tokens
+set entries of target_probs to 0 in place (vllm-project/vllm-ascend#2881).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ INSTALL = "pip install vllm-ascend"
 
 
 def verifier() -> Verifier:
-    """vllm-ascend's own functions. Raises EngineMissing without it."""
+    """Adapt vllm-ascend's own functions. Raises EngineMissing if it is not installed."""
     return adapt(
         engine_function(f"{MODULE}:rejection_random_sample_pytorch", INSTALL),
         engine_function(f"{MODULE}:sample_recovered_tokens_pytorch", INSTALL),
@@ -42,7 +43,7 @@ def verifier() -> Verifier:
 def adapt(
     rejection_random_sample: Callable[..., Any], sample_recovered_tokens: Callable[..., Any]
 ) -> Verifier:
-    """The verifier made of any two functions with the signatures above."""
+    """Make a verifier of any two functions with the signatures above."""
 
     @declares(arrays="torch", dtypes=("float32",), lengths=True, one_hot=True)
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator, *, lengths: Any = None) -> Any:
