@@ -1,9 +1,7 @@
-"""One step of a simulation again, number by number, in plain Python.
+"""Replay one step of a simulation in plain Python.
 
-Nothing compiled draws or decides (a trace's rows are read through a compiled check): the uniforms come from
-Philox in Python integers, and kernels run as plain Python. That it agrees with the engine, token for token, is what
-the tests assert.
-"""
+Uniforms come from Philox in Python integers, and kernels run uncompiled. Tests assert that the tokens are
+those of the engine."""
 
 from __future__ import annotations
 
@@ -25,13 +23,13 @@ from specsim.simulation._rows import DynamicRows, LookupRows, ModelRows, TraceRo
 from specsim.simulation._sources import FixedPairSource, RowSource
 from specsim.traces import Trace
 
-#: Uniforms of the verification that are printed; some rules take one for every token of the vocabulary.
+#: The most uniforms of verification that are printed.
 SHOWN = 64
 
 
 @dataclass(frozen=True)
 class Node:
-    """A drafted token: below which node, drawn with which uniform (None if not drawn), and what p and q say of it."""
+    """A drafted token: its parent, the uniform that drew it (None if not sampled), and its p and q."""
 
     parent: int
     token: int
@@ -42,7 +40,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Replay:
-    """A step, told again: where it started, the drafted nodes, the uniforms that verified them, what came out."""
+    """A replayed step: its start, the drafted nodes, the uniforms of verification, the emitted tokens."""
 
     source: str
     rule: str
@@ -59,7 +57,7 @@ class Replay:
         return len(self.tokens) - 1
 
     def lines(self) -> Iterator[str]:
-        """The story, a line each."""
+        """The lines of a description."""
         yield f"step {self.step} of {self.source}, rule {self.rule}, seed {self.root}"
         yield f"key     {self.key[0]:#010x} {self.key[1]:#010x}   (Philox4x32-10)"
         if self.start:
@@ -88,10 +86,28 @@ def replay(
     gamma: int | Draft = 5,
     rng: RandomSource = None,
 ) -> Replay:
-    """Step number `step` ≥ 0 of `simulate` with the same arguments, in plain Python.
+    """Replay one step of `simulate` in plain Python.
 
-    `rng` must be the run's seed, or the `root` that its result recorded. Raises as `simulate`.
+    Parameters
+    ----------
+    target, draft, rule, gamma
+        As in `simulate`.
+    step : int
+        Number of the step, from 0.
+    rng : int
+        The seed of the run, or the `root` of its provenance.
 
+    Returns
+    -------
+    Replay
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `simulate`, and if `step` is not an integer in [0, 2^63).
+
+    Examples
+    --------
     >>> replay([0.5, 0.5], [0.8, 0.2], step=3, gamma=2, rng=1).tokens
     (0, 0, 1)
     """

@@ -272,7 +272,7 @@ def test_an_interrupted_audit_has_the_cases_that_were_done_and_waits_for_no_othe
 
 
 def test_a_verifier_that_workers_cannot_load_is_named(pool):
-    with pytest.raises(ValueError, match="a function cannot be sent; name the verifier"):
+    with pytest.raises(ValueError, match="a function cannot be sent to workers; give its name"):
         audit(lambda draft_tokens, p, q, rng: None, level="smoke", rng=0, executor=pool)
     calls = iter([(print, 1), None])
     with pytest.raises(ValueError, match=r"a worker cannot load the verifier: .* has no function nobody"):
