@@ -1,6 +1,6 @@
-"""One step of an audit again: the rows that a verifier was handed, and what it made of them.
+"""Replay one step of an audit: the rows that the verifier got, and the tokens that it returned.
 
-A step is drawn in the batch in which the audit drew it, so that the verifier's generator is in the same state.
+The step is drawn in the same batch as in the audit, so that the verifier's generator has the same state.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ def replay_step(
     *,
     timeout: float = TIMEOUT,
 ) -> str:
-    """Step number `step` ≥ 0 of `case`, of the audit or of its diagnosis, with that seed and level, in words.
+    """Describe step number `step` ≥ 0 of `case`, a case of the audit or of its diagnosis, with that seed and level.
 
-    An audit that was given limited time looked at other places, so its steps cannot be found again. Raises ValueError
-    for a case or a step that the audit does not have, and for a built-in rule: `specsim.replay` shows those.
-    """
+    The steps of an audit with a time limit cannot be replayed. Raises ValueError for an unknown case, a step
+    out of range, and a built-in rule, for which there is `specsim.replay`."""
     check_limits(level, None, timeout)
     with open_execution(verifier, 1, timeout) as execution:
         if isinstance(execution.subject, RuleSubject):

@@ -1,7 +1,6 @@
-"""Runs the battery: plans every case, sets the error budget, has steps counted, looks at the counts, judges.
+"""Run the battery: plan every case, set the error budget, count steps, test the counts, judge.
 
-All of this is done here. The verifier may run elsewhere (`_execution.py`), where steps are counted and nothing else
-(`_jobs.py`).
+The verifier may run in another process (`_execution.py`), where only the jobs of `_jobs.py` run.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from specsim.rules import Rule
 from specsim.simulation._counting import Failure, Partial, Progress, offset
 from specsim.simulation._executors import workers_of
 
-#: Where the first pieces of a case end whose time is limited: compiled after one, its pace known after the other.
+#: Ends of the first pieces of a case with limited time: the first compiles, the second measures the pace.
 PACE_STEPS = (8, 16)
 
 
 class Audit(_results.Audit):
-    """The result of `specsim.audit`, which shows itself in Jupyter."""
+    """The result of `specsim.audit`, with a display for Jupyter."""
 
     def _repr_html_(self) -> str:
         return audit_to_html(self)
@@ -61,34 +60,49 @@ def audit(
     diagnose: bool = True,
     progress: Progress | None = None,
 ) -> Audit:
-    """Test whether `verifier` emits the law that it claims, with a stated false-alarm rate and a stated power.
+    """Test whether the output of `verifier` has the claimed law, at a stated false-alarm rate and power.
 
-    `verifier` is the name of a built-in rule, a `Rule`, "package.module:function", or a function
+    An exact verifier is called biased with probability at most `BUDGET`, whenever the audit stops. Built-in
+    rules are also proved, by enumeration in fractions. Ctrl-C ends the audit with the verdict so far.
 
-        verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1]
+    Parameters
+    ----------
+    verifier : str, Rule or callable
+        A built-in rule, "package.module:function", which runs in a child process, or a function
+        verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1], whose rows are
+        the accepted tokens and one more, padded with -1. `declares` changes these arguments. A lossy rule is tested
+        against its declared law.
+    level : {"smoke", "quick", "standard", "deep"}
+        The number of steps of each case, see `LEVELS`.
+    rng : int, Generator, SeedSequence or None
+        The same seed gives the same counts.
+    seconds : float, optional
+        Time limit, divided equally among the cases; with an executor it is the time of all workers together.
+    timeout : float
+        Seconds after which one call of the verifier counts as hanging.
+    threads : int, optional
+        Threads of a built-in rule; all cores by default.
+    executor : Executor or str, optional
+        Counts the steps of a built-in rule or the cases of a verifier given by name, as in `specsim.simulate`.
+    fail_fast : bool
+        Stop after the first case that fails.
+    diagnose : bool
+        Draw more steps of a biased verifier of chains or decoder, and compare them with `specsim.auditing.mutants`.
+    progress : callable, optional
+        Called as progress(steps done, steps in all).
 
-    whose rows are the accepted tokens and one more, padded with -1; what more it may take, or otherwise, it says with
-    `specsim.auditing.declares`. Rules for several drafts are given pairs of chains. A lossy rule is held to the law
-    that it declares. `level` is one of `LEVELS`, each a fixed number of steps; with `seconds` a slow verifier is given
-    about that much time, an equal share for every case, and what it could have shown is printed. A rule is
-    also proved, by enumeration in fractions. The probability that an exact verifier is called biased is at most
-    `BUDGET`, whenever it stops. The same `rng` seed gives the same counts.
+    Returns
+    -------
+    Audit
+        Verdict, findings and measurements. An error inside the verifier gives the verdict `broken`.
 
-    The steps of a built-in rule can be counted elsewhere, by `executor`, which is as in `specsim.simulate`, and so can the
-    cases of a verifier given by name, each by one worker, in a process of its own; `seconds` are then those of all workers
-    together.
+    Raises
+    ------
+    ValueError
+        If the rule, level, module or executor is unknown, or a function is combined with an executor.
 
-    With `fail_fast` the first case that fails, or a promise broken before them, is the last one of the result.
-
-    When somebody's verifier of chains or decoder fails, `diagnose` compares it with the catalogue of known mistakes
-    (`specsim.auditing.mutants`), for which more steps are drawn.
-
-    A verifier given by name runs in a process of its own; one call may take `timeout` seconds. Ctrl-C ends the audit
-    with the verdict so far, marked as such.
-
-    Raises ValueError for an unknown rule, level or module, and for a function together with an executor. What goes wrong inside the verifier is not raised:
-    it is the verdict `broken`.
-
+    Examples
+    --------
     >>> result = audit("standard", level="smoke", rng=0)
     >>> str(result.verdict)
     'consistent'
@@ -129,7 +143,7 @@ def _audit(
     interrupted = False
 
     def begin(plan: Plan) -> CaseRun:
-        # once calls have hung, the others are not waited for as long
+        # after one call has hung, the time-out of the next cases is shorter
         texts = (finding.text for one in (*promises, *found.values()) for finding in one.findings)
         patience = AGAIN if any("hung: " in text for text in texts) else 1.0
         return CaseRun(plan, root, BUDGET / tests, seconds=share, patience=patience)
@@ -169,7 +183,7 @@ def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> in
 
 
 def check_promises_at(execution: Execution, root: int) -> Partial:
-    """What a verifier promises, checked where it runs: the promises that it breaks are the failures."""
+    """Check the promises of a verifier where it runs; broken promises are the failures of the result."""
     try:
         found: Partial = execution.run(jobs.check, case_key(root, PROMISES))
     except BrokenVerifier as error:
@@ -178,11 +192,11 @@ def check_promises_at(execution: Execution, root: int) -> Partial:
 
 
 class CaseRun:
-    """A case that is being counted: which steps come next, what was counted so far, and whether that is enough.
+    """A case that is being counted: its next steps, its counts so far, and whether it has ended.
 
-    It is looked at eight times, and ends early only to reject, each test at false-alarm probability `alarm`. With a limit in
-    `seconds` a few steps are counted first to learn the pace; the very first, which may compile, are not timed.
-    """
+    There are eight interim looks, each test at false-alarm probability `alarm`; a case ends early only if one
+    rejects. With a limit in `seconds` a few steps are counted first to measure the pace; the first ones may
+    compile, and are not timed."""
 
     def __init__(
         self, plan: Plan, root: int, alarm: float, *, seconds: float | None = None, patience: float = 1.0
@@ -204,7 +218,7 @@ class CaseRun:
         return None
 
     def add(self, partial: Partial) -> None:
-        """What was counted of those steps; then a look."""
+        """Add the counts of these steps, and test them."""
         self.total += partial
         counts, done = self.total.counts, self.total.steps
         if self._seconds and done == PACE_STEPS[0]:
@@ -214,16 +228,18 @@ class CaseRun:
             self._ends = iter(())
 
     def fail(self, error: BrokenVerifier) -> None:
-        """The verifier took its process along, and the case with it."""
+        """End the case as broken: its process has ended."""
         self.total = self.plan.nothing
         self.add(Partial({}, failures=(Failure("contract", str(error)),)))
 
     def result(self) -> CaseResult:
-        """What is known so far; the steps up to the last look count."""
+        """The result of the steps counted so far."""
         return judge_case(self.plan, self.total, self.alarm, self.interrupted)
 
     def _affordable(self, until: int, done: int) -> int:
-        """`until`, or as many steps as fit into the seconds at the pace since the first ones; a multiple of 8."""
+        """`until`, or as many steps as fit into the seconds at the pace since the first ones; a multiple of
+        8.
+        """
         first = PACE_STEPS[0]
         if self._seconds is None or done <= first:
             return until
@@ -251,7 +267,7 @@ def run_case(execution: Execution, run: CaseRun, progress: Progress | None = Non
 def run_cases(
     execution: Execution, plans: Sequence[Plan], begin: Callable[[Plan], CaseRun], progress: Progress | None
 ) -> Iterator[CaseRun]:
-    """Each of `plans`, begun and counted: one by one, or side by side on workers, as they come."""
+    """Count each of `plans`: one after the other, or side by side on workers, in the order of completion."""
     total, done = sum(plan.steps for plan in plans), 0
     if execution.run_each is None:
         runs: Iterator[CaseRun] = (
@@ -298,6 +314,6 @@ def _diagnosis(execution: Execution, found: Audit) -> Diagnosis | None:
             return diagnose_chain(execution, failed, found.level, root)
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         pass
-    except Exception as error:  # it is ours, and must not cost the verdict
+    except Exception as error:  # an error of the diagnosis must not lose the verdict
         warnings.warn(f"the diagnosis failed ({error!r}); the verdict stands", RuntimeWarning, stacklevel=3)
     return None

@@ -1,11 +1,10 @@
-"""Old against new: two verifiers on the same cases, asking only whether they follow one law.
+"""Compare two verifiers on the same cases: do their outputs have the same law?
 
-Nothing is assumed of that law, so a lossy kernel may be compared with its rewrite. Each case is drawn for both, with
-random numbers of their own, in blocks that grow by a half; after each block every table is tested by
-`stats.log_two_sample_e`: the tokens after each prefix, the bins of the audit, the share of tokens that the target holds
-impossible, and the numbers of accepted tokens, so that a change in speed is found too. Before that both are given the
-same drafts and the same rng, to see whether they are the same token by token.
-"""
+The law need not be known, so a lossy kernel can be compared with its rewrite. Both draw each case with
+independent random numbers, in blocks that grow by a half. After each block `stats.log_two_sample_e` tests
+every table: the tokens after each prefix, the bins of the audit, the share of impossible tokens, and the
+numbers of accepted tokens, so that a change of speed is found too. A few steps with the same drafts and rng
+show whether the tokens are identical."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ from specsim.simulation._counting import Counts, Progress, offset
 
 #: Ends of the blocks, as fractions of a case's steps.
 BLOCKS = tuple(1.5**-k for k in range(14, -1, -1))
-#: Steps that both verify with the same rng.
+#: Steps that both verifiers get with the same rng.
 SAME_SEED_STEPS = 512
 
 
@@ -50,12 +49,30 @@ def audit_against(
     timeout: float = TIMEOUT,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Whether two verifiers follow one law, whatever it is, on the cases that both take.
+    """Test whether two verifiers follow the same law on the cases that both take.
 
-    Each is a function, "package.module:function", or the name of a rule, which is then called as a function. Two that
-    follow one law are called changed with probability at most `results.BUDGET`. Raises as `audit`, and ValueError where
-    the two share no case.
+    Neither need be exact. Two verifiers with the same law are called changed with probability at most
+    `BUDGET`.
 
+    Parameters
+    ----------
+    new, old : str or callable
+        Each a function, "package.module:function", or the name of a rule for chains.
+    level, rng, timeout, progress
+        As in `specsim.audit`.
+
+    Returns
+    -------
+    Comparison
+        The verdict ("same", "changed" or "broken") and the most significant table of each case.
+
+    Raises
+    ------
+    ValueError
+        As in `specsim.audit`, and if the two share no case.
+
+    Examples
+    --------
     >>> from specsim import rules
     >>> audit_against("standard", "standard", "smoke", rng=0).verdict
     'same'
@@ -102,12 +119,12 @@ def _name(verifier: str | Verifier, execution: Execution) -> str:
 
 
 def _shared(one: Subject, other: Subject) -> list[int]:
-    """The cases of both: their numbers on the side of `one`; on the other one they have the same names."""
+    """The indices, in `one`, of the cases that both have."""
     here, there = ([_identity(case) for case in side.cases] for side in (one, other))
     shared = [i for i, case in enumerate(here) if case in there]
     if not shared:
         raise ValueError(
-            "the two verifiers share no case: they declare other dtypes, lengths of drafts, or shapes"
+            "the two verifiers share no case: they declare different dtypes, draft lengths, or shapes"
         )
     return shared
 
@@ -170,7 +187,7 @@ def _compare(
 
 
 def _run(name: str, execution: Execution, job: Callable[..., Any], steps: jobs.Steps) -> Any:
-    """What `job` gives on one side. Raises BrokenVerifier, naming the side, whatever it did wrong."""
+    """The result of `job` on one side. Raises BrokenVerifier with the name of the side."""
     try:
         return execution.run(job, steps)
     except (BrokenVerifier, NotADraftPath) as error:
@@ -178,7 +195,7 @@ def _run(name: str, execution: Execution, job: Callable[..., Any], steps: jobs.S
 
 
 def _most_telling(plan: Plan, blocks: Sequence[tuple[Counts, Counts]]) -> tuple[float, str]:
-    """The largest log e-value of all tests of a case, and what it says."""
+    """The largest log e-value of all tests of a case, and its description."""
     asked: list[tuple[Callable[[Counts], Ints], Callable[[Ints, Ints], str]]] = [
         *((table.counts, partial(_words_for, table)) for table in plan.tables),
         *((partial(_possible, i), partial(_words_for_impossible, i)) for i in range(plan.case.positions)),
@@ -196,7 +213,7 @@ def _tests(plan: Plan) -> int:
 
 
 def _possible(position: int, counts: Counts) -> Ints:
-    """How many tokens at `position` had a probability under the target, and how many had none: tables leave those out."""
+    """The numbers of possible and of impossible tokens at `position`."""
     impossible = counts["impossible"][position]
     return np.array([counts["lengths"][position:].sum() - impossible, impossible])
 
@@ -217,8 +234,8 @@ def _words_for(table: Table, a: Ints, b: Ints) -> str:
 
 
 def _detectable(plan: Plan, steps: int, alarm: float) -> float:
-    """For the first token's table: two samples of n know as much of a difference as one of n/2, and a third of that is
-    spent on learning what the difference is.
+    """For the first token's table: two samples of n count as one of n/2, and a third of that estimates the
+    law.
     """
     first = next((table for table in plan.tables if table.position == 0), None)
     return 1.0 if first is None else detectable_tv(len(first.law), steps / 3.0, alarm)

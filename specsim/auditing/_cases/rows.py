@@ -1,4 +1,4 @@
-"""The rows that somebody's verifier is handed, made fast: of one pair the same for ever, or relabelled row by row."""
+"""The rows that a user's verifier gets, generated fast: those of one pair, or relabelled row by row."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from specsim.theory import acceptance_rate
 
 @dataclass(frozen=True)
 class CaseRows(Rows):
-    """Rows of a case. `shifts` int64 [B, γ+1]: token x stands for (x - shift) mod V; `lengths` int64 [B]: of each draft."""
+    """Rows of a case.
+
+    `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair; `lengths` int64 [B].
+    """
 
     shifts: Ints | None = None
     lengths: Ints | None = None
 
 
 def rows_of(case: Case) -> RowReader:
-    """The reader of `case`: a pair's rows are copied or not made at all, a model's are computed."""
+    """The reader of `case`: rows of a pair are copies, rows of models are computed."""
     if case.is_pair and case.tree.is_chain:
         return PairRows(case)
     return model_rows(case.target, case.draft, case.tree)
@@ -41,7 +44,10 @@ def row_dtype(name: str) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class PairRows:
-    """Chains of one pair, in the dtype of the case. Without rotation all calls of one size share the same arrays."""
+    """Chains of one pair, in the dtype of the case.
+
+    Without rotation all calls of one size share their arrays.
+    """
 
     case: Case
     made: dict[int, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
@@ -78,7 +84,7 @@ class PairRows:
         return self.pair[1].cumsum()
 
     def alpha_context(self) -> float:
-        """Where q is withheld, that of drafts that were certain: Σ q·p."""
+        """β of the pair; Σ q·p if q is None."""
         p, q = self.pair
         return float(p @ q) if self.case.certain else float(acceptance_rate(p, q))
 

@@ -1,8 +1,7 @@
-"""Which known mistake a decoder makes: whole sequences of the cases that failed, held to what each mistake predicts.
+"""Diagnose a decoder: compare whole sequences of the cases that failed with the prediction of each known mistake.
 
-Nobody says how many tokens a decoder drafts in a step, so every mistake is tried with several lengths of draft. Where a
-decoder processes the models' rows, a mistake is made on the processed ones.
-"""
+The number of drafted tokens is unknown, so every mistake is tried with several draft lengths. If a decoder
+processes the models' rows, the mistakes use the processed rows."""
 
 from __future__ import annotations
 
@@ -32,25 +31,24 @@ from specsim.auditing._results import CaseResult, Diagnosis
 from specsim.auditing._verifier.contract import BrokenVerifier
 from specsim.auditing.mutants import Mutant, catalogue, sequence_law
 from specsim.auditing.mutants._decoding import Decoder
+from specsim.core._types import Tokens
 from specsim.core.distributions import Ints
 from specsim.models import Model, TableModel
 
 #: Drafted tokens that a decoder may use.
 LENGTHS = (1, 2, 3, 4, 8)
-#: Sequences of each case after which the mistakes are ranked, and the time limit after which no more are drawn.
+#: Sequences of each case after which the mistakes are ranked, and the time after which no more are drawn.
 SEGMENTS, SECONDS = (2**10, 2**12, 2**14), 15.0
-#: How often length and parameter are fitted in turn.
+#: Rounds of fitting draft length and parameter in turn.
 ROUNDS = 2
-#: Two of the cases that failed are enough.
+#: The most cases that are used.
 CASES = 2
 EXACT = Mutant(name="exact", family="exact", mechanism="", decode=Decoder())
-
-Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """Sequences of one case, and the models as the decoder is said to process them."""
+    """The sequences of one case, and its models with processed rows."""
 
     case: DecoderCase
     target: Model
@@ -61,7 +59,7 @@ class _Seen:
 def diagnose_decoder(
     execution: Execution, failed: Sequence[CaseResult], root: int, known: Sequence[Mutant] | None = None
 ) -> Diagnosis | None:
-    """What the decoder at `place`, whose cases `failed`, does wrong. `known` mistakes are by default the catalogue's."""
+    """Diagnose the decoder of `execution`, whose cases `failed`; `known` mistakes default to the catalogue."""
     subject, started = execution.subject, time.monotonic()
     assert isinstance(subject, DecoderSubject)
     whole = [case.name for case in subject.cases if counted_positions(case) == case.max_new_tokens]
@@ -114,15 +112,15 @@ def _process_model(model: Model, processing: Processing) -> Model:
 
 
 def _rank(mutants: Sequence[Mutant], seen: Sequence[_Seen]) -> list[Scored]:
-    """The likeliest first, those that fit before the others. Only what fits the first case is held to all of them."""
+    """Rank the mistakes; only those that fit the first case are tested on all."""
     first = [_score(mutant, seen[:1]) for mutant in mutants]
     return merge_rankings(first, [_score(one.mutant, seen) for one in first if one.fit >= FIT])
 
 
 def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
-    """`mutant` with the length of draft, and the parameter, that make the sequences likeliest."""
+    """`mutant` with the draft length and the parameter of largest likelihood."""
     best = _of_best_length(mutant, seen)
-    for parameter in mutant.parameters[:1] * ROUNDS:  # each for the other's best
+    for parameter in mutant.parameters[:1] * ROUNDS:  # each at the other's optimum
         tried = best.mutant
 
         def loss(value: float, tried: Mutant = tried, name: str = parameter.name) -> float:
@@ -133,7 +131,7 @@ def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
 
 
 def _of_best_length(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
-    longest = max(one.case.max_new_tokens for one in seen) - 1  # no more is ever drafted
+    longest = max(one.case.max_new_tokens for one in seen) - 1  # a longer draft is never used
     lengths = sorted({min(gamma, longest) for gamma in LENGTHS})
     return max(
         (_score_fixed(_of_length(mutant, gamma), seen) for gamma in lengths),
@@ -164,7 +162,7 @@ def _score_fixed(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
 
 
 def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:
-    """The sequence that tells the mistake from a right decoder best."""
+    """The sequence that best separates the mistake from an exact decoder."""
     gains = []
     for one in seen:
         given = one.target, one.draft, one.case.prompt, one.case.max_new_tokens, one.case.eos
@@ -176,6 +174,6 @@ def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:
             gains.append((gain, one.case.name, tokens, count / total, predicted, exact))
     _, name, tokens, share, predicted, exact = max(gains)
     return (
-        f"What gave it away ({name}): {list(tokens)} came out in {share:.4f} of the sequences, {predicted:.4f} if it is "
-        f"that mistake, {exact:.4f} for an exact decoder."
+        f"Evidence ({name}): {list(tokens)} in {share:.4f} of the sequences; {predicted:.4f} for this mistake, "
+        f"{exact:.4f} for an exact decoder."
     )

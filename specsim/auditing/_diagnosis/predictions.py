@@ -1,8 +1,7 @@
-"""What each known mistake predicts for the outcomes of a diagnostic case, given the drafted path.
+"""The prediction of each known mistake for the outcomes of a diagnostic case, given the drafted path.
 
-Exactly, from the mutant's law; or, where the law depends on other rows of a call or on the labels of tokens, by running
-the mutant itself.
-"""
+The prediction is exact from the mutant's law, or simulated if the law depends on other rows or on token
+labels."""
 
 from __future__ import annotations
 
@@ -20,20 +19,20 @@ from specsim.core.distributions import Floats, Ints
 from specsim.models import Model
 from specsim.simulation._counting import run
 
-#: Steps of a mutant that is run because it has no law here, and the key that they are drawn with.
+#: Steps and key of a mutant that is simulated.
 SIMULATED_STEPS, SIMULATION_KEY = 2**16, (0x5EED, 0xD1A6)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The law [V^γ, γ+1, V] of outcomes given the path; `draws` [V^γ] are the steps it was estimated from, if it was."""
+    """The law [V^γ, γ+1, V] of outcomes given the path; `draws` [V^γ]: steps of each path, if simulated."""
 
     law: Floats
     draws: Ints | None = None
 
 
 def predict(mutant: Mutant, case: Case) -> Prediction | None:
-    """What `mutant` predicts for `case`; None where it would break the contract."""
+    """The prediction of `mutant` for `case`; None if it breaks the contract."""
     if mutant.law is not None and not case.rotated:
         return Prediction(_enumerate_law(mutant, case))
     return _simulate_law(mutant, case)

@@ -1,9 +1,8 @@
-"""Which known mistake a verifier of chains makes.
+"""Diagnose a verifier of chains: which known mistake it makes.
 
-Its steps are drawn on the diagnostic cases, more and more of them, until one known mistake is far likelier than all others,
-or a limit is reached. Mistakes that look alike there, because they show only in a precision, in a tail, or between the
-rows of a call, are told apart by the tables of the audit that failed: each is run on the same case.
-"""
+Steps of the diagnostic cases are drawn until one mistake is far likelier than all others, or a limit is
+reached. Mistakes that are alike there, because they show only in a precision, in a tail, or between the rows
+of a call, are separated by the rejected tables of the audit: each mistake is run on the same case."""
 
 from __future__ import annotations
 
@@ -47,11 +46,11 @@ from specsim.simulation._counting import run
 
 #: Steps of each diagnostic case after which the mistakes are ranked.
 SEGMENTS = [2**13, 2**15, 2**17]
-#: Steps of a known mistake that is run on a case of the audit.
+#: Steps and key of a known mistake that is run on a case of the audit.
 COMPARED_STEPS, COMPARISON_KEY = 2**15, (0x5EED, 0xCA5E)
-#: A known mistake takes the plain arrays.
+#: The declarations of a known mistake.
 PLAIN = Declared()
-#: What a verifier does that is exact where it was looked at.
+#: An exact verifier, ranked with the mistakes.
 EXACT = Mutant(name="exact", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law)
 
 
@@ -62,7 +61,7 @@ def diagnose_chain(
     root: int,
     known: Sequence[Mutant] | None = None,
 ) -> Diagnosis | None:
-    """What the verifier at `place`, whose cases `failed`, does wrong. `known` mistakes are by default the catalogue's."""
+    """Diagnose the verifier of `execution`, whose cases `failed`; `known` mistakes default to the catalogue."""
     subject = execution.subject
     assert isinstance(subject, VerifierSubject)
     cases = diagnostic_cases(subject.declared)
@@ -88,7 +87,7 @@ def diagnose_chain(
 
 
 def _rank(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints]) -> list[Scored]:
-    """The likeliest first, those that fit before the others. Only what fits is also held to the relabelled case."""
+    """Rank the mistakes; only those that fit the other cases are tested on the relabelled case."""
     plain = [i for i, case in enumerate(cases) if not case.rotated]
     some, counts = [cases[i] for i in plain], [outcomes[i] for i in plain]
     found = [score_mutant(fit_parameter(mutant, some, counts), some, counts) for mutant in mutants]
@@ -98,11 +97,10 @@ def _rank(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[I
 
 
 def _discount_exact(found: list[Scored], cases: Sequence[Case]) -> list[Scored]:
-    """`found`, where the outcomes are not an exact verifier's: then what gives just these here explains nothing.
+    """If the outcomes are not exact, give mistakes whose single steps are exact the fit of the exact verifier.
 
-    Such mistakes show between rows, or with other labels. Their law is estimated, so a small bias would fit it that the
-    exact law is known too well to fit.
-    """
+    These mistakes show only between rows or with other labels. Their law is estimated, so a small bias could
+    fit it although it does not fit the exact law."""
     exact = next(one for one in found if one.mutant is EXACT)
     if exact.fit >= FIT:
         return found
@@ -115,8 +113,8 @@ def _discount_exact(found: list[Scored], cases: Sequence[Case]) -> list[Scored]:
 
 
 def _gives_exact_outcomes(mutant: Mutant, cases: Sequence[Case]) -> bool:
-    """Whether steps of `mutant`, which has no law, are right one by one."""
-    if mutant.family == randomness.FAMILY:  # its steps are no independent draws to be compared with a law
+    """Whether single steps of `mutant`, which has no law, are exact."""
+    if mutant.family == randomness.FAMILY:  # its steps are not independent
         return True
     counts = []
     for case in cases:
@@ -131,9 +129,9 @@ def _gives_exact_outcomes(mutant: Mutant, cases: Sequence[Case]) -> bool:
 def _separate_by_tables(
     ranking: list[Scored], subject: VerifierSubject, failed: Sequence[CaseResult], level: str
 ) -> list[Scored]:
-    """`ranking` again, those that are alike ordered by the tables that the audit rejected.
+    """Order the mistakes that are alike by the rejected tables of the audit.
 
-    Where an exact verifier would give these outcomes too, they say nothing, and all that fits them is held to the tables.
+    If the exact verifier fits the outcomes too, all mistakes that fit are ordered by the tables.
     """
     tied = [one for one in ranking if one.fit >= FIT] if _exact_fits(ranking) else alike(ranking)
     if len(tied) < 2 and not _exact_fits(ranking):
@@ -154,9 +152,9 @@ def _exact_fits(ranking: Sequence[Scored]) -> bool:
 
 
 def _between_steps(mutants: Sequence[Mutant], execution: Execution, steps: int) -> Diagnosis:
-    """Of the mistakes without a law of a step, those that make the same steps depend on each other.
+    """Rank the mistakes without a law of a step by which steps depend on each other.
 
-    Such steps are no independent draws, so their outcomes are not judged.
+    The outcomes are not used, since the steps are not independent.
     """
     seen, ranking = execution.run(jobs.shared_noise), []
     for mutant in (mutant for mutant in mutants if mutant.law is None):
@@ -168,7 +166,7 @@ def _between_steps(mutants: Sequence[Mutant], execution: Execution, steps: int) 
 
 
 def _count_mismatches(mutant: Signature | None, seen: Signature | None) -> int:
-    """In how many of the pairs that were seen `mutant` differs; in all of them, where nothing can be compared."""
+    """The number of pairs in which `mutant` differs from `seen`; all if they cannot be compared."""
     if mutant is None or seen is None:
         return len(mutant or seen or (None,))
     return sum(mutant[pair] != agree for pair, agree in seen.items())
@@ -182,7 +180,7 @@ def _plan_of(subject: VerifierSubject, result: CaseResult, level: str) -> Plan:
 def _by_tables(
     mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str
 ) -> tuple[float, float]:
-    """(log-likelihood, p-value of the fit) of the rejected tables of `result`, the mutant being run for its own counts."""
+    """(log-likelihood, p-value of the fit) of the rejected tables of `result`, from a run of the mutant."""
     plan = _plan_of(subject, result, level)
     case = next(case for case in subject.cases if case.name == result.case)
     source = verifier_source(mutant.function, PLAIN, case, subject.timeout)
@@ -203,7 +201,7 @@ def _by_tables(
 
 
 def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:
-    """Pearson's chi-square of two samples of one law, on the cells that either reached ten times."""
+    """Pearson's chi-square of two samples, on the cells with at least 10 counts."""
     kept = a + b >= 10
     n, m = a.sum(), b.sum()
     if kept.sum() < 2 or not n or not m:
@@ -213,7 +211,7 @@ def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:
 
 
 def _off_the_path(mutants: Sequence[Mutant], cases: Sequence[Case]) -> Diagnosis:
-    """For a verifier that emits tokens nobody drafted: the known mistakes that do so too."""
+    """For a verifier that emits tokens off the draft path: the known mistakes that do so too."""
     ranking = [Scored(one, 0.0, 1.0) for one in mutants if any(leaves_the_path(one, case) for case in cases)]
     return conclude(ranking, EXACT, 0, "", "") if ranking else Diagnosis((), (), 0, "", "")
 
@@ -221,7 +219,7 @@ def _off_the_path(mutants: Sequence[Mutant], cases: Sequence[Case]) -> Diagnosis
 def _evidence(
     best: Scored, cases: Sequence[Case], outcomes: Sequence[Ints], execution: Execution, root: int
 ) -> tuple[str, str]:
-    """The outcome that tells the mistake from an exact verifier best, and one step where it happened."""
+    """The outcome that best separates the mistake from an exact verifier, and one step with it."""
     gains = []
     for i, (case, counts) in enumerate(zip(cases, outcomes, strict=True)):
         here, exact = predict(best.mutant, case), predict(EXACT, case)
@@ -238,8 +236,8 @@ def _evidence(
     path = list(path_of(code, case.target.vocab_size, case.gamma))
     share = counts[code, accepted, token] / counts[code].sum()
     text = (
-        f"What gave it away ({case.name}): drafted {path}, accepted {accepted}, then token {token}: {share:.4f} of those "
-        f"steps, {predicted:.4f} if it is that mistake, {right:.4f} for an exact token-wise verifier."
+        f"Evidence ({case.name}): drafted {path}, accepted {accepted}, then token {token}: {share:.4f} of these "
+        f"steps; {predicted:.4f} for this mistake, {right:.4f} for an exact token-wise verifier."
     )
     step = execution.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
     where = ""

@@ -6,14 +6,14 @@
                        tree_candidates[1, n+1], b_indices) -> (best_candidate, accept_length, sample_p[V])      (EAGLE-1)
     evaluate_posterior(logits[L, D, V], candidates[L, D], logits_processor)                             (EAGLE-2 and 3)
 
-The L rows are the paths from the root to a leaf, D = depth + 1, padded with -1. EAGLE-1's siblings are drawn without
-replacement: `cart_candidates_prob` is the renormalised probability of each, `op[i][k]` the draft's row at depth i of
-the k-th node drafted from, `p_indices` that k, `b_indices` the earlier siblings. EAGLE-2's are the draft's most probable
-tokens, for which q counts as 1. The last token is drawn outside, from `sample_p`: the adapter does that.
+The L rows are the paths from the root to a leaf, D = depth + 1, padded with -1. EAGLE-1's siblings are drawn
+without replacement: `cart_candidates_prob` is the renormalised probability of each, `op[i][k]` the draft's
+row at depth i of the k-th node drafted from, `p_indices` that k, `b_indices` the earlier siblings. EAGLE-2's
+are the draft's most probable tokens, for which q counts as 1. The last token is drawn outside, from
+`sample_p`: the adapter does that.
 
-Known issues: Python's `random` for the coins; EAGLE-1 draws the bonus without the logits processor (temperature
-ignored); no guard where the residual is zero.
-"""
+Known issues: Python's `random` for the coins; EAGLE-1 draws the bonus without the logits processor
+(temperature ignored); no guard where the residual is zero."""
 
 from __future__ import annotations
 

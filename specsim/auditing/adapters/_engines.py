@@ -14,13 +14,16 @@ from specsim.models import Model
 
 
 class EngineMissing(ValueError):
-    """The engine, or its function that the adapter calls, is not installed; the message says how to install it."""
+    """The engine, or its function that the adapter calls, is not installed; the message says how to install
+    it.
+    """
 
 
 def engine_function(reference: str, install: str) -> Callable[..., Any]:
     """Import the engine's "package.module:function".
 
-    Raises EngineMissing with the function, the error of the import, and `install`, the command that installs it.
+    Raises EngineMissing with the function, the error of the import, and `install`, the command that installs
+    it.
 
     >>> engine_function("no_such_engine.sampling:verify", "pip install no-such-engine")
     Traceback (most recent call last):

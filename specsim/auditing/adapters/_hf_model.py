@@ -1,4 +1,6 @@
-"""A transformers model whose rows come from a `specsim.models.Model`, and whose context is what its KV cache holds."""
+"""A transformers model whose rows come from a `specsim.models.Model`, and whose context is what its KV cache
+holds.
+"""
 
 from __future__ import annotations
 

@@ -7,10 +7,9 @@
 
     net(tokens, seq_start_pos=…, cache=…, return_cache=True) -> (logits of the tokens that were not cached, cache)
 
-The adapter decodes one sequence with every token kept (`filter_thres=0`), and cuts at `eos`, which the loop does not
-know. Known issues: accepts unless u > p/q; divides the residual by its sum without a guard; with `lenience` the
-residual does not use the scaled q.
-"""
+The adapter decodes one sequence with every token kept (`filter_thres=0`), and cuts at `eos`, which the loop
+does not know. Known issues: accepts unless u > p/q; divides the residual by its sum without a guard; with
+`lenience` the residual does not use the scaled q."""
 
 from __future__ import annotations
 

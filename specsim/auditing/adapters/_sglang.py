@@ -7,14 +7,13 @@
         uniform_samples[B, n+1], uniform_samples_for_final_sampling[B], target_probs[B, n+1, V], draft_probs[B, n+1, V],
         threshold_single=1.0, threshold_acc=1.0, deterministic=True)
 
-The first three are written to, `draft_probs` too (zeros at first: what is proposed does not matter). Node 0 carries the
-last token of the text. A node's first child is its `next_token`, the next child of the same node `next_sibling`, -1
-where there is none. `accept_index` lists the accepted nodes, the root first; `predicts` holds, at each of them, the
-token that follows it.
+The first three are written to, `draft_probs` too (zeros at first: what is proposed does not matter). Node 0
+carries the last token of the text. A node's first child is its `next_token`, the next child of the same node
+`next_sibling`, -1 where there is none. `accept_index` lists the accepted nodes, the root first; `predicts`
+holds, at each of them, the token that follows it.
 
-It needs a GPU. Known issues: one coin per node serves all its children, by adding up their probabilities, which is
-exact only where siblings are distinct and both thresholds are 1; a lower threshold is lossy.
-"""
+It needs a GPU. Known issues: one coin per node serves all its children, by adding up their probabilities,
+which is exact only where siblings are distinct and both thresholds are 1; a lower threshold is lossy."""
 
 from __future__ import annotations
 

@@ -6,14 +6,14 @@
                      draft_probs[n, V] | None, target_probs[n, V], bonus_token_ids[B, 1], sampling_metadata)
         -> int32[B, max_spec_len + 1], padded with -1
 
-n drafted tokens of all requests lie one after the other; `cu_num_draft_tokens` is the *inclusive* cumulative sum,
-without a leading 0. Newer versions take `target_logits` in the place of `target_probs`. The bonus tokens are sampled
-outside, before, from p's last row and with the request's own generator: the adapter does that. Of the sampling
-metadata it fills what the function reads: no request is greedy, seeded requests have a generator.
+n drafted tokens of all requests lie one after the other; `cu_num_draft_tokens` is the *inclusive* cumulative
+sum, without a leading 0. Newer versions take `target_logits` in the place of `target_probs`. The bonus tokens
+are sampled outside, before, from p's last row and with the request's own generator: the adapter does that. Of
+the sampling metadata it fills what the function reads: no request is greedy, seeded requests have a
+generator.
 
-The kernels are Triton's, so the engine needs a GPU. Known issues: accepts where p/q ≥ u, u in float64 on purpose;
-one exponential vector per request serves all its positions; an all-zero residual gives token 0.
-"""
+The kernels are Triton's, so the engine needs a GPU. Known issues: accepts where p/q ≥ u, u in float64 on
+purpose; one exponential vector per request serves all its positions; an all-zero residual gives token 0."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@
     sample_recovered_tokens_pytorch(output_token_ids[n], cu_num_draft_tokens[B], draft_token_ids[n], draft_probs,
                                     target_probs, q[B, V], vocab_size, IS_NGRAM=False)
 
-Both write to their first argument; `q` are exponential variables, one vector per request, not the draft. The adapter
-does what `rejection_sample` does around them: it draws uniforms in float64, the exponentials, and the bonus tokens.
-`expand_pytorch`, which spreads temperatures over a request's tokens, has nothing to do at temperature 1.
+Both write to their first argument; `q` are exponential variables, one vector per request, not the draft. The
+adapter does what `rejection_sample` does around them: it draws uniforms in float64, the exponentials, and the
+bonus tokens. `expand_pytorch`, which spreads temperatures over a request's tokens, has nothing to do at
+temperature 1.
 
-Known issues: newer versions use pinned memory, which needs an accelerator; with IS_NGRAM the function of recovered tokens
-set entries of target_probs to 0 in place (vllm-project/vllm-ascend#2881).
-"""
+Known issues: newer versions use pinned memory, which needs an accelerator; with IS_NGRAM the function of
+recovered tokens set entries of target_probs to 0 in place (vllm-project/vllm-ascend#2881)."""
 
 from __future__ import annotations
 

@@ -103,7 +103,9 @@ def product_of_uniforms(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random
 
 
 def product_law(parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> StepLaw:
-    """-log of the products of uniforms are the arrivals of a Poisson process; test i passes if the i-th comes late."""
+    """-log of the products of uniforms are the arrivals of a Poisson process; test i passes if the i-th comes
+    late.
+    """
     passed = [float(chance) for chance in ratios(tokens, p, q)]
     times = [0.0]
     for chance in passed:

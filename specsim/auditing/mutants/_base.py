@@ -15,15 +15,16 @@ from specsim.rules._common.base import Parameter, check_parameters, format_spec
 class Mutant:
     """A verifier or a decoder with a known defect, and the law of its steps.
 
-    `mechanism` describes the defect in one sentence, `threads` lists the reports. Exactly one of these is given::
+    `mechanism` describes the defect in one sentence, `threads` lists the reports. Exactly one of these is
+    given::
 
         verify(draft_tokens int[B, γ], p float[B, γ+1, V], q float[B, γ, V], rng, **values) -> int[B, γ+1]
         decode(target, draft, prompt, max_new_tokens, eos, rng, **values) -> list of new tokens
 
-    `law(parents, tokens, p, q, **values)` is the law of one step on a chain, as `specsim.rules.Rule.law`, on Fractions
-    or floats: the probability of stopping at each node given the drafted tokens, and the pmf of the next token. It is
-    None where single steps are correct and the defect is between rows, calls or steps. For a decoder q is the draft's
-    row, and `drafting(q, **values)` the law that its tokens are drawn from.
+    `law(parents, tokens, p, q, **values)` is the law of one step on a chain, as `specsim.rules.Rule.law`, on
+    Fractions or floats: the probability of stopping at each node given the drafted tokens, and the pmf of the
+    next token. It is None where single steps are correct and the defect is between rows, calls or steps. For
+    a decoder q is the draft's row, and `drafting(q, **values)` the law that its tokens are drawn from.
 
     `values` are the values of the `parameters`; ValueError for an unknown parameter or a value out of range.
     """

@@ -1,8 +1,7 @@
 """A correct decoder in plain Python whose parts can be replaced, and the law of whole sequences with the same parts.
 
-A step drafts γ tokens (fewer near the end of the text), verifies them with the standard rule, and emits the accepted
-tokens and one more. Draft and target each keep a state: the tokens that they have processed.
-"""
+A step drafts γ tokens (fewer near the end of the text), verifies them with the standard rule, and emits the
+accepted tokens and one more. Draft and target each keep a state: the tokens that they have processed."""
 
 from __future__ import annotations
 
@@ -44,14 +43,14 @@ def at_eos(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
 class Decoder:
     """Speculative decoding of one sequence; the defaults are correct.
 
-    Four functions map rows (lists in any arithmetic) with the mutant's values: `drafting` gives the law that a drafted
-    token is drawn from and `verified_q` the q of verification, both from the draft's row; `verified_p` gives the p of
-    verification from the target's row, `bonus` the law of the bonus. `cut(drafted, eos)` is the number of drafted tokens
-    that are verified. From (drafted, number accepted, last token) `emits` gives the tokens of the step, `draft_keeps`
-    and `target_keeps` the tokens added to each state. With `rescored` q is read after the text instead of the draft's
-    state. `ends(tokens of a step, eos)` gives the output, and whether to stop. With `late` a rejected token is kept, and
-    the next token is drawn from p at the position after it.
-    """
+    Four functions map rows (lists in any arithmetic) with the mutant's values: `drafting` gives the law that
+    a drafted token is drawn from and `verified_q` the q of verification, both from the draft's row;
+    `verified_p` gives the p of verification from the target's row, `bonus` the law of the bonus.
+    `cut(drafted, eos)` is the number of drafted tokens that are verified. From (drafted, number accepted,
+    last token) `emits` gives the tokens of the step, `draft_keeps` and `target_keeps` the tokens added to
+    each state. With `rescored` q is read after the text instead of the draft's state. `ends(tokens of a step,
+    eos)` gives the output, and whether to stop. With `late` a rejected token is kept, and the next token is
+    drawn from p at the position after it."""
 
     drafting: Callable[..., Row] = unchanged
     verified_q: Callable[..., Row] = unchanged

@@ -1,7 +1,7 @@
 """What is done where the residual has next to no mass.
 
-In exact arithmetic an empty residual follows no rejection; with rounding, thresholds and low precision it does.
-"""
+In exact arithmetic an empty residual follows no rejection; with rounding, thresholds and low precision it
+does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Exact controls: verifiers and decoders that are exact but accept less than they could; an audit must not reject them."""
+"""Exact controls: verifiers and decoders that are exact but accept less than they could; an audit must not
+reject them.
+"""
 
 from __future__ import annotations
 

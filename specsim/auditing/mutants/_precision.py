@@ -83,9 +83,9 @@ def floored(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, 
 def floored_race(row: Row, bits: Any) -> list[Any]:
     """Who comes first if token y arrives at max(Exp(1), ε)/r(y), ε = 2^-bits, the lowest token among ties.
 
-    It can arrive from ε/r(y) on. At that moment itself it does with probability 1 - e^-ε, and wins if none of the likelier
-    ones has come; between two such moments the tokens that can have arrived race as exponentials do.
-    """
+    It can arrive from ε/r(y) on. At that moment itself it does with probability 1 - e^-ε, and wins if none of
+    the likelier ones has come; between two such moments the tokens that can have arrived race as exponentials
+    do."""
     rates, least = [float(a) for a in row], 2.0 ** -int(bits)
     order = sorted((y for y, rate in enumerate(rates) if rate), key=lambda y: -rates[y])
     chances, total = [0.0] * len(rates), 0.0

@@ -67,7 +67,9 @@ def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
 def test_draws_too_law(
     parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
 ) -> StepLaw:
-    """After a rejection the uniform is known to lie above the ratio; after the whole draft, below the last one."""
+    """After a rejection the uniform is known to lie above the ratio; after the whole draft, below the last
+    one.
+    """
     passed = ratios(tokens, p, q)
     recovered = [within(residual(a, b), ratio, 1) for a, b, ratio in zip(p, q, passed, strict=False)]
     return stop_law(passed), [*recovered, within(p[-1], 0, passed[-1])]
@@ -95,11 +97,10 @@ def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gener
 def second_race(p: Row, q: Row, x: int) -> list[Any]:
     """Who wins the residual's race, run with the noise of the draft's.
 
-    Given the time T of the draft's winner, T ~ Exp(1), token y has noise q(y)·T + Exp(1), so that in the second race it
-    starts at a(y)·T, a = q/r, with rate r(y), r the residual. With t = s·T and g(s) = Σ_{a(z) < s} r(z)·(s - a(z)) it
-    wins with probability r(y)·∫_{a(y)}^∞ ds/(1 + g(s))²; between two starts, l and h, the integral is
-    (h - l)/((1 + g(l))·(1 + g(h))), and beyond the last it is 1/(1 + g(l)).
-    """
+    Given the time T of the draft's winner, T ~ Exp(1), token y has noise q(y)·T + Exp(1), so that in the
+    second race it starts at a(y)·T, a = q/r, with rate r(y), r the residual. With t = s·T and g(s) = Σ_{a(z)
+    < s} r(z)·(s - a(z)) it wins with probability r(y)·∫_{a(y)}^∞ ds/(1 + g(s))²; between two starts, l and h,
+    the integral is (h - l)/((1 + g(l))·(1 + g(h))), and beyond the last it is 1/(1 + g(l))."""
     rates = residual(p, q)
     start = {y: q[y] / rate for y, rate in enumerate(rates) if rate}
     starts = sorted(set(start.values()))

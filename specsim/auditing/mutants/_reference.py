@@ -1,10 +1,10 @@
 """A correct verifier of arrays in NumPy whose parts can be replaced, and its law with the same parts.
 
-A test takes u float[B, γ], the drafted tokens int[B, γ], and p and q float[B, γ, V] at the drafted positions. A recovered
-token or a bonus is drawn from p, q float[R, V], with the rejected tokens x int[R]; weights need not be normalised, and
-a row of zeros is replaced by p. The parts of the law are those of `specsim.rules._common.tokenwise.law`, with rows as
-sequences of Fractions or floats. All parts get the mutant's values.
-"""
+A test takes u float[B, γ], the drafted tokens int[B, γ], and p and q float[B, γ, V] at the drafted positions.
+A recovered token or a bonus is drawn from p, q float[R, V], with the rejected tokens x int[R]; weights need
+not be normalised, and a row of zeros is replaced by p. The parts of the law are those of
+`specsim.rules._common.tokenwise.law`, with rows as sequences of Fractions or floats. All parts get the
+mutant's values."""
 
 from __future__ import annotations
 
@@ -150,9 +150,8 @@ def law(
 def chain_law(chances: Callable[..., list[Any]], follow: Callable[..., list[Any]]) -> Callable[..., StepLaw]:
     """The law of one that looks at other positions too.
 
-    chances(tokens, p, q, **values) gives the γ probabilities of passing, each given that the ones before passed;
-    follow(tokens, p, q, **values) the γ + 1 pmfs of the token after each number of accepted ones.
-    """
+    chances(tokens, p, q, **values) gives the γ probabilities of passing, each given that the ones before
+    passed; follow(tokens, p, q, **values) the γ + 1 pmfs of the token after each number of accepted ones."""
 
     def of_a_step(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any

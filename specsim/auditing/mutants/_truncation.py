@@ -32,7 +32,9 @@ THRESHOLD = (Parameter("threshold", 0.3, 0.0, 1.0, "of q, below which a drafted 
 
 
 def cut(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, sizes: Ints) -> Ints:
-    """Standard verification of the first `sizes` [B] drafted tokens; if they all pass, a bonus from the row there."""
+    """Standard verification of the first `sizes` [B] drafted tokens; if they all pass, a bonus from the row
+    there.
+    """
     gamma = draft_tokens.shape[1]
     u = rng.random((len(p), gamma + 1))
     passed = first_failure(ratio_test(u[:, :gamma], draft_tokens, p[:, :gamma], q))
