@@ -362,7 +362,7 @@ def die():
 def test_work_that_kills_its_worker_three_times_is_given_up():
     tasks = iter([executors.Task(die, ())])
     with (
-        pytest.raises(LostWorkers, match="processes: 3 times a worker died of the same work"),
+        pytest.raises(LostWorkers, match="processes: 3 times a worker died of the same task"),
         workers_of("processes", 1) as workers,
     ):
         list(workers.results(lambda: next(tasks, None)))
@@ -477,7 +477,7 @@ def test_what_cannot_be_sent_is_refused_with_a_remedy(pool):
     class Local(TableModel):
         pass
 
-    with pytest.raises(TypeError, match=r"cannot be sent to another process .*as classes of a module"):
+    with pytest.raises(TypeError, match=r"cannot be pickled .*as classes of a module"):
         simulate(Local([0.5, 0.5]), TableModel([0.5, 0.5]), steps=10, rng=0, executor=pool)
     mine = rules.get("standard")
     own = rules.Rule(**{name: getattr(mine, name) for name in mine.__dataclass_fields__} | {"name": "mine"})
