@@ -29,8 +29,8 @@ def merge(paths: Sequence[str | os.PathLike[str]]) -> Simulation | Audit:
     Raises
     ------
     ValueError
-        If a file is damaged or not a part, the parts belong to different runs, or a step or case is missing or in two
-        of them.
+        If a file is damaged or not a part, the parts belong to different runs, or a step or case is missing
+        or in two of them.
 
     Examples
     --------

@@ -48,7 +48,7 @@ Job = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Execution:
-    """A subject, and how jobs run on it: `run(job, *arguments, progress=…)` is job(subject, *arguments, progress=…).
+    """A subject, and how jobs run on it: `run(job, *arguments, …)` is job(subject, *arguments, …).
 
     `subject` plans the cases; in a child process another subject, with the function, runs them.
     `run_each(next_call, room)` runs every (job, argument) that `next_call()` returns until None, `room` at a
@@ -64,7 +64,7 @@ class Execution:
 def open_execution(
     verifier: str | Rule | Verifier, threads: int, timeout: float, workers: Workers | None = None
 ) -> Iterator[Execution]:
-    """Open the execution of `verifier` (a rule or its name, package.module:function, or a function) as a context.
+    """Open the execution of `verifier`: a rule or its name, package.module:function, or a function.
 
     `workers` count a rule's steps, and run whole jobs of a verifier given by name. Raises ValueError for an
     unknown name and for a function together with workers, TypeError for anything else."""

@@ -60,7 +60,7 @@ def export(
     dtype: str = "float32",
     lengths: bool = False,
 ) -> Path:
-    """Write the cases of `level` to `folder`, which must be new or empty, and return the path of the manifest.
+    """Write the cases of `level` to `folder`, which must be new or empty; return the path of the manifest.
 
     Rows have `dtype`; with `lengths` one case has drafts of different lengths. Raises ValueError for a folder
     that is not empty, and an unknown level or dtype."""

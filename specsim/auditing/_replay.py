@@ -30,7 +30,7 @@ def replay_step(
     *,
     timeout: float = TIMEOUT,
 ) -> str:
-    """Describe step number `step` ≥ 0 of `case`, a case of the audit or of its diagnosis, with that seed and level.
+    """Describe step number `step` ≥ 0 of `case`, a case of the audit or of its diagnosis.
 
     The steps of an audit with a time limit cannot be replayed. Raises ValueError for an unknown case, a step
     out of range, and a built-in rule, for which there is `specsim.replay`."""

@@ -40,7 +40,7 @@ LONGEST = 1500
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason for a verdict. `kind` is deviation, support, dependence, path, or contract; `text` describes it.
+    """One reason for a verdict; `kind` is deviation, support, dependence, path, or contract.
 
     `text` may hold an error message of the verifier, so it is escaped and cut for all forms of a report.
     """
@@ -250,7 +250,7 @@ class ProofSummary:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A known mistake with fitted parameters. `behind` is the difference to the largest log-likelihood, in nats.
+    """A known mistake with fitted parameters; `behind` is the distance in nats to the largest likelihood.
 
     `fits` says whether a chi-square at level 1e-4 accepts its prediction.
     """

@@ -69,9 +69,9 @@ def audit(
     ----------
     verifier : str, Rule or callable
         A built-in rule, "package.module:function", which runs in a child process, or a function
-        verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1], whose rows are
-        the accepted tokens and one more, padded with -1. `declares` changes these arguments. A lossy rule is tested
-        against its declared law.
+        verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1],
+        whose rows are the accepted tokens and one more, padded with -1. `declares` changes these arguments. A
+        lossy rule is tested against its declared law.
     level : {"smoke", "quick", "standard", "deep"}
         The number of steps of each case, see `LEVELS`.
     rng : int, Generator, SeedSequence or None
@@ -83,11 +83,13 @@ def audit(
     threads : int, optional
         Threads of a built-in rule; all cores by default.
     executor : Executor or str, optional
-        Counts the steps of a built-in rule or the cases of a verifier given by name, as in `specsim.simulate`.
+        Counts the steps of a built-in rule or the cases of a verifier given by name, as in
+        `specsim.simulate`.
     fail_fast : bool
         Stop after the first case that fails.
     diagnose : bool
-        Draw more steps of a biased verifier of chains or decoder, and compare them with `specsim.auditing.mutants`.
+        Draw more steps of a biased verifier of chains or decoder, and compare them with
+        `specsim.auditing.mutants`.
     progress : callable, optional
         Called as progress(steps done, steps in all).
 

@@ -69,8 +69,8 @@ def audit_shard(
     Raises
     ------
     ValueError
-        If the rule is not in the registry, the verifier is not given by name, the level or shard does not exist, `rng` is
-        None, or the file is damaged or of another audit.
+        If the rule is not in the registry, the verifier is not given by name, the level or shard does not
+        exist, `rng` is None, or the file is damaged or of another audit.
     """
     check_limits(level, seconds, timeout)
     if rng is None:

@@ -220,7 +220,7 @@ def trace_simulate(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate another rule, or fewer drafted tokens, on the logged rows (frozen: only drafts are drawn again).
+    """Simulate another rule, or fewer drafted tokens, on the logged rows (frozen: drafts are redrawn).
 
     For truncated rows: bounds of the expected tokens per step along the logged drafts.
     """

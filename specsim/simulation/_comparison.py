@@ -32,7 +32,7 @@ SWEEP = 9
 
 @dataclass(frozen=True)
 class Entry:
-    """One rule on one pair. `tv` is the mean total variation between the claimed law of a token and the target's.
+    """One rule on one pair; `tv` is the mean total variation of the claimed law from the target's.
 
     It is 0 for a lossless rule, and None for a negative control, whose claim is false.
     """

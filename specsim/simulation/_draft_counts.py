@@ -29,7 +29,7 @@ BOUNDS = ("sampled", "without replacement", "top and sample", "top")
 
 @dataclass(frozen=True)
 class Acceptance:
-    """The acceptance of a rule or bound at one number of drafts; `error` is the standard error of `simulated`.
+    """The acceptance of a rule or bound at one number of drafts, with the standard `error`.
 
     `simulated` is None for a bound, `theory` None without a closed form.
     """
@@ -51,7 +51,7 @@ def acceptance_by_drafts(
     rng: RandomSource = None,
     threads: int | None = None,
 ) -> list[Acceptance]:
-    """Simulate the probability that one of K drafted tokens is accepted, for every rule, with the optimal bounds.
+    """Simulate the probability that one of K drafted tokens is accepted, for every rule and bound.
 
     Parameters
     ----------

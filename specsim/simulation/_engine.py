@@ -178,9 +178,9 @@ def simulate(
     Parameters
     ----------
     target, draft : array_like, Model, Trace or PromptLookup
-        Two pmfs [V], the same at every position; two models, whose steps start at contexts that they share; a trace as
-        `target` without `draft` (*frozen rows*: the logged rows, with drafts drawn again); or a model and a
-        `specsim.drafts.PromptLookup`, whose steps start anywhere in its text.
+        Two pmfs [V], the same at every position; two models, whose steps start at contexts that they share; a
+        trace as `target` without `draft` (*frozen rows*: the logged rows, with drafts drawn again); or a
+        model and a `specsim.drafts.PromptLookup`, whose steps start anywhere in its text.
     rule : str or Rule
         A built-in rule, with parameters if any.
     gamma : int or Draft
@@ -192,11 +192,11 @@ def simulate(
     threads : int, optional
         All cores by default.
     executor : Executor or str, optional
-        Counts in other processes: "processes" (as many as `threads`), "dask" (the same on a local Dask cluster), the
-        address of a Dask scheduler, or any `concurrent.futures.Executor`.
+        Counts in other processes: "processes" (as many as `threads`), "dask" (the same on a local Dask
+        cluster), the address of a Dask scheduler, or any `concurrent.futures.Executor`.
     checkpoint : path, optional
-        File that stores the counts every minute and at the end. If it exists, the run continues from it, with its seed
-        if `rng` is None.
+        File that stores the counts every minute and at the end. If it exists, the run continues from it, with
+        its seed if `rng` is None.
     shard : tuple of int, optional
         (i, n) with 0 ≤ i < n: count only part i of n; `specsim.merge` adds the checkpoints.
     progress : callable, optional

@@ -1,4 +1,4 @@
-"""Readers of the rows of simulated steps: from two models, the frozen rows of a trace, dynamic trees, or text.
+"""Readers of the rows of simulated steps: two models, the frozen rows of a trace, dynamic trees, text.
 
 A reader draws the drafts of steps with their rows of p and q. Random numbers are functions of (key, purpose,
 step), so the rows of a step do not depend on how a run is split."""

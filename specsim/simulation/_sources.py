@@ -27,7 +27,7 @@ FIXED_PAIR_BATCH = 8192
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive steps from `first` on: emitted int32 tokens [depth+1, B], padded with -1, and int64 accepted [B].
+    """Consecutive steps from `first`: tokens int32 [depth+1, B], padded with -1, and accepted int64 [B].
 
     `rows` holds the verified rows, if the source has rows.
     """

@@ -121,8 +121,8 @@ def verify(
     rng : int, Generator, SeedSequence or None
         Source of the uniforms.
     parents : sequence of int, optional
-        The parent of each token in a draft tree, see `specsim.drafts.Tree`. p then has a row for each of n+1 nodes, q
-        one up to the last node with children, or for all nodes if the rule reads them.
+        The parent of each token in a draft tree, see `specsim.drafts.Tree`. p then has a row for each of n+1
+        nodes, q one up to the last node with children, or for all nodes if the rule reads them.
 
     Returns
     -------
@@ -131,8 +131,8 @@ def verify(
     Raises
     ------
     ValueError, TypeError
-        If the rule is unknown, no token was drafted, the batch is empty, a shape, token or row is invalid, the rule
-        cannot verify the tree, or q(x) = 0 at a drafted token of a rule for sampled drafts.
+        If the rule is unknown, no token was drafted, the batch is empty, a shape, token or row is invalid,
+        the rule cannot verify the tree, or q(x) = 0 at a drafted token of a rule for sampled drafts.
 
     Examples
     --------

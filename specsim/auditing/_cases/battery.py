@@ -45,7 +45,7 @@ BITS = {"float64": 24, "float32": 24, "float16": 11, "bfloat16": 8}
 
 @dataclass(frozen=True)
 class Case:
-    """A target, a draft, the shape of a draft, and the purpose. Steps start at contexts that the models share.
+    """A target, a draft model, a draft shape, and a purpose. Steps start at contexts that the models share.
 
     `rotated`: each row of a step relabels the vocabulary by its own shift, so that all rows of a call differ.
     `uneven`: steps have 0 to γ drafted tokens. `certain`: q is None. A user's verifier gets rows of `dtype`,

@@ -1,4 +1,4 @@
-"""The battery of decoders: small models whose whole sequences can be counted, each pair designed to expose one defect.
+"""The battery of decoders: small models whose sequences can be counted, each to expose one defect.
 
 Rows are 24-bit dyadic fractions, which sum to exactly 1. V^max_new_tokens is at most 512, so that the next
 token is counted after every prefix; sequences are long enough for several steps of two or three drafted

@@ -1,4 +1,4 @@
-"""Diagnose a decoder: compare whole sequences of the cases that failed with the prediction of each known mistake.
+"""Diagnose a decoder: compare sequences of the cases that failed with the predictions of known mistakes.
 
 The number of drafted tokens is unknown, so every mistake is tried with several draft lengths. If a decoder
 processes the models' rows, the mistakes use the processed rows."""

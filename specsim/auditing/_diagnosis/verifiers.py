@@ -97,7 +97,7 @@ def _rank(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[I
 
 
 def _discount_exact(found: list[Scored], cases: Sequence[Case]) -> list[Scored]:
-    """If the outcomes are not exact, give mistakes whose single steps are exact the fit of the exact verifier.
+    """If outcomes are not exact, give mistakes whose single steps are exact the fit of the exact verifier.
 
     These mistakes show only between rows or with other labels. Their law is estimated, so a small bias could
     fit it although it does not fit the exact law."""

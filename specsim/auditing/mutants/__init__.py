@@ -1,4 +1,4 @@
-"""Mutants: verifiers and decoders with a known defect. An audit must reject them, and a diagnosis compares with them.
+"""Mutants: verifiers and decoders with a known defect, which an audit must reject and a diagnosis compares with.
 
 Each mutant is a small function with the threads that reported the defect and, where one exists, the exact law
 of a step; there is one file for each family of mechanisms. The exact controls are correct but accept fewer
@@ -53,7 +53,7 @@ def catalogue() -> tuple[Mutant, ...]:
 
 
 def exact_controls() -> tuple[Mutant, ...]:
-    """Return the exact controls: verifiers and decoders that are exact but wasteful, and were reported as biased.
+    """Return the exact controls: exact but wasteful verifiers and decoders that were reported as biased.
 
     >>> [control.name for control in exact_controls()][:2]
     ['one_hot_draft', 'sampler_match']

@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     mutant(
         name="typical",
-        mechanism="Typical acceptance, a threshold that depends on the target's entropy: lossy, not declared.",
+        mechanism="Typical acceptance, a threshold from the target's entropy: lossy, not declared.",
         threads=(
             "vllm-project/vllm#5015",
             "vllm-project/vllm#5131",
@@ -222,7 +222,7 @@ MUTANTS = (
     ),
     mutant(
         name="greedy_acceptance",
-        mechanism="A draft is accepted if it is the argmax of p, else the argmax is emitted: greedy decoding.",
+        mechanism="A draft is accepted if it is the argmax of p, else the argmax is emitted (greedy).",
         verify=partial(verify, passes=lambda u, x, p, q: x == p.argmax(axis=2), recover=argmax, bonus=argmax),
         law=GREEDY_MATCH.law,
     ),
@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     mutant(
         name="block_product_of_uniforms",
-        mechanism="The block ends at the last position where Π min(1, p/q) exceeds the product of the uniforms.",
+        mechanism="The block ends at the last position where Π min(1, p/q) exceeds the product of uniforms.",
         threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
         verify=product_of_uniforms,
         law=product_law,

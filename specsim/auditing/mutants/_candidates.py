@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     mutant(
         name="match_redrawn",
-        mechanism="A draft is accepted if a sample of the target equals it, else the target is sampled again.",
+        mechanism="A draft is accepted if a sample of the target equals it, else p is sampled again.",
         verify=partial(verify, passes=lambda u, x, p, q: u < at(p, x), recover=lambda p, q, x: p),
         law=law(lambda p, q, x: p[x], lambda p, q, x: p),
     ),

@@ -1,4 +1,4 @@
-"""A correct decoder in plain Python whose parts can be replaced, and the law of whole sequences with the same parts.
+"""A correct decoder in plain Python whose parts can be replaced, and the law of its sequences.
 
 A step drafts γ tokens (fewer near the end of the text), verifies them with the standard rule, and emits the
 accepted tokens and one more. Draft and target each keep a state: the tokens that they have processed."""
@@ -222,7 +222,7 @@ def _steps(
     target_seen: Tokens,
     eos: int | None,
 ) -> Iterator[tuple[Any, Tokens, int, int]]:
-    """Yield (probability, drafted, number accepted, last token) of every outcome of a step of γ drafted tokens.
+    """Yield (probability, drafted, number accepted, last token) of every outcome of a step of γ drafts.
 
     Tokens are drafted after `draft_seen`; verification reads the rows of q after `given`.
     """

@@ -62,7 +62,7 @@ def block_one_hot_law(
 EXACT_CONTROLS = (
     mutant(
         name="one_hot_draft",
-        mechanism="A sampled draft is verified as if q were 1: accepted with p(x), else p without x is sampled.",
+        mechanism="A sampled draft is verified as if q were 1: accepted with p(x), else p without x isused.",
         threads=("vllm-project/vllm#40149",),
         verify=partial(verify, passes=lambda u, x, p, q: u < at(p, x), recover=mask_drafted),
         law=ONE_HOT.law,

@@ -134,7 +134,7 @@ MUTANTS = (
     ),
     mutant(
         name="uniform_of_one",
-        mechanism="Uniforms are rounded up to multiples of 2^-bits, up to 1: drafts with p = q can be rejected.",
+        mechanism="Uniforms are rounded up, to at most 1: drafts with p = q can be rejected.",
         threads=("sgl-project/sglang#30822",),
         verify=partial(
             verify,
@@ -163,7 +163,7 @@ MUTANTS = (
     ),
     mutant(
         name="floored_race",
-        mechanism="The last token is drawn with exponentials of at least 2^-bits: rare tokens are never emitted.",
+        mechanism="The last token is drawn with exponentials ≥ 2^-bits: rare tokens are never emitted.",
         threads=("vllm-project/vllm#43150",),
         verify=floored,
         law=law(
@@ -187,7 +187,7 @@ MUTANTS = (
     ),
     mutant(
         name="clamped_draft",
-        mechanism="q is raised to a floor before the division: tokens with q below the floor pass too rarely.",
+        mechanism="q is raised to a floor before the division: tokens with a lower q pass too rarely.",
         threads=("DeepSpec verify_draft_tokens", "ml-explore/mlx-lm#1709"),
         verify=partial(
             verify, passes=lambda u, x, p, q, epsilon: u * np.maximum(at(q, x), epsilon) < at(p, x)

@@ -178,7 +178,7 @@ MUTANTS = (
     ),
     mutant(
         name="ranks_disagree",
-        mechanism="Two tensor-parallel ranks test with different uniforms; one gives the count, one the last token.",
+        mechanism="Two ranks test with different uniforms: one gives the length, one the last token.",
         threads=("vllm-project/vllm#17498", "vllm-project/vllm#17509"),
         verify=ranks_disagree,
         law=ranks_disagree_law,

@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     mutant(
         name="misaligned_residual",
-        mechanism="p and q are cut to their own top k, and subtracted entry by entry although the ids differ.",
+        mechanism="p and q are cut to their own top k, then subtracted entry by entry although ids differ.",
         threads=("ggml-org/llama.cpp examples/speculative",),
         verify=partial(verify, recover=misaligned_residual),
         law=law(recovered=misaligned_row),

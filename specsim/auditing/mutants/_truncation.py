@@ -82,7 +82,7 @@ def before_eos(drafted: Tokens, eos: int | None) -> int:
 MUTANTS = (
     mutant(
         name="discards_unlikely_last",
-        mechanism="The last drafted token is discarded if q is low there, and the bonus is drawn in its place.",
+        mechanism="The last drafted token is discarded if q is low there, and the bonus replaces it.",
         threads=("ggml-org/llama.cpp#22506", "ggml-org/llama.cpp#27694", "ik_llama#1820"),
         verify=without_unlikely_last,
         law=cut_law(lambda tokens, q, threshold: len(tokens) - (q[len(tokens) - 1][tokens[-1]] < threshold)),
