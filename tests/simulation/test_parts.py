@@ -333,7 +333,9 @@ def test_every_flipped_byte_of_a_checkpoint_is_noticed(shards, tmp_path):
 def test_other_formats_are_refused(shards, tmp_path):
     path = tmp_path / "later.part"
     path.write_bytes(shards[0].read_bytes().replace(b"specsim part 2", b"specsim part 3", 1))
-    with pytest.raises(ValueError, match=r"later\.part: not a part of a run in the format .*'specsim part 2'"):
+    with pytest.raises(
+        ValueError, match=r"later\.part: not a part of a run in the format .*'specsim part 2'"
+    ):
         add_parts([path])
     save_file({"x": np.zeros(3)}, path)
     with pytest.raises(ValueError, match=r"later\.part: not a part of a run in the format"):
