@@ -25,7 +25,7 @@ from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import PIT_BINS, TAIL_EDGES, AuditTally, table_positions
 from specsim.auditing._checks.decoder import Processing, counted_positions, plan_decoder_tables
 from specsim.auditing._checks.subjects import Subject
-from specsim.auditing._checks.tables import Table, looks, plan_tables
+from specsim.auditing._checks.tables import Table, interim_looks, plan_tables
 from specsim.auditing._execution import here
 from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing.mutants import Mutant, sequence_law
@@ -291,7 +291,7 @@ def rejections(
     plan = subject.plan(index, level)
     for seed in seeds:
         result = run_case(here(subject), CaseRun(plan, seed, alarm)).result()
-        ended = next((end for end in looks(plan.steps) if end > result.steps), plan.steps)
+        ended = next((end for end in interim_looks(plan.steps) if end > result.steps), plan.steps)
         steps = result.steps if result.tables else ended  # one that broke off was not looked at
         found.append(steps if result.findings else None)
     return found

@@ -19,7 +19,7 @@ from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.predictions import predict
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
-from specsim.auditing._execution import placed
+from specsim.auditing._execution import open_execution
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing.mutants import Mutant
 
@@ -66,7 +66,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     }
     if not failed:
         return row
-    with placed(function, 1, 60.0) as place:
+    with open_execution(function, 1, 60.0) as place:
 
         def diagnosis(known: Sequence[Mutant]) -> Any:
             if mutant.decode is not None:

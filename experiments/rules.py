@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 
 from experiments import Row
 from specsim.models import default_pair
-from specsim.simulation import as_markdown, compare, shipped
+from specsim.simulation import as_markdown, compare, load_bundled
 from specsim.simulation._comparison import Entry
 from specsim.simulation._counting import Progress
 
@@ -41,4 +41,4 @@ All rules that `specsim rules` lists, on the n-gram pair that comes with specsim
 at γ = 5 (two chains of 5 for rules that take several drafts), and the total variation (TV) between the law of a token and
 the target's, on average over contexts. `specsim compare ngram --seed {SEED}` computes the numbers again.
 
-{as_markdown(replace(shipped(), entries=entries))}"""
+{as_markdown(replace(load_bundled(), entries=entries))}"""

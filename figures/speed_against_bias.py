@@ -16,7 +16,7 @@ def draw(table: pa.Table) -> Figure:
     """The picture of `specsim compare`: lossless rules on the axis, a line for each parameter of a lossy one."""
     from dataclasses import replace
 
-    from specsim.simulation._comparison import Entry, shipped
+    from specsim.simulation._comparison import Entry, load_bundled
     from specsim.simulation._comparison_figures import pareto_figure
 
     rows = table.to_pylist()
@@ -25,4 +25,4 @@ def draw(table: pa.Table) -> Figure:
         Entry(**{name: value for name, value in row.items() if name not in ("source", "gamma")})
         for row in rows
     ]
-    return pareto_figure(replace(shipped(), source=source, gamma=gamma, entries=tuple(entries)))
+    return pareto_figure(replace(load_bundled(), source=source, gamma=gamma, entries=tuple(entries)))

@@ -1,4 +1,4 @@
-"""Parts of a run put together: what shards and checkpoints counted, as the result of one run."""
+"""Merge the shards or checkpoints of a run into its result."""
 
 from __future__ import annotations
 
@@ -7,24 +7,45 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specsim.simulation._checkpoints import add_parts
-from specsim.simulation._engine import Simulation, merged_simulation
+from specsim.simulation._engine import Simulation, merge_simulation
 
 if TYPE_CHECKING:
     from specsim.auditing import Audit
 
-__all__ = ["merge"]
-
 
 def merge(paths: Sequence[str | os.PathLike[str]]) -> Simulation | Audit:
-    """The run whose parts are in the files `paths`, as if it had been one.
+    """Return the result of the run whose parts are in the files `paths`.
 
-    They are checkpoints of `specsim.simulate`, or what `specsim.auditing.audit_shard` wrote. Raises ValueError for
-    files that are damaged or no parts, parts of different runs (naming what differs), and steps or cases that are in two of
-    them or in none.
+    Parameters
+    ----------
+    paths : sequence of path
+        Checkpoints of `specsim.simulate`, or files of `specsim.auditing.audit_shard`, in any order.
+
+    Returns
+    -------
+    Simulation or Audit
+        As if the run had not been split.
+
+    Raises
+    ------
+    ValueError
+        If a file is damaged or not a part, the parts belong to different runs, or a step or case is missing
+        or in two of them.
+
+    Examples
+    --------
+    >>> import tempfile, specsim
+    >>> pair = [0.5, 0.5], [0.8, 0.2]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = [f"{folder}/{i}" for i in range(2)]
+    ...     for i, file in enumerate(files):
+    ...         part = specsim.simulate(*pair, steps=10, rng=1, checkpoint=file, shard=(i, 2))
+    ...     merge(files).steps
+    10
     """
     total = add_parts(paths)
     if "audit of" in total.run:
-        from specsim.auditing._shards import merged_audit
+        from specsim.auditing._shards import merge_audit
 
-        return merged_audit(total)
-    return merged_simulation(total)
+        return merge_audit(total)
+    return merge_simulation(total)

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["pytest_addoption", "specsim_audit"]
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of `specsim_audit`."""

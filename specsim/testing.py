@@ -3,9 +3,8 @@
     def test_our_kernel_is_exact():
         assert_exact(verify)
 
-The seed is fixed, so that a test says the same tomorrow. With pytest, the fixture `specsim_audit` is `assert_exact` with
-the level and the seed of the command line: --specsim-level, --specsim-seed.
-"""
+The default seed is fixed, so that a test is reproducible. The pytest fixture `specsim_audit` is
+`assert_exact` with the level and the seed of the options --specsim-level and --specsim-seed."""
 
 from __future__ import annotations
 
@@ -28,12 +27,28 @@ def assert_exact(
     seconds: float | None = None,
     **options: Any,
 ) -> Audit:
-    """Audit `verifier`, and return the audit if it is consistent; `options` are further ones of `specsim.audit`.
+    """Audit `verifier`, and fail unless the verdict is `consistent`.
 
-    Raises AssertionError with the verdict, the findings and how to run it again, for any other verdict, `lossy`
-    included, and, unless `allow_wasteful`, where it surely accepts less than the standard rule. Raises what
-    `specsim.audit` raises. An interrupt goes on as KeyboardInterrupt.
+    Parameters
+    ----------
+    verifier, level, rng, seconds, **options
+        As in `specsim.audit`.
+    allow_wasteful : bool
+        If False, also fail if the verifier certainly accepts less than the standard rule.
 
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    AssertionError
+        For any other verdict, `lossy` included, with the findings and the call that repeats the audit.
+    KeyboardInterrupt
+        If the audit was interrupted. Other exceptions are those of `specsim.audit`.
+
+    Examples
+    --------
     >>> assert_exact("standard").verdict
     <Verdict.CONSISTENT: 'consistent'>
     """
@@ -42,17 +57,33 @@ def assert_exact(
     if found.interrupted:
         raise KeyboardInterrupt
     if found.verdict is not Verdict.CONSISTENT or (found.wasteful and not allow_wasteful):
-        raise AssertionError(_told(found))
+        raise AssertionError(_describe(found))
     return found
 
 
 def assert_same(
     new: str | Verifier, old: str | Verifier, level: str = "smoke", rng: RandomSource = 0, **options: Any
 ) -> Comparison:
-    """Compare two verifiers, and return the comparison if no difference between their laws was found.
+    """Compare two verifiers, and fail if their laws differ; neither need be exact.
 
-    Neither need be exact. `options` are further ones of `specsim.auditing.audit_against`. Raises AssertionError
-    saying where they differ.
+    Parameters
+    ----------
+    new, old, level, rng, **options
+        As in `specsim.auditing.audit_against`.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    AssertionError
+        With the cases that differ.
+
+    Examples
+    --------
+    >>> assert_same("standard", "standard").identical
+    True
     """
     __tracebackhide__ = True
     found = audit_against(new, old, level, rng, **options)
@@ -67,7 +98,7 @@ def assert_same(
     return found
 
 
-def _told(found: Audit) -> str:
+def _describe(found: Audit) -> str:
     wasteful = [case for case in found.cases if case.efficiency is not None and case.efficiency.wasteful]
     lines = [
         words.headline(found),

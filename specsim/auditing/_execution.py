@@ -1,9 +1,8 @@
-"""Where a verifier runs: here, in a child process of its own, or on workers that have such children.
+"""Run a verifier in this process, in a child process, or on workers that have child processes.
 
-A function given by name may hang or crash, so it runs in a child. One message goes each way for each job: what is to be
-counted, and what was counted. Before a call of the function the child says that it is alive, every half second at most. A
-child that falls silent inside a call, or dies, is replaced, and the next job goes on with a new one.
-"""
+A function given by name may hang or crash, so it runs in a child process. A job is one message to the child,
+and its result one message back. Before calls of the function, at most every half second, the child sends a
+sign of life. A child that dies, or sends nothing for too long, is replaced for the next job."""
 
 from __future__ import annotations
 
@@ -32,15 +31,13 @@ from specsim.rules import Rule
 from specsim.simulation._counting import Progress
 from specsim.simulation._executors import Task, Workers, check_same_code
 
-__all__ = ["AGAIN", "Child", "Place", "here", "is_rule", "placed", "planned_subject"]
-
-#: Seconds between signs of life, and what is added to a time-out before a silent child is given up.
+#: Seconds between signs of life, and seconds added to the time-out before a silent child is killed.
 SIGN_EVERY, GRACE = 0.5, 30.0
-#: Seconds for a child to import the module, and what is added to the shorter time-out after one has hung.
+#: Seconds for the import of the module, and seconds added to the shorter time-out after a child has hung.
 START, FINISH = 300.0, 10.0
-#: Part of the time-out that is waited for the calls of one that has hung before.
+#: Share of the time-out that later calls get after one has hung.
 AGAIN = 0.1
-#: Not multiprocessing's own start, which would run the caller's script again. The parent hears Ctrl-C, and decides.
+#: Not multiprocessing's start, which would run the caller's script again. Only the parent handles Ctrl-C.
 CODE = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from specsim.auditing._execution import serve; serve(int(sys.argv[2]), sys.argv[3], float(sys.argv[4]))"
@@ -50,13 +47,12 @@ Job = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A subject, and how a job is run on it: `run(job, *arguments, progress=…)` is job(subject, *arguments, …) there.
+class Execution:
+    """A subject, and how jobs run on it: `run(job, *arguments, …)` is job(subject, *arguments, …).
 
-    `subject` plans the cases; in a child process another one, with the function itself, runs them. `run_each(work,
-    arguments)` gives (i, work(place, arguments[i])) as they come, side by side on workers, each of which has a place of
-    its own; it is None where jobs run one after the other.
-    """
+    `subject` plans the cases; in a child process another subject, with the function, runs them.
+    `run_each(work, arguments)` yields (i, work(execution, arguments[i])) in the order of completion, with a
+    separate execution on each worker; it is None where jobs run one after the other."""
 
     subject: Subject
     run: Job
@@ -64,59 +60,55 @@ class Place:
 
 
 @contextmanager
-def placed(
+def open_execution(
     verifier: str | Rule | Verifier, threads: int, timeout: float, workers: Workers | None = None
-) -> Iterator[Place]:
-    """The place of `verifier`, a rule or its name, package.module:function or a function, until the context ends.
+) -> Iterator[Execution]:
+    """Open the execution of `verifier`: a rule or its name, package.module:function, or a function.
 
-    With `workers` they count a rule's steps, or whole cases of a verifier given by name. Raises ValueError for a name that
-    is neither, and for a function together with workers; TypeError for anything else.
-    """
+    `workers` count a rule's steps, or run whole cases of a verifier given by name. Raises ValueError for an
+    unknown name and for a function together with workers, TypeError for anything else."""
     if isinstance(verifier, str) and not is_rule(verifier):
         with closing(Child(verifier, timeout)) as child:
             run_each = None if workers is None else partial(_run_each, workers, verifier, timeout)
-            yield Place(planned_subject(verifier, child.declared), child.run, run_each)
+            yield Execution(planned_subject(verifier, child.declared), child.run, run_each)
     elif isinstance(verifier, str | Rule):
         yield here(RuleSubject(rules.get(verifier), threads, workers))
     elif not callable(verifier):
         raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
     elif workers is not None:
         raise ValueError(
-            "executor: a function cannot be sent; name the verifier by what workers can import, package.module:function"
+            "executor: a function cannot be sent to workers; give its name, package.module:function"
         )
     else:
         name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"
         yield here(function_subject(verifier, name, declared(verifier), timeout))
 
 
-def here(subject: Any) -> Place:
-    """The place of `subject`, or of anything whose steps a job can count, in this process."""
+def here(subject: Any) -> Execution:
+    """The execution of `subject`, or of any object with its `counter`, in this process."""
 
     def run(job: Job, *arguments: Any, progress: Progress | None = None) -> Any:
         return job(subject, *arguments, progress=progress)
 
-    return Place(subject, run)
+    return Execution(subject, run)
 
 
 def planned_subject(name: str, promise: Declared | None, threads: int = 1) -> Subject:
-    """What a name means, for planning and judging alone: a rule, or a function that declares `promise` and is not loaded."""
+    """The subject of a name, for planning and judging only: a rule, or a function that is not loaded."""
     if promise is None:
         return RuleSubject(rules.get(name), threads)
-    return function_subject(_elsewhere, name, promise)
+    return function_subject(_not_loaded, name, promise)
 
 
-def _elsewhere(*_: Any) -> Any:
-    raise AssertionError("the verifier runs in a process of its own")
+def _not_loaded(*_: Any) -> Any:
+    raise AssertionError("the verifier runs in a child process")
 
 
 def is_rule(name: str) -> bool:
-    """Whether `name` means a built-in rule, perhaps with parameters, rather than a function of a module."""
+    """Whether `name` is a built-in rule, with or without parameters, and not a function of a module."""
     if adapters.is_engine(name):
         return False
     return ":" not in name or name.partition(":")[0] in rules.names()
-
-
-# --- a child process, seen from its parent ---------------------------------------------------------------
 
 
 class Child:
@@ -135,10 +127,9 @@ class Child:
         self.declared: Declared = self._start()
 
     def run(self, job: Callable[..., Any], *arguments: Any, progress: Progress | None = None) -> Any:
-        """What `job` returns. Raises BrokenVerifier if the child hangs or dies.
+        """The result of `job`. Raises BrokenVerifier if the child hangs or dies.
 
-        Ctrl-C ends the child, unless its answer is there already; whatever is to be run after that raises
-        KeyboardInterrupt.
+        After Ctrl-C only an answer that has already arrived is returned; later jobs raise KeyboardInterrupt.
         """
         if self._interrupted:
             raise KeyboardInterrupt
@@ -202,7 +193,7 @@ class Child:
                 if not self._end.poll(patience):
                     self.close()
                     self._patience = AGAIN * self.timeout + FINISH
-                    raise BrokenVerifier(f"hung: nothing was heard for {patience:g} s")
+                    raise BrokenVerifier(f"hung: no sign of life for {patience:g} s")
                 kind, value = self._end.recv()
             except (EOFError, ConnectionError):
                 code = self._exit_code()
@@ -221,9 +212,6 @@ class Child:
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
-# --- in the child ----------------------------------------------------------------------------------------
-
-
 def serve(handle: int, reference: str, timeout: float) -> None:
     """The child: load the verifier, then run job after job, over the socket `handle`."""
     end = Connection(handle)
@@ -237,13 +225,13 @@ def serve(handle: int, reference: str, timeout: float) -> None:
             except ConnectionError:  # the parent is gone
                 os._exit(1)
 
-    def heard(*arguments: Any, **keywords: Any) -> Any:
+    def announce_and_call(*arguments: Any, **keywords: Any) -> Any:
         sign("alive")
         return function(*arguments, **keywords)
 
     try:
         function = load(reference)
-        subject = function_subject(heard, reference, declared(function), timeout)
+        subject = function_subject(announce_and_call, reference, declared(function), timeout)
     except (ValueError, TypeError) as error:
         end.send(("error", ValueError(str(error))))
         return
@@ -253,16 +241,16 @@ def serve(handle: int, reference: str, timeout: float) -> None:
             job, arguments = end.recv()
             result = job(subject, *arguments, progress=lambda done, total: sign("progress", (done, total)))
             end.send(("result", result))
-        except (EOFError, ConnectionError, KeyboardInterrupt):  # nobody waits for more
+        except (EOFError, ConnectionError, KeyboardInterrupt):  # the parent has ended
             return
         except (ValueError, TypeError, BrokenVerifier, NotADraftPath) as error:
             end.send(("error", error))
 
 
 def load(reference: str) -> Verifier:
-    """Import "package.module:function", or an engine's own by the name of its adapter, such as "hf:generate,top_k=3".
+    """Import "package.module:function", or the function of an adapter such as "hf:generate,top_k=3".
 
-    Raises ValueError saying which part is missing.
+    Raises ValueError with the part that is missing.
     """
     if adapters.is_engine(reference):
         return adapters.get(reference)
@@ -275,7 +263,7 @@ def load(reference: str) -> Verifier:
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # whatever the module does on import is its own affair
+    except (Exception, SystemExit) as error:  # a module may raise anything on import
         raise ValueError(
             f"verifier {reference!r}: cannot import {module_name} ({type(error).__name__}: {error})"
         ) from error
@@ -285,22 +273,19 @@ def load(reference: str) -> Verifier:
     return function
 
 
-# --- on workers ------------------------------------------------------------------------------------------
-
-
 def _run_each(
     workers: Workers,
     reference: str,
     timeout: float,
-    work: Callable[[Place, Any], Any],
+    work: Callable[[Execution, Any], Any],
     arguments: Sequence[Any],
 ) -> Iterator[tuple[int, Any]]:
-    """See `Place`. Raises ValueError where a worker cannot load the verifier, and as `Workers.results`."""
+    """See `Execution`. Raises ValueError if a worker cannot load the verifier, and as `Workers.results`."""
     tasks = [
         Task(_run_in_worker, (sources_digest(), reference, timeout, work, argument)) for argument in arguments
     ]
     number, waiting = {task: i for i, task in enumerate(tasks)}, iter(tasks)
-    # few and long, so all of them are handed over at once
+    # the tasks are few and long: all of them are submitted at once
     for task, _, result in workers.results(lambda: next(waiting, None), room=len(tasks)):
         yield number[task], result
 
@@ -309,10 +294,10 @@ _own = threading.local()
 
 
 def _run_in_worker(
-    code: str, reference: str, timeout: float, work: Callable[[Place, Any], Any], argument: Any
+    code: str, reference: str, timeout: float, work: Callable[[Execution, Any], Any], argument: Any
 ) -> Any:
     check_same_code(code)
-    child: Child | None = getattr(_own, "child", None)  # kept by this thread from one to the next
+    child: Child | None = getattr(_own, "child", None)  # kept by this thread for its next task
     if child is None or (child.reference, child.timeout) != (reference, timeout):
         if child is not None:
             child.close()
@@ -320,4 +305,4 @@ def _run_in_worker(
             child = _own.child = Child(reference, timeout)
         except ValueError as error:
             raise ValueError(f"a worker cannot load the verifier: {error}") from error
-    return work(Place(planned_subject(reference, child.declared), child.run), argument)
+    return work(Execution(planned_subject(reference, child.declared), child.run), argument)

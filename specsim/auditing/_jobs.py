@@ -1,8 +1,7 @@
-"""The jobs that are run where the verifier is: in its child process, on a worker, or here.
+"""The jobs that run in the process of the verifier: a child process, a worker, or this process.
 
-A job is called as job(subject, *arguments, progress=...). Its arguments and its result cross the border of a process, so
-both are small: jobs count, and the parent plans what is counted and judges it.
-"""
+A job is called as job(subject, *arguments, progress=...). Its arguments and its result are sent between
+processes, so both are small: jobs count, the parent plans and judges."""
 
 from __future__ import annotations
 
@@ -28,25 +27,16 @@ from specsim.simulation._counting import Failure, Partial, Progress, Tally, add_
 from specsim.simulation._executors import count_spans
 from specsim.simulation._sources import Batch, Batches
 
-__all__ = [
-    "Steps",
-    "batch_of",
-    "check",
-    "code_digest",
-    "count",
-    "count_case",
-    "find_outcome",
-    "shared_noise",
-    "tokens",
-]
-
-#: Steps among which an outcome is looked for.
+#: Steps that are searched for an outcome.
 SEARCHED_STEPS = 2**13
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps [first, first + steps) of a case, to be counted. `patience` is a share of the time-out of each call."""
+    """Steps [first, first + steps) of a case to count.
+
+    `patience` is a factor of the time-out of each call.
+    """
 
     case: str
     key: Key
@@ -56,9 +46,9 @@ class Steps:
 
 
 def count(subject: Subject, asked: Steps, progress: Progress | None = None) -> Partial:
-    """What is counted of the steps `asked`, of a case of the audit or of its diagnosis.
+    """Count the steps `asked` of a case of the audit or of its diagnosis.
 
-    Raises BrokenVerifier or NotADraftPath where a step breaks the contract.
+    Raises BrokenVerifier or NotADraftPath if a step breaks the contract.
     """
     source, tally = subject.counter(asked.case, asked.patience)
     intervals = [(asked.first, asked.first + asked.steps)]
@@ -71,7 +61,7 @@ def count(subject: Subject, asked: Steps, progress: Progress | None = None) -> P
 
 
 def count_case(subject: Subject, asked: Steps, progress: Progress | None = None) -> Partial:
-    """The same, with the time that it took; steps that break the contract are a failure, and nothing else."""
+    """Count and time the steps `asked`; a broken contract is a failure of the result."""
     started = time.perf_counter()
     try:
         found = count(subject, asked, progress)
@@ -85,7 +75,7 @@ def count_case(subject: Subject, asked: Steps, progress: Progress | None = None)
 
 @dataclass(frozen=True)
 class _RuleCase:
-    """A case of a built-in rule as a worker gets it, a `specsim.simulation._executors.Job`."""
+    """A case of a built-in rule as a `specsim.simulation._executors.Job`."""
 
     rule: str
     case: str
@@ -102,9 +92,9 @@ class _RuleCase:
 
 
 def _smallest_call(subject: Subject, asked: Steps) -> str:
-    """The fewest rows of a call, of some powers of two, that break the verifier from the first step on, in words.
+    """A sentence with the fewest rows of a call, among powers of two up to 4,096, that break the verifier.
 
-    Nothing for a decoder and a verifier of trees, which are called step by step, and where 4,096 do not.
+    Empty for decoders and verifiers of trees, which are called step by step, and if no such call breaks it.
     """
     source: Any = subject.counter(asked.case, asked.patience)[0]
     if not isinstance(subject, VerifierSubject) or subject.declared.tree:
@@ -126,7 +116,7 @@ def check(subject: VerifierSubject, key: Key, progress: Progress | None = None) 
 
 
 def code_digest(subject: Subject, progress: Progress | None = None) -> str | None:
-    """Of the file that holds the function of that name: SHA-256, None where there is no file."""
+    """The SHA-256 of the file of the verifier's module, None if there is no file."""
     module = sys.modules.get(subject.name.partition(":")[0])
     file = getattr(module, "__file__", None)
     if file is None or adapters.is_engine(subject.name):
@@ -146,8 +136,9 @@ def tokens(subject: Subject, asked: Steps, progress: Progress | None = None) -> 
 def batch_of(
     subject: Subject, case: str, key: Key, ends: list[int], step: int, progress: Progress | None = None
 ) -> Batch:
-    """A batch with that step alone, made as the audit made it, in pieces that end at `ends`, so that the generator is
-    in the same state."""
+    """A batch of that step only, drawn in the audit's pieces, which end at `ends`, with the generator's same
+    state.
+    """
     source, _ = subject.counter(case)
     end = next(end for end in ends if step < end)
     start = max((other for other in ends if other <= step), default=0)
@@ -165,7 +156,7 @@ def batch_of(
 def find_outcome(
     subject: Subject, case: str, key: Key, cell: tuple[int, ...], progress: Progress | None = None
 ) -> int | None:
-    """The first step of a diagnostic case with that outcome, of the first ones drawn."""
+    """The first step with that outcome among the first `SEARCHED_STEPS` of a diagnostic case."""
     source, tally = subject.counter(case)
     assert isinstance(tally, OutcomeTally)
     for batch in source.batches(key, 0, SEARCHED_STEPS):
@@ -176,5 +167,5 @@ def find_outcome(
 
 
 def shared_noise(subject: VerifierSubject, progress: Progress | None = None) -> Signature | None:
-    """Which steps of a verifier know of each other."""
+    """Which steps of a verifier depend on each other."""
     return signature(subject.function, subject.declared, subject.timeout)

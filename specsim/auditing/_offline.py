@@ -1,15 +1,15 @@
-"""Engines that are not written in Python: cases out as safetensors, their tokens back in.
+"""Audit engines that are not written in Python: export cases as safetensors files, score the engine's tokens.
 
 `export` writes one file for each case, and `manifest.json`:
 
     draft_tokens  int64 [N, γ]
-    p             [N, γ+1, V], or [γ+1, V] where all steps share it
+    p             [N, γ+1, V], or [γ+1, V] if all steps share it
     q             [N, γ, V], or [γ, V]
     lengths       int64 [N], only in the case of uneven lengths
 
-The engine verifies every step and writes, under the same file name in another folder, `tokens`: an integer tensor
-[N, γ+1] padded with -1. `score` judges them as an audit does. p and q are not read back: the seed makes them again.
-"""
+The engine verifies every step and writes, to a file of the same name in another folder, the integer tensor
+`tokens` [N, γ+1], padded with -1. `score` judges the tokens as an audit does, with p and q drawn again from
+the seed."""
 
 from __future__ import annotations
 
@@ -36,19 +36,18 @@ from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._files import atomic_write
 from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import Key, RandomSource, root_of
+from specsim.core._types import TokenArray
 from specsim.core.distributions import Ints
 from specsim.simulation._counting import Progress
 from specsim.simulation._rows import Rows
-from specsim.simulation._sources import RowSource, Tokens
-
-__all__ = ["export", "score"]
+from specsim.simulation._sources import RowSource
 
 MANIFEST, FORMAT = "manifest.json", "specsim audit cases 1"
 #: Bytes of rows in one file.
 FILE_BYTES = 2**26
-#: Drafts at the head of a case by which `score` knows that it makes the same ones.
+#: Drafts at the start of a case whose digest `score` checks.
 FIRST_DRAFTS = 64
-#: What the manifest says, of the whole and of each case, that `score` relies on.
+#: Fields of the manifest, and of each of its cases, that `score` reads.
 FIELDS = {"specsim": str, "level": str, "root": int, "dtype": str, "lengths": bool, "cases": list}
 CASE_FIELDS = {"file": str, "name": str, "steps": int, "drafts": str}
 
@@ -61,11 +60,10 @@ def export(
     dtype: str = "float32",
     lengths: bool = False,
 ) -> Path:
-    """Write the cases of `level` to `folder`, which must be new or empty; returns the manifest's path.
+    """Write the cases of `level` to `folder`, which must be new or empty; return the path of the manifest.
 
-    Rows are of `dtype`; with `lengths` there is a case whose steps differ in length. Raises ValueError for a folder
-    that holds something, an unknown level or dtype.
-    """
+    Rows have `dtype`; with `lengths` one case has drafts of different lengths. Raises ValueError for a folder
+    that is not empty, and an unknown level or dtype."""
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")
     declared = Declared(dtypes=(dtype,), lengths=lengths)
@@ -91,18 +89,12 @@ def export(
 
 
 def score(
-    folder: str | Path,
-    tokens: str | Path,
-    *,
-    name: str = "tokens",
-    progress: Progress | None = None,
+    folder: str | Path, tokens: str | Path, *, name: str = "tokens", progress: Progress | None = None
 ) -> Audit:
     """Judge the tokens in folder `tokens`, one file for each case that `export` wrote to `folder`.
 
-    A file that is missing, unreadable or breaks the contract makes its case `broken`; the others are judged all the
-    same. Raises ValueError where `tokens` is no folder, or `folder` is no export, or one of another version whose drafts
-    are not made any more.
-    """
+    A case whose file is missing, unreadable or breaks the contract is `broken`. Raises ValueError if `tokens`
+    is not a folder, or `folder` is not an export of a compatible version."""
     started, document = time.perf_counter(), _manifest(Path(folder))
     if not Path(tokens).is_dir():
         raise ValueError(f"{tokens}: there is no such folder; give the one with the engine's tokens")
@@ -119,7 +111,7 @@ def score(
         ):
             raise ValueError(
                 f"{Path(folder) / MANIFEST}: specsim {document['specsim']} made the case {entry['name']!r} "
-                f"otherwise than {specsim_version()} does; export again"
+                f"differently from {specsim_version()}; export again"
             )
         tally = AuditTally(case, Claim(None, case.tree))
         plans.append(plan_case(tally, "rows", entry["steps"], rows_of(case).alpha_context()))
@@ -131,7 +123,7 @@ def score(
             found = _read(Path(tokens) / entry["file"], (plan.steps, plan.case.positions))
             run_case(here(_Stored(cases[entry["name"]], found)), run)
         except BrokenVerifier as error:
-            run.died(error)
+            run.fail(error)
         results.append(run.result())
         if run.interrupted:
             break
@@ -147,9 +139,6 @@ def score(
         interrupted=results[-1].interrupted,
         provenance=Provenance.record(document["root"], 1, time.perf_counter() - started),
     )
-
-
-# --- writing ---------------------------------------------------------------------------------------------
 
 
 def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[str, Any]:
@@ -187,7 +176,7 @@ def _own_rows(case: Case) -> bool:
 
 
 def _drafts(case: Case, key: Key, first: int, steps: int) -> Ints:
-    """The drafted tokens [steps, γ], made in pieces, since rows take room."""
+    """The drafted tokens [steps, γ], drawn in pieces to limit memory."""
     reader = rows_of(case)
     pieces = [
         reader.rows(key, start, min(256, first + steps - start)).draft_tokens
@@ -198,9 +187,6 @@ def _drafts(case: Case, key: Key, first: int, steps: int) -> Ints:
 
 def _digest(drafts: Ints) -> str:
     return hashlib.sha256(np.ascontiguousarray(drafts, dtype="<i8").tobytes()).hexdigest()[:16]
-
-
-# --- reading ---------------------------------------------------------------------------------------------
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -244,7 +230,7 @@ def _read(path: Path, shape: tuple[int, int]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class _Stored:
-    """Tokens of a case that are already there, as a subject whose steps are counted."""
+    """A subject whose tokens are stored."""
 
     case: Case
     tokens: NDArray[Any]
@@ -252,9 +238,9 @@ class _Stored:
 
     def counter(self, name: str, patience: float) -> tuple[RowSource, AuditTally]:
         tally = AuditTally(self.case, Claim(None, self.case.tree))
-        return RowSource(rows_of(self.case), self._verified), tally
+        return RowSource(rows_of(self.case), self._stored_tokens), tally
 
-    def _verified(self, rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
+    def _stored_tokens(self, rows: Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:
         tokens = self.tokens[first : first + len(rows.draft_tokens)].astype(np.int64)
         lengths = rows.lengths if isinstance(rows, CaseRows) else None
         return read_tokens(tokens, rows.draft_tokens, lengths, rows.p.shape[2], first)

@@ -1,6 +1,6 @@
-"""One step of an audit again: the rows that a verifier was handed, and what it made of them.
+"""Replay one step of an audit: the rows that the verifier got, and the tokens that it returned.
 
-A step is drawn in the batch in which the audit drew it, so that the verifier's generator is in the same state.
+The step is drawn in the same batch as in the audit, so that the verifier's generator has the same state.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ from typing import Any
 from specsim.auditing import _jobs as jobs
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
-from specsim.auditing._checks.tables import looks
+from specsim.auditing._checks.tables import interim_looks
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases
-from specsim.auditing._diagnosis.verifiers import segments
-from specsim.auditing._execution import placed
+from specsim.auditing._diagnosis.verifiers import SEGMENTS
+from specsim.auditing._execution import open_execution
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.simulation._sources import Batch
-
-__all__ = ["replay_step"]
 
 
 def replay_step(
@@ -32,22 +30,21 @@ def replay_step(
     *,
     timeout: float = TIMEOUT,
 ) -> str:
-    """Step number `step` ≥ 0 of `case`, of the audit or of its diagnosis, with that seed and level, in words.
+    """Describe step number `step` ≥ 0 of `case`, a case of the audit or of its diagnosis.
 
-    An audit that was given limited time looked at other places, so its steps cannot be found again. Raises ValueError
-    for a case or a step that the audit does not have, and for a built-in rule: `specsim.replay` shows those.
-    """
+    The steps of an audit with a time limit cannot be replayed. Raises ValueError for an unknown case, a step
+    out of range, and a built-in rule, for which there is `specsim.replay`."""
     check_limits(level, None, timeout)
-    with placed(verifier, 1, timeout) as place:
-        if isinstance(place.subject, RuleSubject):
+    with open_execution(verifier, 1, timeout) as execution:
+        if isinstance(execution.subject, RuleSubject):
             raise ValueError(f"{verifier}: the steps of a built-in rule are shown by specsim replay")
-        found, ends = _case(place.subject, case, level)
+        found, ends = _case(execution.subject, case, level)
         if not 0 <= step < ends[-1]:
             raise ValueError(
                 f"step: {step} is outside [0, {ends[-1]:,}), the steps of case {case!r} at this level"
             )
         try:
-            batch: Batch = place.run(jobs.batch_of, case, case_key(seed, case), ends, step)
+            batch: Batch = execution.run(jobs.batch_of, case, case_key(seed, case), ends, step)
             text = "\n".join(_step(batch, found) if isinstance(found, Case) else [_emitted(batch)])
         except (BrokenVerifier, NotADraftPath) as error:
             text = f"  the batch with this step broke the contract: {error}"
@@ -59,12 +56,12 @@ def _case(subject: Subject, name: str, level: str) -> tuple[Any, list[int]]:
     if isinstance(subject, VerifierSubject):
         for case in diagnostic_cases(subject.declared):
             if case.name == name:
-                return case, segments()
+                return case, SEGMENTS
     names = [case.name for case in subject.cases]
     if name not in names:
         raise ValueError(f"case: {name!r} is none of the audit's: {', '.join(names)}")
     plan = subject.plan(names.index(name), level)
-    return plan.case, looks(plan.steps)
+    return plan.case, interim_looks(plan.steps)
 
 
 def _step(batch: Batch, case: Case) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What an audit found: verdicts, findings, tables, and the whole as JSON."""
+"""The results of an audit: verdicts, findings, tables, and their form as JSON."""
 
 from __future__ import annotations
 
@@ -15,35 +15,18 @@ from specsim.drafts import Tree
 from specsim.simulation._counting import Example
 from specsim.theory import expected_tokens
 
-__all__ = [
-    "BUDGET",
-    "Alphas",
-    "Audit",
-    "Candidate",
-    "CaseResult",
-    "Comparison",
-    "Diagnosis",
-    "Difference",
-    "Efficiency",
-    "Finding",
-    "Measures",
-    "ProofSummary",
-    "TableResult",
-    "Verdict",
-]
-
 #: Probability that an audit of an exact verifier raises any alarm at all.
 BUDGET = 1e-6
-#: Two laws that differ by less are one but for rounding.
+#: Total variation below which two laws differ only by rounding.
 LEAST_TV = 1e-9
 
 
 class Verdict(StrEnum):
-    """What an audit says.
+    """The verdict of an audit.
 
-    `consistent`: no deviation from the target's law found. `lossy`: none from the law that the rule declares, which is
-    not the target's. `biased`: not the law it claims. `broken`: not a verifier at all.
-    """
+    `consistent`: no deviation from the target's law was found. `lossy`: none from the law that the rule
+    declares, which is not the target's. `biased`: a deviation from the claimed law. `broken`: the contract is
+    broken."""
 
     CONSISTENT = "consistent"
     LOSSY = "lossy"
@@ -51,16 +34,15 @@ class Verdict(StrEnum):
     BROKEN = "broken"
 
 
-#: Characters of a finding.
+#: The most characters of a finding.
 LONGEST = 1500
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason for a verdict. `kind`: deviation, support, dependence, path, or contract; `text` says it in words.
+    """One reason for a verdict; `kind` is deviation, support, dependence, path, or contract.
 
-    What a verifier's own error says may hold anything, and go on for ever; in `text` it is escaped and cut, so that every
-    form of a report can hold it.
+    `text` may hold an error message of the verifier, so it is escaped and cut for all forms of a report.
     """
 
     kind: str
@@ -81,12 +63,11 @@ def _printable(text: str) -> str:
 
 @dataclass(frozen=True)
 class TableResult:
-    """A tested table: draws `n` over `cells` cells, what it showed, and what it would have shown.
+    """A tested table of `n` draws over `cells` cells.
 
-    `log10_e` decides; `chi_square` is for reading. `detectable_tv` is the deviation that this table would have
-    rejected with probability .999; `certified_tv` an upper bound on the deviation, for full tables of at most
-    64 cells. Tables of at most 64 cells say what was `observed` and `expected` in each of them, by `labels`.
-    """
+    `log10_e` decides; `chi_square` is descriptive. `detectable_tv` is the total variation that is rejected
+    with probability .999; `certified_tv` an upper bound of it, for prefix tables of at most 64 cells. Tables
+    of at most 64 cells have `labels` and the `observed` and `expected` counts."""
 
     kind: str
     position: int
@@ -105,7 +86,7 @@ class TableResult:
 
 @dataclass(frozen=True)
 class Alphas:
-    """The three meanings of α, measured, and the tokens per step that the i.i.d. formula makes of each."""
+    """The three measured definitions of α, and the tokens per step of the i.i.d. formula for each."""
 
     context: float
     verified: float
@@ -128,13 +109,13 @@ class Efficiency:
 
     @property
     def wasteful(self) -> bool:
-        """Surely below 1: exact perhaps, but it accepts less than it could."""
+        """Whether the ratio is certainly below 1."""
         return self.upper < 1.0
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What is measured beside the tests, where it means something."""
+    """Measurements beside the tests, where defined."""
 
     alphas: Alphas | None = None
     efficiency: Efficiency | None = None
@@ -142,12 +123,11 @@ class Measures:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case of the battery: what was run, what was found, what was measured.
+    """The result of one case of the battery.
 
-    `tree` is what was drafted (None for a decoder, which drafts itself), `positions` how many tokens a step can emit,
-    `counts` the integer counts behind everything, `examples` the first impossible tokens, `planned` the steps that the level
-    gives the case, `seconds` how long it took.
-    """
+    `tree` is the shape of the draft (None for a decoder), `positions` the most tokens of a step, `counts` the
+    integer counts, `examples` the first impossible tokens, `planned` the steps of the level, `seconds` the
+    time of the case."""
 
     case: str
     purpose: str
@@ -227,7 +207,7 @@ class CaseResult:
 
     @property
     def tokens_per_step(self) -> float:
-        """Mean number of emitted tokens; NaN never: 0 if nothing could be run."""
+        """Mean number of emitted tokens; 0 without steps."""
         return mean_tokens(self.lengths)[0] if self.lengths.any() else 0.0
 
     @property
@@ -254,9 +234,9 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class ProofSummary:
-    """How many generated models the rule was proved on, and the largest deviation from its claim (0 if as claimed).
+    """The number of generated models of the proof, and the largest deviation from the claim (0 if proved).
 
-    `lossless` says which claim: the target's law, or a declared one.
+    If `lossless` the claim is the target's law, else a declared one.
     """
 
     models: int
@@ -270,9 +250,9 @@ class ProofSummary:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A known mistake, with its parameters at their likeliest. `behind` is how many nats less likely than the first one.
+    """A known mistake with fitted parameters; `behind` is the distance in nats to the largest likelihood.
 
-    `fits` says whether the outcomes are what it predicts, by a chi-square at level 1e-4.
+    `fits` says whether a chi-square at level 1e-4 accepts its prediction.
     """
 
     name: str
@@ -285,9 +265,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The nearest known mistakes, the likeliest first; those that could not be told apart stand in `named`.
+    """The nearest known mistakes, the likeliest first; `named` holds those that could not be separated.
 
-    `named` is empty for an unknown bug. `evidence` is the outcome that gave it away, `place` one step where it happened.
+    `named` is empty for an unknown bug. `evidence` is the most significant outcome, `place` one step with it.
     """
 
     named: tuple[Candidate, ...]
@@ -308,9 +288,9 @@ class Diagnosis:
             if first.threads:
                 text.append(f"Reported in {', '.join(first.threads)}.")
             if others:
-                text.append(f"Not told apart from {', '.join(one.name for one in others)}.")
+                text.append(f"Not distinguishable from {', '.join(one.name for one in others)}.")
         else:
-            text = ["It is none of the known mistakes."]
+            text = ["None of the known mistakes fits."]
             if self.nearest:
                 one = self.nearest[0]
                 text.append(f"The nearest is {one.name}, which does not fit: {one.mechanism}")
@@ -319,9 +299,9 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Audit:
-    """The result of `specsim.audit`. `budget` is the false-alarm probability of the whole, split over `tests`.
+    """The result of `specsim.audit`. `budget` is the total false-alarm probability, split over `tests`.
 
-    `interrupted` says that it was cut short by Ctrl-C: cases are missing, or have fewer steps than planned.
+    If `interrupted` by Ctrl-C, cases are missing or have fewer steps than planned.
     """
 
     verifier: str
@@ -347,7 +327,9 @@ class Audit:
 
     @property
     def declared_tv(self) -> float:
-        """The largest total variation, over the cases, between the claimed law of a first token and the target's."""
+        """The largest total variation, over the cases, between the claimed law of a first token and the
+        target's.
+        """
         return max((case.declared_tv for case in self.cases), default=0.0)
 
     @property
@@ -359,12 +341,12 @@ class Audit:
 
     @property
     def nothing_run(self) -> bool:
-        """Whether it was interrupted before the first step: then nothing can be said."""
+        """Whether it was interrupted before the first step: there is no verdict."""
         return self.exit_code == 3 and not self.steps
 
     @property
     def wasteful(self) -> bool:
-        """Whether some case surely emits fewer tokens per step than the standard rule."""
+        """Whether a case certainly emits fewer tokens per step than the standard rule."""
         return any(case.efficiency is not None and case.efficiency.wasteful for case in self.cases)
 
     @cached_property
@@ -372,7 +354,9 @@ class Audit:
         return sum(case.steps for case in self.cases)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON; no verdict if it was interrupted before the first step."""
+        """Everything as plain Python values, for JSON; no verdict if it was interrupted before the first
+        step.
+        """
         return {
             "verifier": self.verifier,
             "level": self.level,
@@ -393,12 +377,11 @@ class Audit:
 
 @dataclass(frozen=True)
 class Difference:
-    """One case: how many steps each side drew, tokens per step, and the table that tells the two apart best.
+    """The comparison of one case: steps of each side, tokens per step, and the most significant table.
 
-    `interrupted` if it was cut short by Ctrl-C, `changed` if some table rejects that they follow one law; `text` says
-    where, or what could not be run. `twins` is the share of steps with the same tokens from the same rng. A total variation of `detectable_tv` between the laws of
-    the first token would have been found with probability .999.
-    """
+    `changed`: a table rejects that both have the same law; `text` says where, or which error made the case
+    `broken`. `twins` is the share of steps with identical tokens for the same rng. A total variation of
+    `detectable_tv` between the laws of the first token is found with probability .999."""
 
     case: str
     purpose: str
@@ -415,7 +398,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `audit_against`. `budget` is the false-alarm probability of the whole, split over `tests`."""
+    """The result of `audit_against`. `budget` is the total false-alarm probability, split over `tests`."""
 
     new: str
     old: str
@@ -435,7 +418,7 @@ class Comparison:
 
     @property
     def identical(self) -> bool:
-        """Whether both gave the same tokens wherever they were given the same rng."""
+        """Whether both returned the same tokens for the same rng."""
         return bool(self.cases) and all(case.twins == 1.0 for case in self.cases)
 
     @property

@@ -1,7 +1,6 @@
-"""Runs the battery: plans every case, sets the error budget, has steps counted, looks at the counts, judges.
+"""Run the battery: plan every case, set the error budget, count steps, test the counts, judge.
 
-All of this is done here. The verifier may run elsewhere (`_execution.py`), where steps are counted and nothing else
-(`_jobs.py`).
+The verifier may run in another process (`_execution.py`), where only the jobs of `_jobs.py` run.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from specsim.auditing._checks.contract_checks import PROMISES, promises_result
 from specsim.auditing._checks.findings import judge_case, rejects_early
 from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import DecoderSubject, RuleSubject, VerifierSubject
-from specsim.auditing._checks.tables import Plan, looks
+from specsim.auditing._checks.tables import Plan, interim_looks
 from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
-from specsim.auditing._execution import AGAIN, Place, placed
+from specsim.auditing._execution import AGAIN, Execution, open_execution
 from specsim.auditing._report import audit_to_html
 from specsim.auditing._results import BUDGET, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -35,14 +34,12 @@ from specsim.rules import Rule
 from specsim.simulation._counting import Failure, Partial, Progress, offset
 from specsim.simulation._executors import workers_of
 
-__all__ = ["Audit", "CaseRun", "audit", "check_limits", "check_promises_at", "run_case", "run_cases"]
-
-#: Where the first pieces of a case end whose time is limited: compiled after one, its pace known after the other.
+#: Ends of the first pieces of a case with limited time: the first compiles, the second measures the pace.
 PACE_STEPS = (8, 16)
 
 
 class Audit(_results.Audit):
-    """The result of `specsim.audit`, which shows itself in Jupyter."""
+    """The result of `specsim.audit`, with a display for Jupyter."""
 
     def _repr_html_(self) -> str:
         return audit_to_html(self)
@@ -61,34 +58,51 @@ def audit(
     diagnose: bool = True,
     progress: Progress | None = None,
 ) -> Audit:
-    """Test whether `verifier` emits the law that it claims, with a stated false-alarm rate and a stated power.
+    """Test whether the output of `verifier` has the claimed law, at a stated false-alarm rate and power.
 
-    `verifier` is the name of a built-in rule, a `Rule`, "package.module:function", or a function
+    An exact verifier is called biased with probability at most `BUDGET`, whenever the audit stops. Built-in
+    rules are also proved, by enumeration in fractions. Ctrl-C ends the audit with the verdict so far.
 
-        verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1]
+    Parameters
+    ----------
+    verifier : str, Rule or callable
+        A built-in rule, "package.module:function", which runs in a child process, or a function
+        verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1],
+        whose rows are the accepted tokens and one more, padded with -1. `declares` changes these arguments. A
+        lossy rule is tested against its declared law.
+    level : {"smoke", "quick", "standard", "deep"}
+        The number of steps of each case, see `LEVELS`.
+    rng : int, Generator, SeedSequence or None
+        The same seed gives the same counts.
+    seconds : float, optional
+        Time limit, divided equally among the cases; with an executor it is the time of all workers together.
+    timeout : float
+        Seconds after which one call of the verifier counts as hanging.
+    threads : int, optional
+        Threads of a built-in rule; all cores by default.
+    executor : Executor or str, optional
+        Counts the steps of a built-in rule or the cases of a verifier given by name, as in
+        `specsim.simulate`.
+    fail_fast : bool
+        Stop after the first case that fails.
+    diagnose : bool
+        Draw more steps of a biased verifier of chains or decoder, and compare them with
+        `specsim.auditing.mutants`.
+    progress : callable, optional
+        Called as progress(steps done, steps in all).
 
-    whose rows are the accepted tokens and one more, padded with -1; what more it may take, or otherwise, it says with
-    `specsim.auditing.declares`. Rules for several drafts are given pairs of chains. A lossy rule is held to the law
-    that it declares. `level` is one of `LEVELS`, each a fixed number of steps; with `seconds` a slow verifier is given
-    about that much time, an equal share for every case, and what it could have shown is printed. A rule is
-    also proved, by enumeration in fractions. The probability that an exact verifier is called biased is at most
-    `BUDGET`, whenever it stops. The same `rng` seed gives the same counts.
+    Returns
+    -------
+    Audit
+        Verdict, findings and measurements. An error inside the verifier gives the verdict `broken`.
 
-    The steps of a built-in rule can be counted elsewhere, by `executor`, which is as in `specsim.simulate`, and so can the
-    cases of a verifier given by name, each by one worker, in a process of its own; `seconds` are then those of all workers
-    together.
+    Raises
+    ------
+    ValueError
+        If the rule, level, module or executor is unknown, or a function is combined with an executor.
 
-    With `fail_fast` the first case that fails, or a promise broken before them, is the last one of the result.
-
-    When somebody's verifier of chains or decoder fails, `diagnose` compares it with the catalogue of known mistakes
-    (`specsim.auditing.mutants`), for which more steps are drawn.
-
-    A verifier given by name runs in a process of its own; one call may take `timeout` seconds. Ctrl-C ends the audit
-    with the verdict so far, marked as such.
-
-    Raises ValueError for an unknown rule, level or module, and for a function together with an executor. What goes wrong inside the verifier is not raised:
-    it is the verdict `broken`.
-
+    Examples
+    --------
     >>> result = audit("standard", level="smoke", rng=0)
     >>> str(result.verdict)
     'consistent'
@@ -97,10 +111,10 @@ def audit(
     threads = available_threads(threads)
     with (
         workers_of(executor, threads) as workers,
-        placed(verifier, threads, timeout, workers) as place,
+        open_execution(verifier, threads, timeout, workers) as execution,
     ):
-        found = _audit(place, level, root_of(rng), seconds, fail_fast, progress)
-        return replace(found, diagnosis=_diagnosis(place, found)) if diagnose else found
+        found = _audit(execution, level, root_of(rng), seconds, fail_fast, progress)
+        return replace(found, diagnosis=_diagnosis(execution, found)) if diagnose else found
 
 
 def check_limits(level: str, seconds: float | None, timeout: float) -> None:
@@ -113,14 +127,14 @@ def check_limits(level: str, seconds: float | None, timeout: float) -> None:
 
 
 def _audit(
-    place: Place,
+    execution: Execution,
     level: str,
     root: int,
     seconds: float | None,
     fail_fast: bool,
     progress: Progress | None,
 ) -> Audit:
-    started, subject = time.perf_counter(), place.subject
+    started, subject = time.perf_counter(), execution.subject
     plans = [subject.plan(index, level) for index in range(len(subject.cases))]
     tests = sum(plan.tests for plan in plans)
     share = None if seconds is None else seconds / len(plans)
@@ -129,16 +143,16 @@ def _audit(
     interrupted = False
 
     def begin(plan: Plan) -> CaseRun:
-        # once calls have hung, the others are not waited for as long
+        # after one call has hung, the time-out of the next cases is shorter
         texts = (finding.text for one in (*promises, *found.values()) for finding in one.findings)
         patience = AGAIN if any("hung: " in text for text in texts) else 1.0
         return CaseRun(plan, root, BUDGET / tests, seconds=share, patience=patience)
 
     try:
         if isinstance(subject, VerifierSubject):
-            promises.append(promises_result(check_promises_at(place, root)))
+            promises.append(promises_result(check_promises_at(execution, root)))
         if not (fail_fast and any(result.findings for result in promises)):
-            for run in run_cases(place, plans, begin, progress):
+            for run in run_cases(execution, plans, begin, progress):
                 found[run.plan.case.name], interrupted = run.result(), run.interrupted
                 if interrupted or (fail_fast and _first_failing(plans, found) is not None):
                     break
@@ -168,24 +182,21 @@ def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> in
     return None
 
 
-def check_promises_at(place: Place, root: int) -> Partial:
-    """What a verifier promises, checked where it runs: the promises that it breaks are the failures."""
+def check_promises_at(execution: Execution, root: int) -> Partial:
+    """Check the promises of a verifier where it runs; broken promises are the failures of the result."""
     try:
-        found: Partial = place.run(jobs.check, case_key(root, PROMISES))
+        found: Partial = execution.run(jobs.check, case_key(root, PROMISES))
     except BrokenVerifier as error:
         found = Partial({}, failures=(Failure("contract", str(error)),))
     return found
 
 
-# --- cases -----------------------------------------------------------------------------------------------
-
-
 class CaseRun:
-    """A case that is being counted: which steps come next, what was counted so far, and whether that is enough.
+    """A case that is being counted: its next steps, its counts so far, and whether it has ended.
 
-    It is looked at eight times, and ends early only to reject, each test at false-alarm probability `alarm`. With a limit in
-    `seconds` a few steps are counted first to learn the pace; the very first, which may compile, are not timed.
-    """
+    There are eight interim looks, each test at false-alarm probability `alarm`; a case ends early only if one
+    rejects. With a limit in `seconds` a few steps are counted first to measure the pace; the first ones may
+    compile, and are not timed."""
 
     def __init__(
         self, plan: Plan, root: int, alarm: float, *, seconds: float | None = None, patience: float = 1.0
@@ -193,7 +204,7 @@ class CaseRun:
         self.plan, self.alarm, self.interrupted = plan, alarm, False
         self.total = plan.nothing
         self._key, self._seconds, self._patience = case_key(root, plan.case.name), seconds, patience
-        self._end, self._ends = 0, iter([*(PACE_STEPS if seconds else ()), *looks(plan.steps)])
+        self._end, self._ends = 0, iter([*(PACE_STEPS if seconds else ()), *interim_looks(plan.steps)])
         self._before_pace = 0.0
 
     def next(self) -> jobs.Steps | None:
@@ -207,7 +218,7 @@ class CaseRun:
         return None
 
     def add(self, partial: Partial) -> None:
-        """What was counted of those steps; then a look."""
+        """Add the counts of these steps, and test them."""
         self.total += partial
         counts, done = self.total.counts, self.total.steps
         if self._seconds and done == PACE_STEPS[0]:
@@ -216,17 +227,19 @@ class CaseRun:
         if partial.failures or (looked and rejects_early(self.plan.tables, counts, self.alarm)):
             self._ends = iter(())
 
-    def died(self, error: BrokenVerifier) -> None:
-        """The verifier took its process along, and the case with it."""
+    def fail(self, error: BrokenVerifier) -> None:
+        """End the case as broken: its process has ended."""
         self.total = self.plan.nothing
         self.add(Partial({}, failures=(Failure("contract", str(error)),)))
 
     def result(self) -> CaseResult:
-        """What is known so far; the steps up to the last look count."""
+        """The result of the steps counted so far."""
         return judge_case(self.plan, self.total, self.alarm, self.interrupted)
 
     def _affordable(self, until: int, done: int) -> int:
-        """`until`, or as many steps as fit into the seconds at the pace since the first ones; a multiple of 8."""
+        """`until`, or as many steps as fit into the seconds at the pace since the first ones; a multiple of
+        8.
+        """
         first = PACE_STEPS[0]
         if self._seconds is None or done <= first:
             return until
@@ -234,32 +247,34 @@ class CaseRun:
         return min(until, first + int((done - first) * self._seconds / elapsed) // 8 * 8)
 
 
-def run_case(place: Place, run: CaseRun, progress: Progress | None = None) -> CaseRun:
+def run_case(execution: Execution, run: CaseRun, progress: Progress | None = None) -> CaseRun:
     """Count a case to its end, or until Ctrl-C."""
     try:
         while (steps := run.next()) is not None:
             try:
                 run.add(
-                    place.run(jobs.count_case, steps, progress=offset(progress, steps.first, run.plan.steps))
+                    execution.run(
+                        jobs.count_case, steps, progress=offset(progress, steps.first, run.plan.steps)
+                    )
                 )
             except BrokenVerifier as error:
-                run.died(error)
+                run.fail(error)
     except KeyboardInterrupt:
         run.interrupted = True
     return run
 
 
 def run_cases(
-    place: Place, plans: Sequence[Plan], begin: Callable[[Plan], CaseRun], progress: Progress | None
+    execution: Execution, plans: Sequence[Plan], begin: Callable[[Plan], CaseRun], progress: Progress | None
 ) -> Iterator[CaseRun]:
-    """Each of `plans`, begun and counted: one by one, or side by side on workers, as they come."""
+    """Count each of `plans`: one after the other, or side by side on workers, in the order of completion."""
     total, done = sum(plan.steps for plan in plans), 0
-    if place.run_each is None:
+    if execution.run_each is None:
         runs: Iterator[CaseRun] = (
-            run_case(place, begin(plan), offset(progress, done, total)) for plan in plans
+            run_case(execution, begin(plan), offset(progress, done, total)) for plan in plans
         )
     else:
-        runs = _side_by_side(place.run_each, [begin(plan) for plan in plans])
+        runs = _side_by_side(execution.run_each, [begin(plan) for plan in plans])
     for run in runs:
         yield run
         done += run.plan.steps
@@ -275,26 +290,23 @@ def _side_by_side(
         yield runs[i]
 
 
-def _count_to_the_end(place: Place, run: CaseRun) -> Partial:
-    """On a worker, which looks in the parent's stead, at the tables that were planned there."""
-    return run_case(place, run).total
+def _count_to_the_end(execution: Execution, run: CaseRun) -> Partial:
+    """Run a case on a worker, which looks at the counts instead of the parent, at the planned tables."""
+    return run_case(execution, run).total
 
 
-# --- after a failure -------------------------------------------------------------------------------------
-
-
-def _diagnosis(place: Place, found: Audit) -> Diagnosis | None:
+def _diagnosis(execution: Execution, found: Audit) -> Diagnosis | None:
     failed = [case for case in found.cases if case.findings and not case.broken and case.case != PROMISES]
-    root, subject = found.provenance.root, place.subject
+    root, subject = found.provenance.root, execution.subject
     if not failed or found.interrupted:
         return None
     try:
         if isinstance(subject, DecoderSubject):
-            return diagnose_decoder(place, failed, root)
+            return diagnose_decoder(execution, failed, root)
         if isinstance(subject, VerifierSubject) and not subject.declared.tree:
-            return diagnose_chain(place, failed, found.level, root)
+            return diagnose_chain(execution, failed, found.level, root)
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         pass
-    except Exception as error:  # it is ours, and must not cost the verdict
+    except Exception as error:  # an error of the diagnosis must not lose the verdict
         warnings.warn(f"the diagnosis failed ({error!r}); the verdict stands", RuntimeWarning, stacklevel=3)
     return None

@@ -1,8 +1,7 @@
-"""Audits in parts: cases that are counted here and there, and judged together.
+"""Audits in shards: cases that are counted separately, and judged together.
 
-A part (`specsim.simulation._checkpoints`) of an audit has what was counted of some cases, whole ones. What somebody's
-verifier promises is checked as a last case.
-"""
+A part (`specsim.simulation._checkpoints`) of an audit holds the counts of whole cases. The promises of a
+user's verifier are one more case."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing._checks.tables import Plan
-from specsim.auditing._execution import Place, placed, planned_subject
+from specsim.auditing._execution import Execution, open_execution, planned_subject
 from specsim.auditing._results import BUDGET
 from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promises_at, run_cases
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -30,8 +29,6 @@ from specsim.rules import Rule
 from specsim.simulation._checkpoints import Checkpoint, Part, check_shard
 from specsim.simulation._counting import Progress, offset
 from specsim.simulation._executors import workers_of
-
-__all__ = ["audit_shard", "merged_audit"]
 
 
 def audit_shard(
@@ -47,13 +44,33 @@ def audit_shard(
     executor: Executor | str | None = None,
     progress: Progress | None = None,
 ) -> list[str]:
-    """Count the cases i, i + n, … of an audit of `verifier`, shard (i, n), into the file `path`; their names.
+    """Count one shard of the cases of an audit into a file.
 
-    `verifier` is a rule of the registry or the name of a function, `seconds` the time for this shard, all else as in
-    `specsim.audit`. `merged_audit` judges all shards together, as that would have, but for the diagnosis. If the file is
-    there already, what it lacks is run. Raises ValueError for a rule that is not in the registry, a function that is not
-    given by name, an unknown level, a shard that does not exist, no `rng`, which all shards must share, and a file that is
-    damaged or of another audit.
+    `specsim.merge` judges all shards together, with the result of `specsim.audit`, except for the diagnosis.
+
+    Parameters
+    ----------
+    verifier : str or Rule
+        A rule of the registry, or "package.module:function".
+    path : path
+        The file to write. If it exists, only its missing cases are counted.
+    shard : tuple of int
+        (i, n): count the cases i, i + n, …
+    level, rng, timeout, threads, executor, progress
+        As in `specsim.audit`; all shards need the same `level` and `rng`.
+    seconds : float, optional
+        Time limit of this shard.
+
+    Returns
+    -------
+    list of str
+        The names of the cases.
+
+    Raises
+    ------
+    ValueError
+        If the rule is not in the registry, the verifier is not given by name, the level or shard does not
+        exist, `rng` is None, or the file is damaged or of another audit.
     """
     check_limits(level, seconds, timeout)
     if rng is None:
@@ -64,16 +81,16 @@ def audit_shard(
     threads = available_threads(threads)
     with (
         workers_of(executor, threads) as workers,
-        placed(verifier, threads, timeout, workers) as place,
+        open_execution(verifier, threads, timeout, workers) as execution,
     ):
-        plans = _plans(place.subject, level)
+        plans = _plans(execution.subject, level)
         mine = plans[i::n]
         if n > len(plans):
             raise ValueError(f"shard: {len(plans)} cases cannot be cut into {n} parts")
-        kept = Checkpoint(path, _which_run(place, level, root), {"threads": place.subject.threads})
+        kept = Checkpoint(path, _which_run(execution, level, root), {"threads": execution.subject.threads})
         names = [plan.case.name for plan in mine]
-        # the promises come with the first shard
-        promises = [PROMISES] if i == 0 and isinstance(place.subject, VerifierSubject) else []
+        # the first shard checks the promises
+        promises = [PROMISES] if i == 0 and isinstance(execution.subject, VerifierSubject) else []
         if not {*kept.part.found} <= {*names, *promises}:
             raise ValueError(
                 f"{path}: has cases that are not of this shard; give every shard a file of its own"
@@ -84,17 +101,19 @@ def audit_shard(
         total, to_come = (sum(plan.steps for plan in some) for some in (mine, left))
         with kept:
             if promises and PROMISES not in kept.part.found:
-                kept.keep(PROMISES, check_promises_at(place, root))
-            told = offset(progress, total - to_come, total)
-            for run in run_cases(place, left, lambda plan: CaseRun(plan, root, alarm, seconds=share), told):
+                kept.keep(PROMISES, check_promises_at(execution, root))
+            report = offset(progress, total - to_come, total)
+            for run in run_cases(
+                execution, left, lambda plan: CaseRun(plan, root, alarm, seconds=share), report
+            ):
                 if run.interrupted:
                     raise KeyboardInterrupt
                 kept.keep(run.plan.case.name, run.total)
     return names
 
 
-def merged_audit(part: Part) -> Audit:
-    """The audit whose parts were added up to `part`. Raises ValueError for cases that are missing, naming them."""
+def merge_audit(part: Part) -> Audit:
+    """Judge the audit whose parts add up to `part`. Raises ValueError with the names of missing cases."""
     run, found = part.run, part.found
     promise = None if run["declared"] is None else Declared(**run["declared"])
     subject = planned_subject(run["audit of"], promise, part.about["threads"])
@@ -121,13 +140,13 @@ def _plans(subject: Subject, level: str) -> list[Plan]:
     return [subject.plan(index, level) for index in range(len(subject.cases))]
 
 
-def _which_run(place: Place, level: str, root: int) -> dict[str, Any]:
-    """What tells an audit from others, in plain values."""
-    subject, promise, code = place.subject, None, None
+def _which_run(execution: Execution, level: str, root: int) -> dict[str, Any]:
+    """What identifies an audit, in plain values."""
+    subject, promise, code = execution.subject, None, None
     if isinstance(subject, RuleSubject):
         name = rules.registered_spec(subject.rule)
     else:
-        name, promise, code = subject.name, asdict(subject.declared), place.run(jobs.code_digest)
+        name, promise, code = subject.name, asdict(subject.declared), execution.run(jobs.code_digest)
     return {
         "audit of": name,
         "declared": promise,

@@ -1,11 +1,10 @@
-"""Old against new: two verifiers on the same cases, asking only whether they follow one law.
+"""Compare two verifiers on the same cases: do their outputs have the same law?
 
-Nothing is assumed of that law, so a lossy kernel may be compared with its rewrite. Each case is drawn for both, with
-random numbers of their own, in blocks that grow by a half; after each block every table is tested by
-`stats.log_two_sample_e`: the tokens after each prefix, the bins of the audit, the share of tokens that the target holds
-impossible, and the numbers of accepted tokens, so that a change in speed is found too. Before that both are given the
-same drafts and the same rng, to see whether they are the same token by token.
-"""
+The law need not be known, so a lossy kernel can be compared with its rewrite. Both draw each case with
+independent random numbers, in blocks that grow by a half. After each block `stats.log_two_sample_e` tests
+every table: the tokens after each prefix, the bins of the audit, the share of impossible tokens, and the
+numbers of accepted tokens, so that a change of speed is found too. A few steps with the same drafts and rng
+show whether the tokens are identical."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from specsim.auditing._cases.battery import BITS, Case, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.subjects import Subject, rule_function
 from specsim.auditing._checks.tables import Plan, Table
-from specsim.auditing._execution import Place, is_rule, placed
+from specsim.auditing._execution import Execution, is_rule, open_execution
 from specsim.auditing._results import BUDGET, Comparison, Difference
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
@@ -35,12 +34,10 @@ from specsim.core.distributions import Ints
 from specsim.core.stats import detectable_tv, log_two_sample_e
 from specsim.simulation._counting import Counts, Progress, offset
 
-__all__ = ["audit_against"]
-
 #: Ends of the blocks, as fractions of a case's steps.
 BLOCKS = tuple(1.5**-k for k in range(14, -1, -1))
-#: Steps that both verify with the same rng.
-TWINS = 512
+#: Steps that both verifiers get with the same rng.
+SAME_SEED_STEPS = 512
 
 
 def audit_against(
@@ -52,12 +49,30 @@ def audit_against(
     timeout: float = TIMEOUT,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Whether two verifiers follow one law, whatever it is, on the cases that both take.
+    """Test whether two verifiers follow the same law on the cases that both take.
 
-    Each is a function, "package.module:function", or the name of a rule, which is then called as a function. Two that
-    follow one law are called changed with probability at most `results.BUDGET`. Raises as `audit`, and ValueError where
-    the two share no case.
+    Neither need be exact. Two verifiers with the same law are called changed with probability at most
+    `BUDGET`.
 
+    Parameters
+    ----------
+    new, old : str or callable
+        Each a function, "package.module:function", or the name of a rule for chains.
+    level, rng, timeout, progress
+        As in `specsim.audit`.
+
+    Returns
+    -------
+    Comparison
+        The verdict ("same", "changed" or "broken") and the most significant table of each case.
+
+    Raises
+    ------
+    ValueError
+        As in `specsim.audit`, and if the two share no case.
+
+    Examples
+    --------
     >>> from specsim import rules
     >>> audit_against("standard", "standard", "smoke", rng=0).verdict
     'same'
@@ -65,8 +80,8 @@ def audit_against(
     check_limits(level, None, timeout)
     root, started = root_of(rng), time.perf_counter()
     with (
-        placed(_as_function(new), 1, timeout) as one,
-        placed(_as_function(old), 1, timeout) as other,
+        open_execution(_as_function(new), 1, timeout) as one,
+        open_execution(_as_function(old), 1, timeout) as other,
     ):
         plans = [one.subject.plan(i, level) for i in _shared(one.subject, other.subject)]
         tests = sum(_tests(plan) for plan in plans)
@@ -82,7 +97,7 @@ def audit_against(
                     break
         except KeyboardInterrupt:
             interrupted = True
-        names = [_name(side, place) for side, place in ((new, one), (old, other))]
+        names = [_name(side, execution) for side, execution in ((new, one), (old, other))]
     return Comparison(
         new=names[0],
         old=names[1],
@@ -99,17 +114,17 @@ def _as_function(verifier: str | Verifier) -> str | Verifier:
     return rule_function(rules.get(verifier)) if isinstance(verifier, str) and is_rule(verifier) else verifier
 
 
-def _name(verifier: str | Verifier, place: Place) -> str:
-    return verifier if isinstance(verifier, str) else place.subject.name
+def _name(verifier: str | Verifier, execution: Execution) -> str:
+    return verifier if isinstance(verifier, str) else execution.subject.name
 
 
 def _shared(one: Subject, other: Subject) -> list[int]:
-    """The cases of both: their numbers on the side of `one`; on the other one they have the same names."""
+    """The indices, in `one`, of the cases that both have."""
     here, there = ([_identity(case) for case in side.cases] for side in (one, other))
     shared = [i for i, case in enumerate(here) if case in there]
     if not shared:
         raise ValueError(
-            "the two verifiers share no case: they declare other dtypes, lengths of drafts, or shapes"
+            "the two verifiers share no case: they declare different dtypes, draft lengths, or shapes"
         )
     return shared
 
@@ -121,15 +136,15 @@ def _identity(case: Case | DecoderCase) -> tuple[Any, ...]:
 
 
 def _compare(
-    places: tuple[Place, Place], plan: Plan, root: int, alarm: float, progress: Progress | None
+    executions: tuple[Execution, Execution], plan: Plan, root: int, alarm: float, progress: Progress | None
 ) -> Difference:
-    case, sides = plan.case, list(zip(("new", "old"), places, strict=True))
+    case, sides = plan.case, list(zip(("new", "old"), executions, strict=True))
     words = case_key(0, case.name)
     blocks: list[tuple[Counts, Counts]] = []
     done, twins, failure, telling, interrupted = 0, 0.0, "", (-np.inf, ""), False
     try:
-        same = jobs.Steps(case.name, key_of(root, (*words, 2)), 0, min(TWINS, plan.steps))
-        first, second = (_run(name, place, jobs.tokens, same) for name, place in sides)
+        same = jobs.Steps(case.name, key_of(root, (*words, 2)), 0, min(SAME_SEED_STEPS, plan.steps))
+        first, second = (_run(name, execution, jobs.tokens, same) for name, execution in sides)
         twins = float((first == second).all(axis=0).mean())
         for share in BLOCKS:
             until = max(8, int(plan.steps * share))
@@ -137,8 +152,8 @@ def _compare(
                 continue
             asked = (jobs.Steps(case.name, key_of(root, (*words, k)), done, until - done) for k in (0, 1))
             a, b = (
-                _run(name, place, jobs.count, steps).counts
-                for (name, place), steps in zip(sides, asked, strict=True)
+                _run(name, execution, jobs.count, steps).counts
+                for (name, execution), steps in zip(sides, asked, strict=True)
             )
             blocks, done = [*blocks, (a, b)], until
             if progress is not None:
@@ -171,16 +186,16 @@ def _compare(
     )
 
 
-def _run(name: str, place: Place, job: Callable[..., Any], steps: jobs.Steps) -> Any:
-    """What `job` gives on one side. Raises BrokenVerifier, naming the side, whatever it did wrong."""
+def _run(name: str, execution: Execution, job: Callable[..., Any], steps: jobs.Steps) -> Any:
+    """The result of `job` on one side. Raises BrokenVerifier with the name of the side."""
     try:
-        return place.run(job, steps)
+        return execution.run(job, steps)
     except (BrokenVerifier, NotADraftPath) as error:
         raise BrokenVerifier(f"{name}: {error}") from error
 
 
 def _most_telling(plan: Plan, blocks: Sequence[tuple[Counts, Counts]]) -> tuple[float, str]:
-    """The largest log e-value of all tests of a case, and what it says."""
+    """The largest log e-value of all tests of a case, and its description."""
     asked: list[tuple[Callable[[Counts], Ints], Callable[[Ints, Ints], str]]] = [
         *((table.counts, partial(_words_for, table)) for table in plan.tables),
         *((partial(_possible, i), partial(_words_for_impossible, i)) for i in range(plan.case.positions)),
@@ -198,7 +213,7 @@ def _tests(plan: Plan) -> int:
 
 
 def _possible(position: int, counts: Counts) -> Ints:
-    """How many tokens at `position` had a probability under the target, and how many had none: tables leave those out."""
+    """The numbers of possible and of impossible tokens at `position`."""
     impossible = counts["impossible"][position]
     return np.array([counts["lengths"][position:].sum() - impossible, impossible])
 
@@ -219,8 +234,8 @@ def _words_for(table: Table, a: Ints, b: Ints) -> str:
 
 
 def _detectable(plan: Plan, steps: int, alarm: float) -> float:
-    """For the first token's table: two samples of n know as much of a difference as one of n/2, and a third of that is
-    spent on learning what the difference is.
+    """For the first token's table: two samples of n count as one of n/2, and a third of that estimates the
+    law.
     """
     first = next((table for table in plan.tables if table.position == 0), None)
     return 1.0 if first is None else detectable_tv(len(first.law), steps / 3.0, alarm)

@@ -1,4 +1,4 @@
-"""The command line. Each command parses, calls the library, prints; nothing is computed here.
+"""The command line. Each command parses its options, calls the library and prints the result.
 
 Exit codes: 0 fine (or consistent), 1 biased or broken, 2 usage or bad input, 3 interrupted.
 """
@@ -16,7 +16,7 @@ from specsim.core._registry import modules_beside
 
 __all__ = ["main", "run_app"]
 
-for _name in modules_beside(__file__):  # each file puts its commands into the tree
+for _name in modules_beside(__file__):  # each file registers its commands
     import_module(f"{__name__}.{_name}")
 
 
@@ -26,12 +26,12 @@ def main() -> None:
 
 
 def run_app(app: cyclopts.App) -> None:
-    """Run a command line, and turn what users get wrong into one line and exit code 2."""
+    """Run a command line; errors of the user are printed in one line, with exit code 2."""
     try:
         code = app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:
         sys.exit(_complain(str(error)))
-    except BrokenPipeError:  # whoever was reading has had enough
+    except BrokenPipeError:  # the reader of the pipe has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)
     except (ValueError, TypeError, OSError) as error:

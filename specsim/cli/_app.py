@@ -1,10 +1,8 @@
-"""The commands' tree: `specsim`, and the commands under audit, trace, record and models."""
+"""The tree of commands: `specsim`, and the groups audit, trace, record and models."""
 
 from __future__ import annotations
 
 from cyclopts import App
-
-__all__ = ["app", "audit_app", "models_app", "record_app", "trace_app"]
 
 
 def _version() -> str:
@@ -19,10 +17,10 @@ app = App(
     version=_version,
     suppress_keyboard_interrupt=False,  # an interrupt exits with 3, in main
 )
-trace_app = App(name="trace", help="Logged p and q: record them, read them back.")
+trace_app = App(name="trace", help="Record, import and analyse traces, logs of p and q.")
 record_app = App(name="record", help="Log p and q of real models while they decode speculatively.")
-models_app = App(name="models", help="The n-gram pair that stands for real text.")
-audit_app = App(name="audit", help="Is a verifier exact? Verdict, evidence, and what would have been found.")
+models_app = App(name="models", help="Build n-gram models.")
+audit_app = App(name="audit", help="Audit a verifier: verdict, evidence and power.")
 app.command(audit_app)
 app.command(trace_app)
 app.command(record_app)

@@ -19,18 +19,16 @@ if TYPE_CHECKING:
 @audit_app.default
 def audit(
     verifier: Annotated[
-        str,
-        Parameter(help="A built-in rule, package.module:function, or an engine, see 'specsim engines'."),
+        str, Parameter(help="A built-in rule, package.module:function, or an engine, see 'specsim engines'.")
     ] = "standard",
     *,
     against: Annotated[
-        str | None,
-        Parameter(help="Another verifier: ask only whether the two follow one law, whatever it is."),
+        str | None, Parameter(help="Another verifier: test only whether the two have the same law.")
     ] = None,
     level: Level = "quick",
     seconds: Annotated[
         float | None,
-        Parameter(name="--time", help="About so many seconds in all, for a slow verifier; fewer steps."),
+        Parameter(name="--time", help="Time limit in seconds, for a slow verifier; fewer steps."),
     ] = None,
     fail_fast: Annotated[bool, Parameter(negative="", help="Stop after the first case that fails.")] = False,
     timeout: Annotated[float, Parameter(help="Seconds after which one call counts as hanging.")] = 60.0,
@@ -41,12 +39,15 @@ def audit(
     out: Annotated[
         Path | None,
         Parameter(
-            help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for against.json; with --shard a "
-            "file."
+            help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for against.json; with "
+            "--shard the file to write."
         ),
     ] = None,
 ) -> int:
-    """Is a verifier exact? Verdict, evidence, and what would have been found. Exit code 0 if consistent, else 1."""
+    """Audit a verifier: verdict, evidence and power.
+
+    Exit code 0 if consistent or lossy as declared, else 1.
+    """
     from specsim import auditing
 
     limits: dict[str, Any] = {
@@ -85,11 +86,11 @@ def audit_export(
     level: Level = "smoke",
     dtype: Annotated[str, Parameter(help="float64, float32 or float16.")] = "float32",
     lengths: Annotated[
-        bool, Parameter(negative="", help="With a case whose steps differ in length.")
+        bool, Parameter(negative="", help="Include a case with drafts of different lengths.")
     ] = False,
     seed: Seed = None,
 ) -> None:
-    """Write the cases as safetensors, for an engine that is not written in Python."""
+    """Write the cases as safetensors files, for an engine that is not written in Python."""
     from specsim.auditing._offline import export
 
     manifest = export(folder, level, seed, dtype=dtype, lengths=lengths)
@@ -98,13 +99,15 @@ def audit_export(
 
 @audit_app.command(name="score")
 def audit_score(
-    folder: Annotated[Path, Parameter(help="What export wrote.")],
-    tokens: Annotated[Path, Parameter(help="The engine's tokens: a file for each case, of the same name.")],
+    folder: Annotated[Path, Parameter(help="Folder that export wrote.")],
+    tokens: Annotated[
+        Path, Parameter(help="Folder of the engine's tokens, a file of the same name for each case.")
+    ],
     *,
-    name: Annotated[str, Parameter(help="What to call the engine in the report.")] = "tokens",
+    name: Annotated[str, Parameter(help="Name of the engine in the report.")] = "tokens",
     out: Annotated[Path | None, Parameter(help="Folder for the report's files.")] = None,
 ) -> int:
-    """Judge the tokens that an engine gave for exported cases. Exit codes as audit."""
+    """Judge the tokens of an engine for exported cases. Exit codes as for audit."""
     from specsim.auditing._offline import score
 
     if out is not None:
@@ -120,10 +123,10 @@ def audit_replay(
     *,
     case: Annotated[str, Parameter(help="The case, as the report names it.")],
     step: Annotated[int, Parameter(converter=whole, help="Number of the step, from 0.")],
-    seed: Annotated[int, Parameter(converter=whole, help="Seed of the audit, as its report printed it.")],
+    seed: Annotated[int, Parameter(converter=whole, help="Seed of the audit, as in its report.")],
     level: Level = "quick",
 ) -> None:
-    """Print one step of an audit again: what was drafted, with p and q, and what the verifier made of it."""
+    """Print one step of an audit: the draft with p and q, and the tokens of the verifier."""
     from specsim.auditing._replay import replay_step
 
     print(replay_step(verifier, case, step, seed, level))
@@ -131,7 +134,7 @@ def audit_replay(
 
 @app.command
 def engines() -> None:
-    """List the engines whose verifiers and decoders are known by name to audit."""
+    """List the engines that audit knows by name."""
     from rich.table import Table
 
     from specsim.auditing.adapters import ENGINES
@@ -145,7 +148,7 @@ def engines() -> None:
 
 
 def report(result: Audit, out: Path | None, as_json: bool = False) -> int:
-    """Print an audit, and write it to `out` in every form."""
+    """Print an audit, and write its report files to `out`."""
     from specsim.auditing import _report as report
 
     if as_json:

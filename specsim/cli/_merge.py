@@ -16,13 +16,13 @@ from specsim.cli._simulate import show_run
 
 @app.command
 def merge(
-    files: Annotated[list[Path], Parameter(negative="", help="What --shard wrote, in any order.")],
+    files: Annotated[list[Path], Parameter(negative="", help="Files that --shard wrote, in any order.")],
     /,
     *,
     as_json: Json = False,
-    out: Annotated[Path | None, Parameter(help="Folder for the files of an audit's report.")] = None,
+    out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit.")] = None,
 ) -> int:
-    """Add up the parts of a run, and print what simulate or audit would have printed of all of it."""
+    """Merge the parts of a run, and print the result of simulate or audit."""
     found = specsim.merge(files)
     if isinstance(found, specsim.Audit):
         return report(found, out, as_json)

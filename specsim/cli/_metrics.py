@@ -17,8 +17,7 @@ from specsim.cli._terminal import show
 def check_metrics(
     *,
     engine: Annotated[
-        str,
-        Parameter(help="What the numbers mean: plain, vllm, hf, sglang, llama.cpp or flashinfer."),
+        str, Parameter(help="Definitions of the numbers: plain, vllm, hf, sglang, llama.cpp or flashinfer.")
     ] = "plain",
     gamma: Annotated[str | None, Parameter(help="Most drafted tokens of a step.")] = None,
     acceptance_rate: Annotated[str | None, Parameter(help="As printed: 0.80 or 80.0%.")] = None,
@@ -38,14 +37,13 @@ def check_metrics(
     step_time: Annotated[str | None, Parameter(help="Time of one step, same unit.")] = None,
     speedup: Annotated[str | None, Parameter(help="Over one pass of the target per token.")] = None,
     requests: Annotated[
-        str | None,
-        Parameter(help="Texts, each of which may have ended within its last step. Default: none did."),
+        str | None, Parameter(help="Number of texts that may have ended within their last step. Default: 0.")
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Can these reported numbers all be true? Exit code 0 if they can, 1 if not.
+    """Check whether reported numbers can all be true. Exit code 0 if they can, 1 if not.
 
-    Give numbers as they were printed: the digits say how exact they are.
+    Give numbers as printed: their digits determine the precision.
     """
     found = specsim.check_metrics(
         engine=engine,

@@ -15,9 +15,9 @@ def build(
     folder: Annotated[Path, Parameter(help="Folder of text, searched recursively.")],
     *,
     out: Annotated[Path, Parameter(help="File to write, .npz.")],
-    pattern: Annotated[str, Parameter(help="Which files to read.")] = "*.py",
+    pattern: Annotated[str, Parameter(help="Pattern of the files to read.")] = "*.py",
 ) -> None:
-    """Train the n-gram pair (5-gram target, 2-gram draft) on any folder of text."""
+    """Train an n-gram pair (5-gram target, 2-gram draft) on a folder of text."""
     from specsim.models import build_pair
 
     target, draft = build_pair(folder, out, pattern=pattern)

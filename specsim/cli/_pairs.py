@@ -7,8 +7,6 @@ from typing import Any
 
 import specsim
 
-__all__ = ["draft_of", "models_of", "pair_of", "trace_of"]
-
 
 def pair_of(source: str, vocab_size: int, overlap: float) -> tuple[Any, Any]:
     """The target and the draft that `source` names."""

@@ -25,14 +25,16 @@ def plan(
     alpha: Annotated[
         float | None, Parameter(help="Acceptance rate of the draft's tokens, from 0 to 1.")
     ] = None,
-    trace: Annotated[Path | None, Parameter(help="Folder of a trace: its rates by position instead.")] = None,
+    trace: Annotated[
+        Path | None, Parameter(help="Folder of a trace, whose rates by position are used.")
+    ] = None,
     drafts: Annotated[
         list[str] | None,
         Parameter(
             name="--draft",
             negative="",
-            help="Instead, one of several drafts: name=alpha,c, where alpha may be accepted/tested, or a trace's folder; "
-            "repeat it.",
+            help="One of several drafts: name=alpha,c, where alpha may be accepted/tested or the folder of a trace; "
+            "may be repeated.",
         ),
     ] = None,
     c: Annotated[float | None, RATIO] = None,
@@ -40,7 +42,7 @@ def plan(
     most: Most = 64,
     as_json: Json = False,
 ) -> None:
-    """The γ that gains most, what it gains, what that depends on; or which of several drafts to take."""
+    """Find the best γ, its speedup and sensitivity, or the best of several drafts."""
     if sum(given is not None for given in (alpha, trace, drafts)) != 1:
         raise ValueError("give one of --alpha, --trace and --draft")
     if drafts is not None:

@@ -28,18 +28,20 @@ def hf(
     gamma: Gamma = 5,
     max_new_tokens: Annotated[int, Parameter(converter=whole, help="Tokens for each prompt.")] = 128,
     temperature: Annotated[float, Parameter(help="Temperature of both models; 0 is greedy.")] = 1.0,
-    top_k: Annotated[int, Parameter(converter=whole, help="Keep so many tokens; 0: all.")] = 0,
-    top_p: Annotated[float, Parameter(help="Keep the most probable tokens of this mass.")] = 1.0,
+    top_k: Annotated[
+        int, Parameter(converter=whole, help="Keep this many most probable tokens; 0: all.")
+    ] = 0,
+    top_p: Annotated[float, Parameter(help="Keep the most probable tokens up to this mass.")] = 1.0,
     rule: Rule = "standard",
-    dtype: Annotated[str, Parameter(help="How rows are stored: float32, float16 or bfloat16.")] = "float32",
+    dtype: Annotated[str, Parameter(help="dtype of stored rows: float32, float16 or bfloat16.")] = "float32",
     top: Annotated[
         int | None,
-        Parameter(converter=whole, help="Store so many tokens of each row, and the mass of the rest."),
+        Parameter(converter=whole, help="Store this many tokens of each row, and the mass of the rest."),
     ] = None,
-    device: Annotated[str, Parameter(help="Where the models run, as torch calls it.")] = "cpu",
+    device: Annotated[str, Parameter(help="The torch device of the models.")] = "cpu",
     seed: Seed = None,
 ) -> None:
-    """Decode speculatively with two models of Hugging Face transformers, and log the drafted tokens with p and q."""
+    """Decode with two models of Hugging Face transformers, and log the drafted tokens with p and q."""
     from specsim.recording import record_hf
 
     texts = _read_prompts(prompts)
@@ -70,8 +72,8 @@ def hf(
 def _read_prompts(path: Path) -> list[str]:
     """A prompt from each line that is not blank.
 
-    Raises ValueError, naming the file, for what is not UTF-8 text, and the line, for a record without a prompt.
-    """
+    Raises ValueError, naming the file, for what is not UTF-8 text, and the line, for a record without a
+    prompt."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:

@@ -16,14 +16,14 @@ from specsim.cli._terminal import progress_bar, show
 
 @app.command
 def rules() -> None:
-    """List the verification rules: paper, claim, and what each does on the n-gram pair."""
+    """List the verification rules: paper, claim, and results on the n-gram pair."""
     from rich.table import Table
 
     from specsim.rules import GROUPS, get, names
-    from specsim.simulation import shipped
+    from specsim.simulation import load_bundled
     from specsim.simulation._comparison import show_tv
 
-    comparison = shipped()
+    comparison = load_bundled()
     found = {entry.name: entry for entry in comparison}
     for group, claim in GROUPS.items():
         table = Table(box=None, pad_edge=False, title=claim, title_justify="left")
@@ -53,7 +53,7 @@ def compare(
     names: Annotated[
         list[str] | None,
         Parameter(
-            name="--rule", negative="", help="A rule, with parameters or not; repeat it. Default: all."
+            name="--rule", negative="", help="A rule, with parameters if any; may be repeated. Default: all."
         ),
     ] = None,
     vocab_size: VocabSize = 1000,
@@ -61,15 +61,17 @@ def compare(
     gamma: Annotated[int, Parameter(converter=whole, help="Drafted tokens of a chain.")] = 5,
     drafts: Annotated[int, Parameter(converter=whole, help="Chains for rules that take several drafts.")] = 2,
     steps: Annotated[int, Parameter(converter=whole, help="Steps of each rule.")] = 2**16,
-    sweep: Annotated[bool, Parameter(negative="", help="Lossy rules over their parameters' ranges.")] = False,
+    sweep: Annotated[
+        bool, Parameter(negative="", help="Simulate lossy rules at several parameter values.")
+    ] = False,
     seed: Seed = None,
     threads: Threads = None,
     out: Annotated[
         Path | None,
-        Parameter(help="Folder for comparison.json and the pictures pareto and drafts, as .png and .svg."),
+        Parameter(help="Folder for comparison.json and the figures pareto and drafts, as .png and .svg."),
     ] = None,
 ) -> None:
-    """Rules side by side on one pair: tokens per step against total variation."""
+    """Compare rules on one pair: tokens per step and total variation."""
     from rich.table import Table
 
     from specsim.simulation import compare as compare_rules

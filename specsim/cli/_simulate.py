@@ -52,7 +52,7 @@ def simulate(
     shard: Shard = None,
     as_json: Counts = False,
 ) -> None:
-    """Draw speculative steps, and print α and tokens per step beside the closed form."""
+    """Draw speculative steps, and print α, tokens per step and the closed form."""
     if shard is not None and checkpoint is None:
         raise ValueError("--shard counts a part of a run: give the file for it with --out")
     target, draft = pair_of(source, vocab_size, overlap)
@@ -124,7 +124,9 @@ def show_run(run: specsim.Simulation, as_json: bool) -> None:
 
 
 def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, as_json: bool) -> None:
-    """What rows that are not whole say of a rule along the log: bounds, for each number of drafted tokens up to `shape`."""
+    """What rows that are not whole say of a rule along the log: bounds, for each number of drafted tokens up
+    to `shape`.
+    """
     from specsim.traces._analysis import CONFIDENCE
     from specsim.traces._expected import expect_tokens
 
@@ -189,7 +191,7 @@ def replay(
     source: SourceName = "ngram",
     *,
     step: Annotated[int, Parameter(converter=whole, help="Number of the step, from 0.")],
-    seed: Annotated[int, Parameter(converter=whole, help="Seed of the run, as its result printed it.")],
+    seed: Annotated[int, Parameter(converter=whole, help="Seed of the run, as in its output.")],
     vocab_size: VocabSize = 1000,
     overlap: Overlap = 0.8,
     rule: Rule = "standard",
@@ -197,7 +199,7 @@ def replay(
     tree: Widths = None,
     drawing: Drawing = None,
 ) -> None:
-    """Print one step of 'simulate' again, number by number, from pure Python."""
+    """Replay one step of 'simulate' in plain Python, and print its numbers."""
     target, draft = pair_of(source, vocab_size, overlap)
     shape = draft_of(rule, gamma, tree, drawing)
     print(specsim.replay(target, draft, step=step, rule=rule, gamma=shape, rng=seed))
@@ -206,20 +208,20 @@ def replay(
 @app.command
 def generate(
     source: Annotated[
-        str, Parameter(help="'ngram' (the shipped pair), or an .npz file of models.")
+        str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")
     ] = "ngram",
     *,
-    prompt: Annotated[str, Parameter(help="Text to go on from; tokens are its bytes.")] = "import ",
+    prompt: Annotated[str, Parameter(help="Text to continue; tokens are its bytes.")] = "import ",
     max_new_tokens: Annotated[int, Parameter(converter=whole, help="Tokens to generate.")] = 200,
     rule: Rule = "standard",
     gamma: Gamma = 5,
     tree: Widths = None,
     drawing: Drawing = None,
-    drafting: Annotated[str, Parameter(help="Tokens of a chain: sample, or greedy.")] = "sample",
+    drafting: Annotated[str, Parameter(help="How a chain is drafted: sample or greedy.")] = "sample",
     seed: Seed = None,
     as_json: Json = False,
 ) -> None:
-    """Decode speculatively, and print the text, what its steps did, and the target sampled alone beside it."""
+    """Decode speculatively, and print the text and its statistics beside those of plain decoding."""
     target, draft = models_of(source)
     shape = gamma if tree is None and drawing is None else draft_of(rule, gamma, tree, drawing)
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from specsim.simulation._counting import Progress
 
-__all__ = ["number", "progress_bar", "show"]
-
 
 @contextmanager
 def progress_bar(label: str, unit: str = " steps") -> Iterator[Progress | None]:

@@ -1,4 +1,4 @@
-"""`specsim trace alpha`, `audit`, `simulate` and `plan`: what a trace says."""
+"""`specsim trace alpha`, `audit`, `simulate`, `plan` and `policies`: analyses of a trace."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def trace_alpha(
     path: Folder = None,
     *,
     skip_damaged: Annotated[
-        bool, Parameter(negative="", help="Leave damaged shards out, and say so.")
+        bool, Parameter(negative="", help="Skip damaged shards, with a warning.")
     ] = False,
     entropy_of: Annotated[str, Parameter(help="Group contexts by the entropy of q, or of p.")] = "q",
-    bins: Annotated[int, Parameter(converter=whole, help="Groups of as many contexts each.")] = 8,
+    bins: Annotated[int, Parameter(converter=whole, help="Number of groups of equal size.")] = 8,
     seed: Annotated[int, Parameter(converter=whole, help="Seed of the bootstrap over documents.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """The three α of a trace along its own path: by position, entropy and document, and how sure they are."""
+    """The three α of a trace by position, entropy and document, with confidence intervals."""
     from specsim.traces import TraceBounds, summarise
     from specsim.traces._analysis import read_alpha
 
@@ -158,15 +158,15 @@ def _interval(ends: Any) -> str:
 def trace_audit(
     path: Folder = None,
     *,
-    lenience: Annotated[float, Parameter(help="The lenience that was decoded with, in (0, 1].")] = 1.0,
+    lenience: Annotated[float, Parameter(help="Lenience of the decoding, in (0, 1].")] = 1.0,
     seed: Annotated[
-        int, Parameter(converter=whole, help="Seed of what maps drafted tokens to uniforms.")
+        int, Parameter(converter=whole, help="Seed of the map of drafted tokens to uniforms.")
     ] = 0,
     as_json: Json = False,
 ) -> int:
-    """Do the accept flags and the drafted tokens follow from the log's own rows? Exit code 1 if they do not.
+    """Check the accept flags and drafted tokens of a trace against its rows. Exit code 1 if they disagree.
 
-    For the standard rule, or lenience. It says nothing of whether the target's law was sampled: a log cannot.
+    For the standard rule, or lenience. A log cannot show whether the output has the target's law.
     """
     from specsim.traces._consistency import audit_log
 
@@ -213,17 +213,16 @@ def trace_simulate(
     *,
     rule: Rule = "standard",
     gamma: Annotated[
-        int | None,
-        Parameter(converter=whole, help="Drafted tokens per step; default: as many as were logged."),
+        int | None, Parameter(converter=whole, help="Drafted tokens per step; default: as logged.")
     ] = None,
     steps: Annotated[int, Parameter(converter=whole, help="Steps to draw.")] = 100_000,
     seed: Seed = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Another rule, or fewer drafted tokens, on the logged rows as they are (frozen: drafts are drawn again, rows stay).
+    """Simulate another rule, or fewer drafted tokens, on the logged rows (frozen: drafts are redrawn).
 
-    Of truncated rows: bounds on what a rule emits along the log's own drafts, if their own probabilities tell it.
+    For truncated rows: bounds of the expected tokens per step along the logged drafts.
     """
     trace = trace_of(path)
     shape = draft_of(rule, max(1, trace.gamma) if gamma is None else gamma, None, None)
@@ -239,20 +238,15 @@ def trace_plan(
     most: Most = 64,
     as_json: Json = False,
 ) -> None:
-    """The γ that gains most, from a trace's rates by position: as 'specsim plan --trace'."""
+    """Find the best γ from a trace's rates by position, as 'specsim plan --trace'."""
     print_trace_plan(trace_of(path), c, c_hat, most, as_json)
 
 
 @trace_app.command(name="policies")
-def trace_policies(
-    path: Folder = None,
-    *,
-    c: Annotated[float, RATIO],
-    as_json: Json = False,
-) -> None:
-    """Policies that choose γ step by step, walked along the log: what each would have drafted, and gained.
+def trace_policies(path: Folder = None, *, c: Annotated[float, RATIO], as_json: Json = False) -> None:
+    """Compare policies that choose γ step by step along a trace: drafted tokens and speedup.
 
-    Learned policies are left out: a log does not say what the draft would have done behind a rejected token.
+    Learned policies are not included: a log has no rows of the draft after a rejected token.
     """
     from rich.table import Table
 

@@ -20,7 +20,7 @@ from specsim.decoding._sessions import DraftSide, TargetSide
 from specsim.drafts import Tree, chain
 from specsim.models import Model, check_pair
 from specsim.rules import Rule
-from specsim.simulation._rows import Rows, repeated
+from specsim.simulation._rows import Rows, broadcast_parents
 from specsim.simulation._sources import rule_verifier
 
 __all__ = ["DRAFTINGS", "generate", "sample"]
@@ -164,7 +164,7 @@ def _speculative_step(
     with clock.measuring("target"):
         p = target.rows(shape, drafted)
     with clock.measuring("verify"):
-        rows = Rows(drafted[None], p[None], q[None], repeated(shape, 1))
+        rows = Rows(drafted[None], p[None], q[None], broadcast_parents(shape, 1))
         columns, accepted = rule_verifier(rule, shape)(rows, key, number)
         emitted: list[int] = columns[: accepted[0] + 1, 0].tolist()
     for side in (target, draft):

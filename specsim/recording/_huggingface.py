@@ -24,7 +24,7 @@ from specsim.recording._log import new_log
 from specsim.recording._tokenizers import check_tokenizers
 from specsim.rules import Rule
 from specsim.simulation._counting import Progress
-from specsim.simulation._rows import Rows, repeated
+from specsim.simulation._rows import Rows, broadcast_parents
 from specsim.simulation._sources import rule_verifier
 from specsim.traces import Trace, open_trace
 
@@ -242,7 +242,9 @@ def _step(
         if i < gamma:
             drafted.append(int(draw_siblings(tree.sampling, q[i : i + 1], u[i : i + 1])[0, 0]))
     p = target.rows(tokens + drafted, gamma + 1)
-    rows = Rows(np.array([drafted]), p[None], q[None, : rule.num_rows(tree)].copy(), repeated(tree, 1))
+    rows = Rows(
+        np.array([drafted]), p[None], q[None, : rule.num_rows(tree)].copy(), broadcast_parents(tree, 1)
+    )
     found, accepted = rule_verifier(rule, tree)(rows, key, number)
     length = int(accepted[0])
     for model in (target, draft):

@@ -1,4 +1,4 @@
-"""Rules side by side: tokens per step against total variation, and acceptance against the number of drafts."""
+"""Monte Carlo simulation of rules: single steps, whole runs, and comparisons of rules."""
 
 import lazy_loader as _lazy
 

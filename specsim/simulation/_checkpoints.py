@@ -1,8 +1,7 @@
-"""Runs in parts: checkpoints and shards are files of partial results that belong to one run.
+"""Checkpoints and shards: files with partial results of a run.
 
-A file is a safetensors file. Its tensors are the counts, int64, each named by what was counted and by its own name. Its
-metadata has under the name of the format two lines: the SHA-256 of all that follows and of the counts, and all else as JSON.
-"""
+A file is in safetensors format. Its tensors are the int64 counts; the metadata has, under the name of the
+format, the SHA-256 of the counts and of the JSON text that follows it."""
 
 from __future__ import annotations
 
@@ -21,18 +20,16 @@ from numpy.typing import NDArray
 from specsim.core._files import atomic_write
 from specsim.simulation._counting import Example, Failure, Interval, Partial
 
-__all__ = ["Checkpoint", "Part", "add_parts", "check_shard", "shard_interval"]
-
 FORMAT = "specsim part 2"
-#: Seconds between two writings of a checkpoint.
+#: Seconds between two writes of a checkpoint.
 CHECKPOINT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Part:
-    """What was counted of a run, by name: the steps of a simulation, or the cases of an audit.
+    """The counts of a run by name: the steps of a simulation, or the cases of an audit.
 
-    `run` says which run it is, in plain values, and is the same for all of its parts; `about` is what else a result needs.
+    `run` identifies the run, in plain values; `about` holds the other values of its result.
     """
 
     run: dict[str, Any]
@@ -41,47 +38,44 @@ class Part:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The time of all counts."""
         return sum(one.seconds for one in self.found.values())
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the part to `path`, whole or not at all."""
+        """Write the part to `path`, atomically."""
         from safetensors.numpy import save_file
 
-        arrays, told = {}, {}
+        arrays, entries = {}, {}
         for name, partial in self.found.items():
             for key, array in partial.counts.items():
                 arrays[f"{name}: {key}"] = np.ascontiguousarray(array, dtype=np.int64)
-            told[name] = {
+            entries[name] = {
                 "intervals": partial.intervals,
                 "counts": [*partial.counts],
                 "examples": partial.examples,
                 "failures": partial.failures,
                 "seconds": partial.seconds,
             }
-        head = json.dumps({"run": self.run, "about": self.about, "found": told}, allow_nan=False)
+        head = json.dumps({"run": self.run, "about": self.about, "found": entries}, allow_nan=False)
         with atomic_write(path) as temporary:
             save_file(arrays, temporary, {FORMAT: f"{_digest(head, arrays)}\n{head}"})
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Part:
-        """The part in the file `path`.
-
-        Raises ValueError, naming the file, where that is damaged, of another version of the format or of another kind.
-        """
+        """Read the part in the file `path`. Raises ValueError if it is damaged or of another format."""
         from safetensors import SafetensorError, safe_open
 
-        Path(path).stat()  # a file that is not there is no damaged one
+        Path(path).stat()  # raises FileNotFoundError
         try:
             with safe_open(path, "np") as file:
                 metadata = file.metadata() or {}
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
         except (SafetensorError, OSError, ValueError, TypeError) as error:
             raise ValueError(
-                f"{path}: no part of a run, or damaged ({error}); delete it, and run its steps again"
+                f"{path}: not a part of a run, or damaged ({error}); delete it, and run its steps again"
             ) from error
         if FORMAT not in metadata:
-            raise ValueError(f"{path}: no part of a run in the format of this version ({FORMAT!r})")
+            raise ValueError(f"{path}: not a part of a run in the format of this version ({FORMAT!r})")
         digest, _, head = metadata[FORMAT].partition("\n")
         if _digest(head, arrays) != digest:
             raise ValueError(
@@ -90,19 +84,21 @@ class Part:
         part = json.loads(head)
         found = {
             name: Partial(
-                {key: arrays[f"{name}: {key}"] for key in told["counts"]},
-                tuple((first, end) for first, end in told["intervals"]),
-                tuple(Example(*one) for one in told["examples"]),
-                tuple(Failure(*one) for one in told["failures"]),
-                told["seconds"],
+                {key: arrays[f"{name}: {key}"] for key in entries["counts"]},
+                tuple((first, end) for first, end in entries["intervals"]),
+                tuple(Example(*one) for one in entries["examples"]),
+                tuple(Failure(*one) for one in entries["failures"]),
+                entries["seconds"],
             )
-            for name, told in part["found"].items()
+            for name, entries in part["found"].items()
         }
         return cls(part["run"], part["about"], found)
 
     def check_same_run(self, run: dict[str, Any], path: str | os.PathLike[str], other: str) -> None:
-        """Raise ValueError, naming what differs, unless this part, of the file `path`, is one of `run`, that of `other`."""
-        run = json.loads(json.dumps(run))  # as it would come from a file: of a tuple a list
+        """Raise ValueError with the field that differs unless this part, of the file `path`, belongs to
+        `run`.
+        """
+        run = json.loads(json.dumps(run))  # as read from a file: tuples become lists
         for name in dict.fromkeys([*run, *self.run]):
             there, known = self.run.get(name), run.get(name)
             if there != known:
@@ -110,7 +106,7 @@ class Part:
 
 
 def _digest(head: str, arrays: dict[str, NDArray[Any]]) -> str:
-    """The SHA-256 of all that matters in a file."""
+    """The SHA-256 of the contents of a file."""
     digest = hashlib.sha256(f"{head}\n".encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
@@ -119,11 +115,10 @@ def _digest(head: str, arrays: dict[str, NDArray[Any]]) -> str:
 
 
 def add_parts(paths: Sequence[str | os.PathLike[str]]) -> Part:
-    """The parts in the files `paths`, added up.
+    """Add the parts in the files `paths`.
 
-    Raises ValueError where there is none, for files that cannot be read, parts of different runs (naming the field that
-    differs), and steps that are in two of them.
-    """
+    Raises ValueError without files, for damaged files, parts of different runs, and steps that are in two of
+    them."""
     if not paths:
         raise ValueError("paths: no part was given")
     total = Part.read(paths[0])
@@ -143,7 +138,7 @@ def add_parts(paths: Sequence[str | os.PathLike[str]]) -> Part:
 
 
 def _sum(name: str, one: Partial | None, other: Partial) -> Partial:
-    if one is not None and not other.intervals:  # which steps are in both would tell, had it any
+    if one is not None and not other.intervals:  # else the sum detects common steps
         raise ValueError(f"{name} is counted twice")
     return other if one is None else one + other
 
@@ -178,10 +173,9 @@ def check_shard(shard: tuple[int, int]) -> tuple[int, int]:
 
 
 class Checkpoint:
-    """Keeps a part in the file `path`: at the beginning, every minute, and at the end, whatever that is.
+    """Stores a part in the file `path`: at the start, every minute, and at the end, also after an exception.
 
-    If the file is there already, `part` is at first what it has. Raises ValueError for a file of another run, and as
-    `Part.read`.
+    If the file exists, its part is read. Raises ValueError for a file of another run, and as `Part.read`.
     """
 
     def __init__(self, path: str | os.PathLike[str], run: dict[str, Any], about: dict[str, Any]):
@@ -191,14 +185,14 @@ class Checkpoint:
             self.part.check_same_run(run, path, "here")
 
     def __enter__(self) -> Checkpoint:
-        self._write()  # a place where nothing can be written is known before the work
+        self._write()  # fails before the work if the path cannot be written
         return self
 
     def __exit__(self, *_: object) -> None:
         self._write()
 
     def keep(self, name: str, partial: Partial) -> None:
-        """Put `partial` in the place of what was counted of `name`, and write all if a minute has passed."""
+        """Set the counts of `name`, and write the file if a minute has passed."""
         self.part = replace(self.part, found={**self.part.found, name: partial})
         if time.monotonic() - self._written >= CHECKPOINT_SECONDS:
             self._write()

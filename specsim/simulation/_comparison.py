@@ -1,4 +1,4 @@
-"""Every rule on one pair: how many tokens a step emits, and how far from the target's law they are."""
+"""Compare rules on one pair: tokens per step, and total variation from the target's law."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from specsim.rules import GROUPS, Parameter, Rule
 from specsim.simulation._counting import Progress
 from specsim.simulation._engine import simulate
 
-__all__ = ["Comparison", "Entry", "as_markdown", "compare", "shipped"]
-
-#: Contexts over which total variation is averaged: declared laws are plain Python.
+#: The most contexts for mean total variation, since declared laws are computed in Python.
 CONTEXTS = 256
 #: Values of each parameter in a sweep.
 SWEEP = 9
@@ -34,8 +32,9 @@ SWEEP = 9
 
 @dataclass(frozen=True)
 class Entry:
-    """One rule on one pair. `tv` is the mean total variation between the law of a token that it claims and the
-    target's: 0 for a lossless rule, None for one that is wrong on purpose, since what it claims is not what it does.
+    """One rule on one pair; `tv` is the mean total variation of the claimed law from the target's.
+
+    It is 0 for a lossless rule, and None for a negative control, whose claim is false.
     """
 
     rule: str
@@ -52,7 +51,7 @@ class Entry:
 
     @property
     def line(self) -> str:
-        """Which line of a sweep it belongs to: a rule and, where it has several parameters, the one that was varied."""
+        """The line of a sweep: the rule and, if it has several parameters, the varied one."""
         rule = rules.get(self.rule)
         default = {parameter.name: parameter.default for parameter in rule.parameters}
         varied = [name for name, value in rule.values.items() if value != default[name]]
@@ -97,7 +96,7 @@ class Comparison:
 
 
 def show_tv(tv: float | None) -> str:
-    """Total variation as it is printed: four decimals, 0 for a lossless rule, – for one without a true claim."""
+    """Total variation with four decimals; 0 for a lossless rule, – for a negative control."""
     return "–" if tv is None else f"{tv:.4f}" if tv else "0"
 
 
@@ -114,13 +113,34 @@ def compare(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Simulate rules on one pair, and set tokens per step beside total variation.
+    """Simulate rules on one pair, and compare tokens per step and total variation.
 
-    `target` and `draft` as for `simulate`. `names` are rules, by default all, with parameters if they have any
-    (see `specsim.rules.get`). Rules for a single draft get a chain of `gamma` tokens, the others `drafts` chains of
-    `gamma` tokens, drawn in the first way that they name. With `sweep` a rule that has parameters, and was not given
-    any, appears once for each of several values of each. Raises as `simulate`.
+    Parameters
+    ----------
+    target, draft : array_like or Model
+        Two pmfs [V] or two models, as in `simulate`.
+    names : sequence of str, optional
+        Rules, with parameters if any; by default all.
+    gamma, drafts : int
+        Rules for one draft get a chain of `gamma` tokens, the others `drafts` such chains.
+    steps, rng, threads
+        Of each rule, as in `simulate`.
+    sweep : bool
+        Simulate lossy rules at several values of each parameter.
+    progress : callable, optional
+        Called as progress(rules done, rules in all).
 
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `simulate`.
+
+    Examples
+    --------
     >>> table = compare([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], names=["standard", "lenience"], steps=1000, rng=1)
     >>> [(entry.name, round(entry.tv, 3)) for entry in table]
     [('standard', 0.0), ('lenience', 0.2)]
@@ -152,7 +172,7 @@ def compare(
 
 
 def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
-    """What a rule is given to verify in a comparison."""
+    """The draft of a rule in a comparison."""
     drawing = rule.draft_sampling[0]
     return chains(drafts, gamma, drawing) if rule.claimed_on_trees else chain(gamma, drawing)
 
@@ -163,15 +183,15 @@ def describe(tree: Tree, gamma: int) -> str:
     return f"{tree.sampling}, {gamma}" if count == 1 else f"{tree.sampling}, {count} × {gamma}"
 
 
-def shipped() -> Comparison:
-    """The comparison of all rules on the n-gram pair that comes with the package, as `compare` computed it."""
+def load_bundled() -> Comparison:
+    """Load the comparison of all rules on the bundled n-gram pair, as `compare` computed it."""
     stored = json.loads(files("specsim").joinpath("data/rules.json").read_text(encoding="utf-8"))
     entries = tuple(Entry(**entry) for entry in stored["entries"])
     return Comparison(**{**stored, "entries": entries, "provenance": Provenance(**stored["provenance"])})
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """The registry as a table for people who read files: every rule, its claim, and what it does on this pair."""
+    """A Markdown table of every rule with its claim and its results on this pair."""
     lines = []
     for group, claim in GROUPS.items():
         lines += [
@@ -201,7 +221,7 @@ def _variants(name: str, sweep: bool) -> list[Rule]:
 
 
 def sweep_values(parameter: Parameter) -> list[float]:
-    """Values over the whole range of a parameter, or, where that is wide, around its default."""
+    """Values over the range of a parameter, or around its default if the range is wide."""
     if parameter.whole:
         return [parameter.low + k for k in range(SWEEP) if parameter.low + k <= parameter.high]
     if parameter.high - parameter.low <= 3.0:

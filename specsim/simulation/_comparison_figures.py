@@ -1,4 +1,4 @@
-"""The two pictures of a comparison."""
+"""The two figures of a comparison."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["drafts_figure", "pareto_figure"]
 
 #: Enough colours and markers to tell the lossy rules apart.
 COLORS = ("#2a5c8a", "#d1793b", "#4f8f5b", "#9b5a8c", "#b8a13a", "#3aa6a6", "#7a4b2b", "#5a5a5a")
 MARKERS = ("o", "s", "^", "D")
-#: Total variation that counts as none in the picture.
+#: Total variation below which a rule is drawn as lossless.
 NONE = 1e-9
 
 
 def pareto_figure(comparison: Comparison) -> Figure:
-    """Tokens per step against TV: lossless rules on the axis, every lossy rule a line over its parameters' range."""
+    """Tokens per step against TV: lossless rules on the axis, a line for each lossy rule."""
     from matplotlib.figure import Figure
 
     with figure_style():
@@ -46,7 +45,7 @@ def pareto_figure(comparison: Comparison) -> Figure:
 
 
 def _draw_lossless(axis: Axes, entries: list[Entry]) -> None:
-    """One row of text for each rule, moved apart where they would overlap, with a line to its value."""
+    """One label for each rule, shifted where labels would overlap, with a line to its value."""
     entries = sorted(entries, key=lambda entry: entry.tokens_per_step)
     values = np.array([entry.tokens_per_step for entry in entries])
     step = (values.max() - values.min()) / len(values) if len(values) > 1 else 0.0
@@ -86,7 +85,7 @@ def _draw_lossy(axis: Axes, entries: list[Entry]) -> None:
 
 
 def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
-    """Acceptance against the number of drafts: points simulated, thin lines closed forms, thick ones the bounds α*."""
+    """Acceptance by number of drafts: simulated points, closed forms (thin lines), bounds α* (thick lines)."""
     from matplotlib.figure import Figure
 
     rows = list(found)

@@ -1,9 +1,8 @@
-"""Counting: chunks of steps in, integer counts out.
+"""Count steps in chunks.
 
-A run is cut into chunks; a chunk draws its steps from a source and a tally counts them into integer arrays; the results
-of the chunks are added up. Steps are functions of (key, step) and sums of integers do not depend on their order, so
-the counts are the same for any number of threads and any order of chunks.
-"""
+For each chunk of a run a source draws the steps, and a tally counts them into integer arrays, which are
+added. Steps are functions of (key, step), so the counts are the same for any number of threads and any order
+of chunks."""
 
 from __future__ import annotations
 
@@ -20,23 +19,6 @@ from specsim.core._streams import Key
 from specsim.simulation._rows import pieces
 from specsim.simulation._sources import Batch, Batches
 
-__all__ = [
-    "EXAMPLES",
-    "Counts",
-    "Example",
-    "Failure",
-    "Interval",
-    "Partial",
-    "Progress",
-    "Tally",
-    "add_up",
-    "count_chunks",
-    "missing",
-    "no_counts",
-    "offset",
-    "run",
-]
-
 Counts = dict[str, NDArray[np.int64]]
 T = TypeVar("T")
 
@@ -51,7 +33,7 @@ EXAMPLES = 8
 
 
 class Example(NamedTuple):
-    """An emitted token that should not have been."""
+    """An impossible token that was emitted."""
 
     step: int
     position: int
@@ -59,7 +41,7 @@ class Example(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why steps could not be counted: a kind, and a text for the reader."""
+    """Why steps could not be counted."""
 
     kind: str
     text: str
@@ -67,13 +49,12 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class Partial:
-    """What was counted of some steps: the one value that threads, processes, workers and files hand on.
+    """The counts of some steps, as threads, processes, workers and files exchange them.
 
-    `intervals` are the steps, in order and apart from each other; `counts` the integer arrays of a tally; `examples` the
-    first `EXAMPLES` of them; `failures` says why no more steps were counted; `seconds` is the time that it took.
+    `intervals` are the steps, sorted and disjoint; `counts` the integer arrays of a tally; `examples` the
+    first `EXAMPLES` examples; `failures` the reasons why counting ended early; `seconds` the time.
 
-    Partial results of different steps are added with `+`, in any order: the sum has the same steps, counts and examples.
-    Adding the same steps twice is a ValueError.
+    Partial results are added with `+`, in any order; ValueError if a step is in both.
     """
 
     counts: Counts
@@ -89,11 +70,11 @@ class Partial:
 
     def __add__(self, other: Partial) -> Partial:
         counts = dict(self.counts)
-        for name, array in other.counts.items():  # those of a chunk may be narrower than those of a sum
+        for name, array in other.counts.items():  # a chunk may count in a narrower dtype
             counts[name] = np.add(counts[name], array, dtype=np.int64) if name in counts else array
         return Partial(
             counts,
-            _joined([*self.intervals, *other.intervals]),
+            _join([*self.intervals, *other.intervals]),
             tuple(sorted([*self.examples, *other.examples])[:EXAMPLES]),
             self.failures + other.failures,
             self.seconds + other.seconds,
@@ -101,9 +82,9 @@ class Partial:
 
 
 class Tally(Protocol):
-    """What is counted. `zeros()` makes the integer arrays of a chunk, `count` adds one batch to them.
+    """Counts batches: `zeros()` makes the integer arrays of a chunk, `count` adds one batch to them.
 
-    `count` may return examples, at most `EXAMPLES` of a batch, the first ones.
+    `count` may return the first examples of a batch, at most `EXAMPLES`.
     """
 
     def zeros(self) -> dict[str, NDArray[Any]]: ...
@@ -152,24 +133,24 @@ def count_chunks(
         return Partial(counts, ((first, first + steps),), tuple(sorted(examples)[:EXAMPLES]))
 
     chunks = (piece for first, end in intervals for piece in pieces(first, end - first, source.chunk))
-    # one thread is this one: an interrupt then ends a chunk at once
+    # without a pool an interrupt ends a chunk at once
     return map(chunk, chunks) if threads == 1 else _side_by_side(chunk, chunks, threads)
 
 
 def no_counts(tally: Tally) -> Partial:
-    """What `tally` has counted of no steps: zeros, as int64."""
+    """The counts of no steps: zeros, as int64."""
     return Partial({name: array.astype(np.int64) for name, array in tally.zeros().items()})
 
 
 def offset(progress: Progress | None, before: int, total: int) -> Progress | None:
-    """The callback of a part, given what came before it."""
+    """The progress callback of a part that starts after `before` of `total` steps."""
     if progress is None:
         return None
     return lambda done, _: progress(before + done, total)
 
 
 def missing(intervals: Sequence[Interval], first: int, end: int) -> list[Interval]:
-    """What of the steps [first, end) is in none of `intervals`, which are in order.
+    """The parts of [first, end) that are in none of the sorted `intervals`.
 
     >>> missing([(2, 4), (6, 9)], 0, 10)
     [(0, 2), (4, 6), (9, 10)]
@@ -184,8 +165,8 @@ def missing(intervals: Sequence[Interval], first: int, end: int) -> list[Interva
     return gaps
 
 
-def _joined(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """In order, those that touch made one. Raises ValueError where two overlap."""
+def _join(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Sort intervals and join adjacent ones. Raises ValueError if two overlap."""
     joined: list[Interval] = []
     for first, end in sorted(intervals):
         if joined and first < joined[-1][1]:
@@ -198,7 +179,7 @@ def _joined(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def _side_by_side(work: Callable[[Any], T], items: Iterable[Any], threads: int) -> Iterator[T]:
-    """Results of `work` on `items` as they come, in any order, with few of them waiting at a time."""
+    """Yield results of `work` on `items` in any order, with at most 2·threads items submitted."""
     waiting = iter(items)
     with ThreadPoolExecutor(threads) as pool:
         pending: set[Future[T]] = {pool.submit(work, item) for item in islice(waiting, 2 * threads)}

@@ -1,4 +1,4 @@
-"""How often one of K drafted tokens is accepted, rule by rule, and the most that any rule could accept."""
+"""The acceptance of one of K drafted tokens by each rule, and its upper bounds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from specsim.core.distributions import Floats
 from specsim.drafts import Tree
 from specsim.simulation._engine import simulate
 
-__all__ = ["BOUNDS", "RULES", "Acceptance", "acceptance_by_drafts"]
-
-#: Rules at a node, with the closed form of their acceptance where there is one.
+#: Rules for K children of a node, with the closed form of their acceptance if there is one.
 RULES: dict[str, Callable[[Floats, Floats, int], float] | None] = {
     "naive_matching": theory.naive_matching_acceptance,
     "token_tree": None,
@@ -25,15 +23,15 @@ RULES: dict[str, Callable[[Floats, Floats, int], float] | None] = {
     "greedy_multi_draft": theory.greedy_multi_draft_acceptance,
     "deterministic_children": None,
 }
-#: The ways of drawing that have a bound of their own.
+#: Sampling methods with an optimal acceptance.
 BOUNDS = ("sampled", "without replacement", "top and sample", "top")
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """One rule, or bound, at one number of drafts. `error` is the standard error of what was simulated.
+    """The acceptance of a rule or bound at one number of drafts, with the standard `error`.
 
-    `simulated` is None for a bound, `theory` None where no closed form is used.
+    `simulated` is None for a bound, `theory` None without a closed form.
     """
 
     name: str
@@ -53,9 +51,31 @@ def acceptance_by_drafts(
     rng: RandomSource = None,
     threads: int | None = None,
 ) -> list[Acceptance]:
-    """The acceptance of K = 1 … `most` drafts of one token, for one pair of pmfs [V]: every rule, every bound.
+    """Simulate the probability that one of K drafted tokens is accepted, for every rule and bound.
 
-    At K = 1 rules that need several drafts are left out: they are the standard rule.
+    Parameters
+    ----------
+    p, q : ndarray, [V]
+        pmfs of target and draft.
+    most : int
+        Largest number of drafts K; at K = 1 only the bounds are returned.
+    steps, rng, threads
+        Of each rule, as in `simulate`.
+
+    Returns
+    -------
+    list of Acceptance
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `simulate`.
+
+    Examples
+    --------
+    >>> found = acceptance_by_drafts(np.array([0.5, 0.5]), np.array([0.8, 0.2]), most=1)
+    >>> found[0].name, found[0].drawing, round(found[0].theory, 12)
+    ('bound', 'sampled', 0.7)
     """
     root, found = root_of(rng), []
     for drafts in range(1, most + 1):

@@ -1,8 +1,7 @@
-"""The Monte Carlo engine: steps of a rule drawn and counted, and what follows from the counts.
+"""The Monte Carlo engine: draw and count the steps of a rule.
 
-`_counting.py` cuts a run into chunks and adds up integers, `_executors.py` has other processes do that, and
-`_checkpoints.py` keeps what was counted on disk.
-"""
+`_counting.py` splits a run into chunks and adds their counts, `_executors.py` runs chunks in other processes,
+and `_checkpoints.py` stores the counts in files."""
 
 from __future__ import annotations
 
@@ -38,9 +37,7 @@ from specsim.simulation._rows import DynamicRows, LookupRows, TraceRows, model_r
 from specsim.simulation._sources import Batch, FixedPairSource, RowSource, rule_verifier
 from specsim.traces import Trace
 
-__all__ = ["Simulation", "make_source", "merged_simulation", "simulate"]
-
-#: The name of what a simulation counts, in its checkpoints.
+#: The name of the counts of a simulation in its checkpoints.
 STEPS = "steps"
 
 
@@ -48,10 +45,8 @@ STEPS = "steps"
 class StepTally:
     """Counts accepted lengths [depth+1], and tokens emitted at even and at odd positions [2, 1+V].
 
-    Entry 0 counts the padding; a branch to leave it out would cost more. A chunk's tokens are counted in int32,
-    half as large in the cache. With two rows an addition need not wait for the one before it, which often is to the
-    same token.
-    """
+    Entry 0 counts the padding, which is faster than a branch. int32 halves the cache footprint of a chunk's
+    counts, and two rows avoid that an addition waits for the previous one to the same token."""
 
     depth: int
     vocab_size: int
@@ -68,13 +63,15 @@ class StepTally:
 
 @kernel
 def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-def]
-    """Add tokens[depth+1, B], accepted[B] to lengths[depth+1], and by position to emitted[2, 1+V], -1 to entry 0."""
+    """Add tokens[depth+1, B], accepted[B] to lengths[depth+1], and by position to emitted[2, 1+V], -1 to
+    entry 0.
+    """
     for k in range(lengths.size):
         lengths[k] += np.sum(accepted == k)
     positions = tokens.shape[0]
     for i in range(0, positions - 1, 2):
         even, odd = tokens[i], tokens[i + 1]
-        for s in range(even.size):  # unsigned: no index from the end, which would take a branch
+        for s in range(even.size):  # unsigned: avoids the branch for negative indices
             emitted[0, np.uint32(even[s] + 1)] += 1
             emitted[1, np.uint32(odd[s] + 1)] += 1
     if positions % 2:
@@ -84,12 +81,11 @@ def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-
 
 @dataclass(frozen=True)
 class Simulation:
-    """Counts of a simulated run, and what follows from them.
+    """The counts of a simulated run, and the rates that follow from them.
 
-    `lengths[k]` is the number of steps with exactly k accepted tokens, `tokens[x]` how often token x was emitted.
-    `alpha_context` is the mean acceptance probability over the contexts where steps begin (exact, not simulated).
-    `source` says where p and q came from, `tree` what was drafted.
-    """
+    `lengths[k]` is the number of steps with k accepted tokens, `tokens[x]` the number of emitted tokens x.
+    `alpha_context` is the mean acceptance probability over the contexts where steps begin (exact, not
+    simulated). `source` describes the origin of p and q, `tree` is the shape of the draft."""
 
     source: str
     rule: str
@@ -107,17 +103,17 @@ class Simulation:
 
     @property
     def accepted(self) -> int:
-        """Drafted tokens accepted in all."""
+        """The number of accepted drafted tokens."""
         return accepted_tokens(self.lengths)
 
     @property
     def alpha_drafted(self) -> float:
-        """Accepted / drafted, which engines report."""
+        """Accepted / drafted tokens, as engines report it."""
         return alpha_drafted(self.lengths, self.tree.size)
 
     @property
     def alpha_verified(self) -> float:
-        """Accepted / positions tested: in each step the accepted ones and the rejected one."""
+        """Accepted / tested tokens: each step tests the accepted tokens and the rejected one."""
         return alpha_verified(self.lengths)
 
     @property
@@ -177,26 +173,48 @@ def simulate(
     shard: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> Simulation:
-    """Draw `steps` speculative steps of `rule`, each of `gamma` drafted tokens, and count what they emit.
+    """Draw speculative steps of a rule, and count accepted lengths and emitted tokens.
 
-    `rule` is the name of a built-in rule, or a `Rule`. For drafts other than a sampled chain `gamma` is a
-    `specsim.drafts.Tree`, or for two models a `DynamicTree`.
+    Parameters
+    ----------
+    target, draft : array_like, Model, Trace or PromptLookup
+        Two pmfs [V], the same at every position; two models, whose steps start at contexts that they share; a
+        trace as `target` without `draft` (*frozen rows*: the logged rows, with drafts drawn again); or a
+        model and a `specsim.drafts.PromptLookup`, whose steps start anywhere in its text.
+    rule : str or Rule
+        A built-in rule, with parameters if any.
+    gamma : int or Draft
+        Drafted tokens of a chain, a `specsim.drafts.Tree`, or for two models a `DynamicTree`.
+    steps : int
+        Number of steps.
+    rng : int, Generator, SeedSequence or None
+        The same integer gives the same counts for any `threads`, `executor`, `checkpoint` and `shard`.
+    threads : int, optional
+        All cores by default.
+    executor : Executor or str, optional
+        Counts in other processes: "processes" (as many as `threads`), "dask" (the same on a local Dask
+        cluster), the address of a Dask scheduler, or any `concurrent.futures.Executor`.
+    checkpoint : path, optional
+        File that stores the counts every minute and at the end. If it exists, the run continues from it, with
+        its seed if `rng` is None.
+    shard : tuple of int, optional
+        (i, n) with 0 ≤ i < n: count only part i of n; `specsim.merge` adds the checkpoints.
+    progress : callable, optional
+        Called as progress(steps done, steps in all).
 
-    `target` and `draft` are two pmfs of shape [V] (the same pair at every position), or two models (each step
-    starts at a context of the target's pool), or `target` is a trace and `draft` is left out (*frozen rows*: the
-    logged rows of each step, with drafts redrawn), or `draft` is a `specsim.drafts.PromptLookup` (steps begin anywhere
-    in its text). `rng` is an int, a Generator, a SeedSequence or None;
-    the same integer gives the same counts on any number of `threads` (default: all cores).
+    Returns
+    -------
+    Simulation
 
-    `executor` has other processes count: "processes" (as many as `threads`), "dask" (the same, under a Dask scheduler),
-    the address of a Dask scheduler, or anything with the interface of `concurrent.futures.Executor`. With `checkpoint`, a
-    file, what was counted is kept there, every minute and at the end; if the file is there already, the run goes on from
-    it, with its seed if `rng` is None. `shard` (i, n), i from 0 to n - 1, counts one of n parts of the steps alone: `merge`
-    adds up their checkpoints. None of the three changes a count.
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is invalid, or the checkpoint is damaged or belongs to another run.
+    LostWorkers
+        A ConnectionError, if the executor loses its workers.
 
-    Raises ValueError or TypeError for anything that is not as above, and for a checkpoint that is damaged or of another
-    run; LostWorkers (a ConnectionError) where the executor's workers are gone for good.
-
+    Examples
+    --------
     >>> run = simulate([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], gamma=2, steps=10_000, rng=1)
     >>> int(run.lengths.sum()), round(run.alpha_context, 12)
     (10000, 0.7)
@@ -212,14 +230,12 @@ def simulate(
         kept = Checkpoint(checkpoint, _which_run(source, rule, steps, root), about)
         total = kept.part.found.get(STEPS, total)
         if total.steps and not first <= total.intervals[0][0] < total.intervals[-1][1] <= end:
-            raise ValueError(
-                f"{checkpoint}: has steps that are not of this shard; give every shard a file of its own"
-            )
+            raise ValueError(f"{checkpoint}: has steps of another shard; use one file for each shard")
     left, before, started = missing(total.intervals, first, end), total.seconds, time.perf_counter()
     with workers_of(executor, threads) as workers, kept or nullcontext():
         try:
-            # not given a name, which would keep it at work after an interrupt
-            for counted in _counted(source, tally, rule, key_of(root), left, workers, threads):
+            # a named generator would continue after an interrupt
+            for counted in _count(source, tally, rule, key_of(root), left, workers, threads):
                 total = replace(total + counted, seconds=before + time.perf_counter() - started)
                 if kept is not None:
                     kept.keep(STEPS, total)
@@ -229,7 +245,7 @@ def simulate(
             if checkpoint is None:
                 raise
             raise LostWorkers(
-                f"{error}; {checkpoint} has what was counted, and the same call goes on from it"
+                f"{error}; {checkpoint} has the counts so far; the same call continues from it"
             ) from error
     assert not (lost := missing(total.intervals, first, end)), f"steps {lost} were not counted"
     return _simulation(
@@ -242,7 +258,7 @@ def simulate(
     )
 
 
-def _counted(
+def _count(
     source: FixedPairSource | RowSource,
     tally: StepTally,
     rule: str | rules.Rule,
@@ -251,21 +267,21 @@ def _counted(
     workers: Workers | None,
     threads: int,
 ) -> Iterator[Partial]:
-    """The steps in `intervals`, in parts as they come: from `workers`, or else from `threads` of this process."""
+    """Count the steps in `intervals` on `workers` or on `threads` of this process; yields parts in any order."""
     if workers is None:
         return count_chunks(source, tally, key, intervals, threads=threads)
     job = _SimulationJob(rules.registered_spec(rule), source.tree, *_models_of(source))
     return count_spans(workers, job, key, intervals, source.chunk)
 
 
-def merged_simulation(part: Part) -> Simulation:
-    """The run whose parts were added up to `part`. Raises ValueError for steps that are missing, naming them."""
+def merge_simulation(part: Part) -> Simulation:
+    """The run whose parts add up to `part`. Raises ValueError with the steps that are missing."""
     run, total, drafted = part.run, part.found.get(STEPS, Partial({})), part.run["draft"]
     if gaps := missing(total.intervals, 0, run["steps"]):
         shown = ", ".join(f"{first:,} to {end - 1:,}" for first, end in gaps[:8])
         raise ValueError(
             f"of {run['steps']:,} steps {sum(end - first for first, end in gaps):,} are missing: "
-            f"{shown}{', …' if len(gaps) > 8 else ''}; give the parts that have them, or go on with theirs"
+            f"{shown}{', …' if len(gaps) > 8 else ''}; add the parts with these steps, or finish them"
         )
     tree = (
         Tree(drafted["parents"], drafted["drawing"], drafted["block"])
@@ -284,7 +300,7 @@ def _simulation(
 
 
 def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: tuple[int, int] | None) -> int:
-    """The seed; without one that of the checkpoint, where that is already."""
+    """The seed: `rng`, or that of an existing checkpoint."""
     if rng is None and shard is not None:
         raise ValueError("rng (--seed): missing; all shards of a run need the same seed")
     if rng is None and checkpoint is not None and Path(checkpoint).exists():
@@ -295,7 +311,7 @@ def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: t
 def _which_run(
     source: FixedPairSource | RowSource, rule: str | rules.Rule, steps: int, root: int
 ) -> dict[str, Any]:
-    """What tells a run from others, in plain values."""
+    """What identifies a run, in plain values."""
     rules.registered_spec(rule)
     return {
         "source": source.kind,
@@ -310,7 +326,7 @@ def _which_run(
 
 @dataclass(frozen=True)
 class _SimulationJob:
-    """A simulation as a worker gets it, a `specsim.simulation._executors.Job`: pmfs as they are drawn from, or what has the rows."""
+    """A simulation as a `specsim.simulation._executors.Job`; `target` and `draft` as for `simulate`."""
 
     rule: str
     tree: Draft
@@ -363,7 +379,7 @@ def make_source(
     rule: str | rules.Rule,
     gamma: int | Draft,
 ) -> FixedPairSource | RowSource:
-    """The source behind `simulate` and `replay`: told apart by what `target` is."""
+    """Make the source of `simulate` and `replay`, which depends on the types of `target` and `draft`."""
     chosen = rules.get(rule)
     if isinstance(gamma, DynamicTree):
         chosen.check(gamma)
@@ -379,7 +395,7 @@ def make_source(
     if isinstance(target, Model) or isinstance(draft, Model):
         return RowSource(model_rows(target, draft, tree, chosen.leaf_rows), rule_verifier(chosen, tree))
     if draft is None:
-        raise TypeError("draft: missing; only a trace brings its own")
+        raise TypeError("draft: missing; only a trace includes the draft")
     p, q = check_rows(target, "target"), check_rows(draft, "draft")
     if p.ndim != 1 or p.shape != q.shape:
         raise ValueError(f"target {p.shape} and draft {q.shape} must be two pmfs of one shape [V]")
@@ -388,7 +404,7 @@ def make_source(
 
 def _lookup_rows(target: Any, lookup: PromptLookup, tree: Tree, rule: rules.Rule) -> LookupRows:
     if not isinstance(target, Model):
-        raise TypeError("target: prompt lookup drafts for a model, which knows its rows anywhere in the text")
+        raise TypeError("target: prompt lookup needs a model as target")
     if not tree.is_chain or rule.leaf_rows:
         raise ValueError("gamma: prompt lookup drafts one chain, and has no row q after it")
     if lookup.text.size <= target.order:

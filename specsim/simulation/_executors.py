@@ -1,15 +1,11 @@
-"""Spans of steps on executors: processes, a cluster, anything with the interface of `concurrent.futures.Executor`.
+"""Count spans of steps on executors: processes, a cluster, any `concurrent.futures.Executor`.
 
-A *span* is a run of whole chunks that takes a worker about a second: long beside sending it, short beside what is lost
-with a worker. It is named by (key, first step, steps), and what is counted of it by a *job*, which the worker gets once
-and keeps. Steps are functions of (key, step), so neither the length of spans, nor who counts them, nor how often one is
-begun changes a count.
+A *span* is a sequence of whole chunks that takes a worker about a second, given by (key, first step, steps).
+The *job* says what is counted; a worker gets it once and caches it. Steps are functions of (key, step), so
+the counts depend neither on the spans nor on the workers.
 
-How many spans are under way follows the workers: one more as long as spans wait less for a worker than they work. So
-there are enough for all workers, and never many more.
-
-A worker that dies costs its spans: a pool of processes is made anew and Dask has its own ways; what was lost is run again.
-"""
+The number of submitted spans grows as long as spans wait for a worker less than they run. The spans of a
+worker that dies are run again: a pool of processes is replaced, and Dask recovers by itself."""
 
 from __future__ import annotations
 
@@ -34,51 +30,37 @@ from specsim.core._streams import Key
 from specsim.simulation._counting import Interval, Partial, Tally, run
 from specsim.simulation._sources import Batches
 
-__all__ = [
-    "NAMES",
-    "Job",
-    "LostWorkers",
-    "Task",
-    "Workers",
-    "check_same_code",
-    "count_spans",
-    "workers_of",
-]
-
-#: What an executor can be called; beside these, the address of a Dask scheduler, such as tcp://host:8786.
+#: Names of executors; the address of a Dask scheduler, such as tcp://host:8786, is valid too.
 NAMES = ("threads", "processes", "dask")
 ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
 
 SPAN_SECONDS = 1.0
-#: A span is at most so many times as long as the one before it whose time is known.
+#: The largest ratio of the length of a span to that of the last measured span.
 GROWTH = 4
-#: Tasks under way, at first and at most.
+#: Submitted tasks, at first and at most.
 FIRST_IN_FLIGHT, MOST_IN_FLIGHT = 2, 1024
-#: A span is at most this share of what is left, so that workers end together.
+#: A span is at most 1/SHARE_LEFT of the remaining steps, so that workers end together.
 SHARE_LEFT = 4
-#: How often a task may be under way when a pool of processes breaks.
+#: Times that a pool may break with the same task.
 TRIES = 3
-#: Jobs that a worker keeps.
+#: Jobs that a worker caches.
 KEPT = 4
-#: Seconds without a result after which it is asked whether there is still somebody to give one.
+#: Seconds without a result after which the connection to the scheduler is checked.
 LISTEN = 5.0
-#: Seconds to wait for a Dask scheduler.
+#: Time-out of the connection to a Dask scheduler.
 CONNECT = 30.0
 
 
 class LostWorkers(ConnectionError):
-    """The executor is gone, or its workers die of what they are given."""
+    """The executor has ended, or its workers die repeatedly."""
 
 
 class Job(Protocol):
-    """What is counted of spans, in a form that can be pickled: a worker calls both, `source` once for all spans."""
+    """What is counted, in a form that can be pickled; a worker calls `source` once for all spans."""
 
     def source(self) -> Batches: ...
 
     def tally(self, source: Batches) -> Tally: ...
-
-
-# --- executors -------------------------------------------------------------------------------------------
 
 
 def _check_executor(executor: Executor | str | None) -> None:
@@ -103,12 +85,11 @@ def _check_executor(executor: Executor | str | None) -> None:
 
 @contextmanager
 def workers_of(executor: Executor | str | None, threads: int | None = None) -> Iterator[Workers | None]:
-    """The workers that `executor` means, until the context ends; None for the threads of this process.
+    """Open the workers of `executor` as a context; None for the threads of this process.
 
-    `threads` is the number of processes that "processes" and "dask" start, by default one for each core. An executor that
-    is handed over stays open. Raises ValueError for a name that is none of `NAMES` or an address, and where Dask is not
-    installed; TypeError for no executor; LostWorkers where no scheduler answers.
-    """
+    `threads` is the number of processes that "processes" and "dask" start, by default one for each core. An
+    executor object stays open. Raises ValueError for an unknown name and if Dask is not installed, TypeError
+    for an object without `submit`, LostWorkers if no scheduler answers."""
     _check_executor(executor)
     if executor is None or executor == "threads":
         yield None
@@ -137,14 +118,14 @@ def _process_workers(processes: int) -> Iterator[Workers]:
 
 
 def _end_processes(executor: Executor) -> None:
-    """End a pool whose processes nobody waits for any more."""
+    """Terminate the processes of a pool."""
     for process in list((getattr(executor, "_processes", None) or {}).values()):
         process.terminate()
     executor.shutdown(cancel_futures=True)
 
 
 def _begin_process() -> None:
-    """A process of the pool leaves Ctrl-C to its parent, and does not outlive it, however that ends."""
+    """Initialise a process of the pool: it ignores Ctrl-C, and ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None
@@ -177,12 +158,9 @@ def _dask_executor(name: str, processes: int) -> Iterator[Executor]:
         yield client.get_executor(pure=False)
 
 
-# --- tasks -----------------------------------------------------------------------------------------------
-
-
 @dataclass(eq=False)
 class Task:
-    """A call to be made by a worker: a module's function, and arguments that can be pickled."""
+    """A call for a worker: a module's function, and arguments that can be pickled."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -190,7 +168,7 @@ class Task:
 
 
 class Workers:
-    """Runs tasks on `executor`, a few at a time; `renew` makes another one where that has broken."""
+    """Runs tasks on `executor`; `renew` makes a new one after it has broken."""
 
     def __init__(self, name: str, executor: Executor, renew: Callable[[], Executor] | None = None):
         self.name = name
@@ -200,13 +178,12 @@ class Workers:
     def results(
         self, next_task: Callable[[], Task | None], room: int = FIRST_IN_FLIGHT
     ) -> Iterator[tuple[Task, float, Any]]:
-        """(task, seconds that it took its worker, what it returned) for every task, as they come.
+        """Yield (task, seconds in its worker, result) of every task, in the order of completion.
 
-        `next_task()` is asked for more whenever there is room, at first for so many, and says None as long as it has none.
-        An exception of a task is raised here; LostWorkers where the executor breaks and cannot be renewed, or the same task
-        was under way three times when it broke. Whatever ends this cancels what is pending, and ends processes of our own
-        that are in the middle of it.
-        """
+        `next_task()` is called while fewer than `room` tasks are submitted, a number that grows; it returns
+        None if it has no task now. An exception of a task is raised here; LostWorkers if the executor breaks
+        and cannot be renewed, or has broken three times with the same task. At the end pending tasks are
+        cancelled, and running processes of our own pool terminated."""
         pending: dict[Future[Any], tuple[Task, float]] = {}
         lost: deque[Task] = deque()
         try:
@@ -217,7 +194,7 @@ class Workers:
                     except BrokenExecutor as error:
                         task.broke += 1
                         lost.appendleft(task)
-                        if not pending:  # else those break too, and tell
+                        if not pending:  # else the pending ones report it
                             self._broken(error, task.broke)
                         break
                 if not pending and not lost:
@@ -232,10 +209,10 @@ class Workers:
                         lost.append(task)
                         continue
                     except Exception as error:
-                        if type(error).__name__ != "KilledWorker":  # Dask's word, after three deaths
+                        if type(error).__name__ != "KilledWorker":  # raised by Dask after three deaths
                             raise
                         raise LostWorkers(f"{self.name}: {error}") from error
-                    if time.monotonic() - sent < 2 * seconds:  # it worked longer than it waited
+                    if time.monotonic() - sent < 2 * seconds:  # it ran longer than it waited
                         room = min(room + 1, MOST_IN_FLIGHT)
                     yield task, seconds, result
                 if broken is not None:
@@ -244,17 +221,19 @@ class Workers:
             if self._renew is None:
                 for future in pending:
                     future.cancel()
-            elif pending:  # a future cancelled here could fail in the pool's own thread once its processes end
+            elif (
+                pending
+            ):  # a future cancelled here could fail in the pool's own thread once its processes end
                 _end_processes(self.executor)
                 self.executor = self._renew()
 
     def _submit(self, task: Task) -> Future[Any]:
         try:
-            found = self.executor.submit(_timed, task.function, *task.arguments)
+            found = self.executor.submit(_call_timed, task.function, *task.arguments)
         except BrokenExecutor:
             raise
         except Exception as error:
-            raise LostWorkers(f"{self.name}: takes no more work ({_said(error)})") from error
+            raise LostWorkers(f"{self.name}: takes no more work ({_describe(error)})") from error
         if not isinstance(found, Future):
             raise TypeError(
                 f"{self.name}: submit() gave {type(found).__name__}, no concurrent.futures.Future"
@@ -262,12 +241,14 @@ class Workers:
         return found
 
     def _finished(self, pending: dict[Future[Any], Any]) -> set[Future[Any]]:
-        """The first futures to be done; where one of them broke, all of them, since they share its end."""
+        """The futures that are done; if one of them broke, all of them, since the pool has broken."""
         while not (finished := wait(pending, LISTEN, return_when=FIRST_COMPLETED).done):
-            # work given to a Dask client that has lost its scheduler is never heard of again
+            # tasks of a Dask client without its scheduler never finish
             client = getattr(self.executor, "_client", None)
             if client is not None and client.status not in ("running", "newly-created"):
-                raise LostWorkers(f"{self.name}: the scheduler is gone (the client is {client.status})")
+                raise LostWorkers(
+                    f"{self.name}: the connection to the scheduler is lost (the client is {client.status})"
+                )
         if any(future.cancelled() or isinstance(future.exception(), BrokenExecutor) for future in finished):
             finished = wait(pending, LISTEN).done
         return finished
@@ -275,38 +256,35 @@ class Workers:
     def _broken(self, error: Exception, times: int) -> None:
         if self._renew is None:
             raise LostWorkers(
-                f"{self.name}: lost in the middle of the run ({_said(error)}); start it again"
+                f"{self.name}: lost in the middle of the run ({_describe(error)}); start it again"
             ) from error
         if times >= TRIES:
             raise LostWorkers(
-                f"{self.name}: {times} times a worker died of the same work, killed perhaps for want of memory; a script "
-                "must call this under if __name__ == '__main__':, since every process reads it first"
+                f"{self.name}: {times} times a worker died of the same task, perhaps out of memory; a script must call "
+                "this under if __name__ == '__main__':, since every process imports it"
             ) from error
         self.executor.shutdown(wait=False)
         self.executor = self._renew()
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+def _call_timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
     started = time.perf_counter()
     result = function(*arguments)
     return time.perf_counter() - started, result
 
 
-# --- spans -----------------------------------------------------------------------------------------------
-
-
 def count_spans(
     workers: Workers, job: Job, key: Key, intervals: Sequence[Interval], chunk: int
 ) -> Iterator[Partial]:
-    """The counts of each span of the steps in `intervals`, as they come, in any order; spans are whole chunks.
+    """Yield the counts of each span of the steps in `intervals`, in any order.
 
-    Raises TypeError for a job that cannot be sent, and as `Workers.results`.
+    Raises TypeError for a job that cannot be pickled, and as `Workers.results`.
     """
-    packed = _packed(job)
+    packed = _pack(job)
     digest = hashlib.sha256(packed).hexdigest()
     spans = _Spans(intervals, chunk)
     unknown: deque[Interval] = deque()
@@ -319,27 +297,26 @@ def count_spans(
         return Task(_count_span, (sources_digest(), digest, None if known else packed, key, *span))
 
     for task, seconds, counted in workers.results(next_task):
-        if counted is None:  # a worker that has not seen the job yet
+        if counted is None:  # the worker does not have the job yet
             unknown.append(task.arguments[-2:])
             continue
         spans.learn(counted.steps, seconds)
         yield counted
 
 
-def _packed(job: Job) -> bytes:
+def _pack(job: Job) -> bytes:
     try:
         return zlib.compress(pickle.dumps(job), 1)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise TypeError(
-            f"executor: this run cannot be sent to another process ({error}); write its models as classes of a module, "
+            f"executor: this run cannot be pickled ({error}); define its models as classes of a module, "
             "or use executor='threads'"
         ) from error
 
 
 class _Spans:
-    """Cuts intervals into spans of whole chunks, as long as the last ones say that a worker can do in a second.
-
-    Towards the end they get shorter.
+    """Splits intervals into spans of whole chunks of about a second each, from measured times; shorter at the
+    end.
     """
 
     def __init__(self, intervals: Sequence[Interval], chunk: int):
@@ -366,8 +343,6 @@ class _Spans:
         self._chunks = max(1, min(fitting, longest))
 
 
-# --- in a worker -----------------------------------------------------------------------------------------
-
 _jobs: dict[str, tuple[Job, Batches]] = {}
 _making = threading.Lock()
 
@@ -375,13 +350,13 @@ _making = threading.Lock()
 def _count_span(
     code: str, digest: str, packed: bytes | None, key: Key, first: int, steps: int
 ) -> Partial | None:
-    """Count a span of the job `digest`; None where that is not known here, and has to be sent along, `packed`."""
+    """Count a span of the job `digest`; None if this worker does not have it and `packed` is None."""
     check_same_code(code)
     with _making:
         if digest not in _jobs:
             if packed is None:
                 return None
-            job = _unpacked(packed)
+            job = _unpack(packed)
             while len(_jobs) >= KEPT:
                 del _jobs[next(iter(_jobs))]
             _jobs[digest] = job, job.source()
@@ -392,15 +367,15 @@ def _count_span(
 def check_same_code(code: str) -> None:
     """Raise ValueError in a worker unless its specsim has the sources_digest() `code`."""
     if code != sources_digest():
-        raise ValueError("a worker has another version of specsim than this; install the same one everywhere")
+        raise ValueError("a worker has another version of specsim; install the same version everywhere")
 
 
-def _unpacked(packed: bytes) -> Job:
+def _unpack(packed: bytes) -> Job:
     try:
         job: Job = pickle.loads(zlib.decompress(packed))
     except (ImportError, AttributeError) as error:
         raise TypeError(
-            f"executor: a worker cannot find what it is to run ({error}); write models in a module that it can import, "
+            f"executor: a worker cannot import the run ({error}); define models in a module that it can import, "
             "or use executor='threads'"
         ) from error
     return job

@@ -1,9 +1,7 @@
-"""One step of a simulation again, number by number, in plain Python.
+"""Replay one step of a simulation in plain Python.
 
-Nothing compiled draws or decides (a trace's rows are read through a compiled check): the uniforms come from
-Philox in Python integers, and kernels run as plain Python. That it agrees with the engine, token for token, is what
-the tests assert.
-"""
+Uniforms come from Philox in Python integers, and kernels run uncompiled. Tests assert that the tokens are
+those of the engine."""
 
 from __future__ import annotations
 
@@ -25,15 +23,13 @@ from specsim.simulation._rows import DynamicRows, LookupRows, ModelRows, TraceRo
 from specsim.simulation._sources import FixedPairSource, RowSource
 from specsim.traces import Trace
 
-__all__ = ["Node", "Replay", "replay"]
-
-#: Uniforms of the verification that are printed; some rules take one for every token of the vocabulary.
+#: The most uniforms of verification that are printed.
 SHOWN = 64
 
 
 @dataclass(frozen=True)
 class Node:
-    """A drafted token: below which node, drawn with which uniform (None if not drawn), and what p and q say of it."""
+    """A drafted token: its parent, the uniform that drew it (None if not sampled), and its p and q."""
 
     parent: int
     token: int
@@ -44,7 +40,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Replay:
-    """A step, told again: where it started, the drafted nodes, the uniforms that verified them, what came out."""
+    """A replayed step: its start, the drafted nodes, the uniforms of verification, the emitted tokens."""
 
     source: str
     rule: str
@@ -61,7 +57,7 @@ class Replay:
         return len(self.tokens) - 1
 
     def lines(self) -> Iterator[str]:
-        """The story, a line each."""
+        """The lines of a description."""
         yield f"step {self.step} of {self.source}, rule {self.rule}, seed {self.root}"
         yield f"key     {self.key[0]:#010x} {self.key[1]:#010x}   (Philox4x32-10)"
         if self.start:
@@ -90,10 +86,28 @@ def replay(
     gamma: int | Draft = 5,
     rng: RandomSource = None,
 ) -> Replay:
-    """Step number `step` ≥ 0 of `simulate` with the same arguments, in plain Python.
+    """Replay one step of `simulate` in plain Python.
 
-    `rng` must be the run's seed, or the `root` that its result recorded. Raises as `simulate`.
+    Parameters
+    ----------
+    target, draft, rule, gamma
+        As in `simulate`.
+    step : int
+        Number of the step, from 0.
+    rng : int
+        The seed of the run, or the `root` of its provenance.
 
+    Returns
+    -------
+    Replay
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `simulate`, and if `step` is not an integer in [0, 2^63).
+
+    Examples
+    --------
     >>> replay([0.5, 0.5], [0.8, 0.2], step=3, gamma=2, rng=1).tokens
     (0, 0, 1)
     """
@@ -105,28 +119,28 @@ def replay(
     u = _column(key, Purpose.DRAFT, step, source.tree.size)
     with interpreted():
         if isinstance(source, FixedPairSource):
-            start, told = "", _pair_step(source, key, step, u)
+            start, record = "", _pair_step(source, key, step, u)
         else:
-            start, told = _row_step(source, chosen, key, step, u)
-    nodes, v, tokens = told
+            start, record = _row_step(source, chosen, key, step, u)
+    nodes, v, tokens = record
     return Replay(source.kind, str(chosen), root, key, step, start, nodes, v, tokens)
 
 
-Told = tuple[tuple[Node, ...], tuple[float, ...], tuple[int, ...]]
+StepRecord = tuple[tuple[Node, ...], tuple[float, ...], tuple[int, ...]]
 
 
-def _pair_step(source: FixedPairSource, key: Key, step: int, u: Floats) -> Told:
+def _pair_step(source: FixedPairSource, key: Key, step: int, u: Floats) -> StepRecord:
     pair, tree, p, q = source.rule.fixed_pair, source.tree, source.p, source.q
     v = _column(key, Purpose.VERIFY, step, pair.uniforms(tree))
-    tokens, accepted = _emitted(tree)
+    tokens, accepted = _empty_output(tree)
     pair.kernel(*source.tables, u, v, tokens, accepted)
     drafted = fixed_pairs.draw_draft(p, q, tree, u[:, 0])
     rows = [(p, q)] * (tree.size + 1)
     nodes = _nodes(tree.parents, drafted, rows, None if tree.sampling == "top" else u[:, 0])
-    return nodes, tuple(v[:, 0].tolist()), _unpadded(tokens)
+    return nodes, tuple(v[:, 0].tolist()), _strip_padding(tokens)
 
 
-def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats) -> tuple[str, Told]:
+def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats) -> tuple[str, StepRecord]:
     reader, tree = source.reader, source.tree
     v = _column(key, Purpose.VERIFY, step, rule.uniforms(tree, source.vocab_size))
     if isinstance(reader, ModelRows | DynamicRows):
@@ -141,7 +155,7 @@ def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Float
             if isinstance(reader, TraceRows)
             else f"context {reader.context(key, step).tolist()}"
         )
-    tokens, accepted = _emitted(tree)
+    tokens, accepted = _empty_output(tree)
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
     random = tree.sampling != "top" and not isinstance(reader, LookupRows)
     nodes = _nodes(
@@ -150,7 +164,7 @@ def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Float
         list(zip(rows.p[0], rows.q[0], strict=False)),
         u[:, 0] if random else None,
     )
-    return start, (nodes, tuple(v[:, 0].tolist()), _unpadded(tokens))
+    return start, (nodes, tuple(v[:, 0].tolist()), _strip_padding(tokens))
 
 
 def _nodes(
@@ -168,9 +182,9 @@ def _column(key: Key, purpose: Purpose, step: int, count: int) -> Floats:
     return np.array([[uniform(key, purpose, step, i)] for i in range(count)])
 
 
-def _emitted(tree: Draft) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _empty_output(tree: Draft) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     return np.empty((tree.depth + 1, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
 
 
-def _unpadded(tokens: NDArray[np.int32]) -> tuple[int, ...]:
+def _strip_padding(tokens: NDArray[np.int32]) -> tuple[int, ...]:
     return tuple(int(token) for token in tokens[:, 0] if token >= 0)

@@ -1,8 +1,7 @@
-"""Where the rows of simulated steps come from: two models, the frozen rows of a trace, dynamic trees, real text.
+"""Readers of the rows of simulated steps: two models, the frozen rows of a trace, dynamic trees, text.
 
-A reader makes the drafts of steps with their rows of p and q. Every number it draws is a function of (key, purpose,
-step), so the rows of a step are the same whoever asks for them, and in whatever pieces.
-"""
+A reader draws the drafts of steps with their rows of p and q. Random numbers are functions of (key, purpose,
+step), so the rows of a step do not depend on how a run is split."""
 
 from __future__ import annotations
 
@@ -20,20 +19,7 @@ from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, draw_siblings
 from specsim.models import Model, check_pair, rows_ahead, shared_contexts
 from specsim.traces import Trace, TraceSummary, summarise
 
-__all__ = [
-    "Described",
-    "DynamicRows",
-    "LookupRows",
-    "ModelRows",
-    "RowReader",
-    "Rows",
-    "TraceRows",
-    "model_rows",
-    "pieces",
-    "start_of",
-]
-
-#: Bytes of p and q rows made at a time: enough to hide the cost of a call, little enough to stay in cache.
+#: Bytes of p and q rows in a batch: large enough to amortise a call, small enough for the cache.
 ROW_BATCH_BYTES = 2**21
 
 
@@ -51,7 +37,7 @@ class Rows:
 
 
 class Described(Protocol):
-    """What sources and row readers say of themselves; `kind` names them in results."""
+    """The description of sources and row readers; `kind` names them in results."""
 
     @property
     def kind(self) -> str: ...
@@ -65,7 +51,7 @@ class Described(Protocol):
 
 
 class RowReader(Described, Protocol):
-    """Makes the rows of steps, drafts included."""
+    """Draws the drafts of steps, with their rows."""
 
     def rows(self, key: Key, first: int, steps: int) -> Rows: ...
 
@@ -75,7 +61,7 @@ class ModelRows:
     """Steps of two models, each from a context drawn uniformly from `contexts` (int32 [N, order]).
 
     Positions in a step depend on the tokens drafted before them, as in real decoding; steps are independent.
-    `leaf_rows` makes rows of q at all nodes, for rules that read them there.
+    With `leaf_rows` all nodes have rows of q, for rules that read them.
     """
 
     target: Model
@@ -93,15 +79,17 @@ class ModelRows:
         return mean_overlap(self.target, self.draft, self.contexts)
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
-        start = self.contexts[drawn(key, first, steps, len(self.contexts))]
+        start = self.contexts[sample_starts(key, first, steps, len(self.contexts))]
         return self.rows_after(start, uniforms(key, int(Purpose.DRAFT), first, steps, self.tree.size))
 
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
-        """Drafts after each of the contexts `start` [B, order], node j + 1 drawn with u[j], u of shape [n, B]."""
+        """Drafts after each of the contexts `start` [B, order], node j + 1 drawn with u[j], u of shape [n,
+        B].
+        """
         tree, (steps, order) = self.tree, start.shape
         num_q = tree.size + 1 if self.leaf_rows else tree.num_rows
         ahead = [depth - tree.seen(depth) for depth in tree.depths]
-        # the last tokens before each node; in front of those of a start 0, which no model reads
+        # the last tokens before each node; the zeros in front are never read
         seen = np.zeros((steps, tree.size + 1, max(1, order + max(ahead))), dtype=np.int32)
         seen[:, 0, seen.shape[2] - order :] = start
         q = np.empty((steps, num_q, self.vocab_size))
@@ -117,11 +105,11 @@ class ModelRows:
                     seen[:, child, -1] = tokens[:, child - 1]
         p = np.empty((steps, tree.size + 1, self.vocab_size))
         self.target.rows(seen.reshape(-1, seen.shape[2]), out=p.reshape(-1, self.vocab_size))
-        return Rows(tokens, p, q, repeated(tree, steps))
+        return Rows(tokens, p, q, broadcast_parents(tree, steps))
 
 
 def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> ModelRows:
-    """Rows of two models that fit together, from the contexts that they share."""
+    """Rows of two models, from the contexts that they share."""
     check_pair(target, draft)
     return ModelRows(target, draft, tree, shared_contexts(target, draft), leaf_rows)
 
@@ -130,9 +118,8 @@ def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> 
 class TraceRows:
     """Steps over the logged rows of a trace, *frozen*: step s redraws the drafts of logged step s mod N.
 
-    The log knows P only along its own path, so a redrawn token does not change the rows after it. That answers
-    whether a rule follows its conditional law on these rows; it is not a statement about P.
-    """
+    The log has p only along its path, so a redrawn token does not change the rows after it. The counts test
+    the law of a rule given these rows; they are not an estimate for the target."""
 
     trace: Trace
     tree: Tree
@@ -144,11 +131,11 @@ class TraceRows:
         return self.trace.vocab_size
 
     def alpha_context(self) -> float:
-        """Over the target's own text; where flags, or q at the bonus position, were not logged, where steps begin."""
+        """Over the target's own text, or where steps begin if flags or q at the bonus were not logged."""
         found = summarise(self.trace)
         if isinstance(found, TraceSummary):
             return found.alpha_context
-        low, high = found.beta_by_position[0]  # apart by rounding alone
+        low, high = found.beta_by_position[0]  # they differ only by rounding
         return float(low + high) / 2
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
@@ -159,12 +146,12 @@ class TraceRows:
         tokens = np.empty((steps, gamma), dtype=np.int64)
         for i in range(gamma):
             tokens[:, i] = draw_siblings(self.tree.sampling, q[:, i], u[i : i + 1])[0]
-        return Rows(tokens, p, q, repeated(self.tree, steps))
+        return Rows(tokens, p, q, broadcast_parents(self.tree, steps))
 
 
 @dataclass(frozen=True)
 class DynamicRows:
-    """As `ModelRows`, with a tree for each step that the draft's own probabilities choose."""
+    """As `ModelRows`, with a tree for each step, chosen by the draft's probabilities."""
 
     target: Model
     draft: Model
@@ -180,11 +167,11 @@ class DynamicRows:
         return mean_overlap(self.target, self.draft, self.contexts)
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
-        start = self.contexts[drawn(key, first, steps, len(self.contexts))]
+        start = self.contexts[sample_starts(key, first, steps, len(self.contexts))]
         return self.rows_after(start, np.empty((0, steps)))
 
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
-        """The drafts after each of the contexts `start` [B, order]; nothing about them is random."""
+        """The drafts after each of the contexts `start` [B, order]; they are deterministic."""
         tree, order = self.tree, start.shape[1]
         parents, tokens = self.tree.draft(self.draft, start)
         p = np.empty((len(start), tree.size + 1, self.vocab_size))
@@ -202,9 +189,9 @@ class DynamicRows:
 
 @dataclass(frozen=True)
 class LookupRows:
-    """Steps that begin at a uniformly drawn position of a real text, with drafts found in the text before it.
+    """Steps that begin at a uniformly drawn position of a text, with drafts found in the text before it.
 
-    q is certain of the drafted token. Where less than γ tokens are found token 0 fills up, as good a draft as any.
+    q is 1 at the drafted token. If fewer than γ tokens are found, the draft is padded with token 0.
     """
 
     target: Model
@@ -243,7 +230,7 @@ class LookupRows:
         return self._seen(np.array([start_of(key, step, len(self.drafts))]))[0]
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
-        places = drawn(key, first, steps, len(self.drafts))
+        places = sample_starts(key, first, steps, len(self.drafts))
         tokens = self.drafts[places]
         histories = np.concatenate([self._seen(places), tokens.astype(np.int32)], axis=1)
         gamma, order = self.tree.size, self.target.order
@@ -252,16 +239,16 @@ class LookupRows:
             p[:, i] = self.target.rows(np.ascontiguousarray(histories[:, : order + i]))
         q = np.zeros((steps, gamma, self.vocab_size))
         np.put_along_axis(q, tokens[..., None], 1.0, axis=2)
-        return Rows(tokens, p, q, repeated(self.tree, steps))
+        return Rows(tokens, p, q, broadcast_parents(self.tree, steps))
 
 
-def drawn(key: Key, first: int, steps: int, choices: int) -> Ints:
-    """Which of `choices` places each step starts from, uniformly: int64 [steps]."""
+def sample_starts(key: Key, first: int, steps: int, choices: int) -> Ints:
+    """Draw uniformly where each step starts: int64 [steps] in [0, choices)."""
     return (uniforms(key, int(Purpose.CONTEXT), first, steps, 1)[0] * choices).astype(np.int64)
 
 
 def start_of(key: Key, step: int, choices: int) -> int:
-    """`drawn` for one step, from Philox in Python integers."""
+    """`sample_starts` for one step, from Philox in Python integers."""
     return int(uniform(key, Purpose.CONTEXT, step, 0) * choices)
 
 
@@ -274,12 +261,12 @@ def mean_overlap(target: Model, draft: Model, contexts: NDArray[np.int32]) -> fl
     return total / len(contexts)
 
 
-def repeated(tree: Tree, steps: int) -> Ints:
+def broadcast_parents(tree: Tree, steps: int) -> Ints:
     """The parents of `steps` drafts of one shape, int64 [steps, n], without copies."""
     return np.broadcast_to(np.array(tree.parents), (steps, tree.size))
 
 
 def pieces(first: int, steps: int, size: int) -> Iterator[tuple[int, int]]:
-    """Cut [first, first + steps) into pieces (start, length) of at most `size`."""
+    """Split [first, first + steps) into pieces (start, length) of at most `size`."""
     for start in range(first, first + steps, size):
         yield start, min(size, first + steps - start)

@@ -1,8 +1,7 @@
-"""Where simulated steps come from: a fixed pair of pmfs, or rows that a reader makes, verified as arrays.
+"""Sources of simulated steps: a fixed pair of pmfs, or the rows of a reader with a verifier of arrays.
 
-A source draws batches of steps. Every number it draws is a function of (key, purpose, step), so a batch is the
-same whoever asks for it, and in whatever pieces.
-"""
+A source draws batches of steps. Random numbers are functions of (key, purpose, step), so the steps do not
+depend on how a run is split."""
 
 from __future__ import annotations
 
@@ -15,43 +14,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._streams import Key, Purpose, fill_uniforms, uniforms, uniforms_buffer
+from specsim.core._types import TokenArray
 from specsim.core.distributions import Floats, Ints
 from specsim.drafts import Draft, Tree
 from specsim.rules import Rule
 from specsim.simulation._rows import ROW_BATCH_BYTES, Described, RowReader, Rows, pieces
 from specsim.theory import acceptance_rate
 
-__all__ = [
-    "Batch",
-    "Batches",
-    "FixedPairSource",
-    "RowSource",
-    "Source",
-    "rule_verifier",
-]
-
-
-Tokens = NDArray[np.int32]
-
-#: Steps of a fixed pair handled at a time: enough to hide the cost of a call, little enough to stay in cache.
+#: Steps of a fixed pair in a batch: large enough to amortise a call, small enough for the cache.
 FIXED_PAIR_BATCH = 8192
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive steps from `first` on: emitted int32 tokens [depth+1, B], padded with -1, and int64 accepted [B].
+    """Consecutive steps from `first`: tokens int32 [depth+1, B], padded with -1, and accepted int64 [B].
 
-    `rows` is what was verified, where rows were made at all.
+    `rows` holds the verified rows, if the source has rows.
     """
 
     first: int
-    tokens: Tokens
+    tokens: TokenArray
     accepted: Ints
     rows: Rows | None = None
 
 
 class Batches(Protocol):
-    """What the engine asks of a source: batches of steps, `chunk` steps to a chunk."""
+    """The interface of a source: batches of steps, `chunk` steps to a chunk."""
 
     @property
     def chunk(self) -> int: ...
@@ -60,10 +48,7 @@ class Batches(Protocol):
 
 
 class Source(Batches, Described, Protocol):
-    """Batches of simulated steps, and what results say of where they came from."""
-
-
-# --- a fixed pair ----------------------------------------------------------------------------------------
+    """Batches of simulated steps, with a description."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +63,7 @@ class FixedPairSource:
 
     @property
     def chunk(self) -> int:
-        """Enough steps to outweigh adding up the counts, which are as long as the vocabulary."""
+        """Enough steps to amortise adding the counts, which are as long as the vocabulary."""
         return max(2**17, 2 * self.vocab_size)
 
     @property
@@ -107,15 +92,13 @@ class FixedPairSource:
             yield Batch(start, tokens, accepted)
 
 
-# --- rows ------------------------------------------------------------------------------------------------
-
 #: Verifies rows: (rows, key, first step) -> (tokens int32 [depth+1, B], accepted int64 [B]).
-RowVerifier = Callable[[Rows, Key, int], tuple[Tokens, Ints]]
+RowVerifier = Callable[[Rows, Key, int], tuple[TokenArray, Ints]]
 
 
 @dataclass(frozen=True)
 class RowSource:
-    """Steps whose rows come from `reader` and are verified, as arrays, by `verify`, `batch_bytes` of rows at a time."""
+    """Steps with rows of `reader`, verified as arrays by `verify`, `batch_bytes` of rows at a time."""
 
     reader: RowReader
     verify: RowVerifier
@@ -146,10 +129,10 @@ class RowSource:
 
 
 def rule_verifier(rule: Rule, tree: Draft) -> RowVerifier:
-    """The row kernel of `rule` on drafts shaped like `tree`, fed from the verify stream."""
+    """The row kernel of `rule` for drafts shaped like `tree`, with uniforms of the verify stream."""
     values = rule.array()
 
-    def verify(rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
+    def verify(rows: Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:
         steps, vocab_size = len(rows.p), rows.p.shape[2]
         tokens = np.empty((tree.depth + 1, steps), dtype=np.int32)
         accepted = np.empty(steps, dtype=np.int64)

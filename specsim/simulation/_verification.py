@@ -1,4 +1,4 @@
-"""One step of verification on given arrays: the accept test alone, and the whole step."""
+"""One step of verification on given arrays: the accept test, and the whole step."""
 
 from __future__ import annotations
 
@@ -17,29 +17,43 @@ from specsim.rules import Rule
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import rule_verifier
 
-__all__ = ["Verification", "speculative_accept", "verify"]
-
 
 def speculative_accept(draft_tokens: Sequence[int], p: ArrayLike, q: ArrayLike, r: ArrayLike) -> list[int]:
-    """The longest accepted prefix of `draft_tokens`: token i passes if r[i] ≤ min(1, p[i, x]/q[i, x]).
+    """Return the longest accepted prefix of `draft_tokens`: token i passes if r[i] ≤ min(1, p[i, x]/q[i, x]).
 
-    `draft_tokens` holds L token ids, `p` and `q` are the target's and the draft's probabilities [L, V], `r`
-    uniforms [L] in [0, 1). Stops at the first rejection. Only the drafted tokens' entries, as far as they are
-    tested, decide, so rows need not sum to 1. (Leviathan et al., arXiv 2211.17192, Algorithm 1.)
+    A token with p(x) = 0 is accepted if r is exactly 0, once in 2^53 draws (2^24 in float32); `verify` tests
+    u·q < p, and never accepts it.
 
-    q(x) = 0 at a tested token is an error: a token that the draft cannot draw was not drafted from q.
-    p(x) = 0 with r exactly 0 is *accepted*, because 0 ≤ 0: this test lets an impossible token through once in
-    2^53 draws (2^24 in float32). `verify` tests u·q < p, strictly, and cannot.
+    Parameters
+    ----------
+    draft_tokens : sequence of int
+        L token ids.
+    p, q : array_like, [L, V]
+        Probabilities of target and draft; rows need not sum to 1.
+    r : array_like, [L]
+        Uniforms in [0, 1].
 
-    Raises ValueError or TypeError for wrong shapes, tokens outside the vocabulary, entries or uniforms that
-    are not finite or out of range.
+    Returns
+    -------
+    list of int
 
+    Raises
+    ------
+    ValueError, TypeError
+        If shapes differ, a token or an entry is out of range, or q(x) = 0 at a tested token.
+
+    References
+    ----------
+    Leviathan et al., arXiv 2211.17192, Algorithm 1.
+
+    Examples
+    --------
     >>> p, q = np.full((3, 8), 0.1), np.full((3, 8), 0.1)
     >>> p[0, 5], q[0, 5] = 0.6, 0.3
     >>> p[1, 2], q[1, 2] = 0.1, 0.5
     >>> speculative_accept([5, 2, 7], p, q, np.array([0.5, 0.5, 0.5]))
     [5]
-    >>> speculative_accept([1], [[1.0, 0.0]], [[0.5, 0.5]], [0.0])  # impossible under p, and yet
+    >>> speculative_accept([1], [[1.0, 0.0]], [[0.5, 0.5]], [0.0])  # p(x) = 0 is accepted at r = 0
     [1]
     """
     p_rows, q_rows = check_probabilities(p, "p"), check_probabilities(q, "q")
@@ -69,11 +83,10 @@ def speculative_accept(draft_tokens: Sequence[int], p: ArrayLike, q: ArrayLike, 
 
 @dataclass(frozen=True)
 class Verification:
-    """What a step emitted. For one step: `tokens` a list, `num_accepted` an int.
+    """The output of a step. For one step `tokens` is a list and `num_accepted` an int.
 
-    For a batch of B: `tokens` int64 [B, γ+1] padded with -1, `num_accepted` int64 [B]. `root` is the seed that
-    gives the same again, as `rng=root`.
-    """
+    For a batch of B: `tokens` int64 [B, γ+1], padded with -1, `num_accepted` int64 [B]. `rng=root` repeats
+    the result."""
 
     tokens: list[int] | Ints
     num_accepted: int | Ints
@@ -90,23 +103,39 @@ def verify(
     *,
     parents: Sequence[int] | None = None,
 ) -> Verification:
-    """Verify `draft_tokens`: the accepted ones, and one token more.
+    """Verify drafted tokens: return the accepted ones and one more token, recovered or bonus.
 
-    One step: `draft_tokens` [γ], `p` [γ+1, V], `q` [γ, V]; or a batch, each with a leading axis B. `parents` makes
-    them the nodes of a tree, see `specsim.drafts._tree`: n tokens, n+1 rows of p, a row of q for every node up to
-    the last that has children. Some rules never read q, which may then be None; some read it at all n+1 nodes. On a
-    rejection the last token is drawn from the rule's own law of recovered tokens, and when a path was accepted
-    whole it is the bonus. `rng`: int, Generator, SeedSequence or None.
+    The standard rule tests u·q < p with u in [0, 1), so it never emits a token with p(x) = 0. If rounding
+    leaves an all-zero residual, the token is drawn from p.
 
-    A drafted token with q(x) = 0 is an error for rules that sampled drafts are meant for, since q did not draw it.
-    With the standard rule a token with p(x) = 0 is never emitted: the test is u·q < p with u in [0, 1). An
-    all-zero residual cannot follow a rejection but by rounding (p and q equal up to it); the token then comes
-    from p.
+    Parameters
+    ----------
+    draft_tokens : array_like of int, [γ] or [B, γ]
+        The tokens of one step, or of a batch of B steps.
+    p : array_like, [γ+1, V] or [B, γ+1, V]
+        Rows of the target.
+    q : array_like, [γ, V] or [B, γ, V], or None
+        Rows of the draft; None only for rules that do not read them.
+    rule : str or Rule
+        A built-in rule, with parameters if any.
+    rng : int, Generator, SeedSequence or None
+        Source of the uniforms.
+    parents : sequence of int, optional
+        The parent of each token in a draft tree, see `specsim.drafts.Tree`. p then has a row for each of n+1
+        nodes, q one up to the last node with children, or for all nodes if the rule reads them.
 
-    Raises ValueError or TypeError for an unknown rule or parameter, γ = 0, an empty batch, wrong shapes, tokens out
-    of range, rows that are no pmfs (see `specsim.core.distributions.check_rows`), a tree with a cycle or an orphan, one
-    that the rule cannot verify, and siblings with the same token where it forbids them.
+    Returns
+    -------
+    Verification
 
+    Raises
+    ------
+    ValueError, TypeError
+        If the rule is unknown, no token was drafted, the batch is empty, a shape, token or row is invalid,
+        the rule cannot verify the tree, or q(x) = 0 at a drafted token of a rule for sampled drafts.
+
+    Examples
+    --------
     >>> p = [[0.1, 0.9], [0.5, 0.5]]
     >>> verify([1], p, [[0.5, 0.5]], rng=0).num_accepted
     1
@@ -141,7 +170,7 @@ def verify(
     if not single:
         emitted, accepted = rule_verifier(chosen, tree)(rows, key_of(root), 0)
         return Verification(emitted.T.astype(np.int64), accepted, str(chosen), root)
-    with interpreted():  # quicker than compiling, for one step
+    with interpreted():  # faster than compiling, for one step
         emitted, accepted = rule_verifier(chosen, tree)(rows, key_of(root), 0)
     return Verification(emitted[: accepted[0] + 1, 0].tolist(), int(accepted[0]), str(chosen), root)
 

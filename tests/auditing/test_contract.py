@@ -559,8 +559,8 @@ def test_a_verifier_of_trees_must_draw_from_rng():
 @pytest.mark.parametrize(
     ("spoil", "verdict", "said"),
     [
-        (lambda path, token, n: (path[::-1], token), Verdict.BIASED, "does not hang on node 0 before it"),
-        (lambda path, token, n: (path[1:], token), Verdict.BIASED, "does not hang on node 0"),
+        (lambda path, token, n: (path[::-1], token), Verdict.BIASED, "is not a child of node 0 before it"),
+        (lambda path, token, n: (path[1:], token), Verdict.BIASED, "is not a child of node 0"),
         (
             lambda path, token, n: ([node - 1 for node in path], token),
             Verdict.BROKEN,

@@ -18,9 +18,9 @@ from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.dependence import signature
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.predictions import predict
-from specsim.auditing._diagnosis.ranking import FIT, Scored, alike, ordered
+from specsim.auditing._diagnosis.ranking import FIT, Scored, alike, sort_ranking
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
-from specsim.auditing._execution import placed
+from specsim.auditing._execution import open_execution
 from specsim.auditing._replay import replay_step
 from specsim.auditing._runner import PROMISES, CaseRun, run_case
 from specsim.auditing._verifier.contract import Declared
@@ -32,7 +32,7 @@ ALARM = 1e-9
 
 def failures(function, names, level="smoke"):
     """The results of the audit's cases of these names."""
-    with placed(function, 1, 60) as place:
+    with open_execution(function, 1, 60) as place:
         cases = [case.name for case in place.subject.cases]
         plans = [place.subject.plan(cases.index(name), level) for name in names]
         found = [run_case(place, CaseRun(plan, SEED, ALARM)).result() for plan in plans]
@@ -42,7 +42,7 @@ def failures(function, names, level="smoke"):
 
 def diagnosed(function, names=("asymmetric", "own rows"), known=None, level="smoke"):
     failed = failures(function, names, level)
-    with placed(function, 1, 60) as place:
+    with open_execution(function, 1, 60) as place:
         return diagnose_chain(place, failed, level, SEED, known)
 
 
@@ -167,7 +167,7 @@ def test_a_mistake_that_does_not_fit_comes_behind_those_that_do_and_is_not_named
         Scored(mutants.get("lenience"), -10.0, 2 * FIT),
         Scored(mutants.get("resamples_target"), -1.0, FIT / 2),
     )
-    assert ordered([likelier, fits]) == [fits, likelier]
+    assert sort_ranking([likelier, fits]) == [fits, likelier]
     assert alike([likelier, fits]) == []
     assert alike([fits, likelier]) == [fits]
 
@@ -185,7 +185,7 @@ def test_tables_of_any_number_of_steps_can_be_compared():
     """At deeper levels more of them are worth testing than a known mistake is drawn for."""
     names = ("asymmetric", "own rows")
     failed = failures(late_bias, names, "quick")
-    with placed(late_bias, 1, 60) as place:
+    with open_execution(late_bias, 1, 60) as place:
         ranking = [Scored(mutants.get(name), 0.0, 1.0) for name in ("lenience", "resamples_target")]
         told = chains._told_apart_by_tables(
             [*ranking, Scored(chains.EXACT, 0.0, 1.0)], place.subject, failed, "quick"
@@ -203,7 +203,7 @@ def test_without_its_family_the_answer_is_unknown(name):
     found = diagnosed(mutants.get(name).function, known=known)
     assert not found.known
     assert found.nearest
-    assert "none of the known mistakes" in found.lines()[0]
+    assert "None of the known mistakes" in found.lines()[0]
 
 
 def mixture(draft_tokens, p, q, rng):
@@ -270,7 +270,7 @@ def test_an_audit_carries_its_diagnosis():
 def diagnosed_decoder(function, names=("second order", "peaked")):
     decoder = declares(decoder=True)(function)
     failed = failures(decoder, names)
-    with placed(decoder, 1, 60) as place:
+    with open_execution(decoder, 1, 60) as place:
         return diagnose_decoder(place, failed, SEED)
 
 
@@ -292,7 +292,7 @@ def test_a_right_decoder_does_not_fail_at_all():
         text = generate(target, draft, prompt, max_new_tokens=max_new_tokens, eos=eos, rng=rng, gamma=2)
         return list(text.tokens)
 
-    with placed(ours, 1, 60) as place:
+    with open_execution(ours, 1, 60) as place:
         result = run_case(place, CaseRun(place.subject.plan(0, "smoke"), SEED, ALARM)).result()
     assert not result.findings
 

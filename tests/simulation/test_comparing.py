@@ -13,7 +13,7 @@ import experiments.rules
 import specsim
 from specsim import rules
 from specsim.core.distributions import synthetic_pair
-from specsim.simulation import acceptance_by_drafts, compare, shipped
+from specsim.simulation import acceptance_by_drafts, compare, load_bundled
 from specsim.simulation._comparison import sweep_values
 from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
 from specsim.theory import expected_tokens
@@ -24,7 +24,7 @@ P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
 
 def test_the_shipped_table_is_what_the_seed_gives():
     """Every rule again, from the seed, steps and γ that the table records; bit for bit, but for sums of TV."""
-    stored = shipped()
+    stored = load_bundled()
     again = compare(
         *specsim.default_pair(), gamma=stored.gamma, steps=stored.steps, rng=stored.provenance.root
     )
@@ -37,11 +37,14 @@ def test_the_shipped_table_is_what_the_seed_gives():
 
 def test_the_page_of_rules_is_that_of_the_table():
     place = ROOT / "docs/results/rules.md"
-    rows = [asdict(entry) for entry in shipped()]
+    rows = [asdict(entry) for entry in load_bundled()]
     assert experiments.rules.page(rows) == place.read_text(encoding="utf-8"), "run make results-pages"
     assert all(f"| `{name}` |" in experiments.rules.page(rows) for name in rules.names())
     assert experiments.rules.page(rows[1:]) != experiments.rules.page(rows)
-    assert (shipped().steps, shipped().provenance.root) == (experiments.rules.STEPS, experiments.rules.SEED)
+    assert (load_bundled().steps, load_bundled().provenance.root) == (
+        experiments.rules.STEPS,
+        experiments.rules.SEED,
+    )
 
 
 def test_one_rule_beside_another():

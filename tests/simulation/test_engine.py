@@ -493,7 +493,7 @@ def test_values_out_of_range_are_named(arguments, options, message):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((P,), {}, "draft: missing; only a trace brings its own"),
+        ((P,), {}, "draft: missing; only a trace includes the draft"),
         ((TableModel(P),), {}, "must be of one kind"),
         ((TableModel(P), Q), {}, "must be of one kind"),
         ((P, TableModel(Q)), {}, "must be of one kind"),
@@ -503,7 +503,7 @@ def test_values_out_of_range_are_named(arguments, options, message):
             {"gamma": DynamicTree(2, 2, 3), "rule": "naive_matching"},
             "must be of one kind: two models",
         ),
-        ((P, PromptLookup(np.array([0, 1]))), {"rule": "one_hot"}, "prompt lookup drafts for a model"),
+        ((P, PromptLookup(np.array([0, 1]))), {"rule": "one_hot"}, "prompt lookup needs a model"),
         ((P, Q), {"gamma": True}, "gamma: expected an int, got bool"),
         ((P, Q), {"rng": "7"}, "rng: expected an int, .* got str"),
         ((P, Q), {"rule": 3}, "rule: expected a name"),

@@ -272,7 +272,7 @@ def test_an_interrupted_audit_has_the_cases_that_were_done_and_waits_for_no_othe
 
 
 def test_a_verifier_that_workers_cannot_load_is_named(pool):
-    with pytest.raises(ValueError, match="a function cannot be sent; name the verifier"):
+    with pytest.raises(ValueError, match="a function cannot be sent to workers; give its name"):
         audit(lambda draft_tokens, p, q, rng: None, level="smoke", rng=0, executor=pool)
     with pytest.raises(ValueError, match=r"a worker cannot load the verifier: .* has no function nobody"):
         list(elsewhere._run_each(Workers("test", pool), "verifiers:nobody", 1.0, print, [1]))
@@ -361,7 +361,7 @@ def die():
 def test_work_that_kills_its_worker_three_times_is_given_up():
     tasks = iter([executors.Task(die, ())])
     with (
-        pytest.raises(LostWorkers, match="processes: 3 times a worker died of the same work"),
+        pytest.raises(LostWorkers, match="processes: 3 times a worker died of the same task"),
         workers_of("processes", 1) as workers,
     ):
         list(workers.results(lambda: next(tasks, None)))
@@ -476,7 +476,7 @@ def test_what_cannot_be_sent_is_refused_with_a_remedy(pool):
     class Local(TableModel):
         pass
 
-    with pytest.raises(TypeError, match=r"cannot be sent to another process .*as classes of a module"):
+    with pytest.raises(TypeError, match=r"cannot be pickled .*as classes of a module"):
         simulate(Local([0.5, 0.5]), TableModel([0.5, 0.5]), steps=10, rng=0, executor=pool)
     mine = rules.get("standard")
     own = rules.Rule(**{name: getattr(mine, name) for name in mine.__dataclass_fields__} | {"name": "mine"})

@@ -1,4 +1,4 @@
-"""The battery: pairs of a target and a draft, each made to expose one way of going wrong."""
+"""The battery: cases of a target and a draft, each designed to expose one kind of defect."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from specsim.drafts import Tree, branching, chain, chains
 from specsim.models import Model, TableModel, default_pair, shared_contexts
 from specsim.rules import Rule
 
-__all__ = ["LEVELS", "Case", "Level", "battery", "case_key"]
-
 
 @dataclass(frozen=True)
 class Level:
-    """Steps of each case: of a built-in rule, of somebody's verifier (at most `verifier_bytes` of rows), of a decoder."""
+    """Steps of each case for a built-in rule, a user's verifier (at most `verifier_bytes` of rows), and a
+    decoder.
+    """
 
     rule: int
     verifier: int
@@ -36,20 +36,20 @@ LEVELS = {
     "deep": Level(2**30, 2**29, 2**43, 2**24),
 }
 
-#: A declared law is computed row by row, in plain Python: steps with rows, and tokens of a pair, that allow that.
+#: Limits for rules with a declared law, which is computed row by row in Python: steps with rows, tokens of a
+#: pair.
 DECLARED_STEPS, DECLARED_VOCABULARY = 2**10, 1000
-#: Bits of the fractions that a row is made of, so that it is exact in a dtype and sums to exactly 1.
+#: Bits of the fractions of a row, so that it is exact in a dtype and sums to exactly 1.
 BITS = {"float64": 24, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A target and a draft, what is drafted in a step, and why. Steps start at a context of the models' pool.
+    """A target, a draft model, a draft shape, and a purpose. Steps start at contexts that the models share.
 
-    `rotated`: each row of a step has the vocabulary relabelled by a shift of its own, so that no two rows of a call
-    are alike. `uneven`: steps have from 0 to γ drafted tokens. `certain`: q is withheld. `dtype` is what somebody's
-    verifier is given, `weight` how often over it is given the steps that its long rows allow.
-    """
+    `rotated`: each row of a step relabels the vocabulary by its own shift, so that all rows of a call differ.
+    `uneven`: steps have 0 to γ drafted tokens. `certain`: q is None. A user's verifier gets rows of `dtype`,
+    and `weight` times the steps that `Level.verifier_bytes` allows."""
 
     name: str
     purpose: str
@@ -69,7 +69,7 @@ class Case:
 
     @property
     def positions(self) -> int:
-        """How many tokens a step can emit."""
+        """The most tokens that a step can emit."""
         return self.tree.depth + 1
 
     @property
@@ -96,7 +96,7 @@ class Case:
         return steps // 2 * self.tree.depth // self.tree.size // 8 * 8
 
     def verifier_steps(self, level: str) -> int:
-        """The same for somebody's verifier, which is handed whole rows: a case with longer ones gets fewer steps."""
+        """The same for a user's verifier, which gets whole rows: a case with longer rows has fewer steps."""
         allowed = self.weight * LEVELS[level].verifier_bytes // self.step_bytes
         return max(8, min(LEVELS[level].verifier, allowed) // 8 * 8)
 
@@ -106,13 +106,10 @@ def case_key(root: int, case: str) -> Key:
     return key_of(root, (crc32(b"audit"), crc32(case.encode())))
 
 
-# --- batteries -------------------------------------------------------------------------------------------
-
-
 def battery(subject: Rule | Declared) -> list[Case]:
-    """All cases for a built-in rule, or for somebody's verifier that declares what it takes.
+    """All cases of a built-in rule, or of a user's verifier with these declarations.
 
-    A rule for several drafts gets pairs of chains, drawn in the first of the ways that it names.
+    A rule for several drafts gets pairs of chains, sampled by the first of its `draft_sampling` methods.
     """
     return _for_rule(subject) if isinstance(subject, Rule) else _for_verifier(subject)
 
@@ -148,7 +145,7 @@ def _on_chains(declared: Declared, dtype: str) -> list[Case]:
     bits = BITS[dtype]
     cases = [make(bits) for name, make in _PAIRS.items() if name != "Zipf 32 000"]
     cases += [_own_rows(bits), _last_token(bits), _opposite(bits), _markov(bits)]
-    if bits == 24:  # what a coarser row cannot tell
+    if bits == 24:  # coarser rows cannot hold these
         cases += [_rounded_rows(), _large(), _flat_tail(), _ngrams()]
     if declared.lengths:
         cases.append(_uneven(bits))
@@ -158,7 +155,7 @@ def _on_chains(declared: Declared, dtype: str) -> list[Case]:
 
 
 def _on_trees(declared: Declared, dtype: str) -> list[Case]:
-    """Two chains, and a tree that branches twice; rows of low precision leave trees of one token."""
+    """Two chains, and a tree that branches twice."""
     bits = BITS[dtype]
     cases = []
     for name in ("two-point", "asymmetric", "zeros", "identical", "irregular"):
@@ -182,13 +179,10 @@ def _cut(tree: Tree, declared: Declared) -> Tree:
     return chain(declared.gamma, tree.sampling)
 
 
-# --- cases -----------------------------------------------------------------------------------------------
-
-
 def _pair(
     name: str, purpose: str, p: NDArray[np.float64], q: NDArray[np.float64], gamma: int, bits: int
 ) -> Case:
-    """Rows of dyadic fractions: they sum to 1 exactly, in the dtype that is handed over too."""
+    """Rows of dyadic fractions, which sum to exactly 1 in the dtype of the verifier too."""
     return Case(name, purpose, TableModel(dyadic(p, bits)), TableModel(dyadic(q, bits)), chain(gamma))
 
 
@@ -204,7 +198,7 @@ def _zeros(bits: int) -> Case:
     return _pair("zeros", "tokens impossible under p, under q, under both", p, q, 3, bits)
 
 
-#: Fixed pairs, by name, each a function of the bits of its fractions.
+#: Fixed pairs by name, each a function of the bits of its fractions.
 _PAIRS: dict[str, Callable[[int], Case]] = {
     "two-point": _synthetic("two-point", "every prefix of six positions is counted", "two-point", 2, 0.8, 5),
     "asymmetric": _synthetic("asymmetric", "one token over-proposed", "asymmetric", 8, 0.6, 3),
@@ -250,15 +244,15 @@ def _last_token(bits: int) -> Case:
 
 
 def _opposite(bits: int) -> Case:
-    """As in vLLM's narrow test: a draft that ranks the tokens the other way round shows what noise shares."""
+    """As in a test of vLLM: a draft in the opposite order shows shared noise."""
     p = normalise(np.exp(np.linspace(1.5, -1.5, 16)))
     return _pair("opposite", "a draft that ranks tokens the other way round", p, p[::-1], 2, bits)
 
 
 def _rounded_rows() -> Case:
-    """Rows as a softmax leaves them; in the dtype that is handed over they sum to 1 only to its rounding.
+    """Rows of a softmax, which sum to 1 only to the rounding of the verifier's dtype.
 
-    In float32 that changes their law by 1e-7, which no number of steps here could show.
+    In float32 that changes their law by 1e-7, too little to be detected.
     """
     p, q = normalise(np.random.default_rng(5).gamma(0.5, size=(2, 24)))
     return Case("rounded rows", "rows that sum to 1 only to rounding", TableModel(p), TableModel(q), chain(3))
@@ -270,11 +264,10 @@ def _large() -> Case:
 
 
 def _flat_tail() -> Case:
-    """A tail of 2^17 tokens with 2^-8 of the mass: each is rarer than the smallest float32 exponential variate, 2^-24.
+    """A tail of 2^17 tokens with total mass 2^-8: each is rarer than the smallest float32 exponential, 2^-24.
 
-    At quick it is expected 42 times, and never to see it is as likely as 10^-18. At half the steps that would be 10^-9, as
-    much as one test of some audits is allowed.
-    """
+    At level quick its expected count is 42, and a count of 0 has probability 10^-18. With half the steps it
+    would be 10^-9, the level of one test in some audits."""
     size, tail = 2**17, 2.0**-8
     p, q = np.full((2, size), tail / size)
     p[:3] += (1.0 - tail) * np.array([0.5, 0.25, 0.25])

@@ -1,8 +1,8 @@
-"""The battery for decoders: small models whose whole sequences can be counted, each pair made to expose one mistake.
+"""The battery of decoders: small models whose sequences can be counted, each to expose one defect.
 
-Rows are 24-bit dyadic fractions, which sum to 1 exactly. V^max_new_tokens is at most 512, so that after every prefix the
-next token is counted; and long enough for several steps of two or three drafted tokens.
-"""
+Rows are 24-bit dyadic fractions, which sum to exactly 1. V^max_new_tokens is at most 512, so that the next
+token is counted after every prefix; sequences are long enough for several steps of two or three drafted
+tokens."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from specsim.core.distributions import dyadic, normalise
 from specsim.models import Mixture, Model, TableModel
 
-__all__ = ["DecoderCase", "decoder_battery"]
-
 
 @dataclass(frozen=True)
 class DecoderCase:
-    """What a decoder is asked: go on from `prompt` by `max_new_tokens` tokens, or up to the token `eos`, itself included."""
+    """A request to a decoder: continue `prompt` by `max_new_tokens` tokens, or up to and including `eos`."""
 
     name: str
     purpose: str
@@ -34,12 +32,12 @@ class DecoderCase:
 
     @property
     def positions(self) -> int:
-        """How many tokens are counted of a sequence, at most."""
+        """The most tokens of a sequence."""
         return self.max_new_tokens
 
 
 def decoder_battery() -> list[DecoderCase]:
-    """All cases, the same ones every time."""
+    """All cases of a decoder."""
     return [make() for make in _CASES]
 
 
@@ -53,7 +51,7 @@ def _irregular(seed: int, vocab_size: int, order: int, zeros: float = 0.0) -> ND
 
 
 def _peaked(vocab_size: int, order: int, *masses: float) -> NDArray[np.float64]:
-    """Rows [V, …, V] with the same `masses` [V] in each, turned by all of the tokens before: none of them may be missed."""
+    """Rows [V, …, V], each a rotation of `masses` [V] that depends on all tokens of the context."""
     turns = np.indices((vocab_size,) * order).sum(axis=0)
     return np.array(masses)[(np.arange(vocab_size) - turns[..., None]) % vocab_size]
 
@@ -112,7 +110,7 @@ def _near() -> DecoderCase:
 
 
 def _far() -> DecoderCase:
-    """The target mostly says one of the two tokens that the draft seldom proposes, which depends on both tokens before."""
+    """The target favours two tokens that the draft seldom proposes; which one depends on both tokens before."""
     p, q = np.full((4, 4, 4), 0.02), _irregular(10, 4, 1)
     for a, b in np.ndindex(4, 4):
         p[a, b, (a + b) % 2], p[a, b, (a + b + 1) % 2] = 0.72, 0.24
@@ -128,16 +126,11 @@ def _far() -> DecoderCase:
 
 
 def _processing() -> DecoderCase:
-    """No two masses tie, so that top-k means one thing; the draft is near enough for a bonus in about half the steps."""
+    """No ties, so that top-k is well defined; about half the steps have a bonus."""
     target = _table(_peaked(3, 1, 0.62, 0.27, 0.11))
     rows = Mixture(_table(_peaked(3, 1, 0.27, 0.11, 0.62)), target, 0.4).rows(target.contexts)
     return DecoderCase(
-        "peaked",
-        "rows that temperature, top-k and top-p change a good deal",
-        target,
-        _table(rows),
-        (0,),
-        5,
+        "peaked", "rows that temperature, top-k and top-p change a good deal", target, _table(rows), (0,), 5
     )
 
 

@@ -1,4 +1,4 @@
-"""The rows that somebody's verifier is handed, made fast: of one pair the same for ever, or relabelled row by row."""
+"""The rows that a user's verifier gets, generated fast: those of one pair, or relabelled row by row."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core.distributions import Floats, Ints
 from specsim.drafts import Tree
 from specsim.simulation._engine import model_rows
-from specsim.simulation._rows import RowReader, Rows, repeated
+from specsim.simulation._rows import RowReader, Rows, broadcast_parents
 from specsim.theory import acceptance_rate
-
-__all__ = ["CaseRows", "PairRows", "row_dtype", "rows_of"]
 
 
 @dataclass(frozen=True)
 class CaseRows(Rows):
-    """Rows of a case. `shifts` int64 [B, γ+1]: token x stands for (x - shift) mod V; `lengths` int64 [B]: of each draft."""
+    """Rows of a case.
+
+    `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair; `lengths` int64 [B].
+    """
 
     shifts: Ints | None = None
     lengths: Ints | None = None
 
 
 def rows_of(case: Case) -> RowReader:
-    """The reader of `case`: a pair's rows are copied or not made at all, a model's are computed."""
+    """The reader of `case`: rows of a pair are copies, rows of models are computed."""
     if case.is_pair and case.tree.is_chain:
         return PairRows(case)
     return model_rows(case.target, case.draft, case.tree)
@@ -43,7 +44,10 @@ def row_dtype(name: str) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class PairRows:
-    """Chains of one pair, in the dtype of the case. Without rotation all calls of one size share the same arrays."""
+    """Chains of one pair, in the dtype of the case.
+
+    Without rotation all calls of one size share their arrays.
+    """
 
     case: Case
     made: dict[int, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
@@ -63,16 +67,16 @@ class PairRows:
         return p, q
 
     @cached_property
-    def handed(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def rows_in_dtype(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """p and q [V] in the dtype of the case."""
         dtype = row_dtype(self.case.dtype)
         p, q = (row.astype(dtype) for row in self.pair)
         return p, q
 
     @cached_property
-    def turned(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def shifted_rows(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """For p and q, [V, V]: row r is the pmf shifted by r."""
-        p, q = (np.stack([np.roll(row, r) for r in range(row.size)]) for row in self.handed)
+        p, q = (np.stack([np.roll(row, r) for r in range(row.size)]) for row in self.rows_in_dtype)
         return p, q
 
     @cached_property
@@ -80,7 +84,7 @@ class PairRows:
         return self.pair[1].cumsum()
 
     def alpha_context(self) -> float:
-        """Where q is withheld, that of drafts that were certain: Σ q·p."""
+        """β of the pair; Σ q·p if q is None."""
         p, q = self.pair
         return float(p @ q) if self.case.certain else float(acceptance_rate(p, q))
 
@@ -96,15 +100,15 @@ class PairRows:
             tokens = (tokens + shifts[:, :gamma]) % size
             p, q = (
                 rows.take(shifts[:, :n], axis=0)
-                for rows, n in zip(self.turned, (gamma + 1, gamma), strict=True)
+                for rows, n in zip(self.shifted_rows, (gamma + 1, gamma), strict=True)
             )
         else:
             p, q = self._same(steps)
-        return CaseRows(tokens, p, q, repeated(self.tree, steps), shifts, lengths)
+        return CaseRows(tokens, p, q, broadcast_parents(self.tree, steps), shifts, lengths)
 
     def _same(self, steps: int) -> tuple[NDArray[Any], NDArray[Any]]:
         if steps not in self.made:
-            p, q = self.handed
+            p, q = self.rows_in_dtype
             self.made.clear()
             self.made[steps] = (
                 np.tile(p, (steps, self.tree.size + 1, 1)),

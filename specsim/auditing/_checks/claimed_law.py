@@ -1,4 +1,4 @@
-"""The law that a verifier claims its tokens follow: the target's, or one that a lossy rule declares."""
+"""The claimed law of a verifier's tokens: the target's law, or the one that a lossy rule declares."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from specsim.core._kernels import kernel
+from specsim.core._types import TokenArray
 from specsim.core.distributions import Floats
 from specsim.drafts import Tree
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows
-from specsim.simulation._sources import Tokens
-
-__all__ = ["Claim", "rows_on_path"]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What `rule` claims of drafts shaped like `tree`; a verifier without a rule claims to be lossless."""
+    """The claim of `rule` for drafts shaped like `tree`; a verifier without a rule claims to be lossless."""
 
     rule: Rule | None
     tree: Tree
@@ -53,7 +51,7 @@ class Claim:
         return claimed
 
 
-def rows_on_path(rows: Rows, tokens: Tokens) -> tuple[Floats, Floats]:
+def rows_on_path(rows: Rows, tokens: TokenArray) -> tuple[Floats, Floats]:
     """The rows p and q [B, depth+1, V] along the emitted tokens [depth+1, B]; q is 1 where there is none."""
     if rows.p.shape[1] == len(tokens):  # a chain: the path is the draft
         return rows.p, rows.q

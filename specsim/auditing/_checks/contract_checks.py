@@ -1,9 +1,7 @@
-"""What needs no statistics: batches of any size, the same tokens from the same randomness, uniforms at their edges, and
-a draft so rare that no number of steps would bring it up.
+"""Checks without statistics: batch sizes, reproducibility, extreme uniforms, and a very rare draft.
 
-Each promise is tried on one small call. A promise broken is `broken`, as an exception is; an impossible token at an edge
-is `biased`, support.
-"""
+Each promise is checked with a few small calls. A broken promise gives the verdict `broken`, an impossible
+token `biased`."""
 
 from __future__ import annotations
 
@@ -24,22 +22,20 @@ from specsim.models import TableModel
 from specsim.simulation._counting import Partial
 from specsim.simulation._rows import RowReader, Rows
 
-__all__ = ["PROMISES", "check_promises", "promises_result"]
-
 PROMISES = "promises"
 #: Rows of a call.
 SIZES = (1, 2, 3, 7, 64)
 ROWS = 64
-#: Where a uniform at its edge can do harm.
+#: Cases for extreme uniforms.
 EDGE_CASES = ("zeros", "disjoint", "last token")
-#: The largest uniforms below 1: of 53 bits, 24 bits, and the ones that float32 rounds up to 1.
+#: The largest uniforms below 1 of 53 and of 24 bits, and one that float32 rounds up to 1.
 LAST_UNIFORMS = (1.0 - 2.0**-53, 1.0 - 2.0**-24, 1.0 - 2.0**-26)
-#: The mass that p and q do not share there: float16 still holds it, and so does the float32 just below a half.
+#: The mass that p and q do not share; float16 and float32 can represent it.
 RARE = 2.0**-24
 
 
 def check_promises(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
-    """What is broken of all of them; no table, since what is checked here is true or false."""
+    """Check all promises of a verifier, and return what is broken."""
     findings: list[Finding] = []
     for check in (_sizes, _reproducible, _seeds, _uniforms, _edges, _rare_draft):
         try:
@@ -52,10 +48,10 @@ def check_promises(function: Verifier, declared: Declared, key: Key, timeout: fl
 
 
 def promises_result(found: Partial) -> CaseResult:
-    """The result of a case without tables, whose findings are the failures of `found`."""
+    """The result of the promises, a case without tables; its findings are the failures of `found`."""
     return CaseResult(
         case=PROMISES,
-        purpose="calls of any size, inputs left alone, the same tokens from the same randomness",
+        purpose="calls of any size, inputs unchanged, the same tokens from the same randomness",
         kernel="rows",
         vocab_size=0,
         tree=None,
@@ -73,7 +69,7 @@ def promises_result(found: Partial) -> CaseResult:
 
 
 def _calls(function: Verifier, declared: Declared, timeout: float) -> tuple[Calls, RowReader]:
-    """On "own rows"; on the first case for trees, and where the vocabulary is too small for that one."""
+    """Calls of the case "own rows", or of the first case, if the battery lacks that one."""
     cases = battery(declared)
     case = next((case for case in cases if case.name == "own rows"), cases[0])
     return Calls.of(function, declared, case, timeout), rows_of(case)
@@ -109,7 +105,7 @@ def _reproducible(function: Verifier, declared: Declared, key: Key, timeout: flo
 
 
 def _seeds(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
-    """A row with a seed gives the same tokens wherever it stands and whatever stands beside it."""
+    """A row with a seed gives the same tokens in any batch and order."""
     return _alone(function, declared, key, timeout, "seeds", "the same seed") if declared.seeds else []
 
 
@@ -176,7 +172,7 @@ def _edges(function: Verifier, declared: Declared, key: Key, timeout: float) -> 
 
 
 def _rare_draft(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
-    """A drafted token that the target never emits, and a residual of mass `RARE`: what replaces it must be possible."""
+    """A drafted token with p = 0 and a residual of mass `RARE`: the recovered token must be possible."""
     size = min(64, declared.vocab_size or 64)
     if declared.tree or size < 6:
         return []
@@ -188,7 +184,7 @@ def _rare_draft(function: Verifier, declared: Declared, key: Key, timeout: float
     calls = Calls.of(function, declared, case, timeout)
     rows = rows_of(case).rows(key, 0, ROWS)
     rows = replace(rows, draft_tokens=np.full_like(rows.draft_tokens, 4))
-    where = f"a drafted token of p = 0, q = {RARE:.1g}, p and q else alike but for one token"
+    where = f"a drafted token of p = 0, q = {RARE:.1g}, p and q differ in one other token only"
     try:
         tokens = calls.once(rows, calls.extras(key, 0, rows))
     except BrokenVerifier as error:

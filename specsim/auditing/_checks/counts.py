@@ -1,16 +1,16 @@
-"""What an audit counts.
+"""The counts of an audit.
 
 *Prefix tables*: how often each token followed each emitted prefix, for the first positions of a step, while
 V^position ≤ 512. *PIT bins*, at every position: the emitted token is mapped through the target's CDF to a
 number that is uniform under exactness, F(x-) + v·P(x), v a fresh uniform (the randomised probability integral
-transform). Tokens are ordered by p/q, along which verification errors move mass, and counted in 16 bins;
-ordered by p itself, the same gives bins for the *tail* of rare tokens. *Impossible* tokens, P(x) = 0, are kept
-one by one. *Neighbours*: the quarters of the PIT that the first tokens of two steps fall into, for steps side by side
-in one call and for steps at the same place of two calls; each pair of quarters is equally likely if steps are
-independent.
+transform). TokenArray are ordered by p/q, along which verification errors move mass, and counted in 16 bins;
+ordered by p itself, the same gives bins for the *tail* of rare tokens. *Impossible* tokens, P(x) = 0, are
+kept one by one. *Neighbours*: the quarters of the PIT that the first tokens of two steps fall into, for steps
+side by side in one call and for steps at the same place of two calls; each pair of quarters is equally likely
+if steps are independent.
 
-Where a case relabels the vocabulary row by row, tokens are read in the labels of its pair before they are counted.
-"""
+Where a case relabels the vocabulary row by row, tokens are read in the labels of its pair before they are
+counted."""
 
 from __future__ import annotations
 
@@ -25,19 +25,11 @@ from specsim.auditing._cases.battery import Case
 from specsim.auditing._checks.claimed_law import Claim, rows_on_path
 from specsim.core._kernels import kernel
 from specsim.core._streams import Key, Purpose, uniforms
+from specsim.core._types import TokenArray
 from specsim.core.distributions import Floats, Ints
 from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._rows import Rows
-from specsim.simulation._sources import Batch, RowVerifier, Tokens
-
-__all__ = [
-    "MAX_PREFIX_CELLS",
-    "NEIGHBOURS",
-    "PIT_BINS",
-    "TAIL_EDGES",
-    "AuditTally",
-    "table_positions",
-]
+from specsim.simulation._sources import Batch, RowVerifier
 
 MAX_PREFIX_CELLS = 512
 PIT_BINS = 16
@@ -49,7 +41,7 @@ QUARTERS = 4
 
 
 def table_positions(case: Case) -> int:
-    """For how many positions prefix tables are kept: none if steps start from more than one context."""
+    """The number of positions with prefix tables: none if steps start from more than one context."""
     if len(case.contexts) > 1:
         return 0
     size, positions = case.target.vocab_size, 0
@@ -60,7 +52,7 @@ def table_positions(case: Case) -> int:
 
 @dataclass(frozen=True)
 class AuditTally:
-    """Counts for one case, beside what is claimed. `reference`, if given, verifies the same rows for efficiency alone."""
+    """Counts of one case and its claimed law; `reference` verifies the same rows, to measure efficiency."""
 
     case: Case
     claim: Claim
@@ -106,7 +98,7 @@ class AuditTally:
 
     @cached_property
     def pair_cdfs(self) -> tuple[Floats, Floats, Floats]:
-        """For a pair: the claimed law [depth+1, V], and for each token the mass before it by ratio to q and by itself."""
+        """For a pair: the claimed law [depth+1, V], and the mass below each token by ratio to q and by mass."""
         p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (self.case.target, self.case.draft))
         laws = np.array([self.claim.row(p, q, position) for position in range(self.case.gamma + 1)])
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -114,7 +106,7 @@ class AuditTally:
         by_ratio = [_mass_below(law, ratio) for law, ratio in zip(laws, ratios, strict=True)]
         return laws, np.array(by_ratio), np.array([_mass_below(law, law) for law in laws])
 
-    def _impossible(self, batch: Batch, tokens: Tokens, rows: Floats | None) -> list[Example]:
+    def _impossible(self, batch: Batch, tokens: TokenArray, rows: Floats | None) -> list[Example]:
         places = np.argwhere(tokens >= 0)
         found = []
         for position, s in places[np.argsort(places[:, 1], kind="stable")]:
@@ -126,7 +118,7 @@ class AuditTally:
         return found
 
 
-def _in_labels_of_pair(tokens: Tokens, rows: Rows | None, vocab_size: int) -> Tokens:
+def _in_labels_of_pair(tokens: TokenArray, rows: Rows | None, vocab_size: int) -> TokenArray:
     shifts = getattr(rows, "shifts", None)
     if shifts is None:
         return tokens
@@ -153,7 +145,9 @@ def _mass_below(p: Floats, score: Floats) -> Floats:
 
 @kernel
 def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-untyped-def]
-    """Count tokens[γ+1, B] into table: at position i, V^i prefixes of V counts each, one position after another."""
+    """Count tokens[γ+1, B] into table: at position i, V^i prefixes of V counts each, one position after
+    another.
+    """
     for s in range(tokens.shape[1]):
         start, prefix, size = 0, 0, vocab_size
         for i in range(positions):
@@ -168,7 +162,9 @@ def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-unt
 
 @kernel
 def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges, impossible, first):  # type: ignore[no-untyped-def]
-    """PIT and tail bins of tokens[γ+1, B], for a pmf p[i, V] at each position; the PIT of first tokens in first[B]."""
+    """PIT and tail bins of tokens[γ+1, B], for a pmf p[i, V] at each position; the PIT of first tokens in
+    first[B].
+    """
     for i in range(tokens.shape[0]):
         for s in range(tokens.shape[1]):
             x = tokens[i, s]
@@ -200,7 +196,7 @@ def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible, first):  # 
                 mass = p[s, i, y]
                 ratio[y] = mass / (1.0 if bonus else q[s, i, y]) if mass > 0.0 else 0.0
             own, goal, by_ratio, by_p = p[s, i, x], ratio[x], 0.0, 0.0
-            for y in range(x):  # of tokens alike the lower one comes first
+            for y in range(x):  # ties: the lower token comes first
                 mass = p[s, i, y]
                 by_ratio += mass if ratio[y] <= goal else 0.0
                 by_p += mass if mass <= own else 0.0

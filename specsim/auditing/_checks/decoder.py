@@ -1,15 +1,14 @@
-"""Somebody's decoder, the whole loop, behind a contract that is checked at every call.
+"""Checks of a user's decoder, the whole loop; its contract is checked at every call.
 
     decode(target, draft, prompt, max_new_tokens, eos, rng) -> tokens
 
-`target` and `draft` are models (`specsim.models.Model`), `prompt` is a list of tokens, `eos` a token or None, `rng` a
-NumPy Generator. The result holds the new tokens only: `max_new_tokens` of them, or fewer if the last one is `eos`,
-which is kept. A decoder that raises or returns anything else is *broken*.
+`target` and `draft` are models (`specsim.models.Model`), `prompt` is a list of tokens, `eos` a token or None,
+`rng` a NumPy Generator. The result holds the new tokens only: `max_new_tokens` of them, or fewer if the last
+one is `eos`, which is kept. A decoder that raises or returns anything else is *broken*.
 
-What is counted is whole sequences, drafting, state and the end of the text included: how often each token followed
-each prefix. A lossless decoder draws every token from the target's row after prompt and prefix, or, if it claims to
-process that row first (temperature, top-k, top-p), from the processed one.
-"""
+Whole sequences are counted: how often each token followed each prefix. That covers drafting, the state and
+the end of the text. A lossless decoder draws every token from the target's row after prompt and prefix, or
+from the processed row if it declares a temperature, top-k or top-p."""
 
 from __future__ import annotations
 
@@ -26,11 +25,10 @@ from specsim.auditing._checks.tables import Table, table_of
 from specsim.auditing._verifier.calls import TIMEOUT, call_safely
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._streams import Key
+from specsim.core._types import TokenArray
 from specsim.core.distributions import Floats, temperature, top_k, top_p
 from specsim.simulation._counting import EXAMPLES, Example
-from specsim.simulation._sources import Batch, Tokens
-
-__all__ = ["Decoder", "DecoderSource", "DecoderTally", "Processing", "plan_decoder_tables"]
+from specsim.simulation._sources import Batch
 
 Decoder = Callable[..., Any]
 
@@ -66,12 +64,9 @@ class Processing:
         return top_p(p, self.top_p)
 
 
-# --- drawing ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class DecoderSource:
-    """Sequences of `case` from the decoder `function`: a *step* of the engine is one call, with a generator of its own."""
+    """Sequences of `case` from the decoder `function`; a *step* is one call with its own generator."""
 
     case: DecoderCase
     function: Decoder
@@ -81,21 +76,21 @@ class DecoderSource:
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         tokens = np.full((self.case.max_new_tokens, steps), -1, dtype=np.int32)
         for i in range(steps):
-            found = self._decoded(key, first + i)
+            found = self._decode(key, first + i)
             tokens[: len(found), i] = found
         yield Batch(first, tokens, (tokens >= 0).sum(axis=0) - 1)
 
-    def _decoded(self, key: Key, number: int) -> Tokens:
+    def _decode(self, key: Key, number: int) -> TokenArray:
         case, rng = self.case, np.random.default_rng([*key, number])
         given = case.target, case.draft, list(case.prompt), case.max_new_tokens, case.eos, rng
         try:
             output = call_safely(self.function, *given, timeout=self.timeout)
         except BrokenVerifier as error:
             raise BrokenVerifier(f"sequence {number}: {error}") from error
-        return _checked(output, case, number)
+        return _check_output(output, case, number)
 
 
-def _checked(output: Any, case: DecoderCase, number: int) -> Tokens:
+def _check_output(output: Any, case: DecoderCase, number: int) -> TokenArray:
     place = f"sequence {number}"
     try:
         tokens = np.asarray(output)
@@ -115,8 +110,8 @@ def _checked(output: Any, case: DecoderCase, number: int) -> Tokens:
         )
     if tokens.size > case.max_new_tokens:
         raise BrokenVerifier(
-            f"{place}: returned {tokens.size} tokens, more than max_new_tokens = {case.max_new_tokens} (the prompt is not "
-            "to be returned)"
+            f"{place}: returned {tokens.size} tokens, more than max_new_tokens = {case.max_new_tokens} (do not return "
+            "the prompt)"
         )
     ended = case.eos is not None and tokens[-1] == case.eos
     if case.eos is not None and (tokens[:-1] == case.eos).any():
@@ -132,15 +127,12 @@ def _checked(output: Any, case: DecoderCase, number: int) -> Tokens:
     return tokens.astype(np.int32)
 
 
-# --- counting --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class DecoderTally:
-    """Counts for one case: lengths, every prefix with the token after it, and tokens that the claimed law excludes.
+    """Counts of one case: lengths, the tokens after each prefix, and impossible tokens.
 
-    `lengths[n]` is the number of sequences of n + 1 tokens. The arrays have the names and layout of `AuditTally`, without
-    what vocabularies so small have no need of: `tail` has no row.
+    `lengths[n]` is the number of sequences of n + 1 tokens. The arrays have the names and layout of those of
+    `AuditTally`; `tail` has no row, since the vocabularies are small.
     """
 
     case: DecoderCase
@@ -166,7 +158,7 @@ class DecoderTally:
         places = np.argwhere(impossible.T)[:EXAMPLES]
         return [Example(batch.first + int(s), int(i), int(batch.tokens[i, s])) for s, i in places]
 
-    def _impossible(self, tokens: Tokens) -> NDArray[np.bool_]:
+    def _impossible(self, tokens: TokenArray) -> NDArray[np.bool_]:
         """Which of the emitted tokens [L, B] have probability 0 after their prefix under the claimed law."""
         target, (length, sequences) = self.case.target, tokens.shape
         prompt = np.tile(np.array(self.case.prompt, dtype=np.int32), (sequences, 1))
@@ -187,13 +179,10 @@ def counted_positions(case: DecoderCase) -> int:
     return positions
 
 
-# --- planning --------------------------------------------------------------------------------------------
-
-
 def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -> list[Table]:
-    """Every table worth testing in `steps` sequences: at least two cells of expected count ≥ 10 each.
+    """The tables of `steps` sequences with at least two cells of expected count ≥ 10.
 
-    There is one for each prefix that the claimed law reaches without the end of the text; how often, is known exactly.
+    There is one table for each prefix without the end of the text; its expected count is exact.
     """
     return [table for table in _prefix_tables(case, processing, steps) if len(table.law) > 1]
 

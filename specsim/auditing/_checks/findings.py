@@ -1,4 +1,4 @@
-"""The judge: from the counts of a case to its result, which tables are rejected, and what that means in words."""
+"""Judge the counts of a case: which tables are rejected, and the findings in words."""
 
 from __future__ import annotations
 
@@ -28,22 +28,20 @@ from specsim.core.stats import (
 from specsim.simulation._counting import Counts, Example, Partial
 from specsim.theory import expected_tokens
 
-__all__ = ["NAMED", "SINGLE_CELLS", "dependent", "find", "judge_case", "judge_table", "rejects_early"]
-
-#: Cells for which a certified bound still means something, and that a reader can still look at one by one.
+#: Largest number of cells with a certified bound, and of cells that are reported one by one.
 MAX_CERTIFIED_CELLS = 64
 #: Exact binomial tests at each position: one for each tail edge below 1.
 SINGLE_CELLS = len(TAIL_EDGES) - 1
-#: Impossible tokens that a finding names, and that are kept.
+#: Impossible tokens that a finding names.
 NAMED = 3
-#: p-value of independence below which pairs of steps are called dependent, where their first tokens are off by themselves.
+#: p-value of independence below which pairs of steps are dependent, if their first tokens deviate too.
 DEPENDENT = 1e-6
-#: Degrees of freedom from which a sum of chi-squares has the lower tail of its limit.
+#: Least degrees of freedom for the lower-tail test of a sum of chi-squares.
 MIN_TOO_GOOD_DF = 30
 
 
 def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = False) -> CaseResult:
-    """What the counts of a case say, each test at false-alarm probability `level`. One that failed is not tested."""
+    """Judge a case, each test at false-alarm probability `level`; a case with failures is not tested."""
     case, counts, tested = plan.case, found.counts, bool(found.steps and not found.failures)
     results = [judge_table(table, counts, level) for table in plan.tables] if tested else []
     findings = [Finding(*failure) for failure in found.failures]
@@ -61,7 +59,7 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
         interrupted=interrupted,
         tables=tuple(results),
         counts=counts,
-        measures=_measured(plan, counts) if found.steps else None,
+        measures=_measure(plan, counts) if found.steps else None,
         declared_tv=plan.declared_tv,
         examples=found.examples[:NAMED],
         seconds=found.seconds,
@@ -69,7 +67,7 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
 
 
 def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
-    """Test one table at false-alarm probability `level`; the certified bound holds at whichever look it is."""
+    """Test one table at false-alarm probability `level`; the certified bound holds at every interim look."""
     observed = table.counts(counts)
     n = int(observed.sum())
     log_e = log_e_value(observed, table.law)
@@ -93,7 +91,7 @@ def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
 
 
 def rejects_early(tables: Sequence[Table], counts: Counts, level: float) -> bool:
-    """Whether some e-value already rejects, or an impossible token came out: more draws cannot change that."""
+    """Whether an e-value rejects, or an impossible token was emitted: more draws cannot change that."""
     if counts["impossible"].any():
         return True
     return any(log_e_value(table.counts(counts), table.law) >= -np.log(level) for table in tables)
@@ -106,7 +104,7 @@ def find(
     examples: Sequence[Example],
     level: float,
 ) -> list[Finding]:
-    """All findings of a case, the plainest first."""
+    """All findings of a case, the most direct first."""
     return [
         *_support(counts, examples),
         *_deviations(tables, results, counts, level),
@@ -129,7 +127,7 @@ def _support(counts: Counts, examples: Sequence[Example]) -> list[Finding]:
 def _deviations(
     tables: Sequence[Table], results: Sequence[TableResult], counts: Counts, level: float
 ) -> list[Finding]:
-    """One finding for each position: its most telling table, the full law before the bins."""
+    """One finding for each position: its most significant table, prefix tables before bins."""
     findings = []
     for position in sorted({result.position for result in results if result.rejected}):
         rejected = [
@@ -171,11 +169,10 @@ def _single_cells(counts: Counts, level: float) -> list[Finding]:
 
 
 def dependent(results: Sequence[TableResult], counts: Counts) -> list[TableResult]:
-    """The tables of pairs of steps that show that these depend on each other.
+    """The tables of pairs of steps that show dependence.
 
-    Where the law of a first token is off by itself, pairs of them are improbable too, though independent; then the pairs
-    must also be improbable beside their own margins.
-    """
+    If the law of the first token deviates, pairs of independent steps deviate too; the pairs must then also
+    contradict the product of their margins."""
     off = bool(counts["impossible"][0]) or any(
         result.rejected and result.position == 0 and result.kind != "neighbours" for result in results
     )
@@ -184,14 +181,14 @@ def dependent(results: Sequence[TableResult], counts: Counts) -> list[TableResul
 
 
 def _independence(result: TableResult) -> float:
-    """A p-value, for labels alone: conservative, with more degrees of freedom than there are."""
+    """A conservative p-value of independence, with too many degrees of freedom; it selects labels only."""
     observed = np.array(result.observed).reshape(QUARTERS, QUARTERS)
     law = np.outer(observed.sum(axis=1), observed.sum(axis=0)).ravel() / float(observed.sum()) ** 2
     return chi_square(observed.ravel()[law > 0], law[law > 0]).p_value
 
 
 def _shared_noise(results: Sequence[TableResult], counts: Counts) -> list[Finding]:
-    """Steps that know of each other: random numbers shared by the rows of a call, or by successive calls."""
+    """Dependent steps: random numbers shared by the rows of a call, or by successive calls."""
     findings = []
     for result in dependent(results, counts):
         gaps = np.array(result.observed) - np.array(result.expected)
@@ -200,7 +197,7 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> list[Findin
             Finding(
                 "dependence",
                 f"the first tokens of {NEIGHBOURS[result.prefix[0]]} depend on each other, e = 10^{result.log10_e:.0f}: "
-                f"{result.labels[pair]} of the law meet in {result.observed[pair] / result.n:.4f} of the pairs, "
+                f"{result.labels[pair]} of the law occur together in {result.observed[pair] / result.n:.4f} of the pairs, "
                 f"expected {result.expected[pair] / result.n:.4f}",
             )
         )
@@ -208,7 +205,7 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> list[Findin
 
 
 def _dependence(results: Sequence[TableResult], level: float) -> list[Finding]:
-    """Counts that agree better than independent draws can: the draws are not independent."""
+    """Counts that agree with the law better than independent draws can."""
     prefix = [result.chi_square for result in results if result.kind == "prefix"]
     chosen = (
         prefix
@@ -228,7 +225,7 @@ def _dependence(results: Sequence[TableResult], level: float) -> list[Finding]:
 
 
 def _shown_chi_square(observed: Ints, table: Table) -> ChiSquare:
-    """None is shown, p = 1, where the visits fell short of the plan and cells are too thin for it."""
+    """The chi-square of a table; p = 1 if the expected counts are too small for it."""
     if observed.sum() * table.law.min() < MIN_EXPECTED / 2:
         return ChiSquare(0.0, 0, 1.0)
     return chi_square(observed, table.law)
@@ -254,10 +251,7 @@ def _extremes(table: Table, observed: Ints) -> str:
     return ", ".join(parts)
 
 
-# --- what is measured beside the tests -------------------------------------------------------------------
-
-
-def _measured(plan: Plan, counts: Counts) -> Measures:
+def _measure(plan: Plan, counts: Counts) -> Measures:
     case, alpha = plan.case, plan.alpha_context
     if alpha is None or isinstance(case, DecoderCase):
         return Measures()
@@ -267,7 +261,7 @@ def _measured(plan: Plan, counts: Counts) -> Measures:
 
 
 def _efficiency(case: Case, alpha_context: float, counts: Counts) -> Efficiency | None:
-    """Against the standard rule on one chain: the closed form where p and q are fixed, else its run on the same drafts."""
+    """Relative to the standard rule on one chain: closed form for a pair, else its run on the same drafts."""
     mean, error = mean_tokens(counts["lengths"])
     if case.is_pair:
         drafted = range(case.gamma + 1) if case.uneven else [case.gamma]

@@ -12,8 +12,6 @@ from specsim.models import TableModel
 from specsim.rules import Rule
 from specsim.theory._enumeration import prove
 
-__all__ = ["generated_pair", "prove_on_generated_models"]
-
 MODELS = 30
 #: (V, parents): chains, and for rules that take them trees.
 CHAINS = ((2, (0, 1, 2, 3)), (3, (0, 1, 2)), (4, (0, 1)))
@@ -21,7 +19,7 @@ TREES = ((2, (0, 0, 1, 1, 2)), (3, (0, 0, 1, 2)), (3, (0, 0, 0)))
 
 
 def prove_on_generated_models(rule: Rule) -> ProofSummary:
-    """Enumerate `rule` on `MODELS` pairs of Markov tables with zeros, ties and equal rows; always the same ones."""
+    """Enumerate `rule` on `MODELS` fixed pairs of Markov tables with zeros, ties and equal rows."""
     rng = np.random.default_rng(0)
     largest = Fraction(0)
     shapes = TREES if rule.claimed_on_trees else CHAINS
@@ -35,7 +33,7 @@ def prove_on_generated_models(rule: Rule) -> ProofSummary:
 
 
 def generated_pair(rng: np.random.Generator, vocab_size: int) -> tuple[TableModel, TableModel]:
-    """A target and a draft of order 1 whose rows are small fractions; some entries are zero, some rows equal."""
+    """A target and a draft of order 1 with rows of small fractions, some zero entries and some equal rows."""
     weights = rng.integers(0, 5, size=(2, vocab_size, vocab_size))
     weights[np.arange(2)[:, None], np.arange(vocab_size), rng.integers(vocab_size, size=(2, vocab_size))] += 1
     if rng.random() < 0.3:

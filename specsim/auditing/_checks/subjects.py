@@ -1,6 +1,6 @@
-"""What is audited: a built-in rule, somebody's verifier, or a whole decoder, each with its battery.
+"""Subjects of an audit: a built-in rule, a user's verifier, or a decoder, each with its battery of cases.
 
-A subject plans a case, which takes nothing but its models, and counts it, which takes the verifier.
+A subject plans a case from its models alone, and counts its steps with the verifier.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
 from specsim.auditing._checks.tables import Plan, plan_case
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases
-from specsim.auditing._verifier.calls import TIMEOUT, verified
+from specsim.auditing._verifier.calls import TIMEOUT, verifier_source
 from specsim.auditing._verifier.contract import Declared, Verifier
 from specsim.core.distributions import Floats, Ints
 from specsim.drafts import chain
@@ -28,27 +29,31 @@ from specsim.rules import Rule
 from specsim.simulation._counting import Tally, no_counts
 from specsim.simulation._executors import Workers
 from specsim.simulation._rows import model_rows
-from specsim.simulation._sources import Batches, FixedPairSource, RowSource, Source, rule_verifier
+from specsim.simulation._sources import FixedPairSource, RowSource, Source, rule_verifier
 
-__all__ = [
-    "DecoderSubject",
-    "RuleSubject",
-    "Subject",
-    "VerifierSubject",
-    "function_subject",
-    "rule_function",
-]
 
-#: counter(case, patience): where the steps of the case of that name come from, and what counts them. The last one is kept,
-#: since a case is counted in several pieces.
-Counter = Callable[..., tuple[Batches, Tally]]
+class _Counted:
+    """A subject whose source and tally of the latest case are cached, since a case is counted in several
+    pieces.
+    """
+
+    cases: Any
+    _counter: Callable[..., tuple[Any, Any]]
+
+    @cached_property
+    def counter(self) -> Callable[..., tuple[Any, Any]]:
+        """counter(name of a case, patience) -> (source of its steps, their tally)."""
+        return lru_cache(maxsize=1)(self._counter)
+
+    def _case(self, name: str) -> Any:
+        return next((case for case in self.cases if case.name == name), None)
 
 
 @dataclass(frozen=True)
-class RuleSubject:
+class RuleSubject(_Counted):
     """A built-in rule, through its fixed-pair kernel where p and q never change, else its row kernel.
 
-    With `workers` they count, for which the rule must be in the registry.
+    If `workers` are given they count the steps; the rule must then be in the registry.
     """
 
     rule: Rule
@@ -69,25 +74,19 @@ class RuleSubject:
         kernel = "fixed pair" if isinstance(source, FixedPairSource) else "rows"
         return plan_case(tally, kernel, case.rule_steps(level, self.rule), source.alpha_context())
 
-    @cached_property
-    def counter(self) -> Callable[..., tuple[Source, AuditTally]]:
-        return lru_cache(maxsize=1)(self._counter)
-
     def _counter(self, name: str, patience: float = 1.0) -> tuple[Source, AuditTally]:
-        case = next(case for case in self.cases if case.name == name)
-        return self._source(case), AuditTally(case, Claim(self.rule, case.tree))
-
-    def _source(self, case: Case) -> Source:
+        case = self._case(name)
+        tally = AuditTally(case, Claim(self.rule, case.tree))
         if case.is_pair:
             p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (case.target, case.draft))
-            return FixedPairSource(self.rule, p, q, case.tree)
+            return FixedPairSource(self.rule, p, q, case.tree), tally
         rows = model_rows(case.target, case.draft, case.tree, self.rule.leaf_rows)
-        return RowSource(rows, rule_verifier(self.rule, case.tree))
+        return RowSource(rows, rule_verifier(self.rule, case.tree)), tally
 
 
 @dataclass(frozen=True)
-class VerifierSubject:
-    """Somebody's function. Nobody promised that it is thread-safe, so it runs on one thread."""
+class VerifierSubject(_Counted):
+    """A user's verifier. It runs on one thread, since it need not be thread-safe."""
 
     name: str
     function: Verifier
@@ -104,26 +103,22 @@ class VerifierSubject:
         tally = AuditTally(case, Claim(None, case.tree))
         return plan_case(tally, "rows", case.verifier_steps(level), rows_of(case).alpha_context())
 
-    @cached_property
-    def counter(self) -> Counter:
-        return lru_cache(maxsize=1)(self._counter)
-
     def _counter(self, name: str, patience: float = 1.0) -> tuple[RowSource, Tally]:
-        case = next((case for case in self.cases if case.name == name), None)
-        if case is None:
+        case = self._case(name)
+        diagnostic = case is None
+        if diagnostic:
             case = next(case for case in diagnostic_cases(self.declared) if case.name == name)
-            return self._verified(case, patience), OutcomeTally(case)
+        source = verifier_source(self.function, self.declared, case, self.timeout * patience)
+        if diagnostic:
+            return source, OutcomeTally(case)
         plain = case.is_pair or self.declared.tree
         reference = None if plain else rule_verifier(rules.get("standard"), case.tree)
-        return self._verified(case, patience), AuditTally(case, Claim(None, case.tree), reference)
-
-    def _verified(self, case: Case, patience: float) -> RowSource:
-        return verified(self.function, self.declared, case, self.timeout * patience)
+        return source, AuditTally(case, Claim(None, case.tree), reference)
 
 
 @dataclass(frozen=True)
-class DecoderSubject:
-    """Somebody's whole loop, drafting included."""
+class DecoderSubject(_Counted):
+    """A user's decoder: the whole loop, drafting included."""
 
     name: str
     function: Verifier
@@ -141,12 +136,8 @@ class DecoderSubject:
         tables = plan_decoder_tables(case, processing, steps)
         return Plan(case, "sequences", steps, tables, no_counts(tally))
 
-    @cached_property
-    def counter(self) -> Counter:
-        return lru_cache(maxsize=1)(self._counter)
-
     def _counter(self, name: str, patience: float = 1.0) -> tuple[DecoderSource, DecoderTally]:
-        case = next(case for case in self.cases if case.name == name)
+        case = self._case(name)
         source = DecoderSource(case, self.function, self.timeout * patience)
         return source, DecoderTally(case, Processing.of(self.declared))
 
@@ -155,7 +146,7 @@ Subject = RuleSubject | VerifierSubject | DecoderSubject
 
 
 def rule_function(rule: Rule) -> Verifier:
-    """A built-in rule for chains as a function of the plain contract. Raises ValueError for other rules."""
+    """Make a verifier function of a built-in rule for chains. Raises ValueError for other rules."""
     if rule.claimed_on_trees or rule.leaf_rows:
         raise ValueError(f"{rule.name}: as a verifier of arrays only rules for chains can be called")
 
@@ -175,6 +166,6 @@ def rule_function(rule: Rule) -> Verifier:
 def function_subject(
     function: Verifier, name: str, promise: Declared, timeout: float = TIMEOUT
 ) -> VerifierSubject | DecoderSubject:
-    """`function`, a verifier or a decoder as it declares."""
+    """The subject of `function`, a verifier or a decoder as it declares."""
     kind = DecoderSubject if promise.decoder else VerifierSubject
     return kind(name, function, promise, timeout)

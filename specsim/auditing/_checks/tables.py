@@ -1,5 +1,6 @@
-"""The plan of a case, fixed before the first draw: its steps, and its tables, from p and q alone, whose number sets the
-error budget."""
+"""The plan of a case, fixed before the first draw from p and q: its steps, and its tables, which share the
+budget.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +27,17 @@ from specsim.core.stats import merge_cells
 from specsim.models import Model
 from specsim.simulation._counting import Counts, Partial, no_counts
 
-__all__ = ["LOOKS", "Plan", "Table", "looks", "plan_case", "plan_tables", "table_of"]
-
-#: Fractions of a case's steps after which it is looked at; it ends early only to reject.
+#: Fractions of a case's steps at which interim looks are taken; a case ends early only if one rejects.
 LOOKS = tuple(2.0**-k for k in range(7, -1, -1))
 
 
 @dataclass(frozen=True)
 class Table:
-    """A test of counts over cells against their law.
+    """A test of the counts of cells against their law.
 
-    `kind` is "prefix", "PIT", "tail" or "neighbours"; `position` counts from 0; `prefix` is the emitted prefix of a prefix
-    table. The counts stand in array `source` at `[start : start + V]`, of one row for all others;
-    `cells[x]` is the cell of outcome x, -1 if impossible; `law` is the law of the cells.
-    """
+    `kind` is "prefix", "PIT", "tail" or "neighbours"; `position` counts from 0; `prefix` is the emitted
+    prefix of a prefix table. The counts are `[start : start + len(cells)]` of the flattened array `source`;
+    `cells[x]` is the cell of outcome x, -1 if impossible; `law` is the law of the cells."""
 
     kind: str
     position: int
@@ -54,14 +52,14 @@ class Table:
         return self.merged(counts[self.source].reshape(-1))
 
     def merged(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """[k] or [k, m] by cell, of the array of a tally [n], or of m of them side by side [n, m]."""
+        """Sum by cell the flattened array [n] of a tally, or m of them [n, m]: [k] or [k, m]."""
         here, possible = flat[self.start : self.start + len(self.cells)], self.cells >= 0
         cells = np.zeros((len(self.law), *flat.shape[1:]), dtype=flat.dtype)
         np.add.at(cells, self.cells[possible], here[possible])
         return cells
 
     def label(self, cell: int) -> str:
-        """What a cell is called: a token, a bin, or so many of them together."""
+        """The name of a cell: a token, a bin, or a number of them together."""
         members = np.flatnonzero(self.cells == cell)
         if self.kind == "neighbours":
             return f"quarters {cell // QUARTERS + 1} and {cell % QUARTERS + 1}"
@@ -71,12 +69,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is tested of a case in how many `steps`, and what it is judged by.
+    """The `steps` and the tests of a case.
 
-    `kernel` says how the steps are made. `singles` is the number of exact binomials of rare tokens, `nothing` the counts of no
-    step, `declared_tv` the distance of the claimed law from the target's, `alpha_context` the mean of β where efficiency is
-    measured.
-    """
+    `kernel` says how the steps are made. `singles` is the number of exact binomial tests of rare tokens,
+    `nothing` the counts of no steps, `declared_tv` the total variation between the claimed law and the
+    target's, `alpha_context` the mean of β if efficiency is measured."""
 
     case: Case | DecoderCase
     kernel: str
@@ -93,8 +90,8 @@ class Plan:
         return len(self.tables) + self.singles + 1
 
 
-def looks(steps: int) -> list[int]:
-    """After how many of `steps` a case is looked at."""
+def interim_looks(steps: int) -> list[int]:
+    """The numbers of steps after which interim looks are taken."""
     return sorted({max(8, int(steps * share)) for share in LOOKS})
 
 
@@ -114,7 +111,9 @@ def plan_case(tally: AuditTally, kernel: str, steps: int, alpha_context: float) 
 
 
 def _declared_tv(case: Case, claim: Claim) -> float:
-    """The total variation between the claimed law of a step's first token and the target's, over a few contexts."""
+    """The total variation between the claimed law of a step's first token and the target's, over a few
+    contexts.
+    """
     if claim.lossless:
         return 0.0
     contexts = case.contexts[:256]
@@ -124,10 +123,10 @@ def _declared_tv(case: Case, claim: Claim) -> float:
 
 
 def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
-    """Every table of `case` worth testing in `steps` steps: at least two cells of expected count ≥ 10 each.
+    """The tables of `case` with at least two cells of expected count ≥ 10 in `steps` steps.
 
-    How often a prefix or a position is reached is guessed from the standard rule; a wrong guess costs power, no more.
-    """
+    The expected counts of prefixes and positions are those of the standard rule; a wrong estimate costs only
+    power."""
     tables = [*_prefix_tables(case, claim, steps), *_bin_tables(case, steps)]
     if claim.rule is None:
         tables += _neighbour_tables(steps)
@@ -153,7 +152,7 @@ def _prefix_tables(case: Case, claim: Claim, steps: int) -> Iterator[Table]:
 
 
 def _bin_tables(case: Case, steps: int) -> Iterator[Table]:
-    """PIT and tail bins at every position that the reference rule reaches often enough."""
+    """PIT and tail bins at every position."""
     pit = np.full(PIT_BINS, 1.0 / PIT_BINS)
     tail = np.diff(TAIL_EDGES, prepend=0.0)
     overlap = _mean_overlap(case)
@@ -164,7 +163,7 @@ def _bin_tables(case: Case, steps: int) -> Iterator[Table]:
 
 
 def _neighbour_tables(steps: int) -> Iterator[Table]:
-    """Rules draw every step from a counter of its own; somebody's verifier may not."""
+    """Pairs of steps, which a user's verifier may draw with shared random numbers."""
     cells = QUARTERS**2
     for i in range(len(NEIGHBOURS)):
         law = np.full(cells, 1.0 / cells)
@@ -174,7 +173,7 @@ def _neighbour_tables(steps: int) -> Iterator[Table]:
 def table_of(
     kind: str, position: int, prefix: tuple[int, ...], source: str, start: int, pmf: Floats, visits: float
 ) -> Table:
-    """The table of one law, its cells merged for the visits that are expected."""
+    """The table of one law; cells of small expected counts are merged."""
     cells = merge_cells(pmf, visits)
     law = np.bincount(cells[cells >= 0], weights=pmf[cells >= 0])
     return Table(kind, position, prefix, source, start, cells, law / law.sum())
@@ -186,6 +185,6 @@ def _row(case: Case, prefix: tuple[int, ...], model: Model) -> Floats:
 
 
 def _mean_overlap(case: Case) -> float:
-    """β averaged over a few contexts: enough to tell a position that is reached from one that is not."""
+    """The mean of β over a few contexts."""
     contexts = case.contexts[:256]
     return float(np.minimum(case.target.rows(contexts), case.draft.rows(contexts)).sum(axis=1).mean())

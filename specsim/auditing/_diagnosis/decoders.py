@@ -1,8 +1,7 @@
-"""Which known mistake a decoder makes: whole sequences of the cases that failed, held to what each mistake predicts.
+"""Diagnose a decoder: compare sequences of the cases that failed with the predictions of known mistakes.
 
-Nobody says how many tokens a decoder drafts in a step, so every mistake is tried with several lengths of draft. Where a
-decoder processes the models' rows, a mistake is made on the processed ones.
-"""
+The number of drafted tokens is unknown, so every mistake is tried with several draft lengths. If a decoder
+processes the models' rows, the mistakes use the processed rows."""
 
 from __future__ import annotations
 
@@ -21,39 +20,35 @@ from specsim.auditing._diagnosis.ranking import (
     FIT,
     Scored,
     alike,
-    conclusion,
+    conclude,
     fit_of,
     likeliest,
-    looks,
+    merge_rankings,
     misfit_of,
-    ranked,
 )
-from specsim.auditing._execution import Place
+from specsim.auditing._execution import Execution
 from specsim.auditing._results import CaseResult, Diagnosis
 from specsim.auditing._verifier.contract import BrokenVerifier
 from specsim.auditing.mutants import Mutant, catalogue, sequence_law
 from specsim.auditing.mutants._decoding import Decoder
+from specsim.core._types import Tokens
 from specsim.core.distributions import Ints
 from specsim.models import Model, TableModel
 
-__all__ = ["diagnose_decoder"]
-
 #: Drafted tokens that a decoder may use.
 LENGTHS = (1, 2, 3, 4, 8)
-#: Sequences of each case: at first, and at most; no more are drawn once so many seconds have passed.
-FIRST, MOST, SECONDS = 2**10, 2**14, 15.0
-#: How often length and parameter are fitted in turn.
+#: Sequences of each case after which the mistakes are ranked, and the time after which no more are drawn.
+SEGMENTS, SECONDS = (2**10, 2**12, 2**14), 15.0
+#: Rounds of fitting draft length and parameter in turn.
 ROUNDS = 2
-#: Two of the cases that failed are enough.
+#: The most cases that are used.
 CASES = 2
 EXACT = Mutant(name="exact", family="exact", mechanism="", decode=Decoder())
-
-Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """Sequences of one case, and the models as the decoder is said to process them."""
+    """The sequences of one case, and its models with processed rows."""
 
     case: DecoderCase
     target: Model
@@ -62,10 +57,10 @@ class _Seen:
 
 
 def diagnose_decoder(
-    place: Place, failed: Sequence[CaseResult], root: int, known: Sequence[Mutant] | None = None
+    execution: Execution, failed: Sequence[CaseResult], root: int, known: Sequence[Mutant] | None = None
 ) -> Diagnosis | None:
-    """What the decoder at `place`, whose cases `failed`, does wrong. `known` mistakes are by default the catalogue's."""
-    subject, started = place.subject, time.monotonic()
+    """Diagnose the decoder of `execution`, whose cases `failed`; `known` mistakes default to the catalogue."""
+    subject, started = execution.subject, time.monotonic()
     assert isinstance(subject, DecoderSubject)
     whole = [case.name for case in subject.cases if counted_positions(case) == case.max_new_tokens]
     # the longer the sequences, the longer it takes to enumerate them
@@ -77,28 +72,28 @@ def diagnose_decoder(
     mutants = [one for one in known or catalogue() if one.decode is not None]
     prefixes: list[Ints] = []
     done = 0
-    for steps in looks(FIRST, MOST):
+    for steps in SEGMENTS:
         keys = [case_key(root, f"diagnosis, {name}") for name in chosen]
         try:
             new = [
-                place.run(jobs.count, jobs.Steps(name, key, done, steps - done)).counts["prefixes"]
+                execution.run(jobs.count, jobs.Steps(name, key, done, steps - done)).counts["prefixes"]
                 for name, key in zip(chosen, keys, strict=True)
             ]
         except BrokenVerifier:
             return None
         prefixes = [a + b for a, b in zip(prefixes, new, strict=True)] if prefixes else new
         done = steps
-        seen = [_seen(subject, i, counts) for i, counts in zip(indices, prefixes, strict=True)]
-        ranking = _ranked([*mutants, EXACT], seen)
+        seen = [_read_sequences(subject, i, counts) for i, counts in zip(indices, prefixes, strict=True)]
+        ranking = _rank([*mutants, EXACT], seen)
         if len(alike(ranking)) == 1 or time.monotonic() - started > SECONDS:
             break
     evidence = _evidence(ranking[0], seen) if alike(ranking) else ""
-    return conclusion(ranking, EXACT, done * len(seen), evidence, "")
+    return conclude(ranking, EXACT, done * len(seen), evidence, "")
 
 
-def _seen(subject: DecoderSubject, index: int, prefixes: Ints) -> _Seen:
+def _read_sequences(subject: DecoderSubject, index: int, prefixes: Ints) -> _Seen:
     case, processing = subject.cases[index], Processing.of(subject.declared)
-    target, draft = (_processed(model, processing) for model in (case.target, case.draft))
+    target, draft = (_process_model(model, processing) for model in (case.target, case.draft))
     size, start = case.target.vocab_size, 0
     counts = {}
     for length in range(1, case.max_new_tokens + 1):
@@ -110,39 +105,37 @@ def _seen(subject: DecoderSubject, index: int, prefixes: Ints) -> _Seen:
     return _Seen(case, target, draft, counts)
 
 
-def _processed(model: Model, processing: Processing) -> Model:
+def _process_model(model: Model, processing: Processing) -> Model:
     size, order = model.vocab_size, model.order
     contexts = np.indices((size,) * order).reshape(order, size**order).T.astype(np.int32)
     return TableModel(processing.rows(model.rows(contexts)).reshape((size,) * (order + 1)), contexts[:1])
 
 
-# --- ranking ---------------------------------------------------------------------------------------------
+def _rank(mutants: Sequence[Mutant], seen: Sequence[_Seen]) -> list[Scored]:
+    """Rank the mistakes; only those that fit the first case are tested on all."""
+    first = [_score(mutant, seen[:1]) for mutant in mutants]
+    return merge_rankings(first, [_score(one.mutant, seen) for one in first if one.fit >= FIT])
 
 
-def _ranked(mutants: Sequence[Mutant], seen: Sequence[_Seen]) -> list[Scored]:
-    """The likeliest first, those that fit before the others. Only what fits the first case is held to all of them."""
-    first = [_scored(mutant, seen[:1]) for mutant in mutants]
-    return ranked(first, [_scored(one.mutant, seen) for one in first if one.fit >= FIT])
-
-
-def _scored(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
-    """`mutant` with the length of draft, and the parameter, that make the sequences likeliest."""
+def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
+    """`mutant` with the draft length and the parameter of largest likelihood."""
     best = _of_best_length(mutant, seen)
-    for parameter in mutant.parameters[:1] * ROUNDS:  # each for the other's best
+    for parameter in mutant.parameters[:1] * ROUNDS:  # each at the other's optimum
         tried = best.mutant
 
         def loss(value: float, tried: Mutant = tried, name: str = parameter.name) -> float:
-            return -_judged(tried.with_parameters(**{name: value}), seen).log_likelihood
+            return -_score_fixed(tried.with_parameters(**{name: value}), seen).log_likelihood
 
         best = _of_best_length(tried.with_parameters(**{parameter.name: likeliest(parameter, loss)}), seen)
     return best
 
 
 def _of_best_length(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
-    longest = max(one.case.max_new_tokens for one in seen) - 1  # no more is ever drafted
+    longest = max(one.case.max_new_tokens for one in seen) - 1  # a longer draft is never used
     lengths = sorted({min(gamma, longest) for gamma in LENGTHS})
     return max(
-        (_judged(_of_length(mutant, gamma), seen) for gamma in lengths), key=lambda one: one.log_likelihood
+        (_score_fixed(_of_length(mutant, gamma), seen) for gamma in lengths),
+        key=lambda one: one.log_likelihood,
     )
 
 
@@ -151,7 +144,7 @@ def _of_length(mutant: Mutant, gamma: int) -> Mutant:
     return replace(mutant, decode=replace(mutant.decode, gamma=gamma))
 
 
-def _judged(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
+def _score_fixed(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
     total, statistic, df, never, steps = 0.0, 0.0, 0, False, 0
     for one in seen:
         law = sequence_law(
@@ -169,7 +162,7 @@ def _judged(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
 
 
 def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:
-    """The sequence that tells the mistake from a right decoder best."""
+    """The sequence that best separates the mistake from an exact decoder."""
     gains = []
     for one in seen:
         given = one.target, one.draft, one.case.prompt, one.case.max_new_tokens, one.case.eos
@@ -181,6 +174,6 @@ def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:
             gains.append((gain, one.case.name, tokens, count / total, predicted, exact))
     _, name, tokens, share, predicted, exact = max(gains)
     return (
-        f"What gave it away ({name}): {list(tokens)} came out in {share:.4f} of the sequences, {predicted:.4f} if it is "
-        f"that mistake, {exact:.4f} for an exact decoder."
+        f"Evidence ({name}): {list(tokens)} in {share:.4f} of the sequences; {predicted:.4f} for this mistake, "
+        f"{exact:.4f} for an exact decoder."
     )

@@ -1,9 +1,8 @@
-"""Which steps of a verifier know of each other: the signature of random numbers that are shared.
+"""Which steps of a verifier depend on each other: the signature of shared random numbers.
 
-Many small calls of four rows, two by two. How often do two first tokens agree that should be independent: those of
-neighbours in a call, of rows further apart in it, and at the same place of two calls? Once on a pair where the token is
-all the verifier's own noise, once where whether the draft passes is.
-"""
+In many pairs of small calls of four rows, how often do two first tokens agree that should be independent:
+neighbours in a call, rows further apart, and rows at the same place of two calls? One case has a random
+recovered token, the other a random acceptance."""
 
 from __future__ import annotations
 
@@ -14,13 +13,11 @@ from specsim.auditing._cases.rows import PairRows
 from specsim.auditing._verifier.calls import Calls
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
 
-__all__ = ["Signature", "signature"]
-
 CASES = ("disjoint", "one-hot draft")
-#: Of the eight rows of two calls: neighbours, further apart, the same place of the other call.
+#: Rows of two calls of four: neighbours, further apart, same place in the other call.
 PAIRS = ((0, 1), (0, 2), (0, 4))
 ROUNDS, ROWS, KEY = 400, 8, (0x5EED, 0x5A1E)
-#: Standard errors beyond which an excess is no chance.
+#: Standard errors of a significant excess.
 CLEAR = 7.0
 
 #: By case and pair.

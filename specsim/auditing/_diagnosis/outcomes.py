@@ -1,9 +1,8 @@
-"""What a diagnosis looks at: whole steps, drafts included, of a few small pairs.
+"""The outcomes of a diagnosis: whole steps, drafts included, of a few small pairs.
 
-An audit judges what is emitted. To tell one mistake from another the drafted tokens are worth more: whether the token
-that replaces a rejected one can be that token again, say. So all that a step did is counted: which path was drafted,
-how many of its tokens were accepted, which token came last.
-"""
+An audit tests only emitted tokens. The drafted tokens separate mistakes better: for example, whether a
+recovered token can equal the rejected one. An outcome is the drafted path, the number of accepted tokens, and
+the last token."""
 
 from __future__ import annotations
 
@@ -22,17 +21,10 @@ from specsim.drafts import chain
 from specsim.models import TableModel
 from specsim.simulation._sources import Batch
 
-__all__ = ["OutcomeTally", "diagnostic_cases", "path_of"]
-
-#: A step has outcomes[path, accepted, last token].
-Outcomes = NDArray[np.int64]
-
 
 def diagnostic_cases(declared: Declared) -> list[Case]:
-    """Small pairs on which the known mistakes look different, with no more drafted tokens than the verifier takes.
-
-    Zeros of every kind; rows that change with the tokens before; a long chain; one as it is, and relabelled, where only wrong
-    rows differ.
+    """Small pairs that separate the known mistakes: zeros, rows that depend on context, a long chain,
+    relabelled rows.
     """
     bits, dtype = BITS[declared.dtypes[0]], declared.dtypes[0]
     zeros = [0.3, 0.25, 0.2, 0.25, 0.0], [0.1, 0.35, 0.15, 0.0, 0.4]
@@ -62,7 +54,7 @@ def diagnostic_cases(declared: Declared) -> list[Case]:
 
 @dataclass(frozen=True)
 class OutcomeTally:
-    """Counts "outcomes" int64 [V^γ, γ+1, V] of a case, in the labels of its pair."""
+    """Counts outcomes[path, accepted, last token] int64 [V^γ, γ+1, V] of a case, in the labels of its pair."""
 
     case: Case
 

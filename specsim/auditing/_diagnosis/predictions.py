@@ -1,8 +1,7 @@
-"""What each known mistake predicts for the outcomes of a diagnostic case, given the drafted path.
+"""The prediction of each known mistake for the outcomes of a diagnostic case, given the drafted path.
 
-Exactly, from the mutant's law; or, where the law depends on other rows of a call or on the labels of tokens, by running
-the mutant itself.
-"""
+The prediction is exact from the mutant's law, or simulated if the law depends on other rows or on token
+labels."""
 
 from __future__ import annotations
 
@@ -13,37 +12,35 @@ import numpy as np
 
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, path_of
-from specsim.auditing._verifier.calls import verified
+from specsim.auditing._verifier.calls import verifier_source
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.mutants import Mutant
 from specsim.core.distributions import Floats, Ints
 from specsim.models import Model
 from specsim.simulation._counting import run
 
-__all__ = ["Prediction", "leaves_the_path", "predict"]
-
-#: Steps of a mutant that is run because it has no law here, and the key that they are drawn with.
+#: Steps and key of a mutant that is simulated.
 SIMULATED_STEPS, SIMULATION_KEY = 2**16, (0x5EED, 0xD1A6)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The law [V^γ, γ+1, V] of outcomes given the path; `draws` [V^γ] are the steps it was estimated from, if it was."""
+    """The law [V^γ, γ+1, V] of outcomes given the path; `draws` [V^γ]: steps of each path, if simulated."""
 
     law: Floats
     draws: Ints | None = None
 
 
 def predict(mutant: Mutant, case: Case) -> Prediction | None:
-    """What `mutant` predicts for `case`; None where it would break the contract."""
+    """The prediction of `mutant` for `case`; None if it breaks the contract."""
     if mutant.law is not None and not case.rotated:
-        return Prediction(_exactly(mutant, case))
-    return _by_running(mutant, case)
+        return Prediction(_enumerate_law(mutant, case))
+    return _simulate_law(mutant, case)
 
 
 def leaves_the_path(mutant: Mutant, case: Case) -> bool:
     """Whether `mutant` emits tokens that were not drafted, before the last."""
-    source = verified(mutant.function, Declared(), case)
+    source = verifier_source(mutant.function, Declared(), case)
     try:
         run(source, OutcomeTally(case), SIMULATION_KEY, 0, 2**10, threads=1)
     except NotADraftPath:
@@ -53,18 +50,18 @@ def leaves_the_path(mutant: Mutant, case: Case) -> bool:
     return False
 
 
-def _exactly(mutant: Mutant, case: Case) -> Floats:
+def _enumerate_law(mutant: Mutant, case: Case) -> Floats:
     assert mutant.law is not None
     size, gamma = case.target.vocab_size, case.gamma
     law = np.zeros((size**gamma, gamma + 1, size))
-    for code, path, p, q in _drafted(case):
+    for code, path, p, q in _draft_paths(case):
         stop, follow = mutant.law(case.tree.parents, path, p, q, **mutant.values)
         law[code] = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
     return np.clip(law, 0.0, None)
 
 
 @lru_cache(maxsize=16)
-def _drafted(case: Case) -> list[tuple[int, tuple[int, ...], list[list[float]], list[list[float]]]]:
+def _draft_paths(case: Case) -> list[tuple[int, tuple[int, ...], list[list[float]], list[list[float]]]]:
     """Every path that the draft can draw: its code, its tokens, and the rows of p and q along it."""
     size, gamma = case.target.vocab_size, case.gamma
     start, found = tuple(case.contexts[0].tolist()), []
@@ -83,8 +80,8 @@ def _row(model: Model, history: tuple[int, ...]) -> list[float]:
     return [float(weight) for weight in model.row(history[len(history) - model.order :])]
 
 
-def _by_running(mutant: Mutant, case: Case) -> Prediction | None:
-    source = verified(mutant.function, Declared(), case)
+def _simulate_law(mutant: Mutant, case: Case) -> Prediction | None:
+    source = verifier_source(mutant.function, Declared(), case)
     try:
         counts = run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1).counts[
             "outcomes"

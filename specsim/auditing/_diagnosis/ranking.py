@@ -1,4 +1,4 @@
-"""Likelihood and fit of a prediction, the parameters that make it likeliest, and the diagnosis that follows."""
+"""Rank known mistakes: likelihood and fit of predictions, fitted parameters, and the resulting diagnosis."""
 
 from __future__ import annotations
 
@@ -16,41 +16,25 @@ from specsim.auditing.mutants import Mutant
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
 
-__all__ = [
-    "FIT",
-    "SEPARATE",
-    "Scored",
-    "alike",
-    "conclusion",
-    "fit_of",
-    "fitted",
-    "likeliest",
-    "looks",
-    "misfit_of",
-    "ordered",
-    "ranked",
-    "scored",
-]
-
-#: Nats by which the likeliest leads when it is told apart, and the p-value of a fit that is still believed.
+#: Nats by which the likeliest mistake must lead, and the least p-value of a fit.
 SEPARATE, FIT = 5.0, 1e-4
-#: Expected count below which cells are judged together.
+#: Expected count below which cells are merged.
 MIN_EXPECTED = 8.0
-#: Values of a parameter that are tried, and then between the neighbours of the best.
+#: Values of a parameter on the grid, and evaluations between the neighbours of the best one.
 GRID, TRIALS = 48, 16
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A mutant with its parameters at their likeliest, its log-likelihood, and the p-value of its fit to the counts."""
+    """A mutant with fitted parameters, its log-likelihood, and the p-value of its fit to the counts."""
 
     mutant: Mutant
     log_likelihood: float
     fit: float
 
 
-def scored(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Scored | None:
-    """Both over all of `cases`; None for a mutant that breaks the contract there. The fitted parameter costs ½ log n."""
+def score_mutant(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Scored | None:
+    """Score `mutant` over `cases`; None if it breaks the contract. A fitted parameter costs ½ log n."""
     total, statistic, df, impossible = 0.0, 0.0, 0, False
     for case, counts in zip(cases, outcomes, strict=True):
         prediction = predict(mutant, case)
@@ -64,8 +48,8 @@ def scored(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> S
     return Scored(mutant, total, 0.0 if impossible else fit_of(statistic, df))
 
 
-def fitted(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Mutant:
-    """`mutant` with its first parameter at the value that makes the outcomes likeliest; the others as they are."""
+def fit_parameter(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Mutant:
+    """`mutant` with the value of its first parameter that maximises the likelihood."""
     if not mutant.parameters or mutant.law is None:
         return mutant
     parameter = mutant.parameters[0]
@@ -79,12 +63,12 @@ def fitted(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> M
 
 
 def fit_of(statistic: float, df: int) -> float:
-    """The p-value of a misfit; 1 where everything is certain, and nothing left to chance."""
+    """The p-value of a misfit; 1 without degrees of freedom."""
     return float(chi2.sf(statistic, df)) if df else 1.0
 
 
 def likeliest(parameter: Parameter, loss: Callable[[float], float]) -> float:
-    """The value with the least loss: on a fine grid, since the law of a threshold moves in steps, then between neighbours."""
+    """The value of least loss, on a grid (the law of a threshold has steps), then between its neighbours."""
     low, high = parameter.low, min(parameter.high, max(4.0 * parameter.default, 4.0))
     if parameter.whole:
         values = np.unique(np.geomspace(max(low, 1.0), high, GRID).round())
@@ -98,40 +82,32 @@ def likeliest(parameter: Parameter, loss: Callable[[float], float]) -> float:
     return float(found.x if found.fun <= losses[best] else grid[best])
 
 
-def ordered(ranking: Iterable[Scored]) -> list[Scored]:
-    """Those that fit before the others, the likeliest first."""
+def sort_ranking(ranking: Iterable[Scored]) -> list[Scored]:
+    """Sort: mistakes that fit first, by decreasing likelihood."""
     return sorted(ranking, key=lambda one: (one.fit < FIT, -one.log_likelihood))
 
 
-def ranked(first: Sequence[Scored], fitting: Sequence[Scored]) -> list[Scored]:
-    """One ranking of what was judged on a `first` part, and, where it fitted that, on everything: `fitting`.
+def merge_rankings(first: Sequence[Scored], fitting: Sequence[Scored]) -> list[Scored]:
+    """Merge the scores of all mistakes on a `first` part with those of the `fitting` ones on everything.
 
-    What did not fit stays as far behind the likeliest as it was on that part.
+    Mistakes that do not fit stay as far behind the likeliest as on the first part.
     """
     likeliest = max(one.log_likelihood for one in first)
     top = max((one.log_likelihood for one in fitting), default=likeliest)
     others = (
         replace(one, log_likelihood=top + one.log_likelihood - likeliest) for one in first if one.fit < FIT
     )
-    return ordered([*fitting, *others])
-
-
-def looks(first: int, most: int) -> list[int]:
-    """After how many steps a ranking is made: each time four times as many, until one mistake stands out."""
-    ends = [first]
-    while ends[-1] < most:
-        ends.append(4 * ends[-1])
-    return ends
+    return sort_ranking([*fitting, *others])
 
 
 def alike(ranking: Sequence[Scored]) -> list[Scored]:
-    """Those that fit, and are not told apart from the likeliest, which comes first."""
+    """The mistakes that fit and are within `SEPARATE` nats of the likeliest, which comes first."""
     best = ranking[0].log_likelihood
     return [one for one in ranking if one.fit >= FIT and best - one.log_likelihood < SEPARATE]
 
 
 def _log_likelihood(prediction: Prediction | None, counts: Ints) -> float:
-    """Of counts given the drafted paths; a cell that was never seen in a simulation is taken as half seen."""
+    """The log-likelihood of counts given the drafted paths; simulated laws add half a count to each cell."""
     assert prediction is not None
     law = prediction.law
     if prediction.draws is not None:
@@ -142,7 +118,7 @@ def _log_likelihood(prediction: Prediction | None, counts: Ints) -> float:
 
 
 def _misfit(prediction: Prediction, counts: Ints) -> tuple[float, int, bool]:
-    """(chi-square, degrees of freedom, whether something came out that cannot), cells merged within a path."""
+    """(chi-square, degrees of freedom, whether an impossible outcome occurred), cells merged within a path."""
     statistic, df, never = 0.0, 0, False
     for code, observed in enumerate(counts.reshape(len(counts), -1)):
         n, law = int(observed.sum()), prediction.law[code].reshape(-1)
@@ -155,7 +131,7 @@ def _misfit(prediction: Prediction, counts: Ints) -> tuple[float, int, bool]:
 
 
 def misfit_of(observed: Ints, law: Floats) -> tuple[float, int]:
-    """(chi-square, degrees of freedom) of counts against their law, rare cells taken together."""
+    """(chi-square, degrees of freedom) of counts against their law, with rare cells merged."""
     n = int(observed.sum())
     if n < 2 * MIN_EXPECTED:
         return 0.0, 0
@@ -171,8 +147,8 @@ def misfit_of(observed: Ints, law: Floats) -> tuple[float, int]:
     return sum((o - e) ** 2 / e for o, e in cells) if len(cells) > 1 else 0.0, len(cells) - 1
 
 
-def conclusion(ranking: Sequence[Scored], exact: Mutant, steps: int, evidence: str, place: str) -> Diagnosis:
-    """The diagnosis that a ranking amounts to: unknown where nothing fits, or where `exact` does as well."""
+def conclude(ranking: Sequence[Scored], exact: Mutant, steps: int, evidence: str, place: str) -> Diagnosis:
+    """The diagnosis of a ranking: unknown if nothing fits, or if `exact` fits as well."""
     named = alike(ranking)
     if any(one.mutant.name == exact.name for one in named):
         named = []

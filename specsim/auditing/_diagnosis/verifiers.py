@@ -1,9 +1,8 @@
-"""Which known mistake a verifier of chains makes.
+"""Diagnose a verifier of chains: which known mistake it makes.
 
-Its steps are drawn on the diagnostic cases, more and more of them, until one known mistake is far likelier than all others,
-or a limit is reached. Mistakes that look alike there, because they show only in a precision, in a tail, or between the
-rows of a call, are told apart by the tables of the audit that failed: each is run on the same case.
-"""
+Steps of the diagnostic cases are drawn until one mistake is far likelier than all others, or a limit is
+reached. Mistakes that are alike there, because they show only in a precision, in a tail, or between the rows
+of a call, are separated by the rejected tables of the audit: each mistake is run on the same case."""
 
 from __future__ import annotations
 
@@ -27,17 +26,16 @@ from specsim.auditing._diagnosis.ranking import (
     SEPARATE,
     Scored,
     alike,
-    conclusion,
+    conclude,
     fit_of,
-    fitted,
-    looks,
-    ordered,
-    ranked,
-    scored,
+    fit_parameter,
+    merge_rankings,
+    score_mutant,
+    sort_ranking,
 )
-from specsim.auditing._execution import Place
+from specsim.auditing._execution import Execution
 from specsim.auditing._results import CaseResult, Diagnosis
-from specsim.auditing._verifier.calls import TIMEOUT, verified
+from specsim.auditing._verifier.calls import TIMEOUT, verifier_source
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.mutants import Mutant, catalogue
 from specsim.auditing.mutants import _randomness as randomness
@@ -46,74 +44,63 @@ from specsim.core.distributions import Ints
 from specsim.rules import get
 from specsim.simulation._counting import run
 
-__all__ = ["diagnose_chain", "segments"]
-
-#: Steps of each diagnostic case: at first, and at most; each time four times as many.
-FIRST_STEPS, MOST_STEPS = 2**13, 2**17
-#: Steps of a known mistake that is run on a case of the audit.
+#: Steps of each diagnostic case after which the mistakes are ranked.
+SEGMENTS = [2**13, 2**15, 2**17]
+#: Steps and key of a known mistake that is run on a case of the audit.
 COMPARED_STEPS, COMPARISON_KEY = 2**15, (0x5EED, 0xCA5E)
-#: A known mistake takes the plain arrays.
+#: The declarations of a known mistake.
 PLAIN = Declared()
-#: What a verifier does that is exact where it was looked at.
+#: An exact verifier, ranked with the mistakes.
 EXACT = Mutant(name="exact", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law)
 
 
 def diagnose_chain(
-    place: Place,
+    execution: Execution,
     failed: Sequence[CaseResult],
     level: str,
     root: int,
     known: Sequence[Mutant] | None = None,
 ) -> Diagnosis | None:
-    """What the verifier at `place`, whose cases `failed`, does wrong. `known` mistakes are by default the catalogue's."""
-    subject = place.subject
+    """Diagnose the verifier of `execution`, whose cases `failed`; `known` mistakes default to the catalogue."""
+    subject = execution.subject
     assert isinstance(subject, VerifierSubject)
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
     if any(dependent(result.tables, result.counts) for result in failed):
-        return _between_steps(mutants, place, sum(result.steps for result in failed))
+        return _between_steps(mutants, execution, sum(result.steps for result in failed))
     outcomes: list[Ints] = []
     done = 0
-    for steps in segments():
+    for steps in SEGMENTS:
         asked = [jobs.Steps(case.name, case_key(root, case.name), done, steps - done) for case in cases]
         try:
-            new = [place.run(jobs.count, one).counts["outcomes"] for one in asked]
+            new = [execution.run(jobs.count, one).counts["outcomes"] for one in asked]
         except NotADraftPath:
             return _off_the_path(mutants, cases)
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
         done = steps
-        ranking = _ranked([*mutants, EXACT], cases, outcomes)
+        ranking = _rank([*mutants, EXACT], cases, outcomes)
         if len(alike(ranking)) == 1 and not _exact_fits(ranking):
             break
-    ranking = _told_apart_by_tables(ranking, subject, failed, level)
-    evidence, where = _evidence(ranking[0], cases, outcomes, place, root) if alike(ranking) else ("", "")
-    return conclusion(ranking, EXACT, done * len(cases), evidence, where)
+    ranking = _separate_by_tables(ranking, subject, failed, level)
+    evidence, where = _evidence(ranking[0], cases, outcomes, execution, root) if alike(ranking) else ("", "")
+    return conclude(ranking, EXACT, done * len(cases), evidence, where)
 
 
-def segments() -> list[int]:
-    """After how many steps of each case a look is taken."""
-    return looks(FIRST_STEPS, MOST_STEPS)
-
-
-# --- ranking ---------------------------------------------------------------------------------------------
-
-
-def _ranked(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints]) -> list[Scored]:
-    """The likeliest first, those that fit before the others. Only what fits is also held to the relabelled case."""
+def _rank(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints]) -> list[Scored]:
+    """Rank the mistakes; only those that fit the other cases are tested on the relabelled case."""
     plain = [i for i, case in enumerate(cases) if not case.rotated]
     some, counts = [cases[i] for i in plain], [outcomes[i] for i in plain]
-    found = [scored(fitted(mutant, some, counts), some, counts) for mutant in mutants]
-    first = _seen([one for one in found if one is not None], some)
-    whole = [(one, scored(one.mutant, cases, outcomes)) for one in first if one.fit >= FIT]
-    return ranked(first, [again or one for one, again in whole])
+    found = [score_mutant(fit_parameter(mutant, some, counts), some, counts) for mutant in mutants]
+    first = _discount_exact([one for one in found if one is not None], some)
+    whole = [(one, score_mutant(one.mutant, cases, outcomes)) for one in first if one.fit >= FIT]
+    return merge_rankings(first, [again or one for one, again in whole])
 
 
-def _seen(found: list[Scored], cases: Sequence[Case]) -> list[Scored]:
-    """`found`, where the outcomes are not an exact verifier's: then what gives just these here explains nothing.
+def _discount_exact(found: list[Scored], cases: Sequence[Case]) -> list[Scored]:
+    """If outcomes are not exact, give mistakes whose single steps are exact the fit of the exact verifier.
 
-    Such mistakes show between rows, or with other labels. Their law is estimated, so a small bias would fit it that the
-    exact law is known too well to fit.
-    """
+    These mistakes show only between rows or with other labels. Their law is estimated, so a small bias could
+    fit it although it does not fit the exact law."""
     exact = next(one for one in found if one.mutant is EXACT)
     if exact.fit >= FIT:
         return found
@@ -126,8 +113,8 @@ def _seen(found: list[Scored], cases: Sequence[Case]) -> list[Scored]:
 
 
 def _gives_exact_outcomes(mutant: Mutant, cases: Sequence[Case]) -> bool:
-    """Whether steps of `mutant`, which has no law, are right one by one."""
-    if mutant.family == randomness.FAMILY:  # its steps are no independent draws to be compared with a law
+    """Whether single steps of `mutant`, which has no law, are exact."""
+    if mutant.family == randomness.FAMILY:  # its steps are not independent
         return True
     counts = []
     for case in cases:
@@ -135,16 +122,16 @@ def _gives_exact_outcomes(mutant: Mutant, cases: Sequence[Case]) -> bool:
         if own is None or own.draws is None:
             return False
         counts.append(np.rint(own.law * own.draws[:, None, None]).astype(np.int64))
-    exact = scored(EXACT, cases, counts)
+    exact = score_mutant(EXACT, cases, counts)
     return exact is not None and exact.fit >= FIT
 
 
-def _told_apart_by_tables(
+def _separate_by_tables(
     ranking: list[Scored], subject: VerifierSubject, failed: Sequence[CaseResult], level: str
 ) -> list[Scored]:
-    """`ranking` again, those that are alike ordered by the tables that the audit rejected.
+    """Order the mistakes that are alike by the rejected tables of the audit.
 
-    Where an exact verifier would give these outcomes too, they say nothing, and all that fits them is held to the tables.
+    If the exact verifier fits the outcomes too, all mistakes that fit are ordered by the tables.
     """
     tied = [one for one in ranking if one.fit >= FIT] if _exact_fits(ranking) else alike(ranking)
     if len(tied) < 2 and not _exact_fits(ranking):
@@ -157,29 +144,29 @@ def _told_apart_by_tables(
             more, p_value = _by_tables(one.mutant, subject, result, level)
             gain, fit = gain + more, min(fit, p_value)
         rescored.append(Scored(one.mutant, one.log_likelihood + gain, fit))
-    return ordered(rescored) + [one for one in ranking if one not in tied]
+    return sort_ranking(rescored) + [one for one in ranking if one not in tied]
 
 
 def _exact_fits(ranking: Sequence[Scored]) -> bool:
     return any(one.mutant is EXACT and one.fit >= FIT for one in ranking)
 
 
-def _between_steps(mutants: Sequence[Mutant], place: Place, steps: int) -> Diagnosis:
-    """Of the mistakes without a law of a step, those that make the same steps depend on each other.
+def _between_steps(mutants: Sequence[Mutant], execution: Execution, steps: int) -> Diagnosis:
+    """Rank the mistakes without a law of a step by which steps depend on each other.
 
-    Such steps are no independent draws, so their outcomes are not judged.
+    The outcomes are not used, since the steps are not independent.
     """
-    seen, ranking = place.run(jobs.shared_noise), []
+    seen, ranking = execution.run(jobs.shared_noise), []
     for mutant in (mutant for mutant in mutants if mutant.law is None):
         found = signature(mutant.function, PLAIN, TIMEOUT)
-        amiss = _amiss(found, seen)
-        ranking.append(Scored(mutant, -100.0 * amiss, float(amiss == 0)))
+        mismatches = _count_mismatches(found, seen)
+        ranking.append(Scored(mutant, -100.0 * mismatches, float(mismatches == 0)))
     ranking.sort(key=lambda one: -one.log_likelihood)
-    return conclusion(ranking, EXACT, steps, "", "")
+    return conclude(ranking, EXACT, steps, "", "")
 
 
-def _amiss(mutant: Signature | None, seen: Signature | None) -> int:
-    """In how many of the pairs that were seen `mutant` differs; in all of them, where nothing can be compared."""
+def _count_mismatches(mutant: Signature | None, seen: Signature | None) -> int:
+    """The number of pairs in which `mutant` differs from `seen`; all if they cannot be compared."""
     if mutant is None or seen is None:
         return len(mutant or seen or (None,))
     return sum(mutant[pair] != agree for pair, agree in seen.items())
@@ -193,10 +180,10 @@ def _plan_of(subject: VerifierSubject, result: CaseResult, level: str) -> Plan:
 def _by_tables(
     mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str
 ) -> tuple[float, float]:
-    """(log-likelihood, p-value of the fit) of the rejected tables of `result`, the mutant being run for its own counts."""
+    """(log-likelihood, p-value of the fit) of the rejected tables of `result`, from a run of the mutant."""
     plan = _plan_of(subject, result, level)
     case = next(case for case in subject.cases if case.name == result.case)
-    source = verified(mutant.function, PLAIN, case, subject.timeout)
+    source = verifier_source(mutant.function, PLAIN, case, subject.timeout)
     tally, steps = AuditTally(case, Claim(None, case.tree)), min(plan.steps, COMPARED_STEPS)
     try:
         counts = run(source, tally, COMPARISON_KEY, 0, steps, threads=1).counts
@@ -214,7 +201,7 @@ def _by_tables(
 
 
 def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:
-    """Pearson's chi-square of two samples of one law, on the cells that either reached ten times."""
+    """Pearson's chi-square of two samples, on the cells with at least 10 counts."""
     kept = a + b >= 10
     n, m = a.sum(), b.sum()
     if kept.sum() < 2 or not n or not m:
@@ -224,18 +211,15 @@ def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:
 
 
 def _off_the_path(mutants: Sequence[Mutant], cases: Sequence[Case]) -> Diagnosis:
-    """For a verifier that emits tokens nobody drafted: the known mistakes that do so too."""
+    """For a verifier that emits tokens off the draft path: the known mistakes that do so too."""
     ranking = [Scored(one, 0.0, 1.0) for one in mutants if any(leaves_the_path(one, case) for case in cases)]
-    return conclusion(ranking, EXACT, 0, "", "") if ranking else Diagnosis((), (), 0, "", "")
-
-
-# --- evidence --------------------------------------------------------------------------------------------
+    return conclude(ranking, EXACT, 0, "", "") if ranking else Diagnosis((), (), 0, "", "")
 
 
 def _evidence(
-    best: Scored, cases: Sequence[Case], outcomes: Sequence[Ints], place: Place, root: int
+    best: Scored, cases: Sequence[Case], outcomes: Sequence[Ints], execution: Execution, root: int
 ) -> tuple[str, str]:
-    """The outcome that tells the mistake from an exact verifier best, and one step where it happened."""
+    """The outcome that best separates the mistake from an exact verifier, and one step with it."""
     gains = []
     for i, (case, counts) in enumerate(zip(cases, outcomes, strict=True)):
         here, exact = predict(best.mutant, case), predict(EXACT, case)
@@ -252,12 +236,12 @@ def _evidence(
     path = list(path_of(code, case.target.vocab_size, case.gamma))
     share = counts[code, accepted, token] / counts[code].sum()
     text = (
-        f"What gave it away ({case.name}): drafted {path}, accepted {accepted}, then token {token}: {share:.4f} of those "
-        f"steps, {predicted:.4f} if it is that mistake, {right:.4f} for an exact token-wise verifier."
+        f"Evidence ({case.name}): drafted {path}, accepted {accepted}, then token {token}: {share:.4f} of these "
+        f"steps; {predicted:.4f} for this mistake, {right:.4f} for an exact token-wise verifier."
     )
-    step = place.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
+    step = execution.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
     where = ""
     if step is not None:
-        name = place.subject.name
+        name = execution.subject.name
         where = f"One such step: specsim audit replay {name} --case {case.name!r} --step {step} --seed {root}"
     return text, where

@@ -1,6 +1,4 @@
-"""The arrays of a verifier: those that it declares, made of NumPy's, on the CPU without a copy; and what it returned,
-checked against the contract and laid out for counting.
-"""
+"""Convert arrays for a verifier (on the CPU without a copy), and check the tokens that it returns."""
 
 from __future__ import annotations
 
@@ -12,16 +10,14 @@ from numpy.typing import NDArray
 
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.core._kernels import kernel
+from specsim.core._types import TokenArray
 from specsim.core.distributions import Ints
-from specsim.simulation._sources import Tokens
-
-__all__ = ["as_path", "as_tokens", "converter", "read_tokens"]
 
 
 def converter(declared: Declared) -> Callable[[Any], Any]:
-    """A function that hands over one array. Raises ValueError where the library is missing.
+    """A function that converts one array. Raises ValueError if the library is not installed.
 
-    NumPy arrays are handed over read-only, so that a verifier that writes to them is stopped where it does.
+    NumPy arrays are made read-only, so that a verifier that writes to them raises at that line.
     """
     if declared.arrays == "numpy":
         return _read_only
@@ -41,7 +37,7 @@ def _to_torch(device: str) -> Callable[[Any], Any]:
     import torch
 
     def convert(array: Any) -> Any:
-        if not array.flags.writeable:  # which torch has no notion of
+        if not array.flags.writeable:  # torch has no read-only tensors
             array = array.copy()
         if array.dtype.name == "bfloat16":  # NumPy has no such type of its own
             tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
@@ -56,9 +52,6 @@ def _to_jax() -> Callable[[Any], Any]:
     import jax.numpy as jnp
 
     return jnp.asarray
-
-
-# --- what came back --------------------------------------------------------------------------------------
 
 
 def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
@@ -76,10 +69,10 @@ def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
 
 def read_tokens(
     tokens: Ints, drafted: Ints, lengths: Ints | None, vocab_size: int, first: int
-) -> tuple[Tokens, Ints]:
-    """`tokens` [B, γ+1] as a `specsim.simulation._sources.RowVerifier` gives them: int32 [γ+1, B], and how many were accepted [B].
+) -> tuple[TokenArray, Ints]:
+    """Convert `tokens` [B, γ+1] to the result of a `RowVerifier`: tokens int32 [γ+1, B], accepted [B].
 
-    Raises `BrokenVerifier` or `NotADraftPath` unless they keep the contract; steps are counted from `first` in messages.
+    Raises `BrokenVerifier` or `NotADraftPath` if they break the contract; messages count steps from `first`.
     """
     steps, gamma = drafted.shape
     laid_out, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
@@ -100,7 +93,7 @@ def read_tokens(
 
 @kernel
 def _read(tokens, drafted, longest, vocab_size, laid_out, accepted):  # type: ignore[no-untyped-def]
-    """Fill laid_out[γ+1, B] and accepted[B]; the first row that is broken and the first off its draft, -1 for none."""
+    """Fill laid_out[γ+1, B] and accepted[B]; return the first broken row and the first off its draft, or -1."""
     broken, strayed = -1, -1
     for s in range(tokens.shape[0]):
         emitted, fine = 0, True
@@ -121,7 +114,7 @@ def _read(tokens, drafted, longest, vocab_size, laid_out, accepted):  # type: ig
 
 
 def _what_is_broken(row: Ints, longest: int, vocab_size: int) -> str:
-    """What is wrong with one `row` [γ+1] that is broken, said after its step."""
+    """Describe what is wrong with a broken `row` [γ+1]."""
     if (outside := (row < -1) | (row >= vocab_size)).any():
         position = int(outside.argmax())
         return f", position {position + 1}: token {row[position]} is outside [0, {vocab_size})"
@@ -152,7 +145,7 @@ def as_path(output: Any, parents: Ints, vocab_size: int, step: int) -> tuple[lis
         if not 1 <= node <= len(parents):
             raise BrokenVerifier(f"step {step}: node {node} of the path is outside [1, {len(parents)}]")
         if parents[node - 1] != at:
-            raise NotADraftPath(f"step {step}: node {node} of the path does not hang on node {at} before it")
+            raise NotADraftPath(f"step {step}: node {node} of the path is not a child of node {at} before it")
         at = node
     return path.tolist(), found
 

@@ -1,8 +1,7 @@
-"""Calls of somebody's verifier: rows in, checked tokens out.
+"""Calls of a user's verifier: rows in, checked tokens out.
 
-Each batch is verified in two calls or more, by one generator, so that random numbers that neighbouring rows share, or
-successive calls, show in the counts. Whatever goes wrong inside is `BrokenVerifier`.
-"""
+Each batch is verified in at least two calls with one generator, so that the counts show random numbers shared
+by rows or by calls. Any error inside the verifier is raised as `BrokenVerifier`."""
 
 from __future__ import annotations
 
@@ -24,19 +23,18 @@ from specsim.auditing._cases.rows import CaseRows, row_dtype, rows_of
 from specsim.auditing._verifier.arrays import as_path, as_tokens, converter, read_tokens
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, Verifier
 from specsim.core._streams import Key, Purpose, uniforms
+from specsim.core._types import TokenArray
 from specsim.core.distributions import Ints
 from specsim.simulation._rows import Rows
-from specsim.simulation._sources import RowSource, Tokens
+from specsim.simulation._sources import RowSource
 
-__all__ = ["TIMEOUT", "Calls", "call_safely", "verified"]
-
-#: Seconds after which a call is given up as hanging.
+#: Seconds after which a call counts as hanging.
 TIMEOUT = 60.0
-#: In the first steps of a case inputs are compared with copies of them; later ones are handed over as they are.
+#: Steps at the start of a case whose inputs are compared with copies after the call.
 COMPARED_STEPS = 512
-#: Bytes of rows verified at a time, in two calls: more than built-in rules get, since a call from Python has its price.
+#: Bytes of rows in a batch of two calls: more than for built-in rules, since calls from Python are slow.
 BATCH_BYTES = 2**23
-#: What NumPy says of a write to a read-only array. A "buffer source" that is read-only is Cython's, and was not written to.
+#: NumPy's message for a write to a read-only array; Cython's "buffer source array is read-only" is no write.
 _WRITTEN = re.compile(r"(?<!buffer source )array is read-only|destination is read-only")
 
 
@@ -54,20 +52,20 @@ class Calls:
     def of(cls, function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> Calls:
         return cls(function, declared, case, converter(declared), timeout)
 
-    def __call__(self, rows: Rows, key: Key, first: int) -> tuple[Tokens, Ints]:
+    def __call__(self, rows: Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:
         rng = np.random.default_rng([*key, first])
         steps = len(rows.draft_tokens)
         extras = self.extras(key, first, rows)
         dtype = row_dtype(self.case.dtype)
         p, q = (array.astype(dtype, copy=False) for array in (rows.p, rows.q))
-        handed = {"draft_tokens": rows.draft_tokens, "p": p, "q": q}
-        before = {name: array.copy() for name, array in handed.items()} if first < COMPARED_STEPS else {}
+        inputs = {"draft_tokens": rows.draft_tokens, "p": p, "q": q}
+        before = {name: array.copy() for name, array in inputs.items()} if first < COMPARED_STEPS else {}
         if self.declared.tree:
             parts = [self._walk(rows, p, q, s, rng, first) for s in range(steps)]
         else:
             parts = self._parts(rows.draft_tokens, p, q, self.rows_of_a_call(steps), rng, extras)
-        for name, array in before.items():  # read-only holds for NumPy alone, not for what shares its memory
-            if not np.array_equal(array, handed[name]):
+        for name, array in before.items():  # tensors that share the memory are not read-only
+            if not np.array_equal(array, inputs[name]):
                 raise BrokenVerifier(f"altered its input {name}")
         tokens = np.concatenate(parts)
         if self.declared.tree:
@@ -75,11 +73,11 @@ class Calls:
         return read_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], first)
 
     def rows_of_a_call(self, steps: int) -> int:
-        """How many rows each call gets of a batch of `steps`, but for the last: half of them, or what is declared."""
+        """The rows of each call in a batch of `steps`: half of them, or the declared `batch`."""
         return max(1, min(-(-steps // 2), self.declared.batch or steps))
 
     def once(self, rows: Rows, extras: dict[str, Any]) -> Ints:
-        """The checked tokens [B, γ+1] of one call, or of one for each `batch` rows; a generator with a fixed seed."""
+        """The checked tokens [B, γ+1] of one call (or one for each `batch` rows) with a fixed seed."""
         steps, rng = len(rows.draft_tokens), np.random.default_rng(0)
         size = self.declared.batch or steps
         tokens = np.concatenate(self._parts(rows.draft_tokens, rows.p, rows.q, size, rng, extras))
@@ -87,7 +85,7 @@ class Calls:
         return tokens
 
     def extras(self, key: Key, first: int, rows: Rows) -> dict[str, Any]:
-        """What is declared beyond the plain arguments, for every row: half of the rows have a seed."""
+        """The declared keyword arguments of all rows; half of the rows have a seed."""
         steps, gamma = rows.draft_tokens.shape
         extras: dict[str, Any] = {}
         if self.declared.lengths:
@@ -124,14 +122,14 @@ class Calls:
         rng: np.random.Generator,
         extras: dict[str, Any],
     ) -> NDArray[Any]:
-        """One call on the rows `part`: a copy of what came back, since it may be a buffer that is used again."""
+        """One call on the rows `part`; the result is copied, since the verifier may reuse its buffer."""
         given = {
             name: value[part] if isinstance(value, list) else self.convert(value[part])
             for name, value in extras.items()
         }
         arrays = [drafted[part], p[part], *([] if self.case.certain else [q[part]])]
-        handed = [self.convert(array) for array in arrays] + [None] * self.case.certain
-        output = call_safely(self.function, *handed, rng, timeout=self.timeout, **given)
+        inputs = [self.convert(array) for array in arrays] + [None] * self.case.certain
+        output = call_safely(self.function, *inputs, rng, timeout=self.timeout, **given)
         return as_tokens(output, (len(drafted[part]), drafted.shape[1] + 1)).astype(np.int64)
 
     def _walk(
@@ -149,28 +147,33 @@ class Calls:
         return tokens
 
 
-def verified(function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> RowSource:
+def verifier_source(
+    function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT
+) -> RowSource:
     """The steps of `case`, verified by `function`."""
     return RowSource(rows_of(case), Calls.of(function, declared, case, timeout), BATCH_BYTES)
 
 
 def call_safely(function: Verifier, *arguments: Any, timeout: float, **keywords: Any) -> Any:
-    """The result of `function`; whatever it raises but Ctrl-C, or more than `timeout` seconds, is `BrokenVerifier`."""
+    """Call `function`.
+
+    Any exception except Ctrl-C, and more than `timeout` seconds, raise `BrokenVerifier`.
+    """
     try:
-        with _watched(timeout):
+        with _time_limit(timeout):
             return function(*arguments, **keywords)
     except _Hung:
         raise BrokenVerifier(f"hung: a call took longer than {timeout:g} s") from None
     except (BrokenVerifier, KeyboardInterrupt):
         raise
-    except BaseException as error:  # a panic in Rust, for one, is no Exception
+    except BaseException as error:  # a panic in Rust is not an Exception
         if isinstance(error, ValueError) and _WRITTEN.search(str(error)):
             raise BrokenVerifier(f"altered its input: {_where(error)}") from error
         raise BrokenVerifier(f"raised {type(error).__name__}: {error}") from error
 
 
 class _Hung(BaseException):
-    """Time is up. No Exception, so that a verifier that catches those does not catch this."""
+    """The time limit; not an Exception, so that a verifier's `except Exception` does not catch it."""
 
 
 def _where(error: BaseException) -> str:
@@ -180,8 +183,10 @@ def _where(error: BaseException) -> str:
 
 
 @contextmanager
-def _watched(seconds: float) -> Iterator[None]:
-    """Stop Python code that takes longer. Only the main thread can; a child process is watched from outside too."""
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Stop Python code that takes longer; works in the main thread only, so a child's parent has a time-out
+    too.
+    """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return

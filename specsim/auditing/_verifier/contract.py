@@ -1,21 +1,21 @@
-"""What somebody's function promises: the contract of a verifier, and what it may declare beyond it.
+"""The contract of a user's verifier or decoder, and the declarations that extend it.
 
     verifier(draft_tokens int64[B, γ], p float[B, γ+1, V], q float[B, γ, V], rng) -> int[B, γ+1]
 
-Each row of the result holds the accepted tokens and one more, padded with -1; `rng` is a NumPy Generator, the only
-source of randomness. `declares` says what else a verifier takes, and it is then tested for it:
+Each row of the result holds the accepted tokens and one more, padded with -1; `rng` is a NumPy Generator, the
+only source of randomness. `declares` extends these arguments, and the audit tests the extensions:
 
-    lengths    keyword lengths=int64[B]: row s has only lengths[s] ≤ γ drafted tokens; what stands behind is noise
-    seeds      keyword seeds=list[int | None]: a row with a seed gives the same tokens in whatever batch it stands
-    uniforms   keyword uniforms=float64[B, γ+1]: γ accept tests and the last token, all its randomness
-    one_hot    q may be None: the drafted tokens were certain under the draft
-    tree       (parents int64[n], tokens int64[n], p[n+1, V], q[m, V], rng) -> (path, token): one step over a draft
-               tree; parents[j] is the node that token j hangs on, 0 the root and j + 1 token j; row k of p and of q is
-               about the token after node k, so token j was drawn from q[parents[j]] and is judged by p[parents[j]]; q
-               has rows up to the last node with children; path lists the accepted nodes from below the root on
-    decoder    (target, draft, prompt, max_new_tokens, eos, rng) -> the new tokens: a whole loop, drafting included
+    lengths    keyword lengths=int64[B]: row s has lengths[s] ≤ γ drafted tokens; the entries after them are noise
+    seeds      keyword seeds=list[int | None]: a row with a seed gives the same tokens in every batch
+    uniforms   keyword uniforms=float64[B, γ+1]: all randomness, for γ accept tests and the last token
+    one_hot    q may be None: the draft emits its tokens with probability 1
+    tree       (parents int64[n], tokens int64[n], p[n+1, V], q[m, V], rng) -> (path, token): one step of a draft
+               tree; node 0 is the root, node j + 1 is token j, and parents[j] its parent node; row k of p and q is
+               the law of the token after node k; q has rows up to the last node with children; path lists the
+               accepted nodes below the root
+    decoder    (target, draft, prompt, max_new_tokens, eos, rng) -> the new tokens: the whole loop
 
-The first four are for verifiers of chains alone.
+The first four are only for verifiers of chains.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from typing import Any, TypeVar
 
 from specsim.drafts._sampling import SAMPLING_METHODS
 
-__all__ = ["BrokenVerifier", "Declared", "NotADraftPath", "Verifier", "declared", "declares"]
-
 Verifier = Callable[..., Any]
 F = TypeVar("F", bound=Verifier)
 
@@ -38,22 +36,35 @@ _OF_CHAINS = ("lengths", "seeds", "uniforms", "one_hot")
 
 
 class BrokenVerifier(Exception):
-    """The verifier broke its contract; the message says how, and in which step."""
+    """The verifier broke its contract; the message says how and in which step."""
 
 
 class NotADraftPath(Exception):
-    """A step emitted, before its last token, something else than the drafted tokens."""
+    """A step emitted, before its last token, a token that was not drafted."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What a verifier takes beyond the plain contract, see the module.
+    """The declarations of a verifier; the defaults are those of the plain contract.
 
-    `arrays` is numpy, torch or jax, on `device`; rows come in the first of `dtypes`, and some cases in each of the
-    others. NumPy arrays are read-only. `batch` is the most rows of a call, `gamma` the most drafted tokens of a row, `vocab_size` the largest
-    vocabulary (None: any). `reproducible` says that the same rng gives the same tokens. `sampling` is how siblings
-    must be drawn for a verifier of trees, see `specsim.drafts`. A decoder that processes
-    the models' rows says so with `temperature`, `top_k` (0: all) and `top_p`, applied in this order.
+    Parameters
+    ----------
+    arrays : {"numpy", "torch", "jax"}
+        Library of the arrays; NumPy arrays are read-only.
+    device : str
+        Device of torch tensors.
+    dtypes : tuple of str
+        dtypes of the rows: the first in most cases, each other one in some.
+    batch, gamma, vocab_size : int, optional
+        Most rows of a call, most drafted tokens of a row, and largest vocabulary; None: no limit.
+    lengths, seeds, uniforms, one_hot, tree, decoder : bool
+        Other arguments than those of the plain contract, see `specsim.auditing._verifier.contract`.
+    reproducible : bool
+        Whether the same rng gives the same tokens.
+    sampling : str
+        How siblings are drawn for a verifier of trees, see `specsim.drafts`.
+    temperature, top_k, top_p : float, int, float
+        How a decoder processes the models' rows, in this order; `top_k` 0 keeps all tokens.
     """
 
     arrays: str = "numpy"
@@ -91,7 +102,7 @@ class Declared:
         if self.tree and self.decoder:
             raise ValueError("a function is a verifier of trees or a decoder, not both")
         if (self.tree or self.decoder) and (more := [name for name in _OF_CHAINS if getattr(self, name)]):
-            raise ValueError(f"{', '.join(more)}: only a verifier of chains is handed this")
+            raise ValueError(f"{', '.join(more)}: only a verifier of chains can declare this")
         if self.sampling not in SAMPLING_METHODS:
             raise ValueError(f"sampling: {self.sampling!r} is not one of {', '.join(SAMPLING_METHODS)}")
         numbers = (self.temperature, self.top_k, self.top_p)
@@ -105,10 +116,27 @@ class Declared:
 
 
 def declares(**promises: Any) -> Callable[[F], F]:
-    """Say what a verifier takes beyond the plain contract; the fields of `Declared` are the names.
+    """Decorator that declares the arguments of a verifier or decoder.
 
-    Raises TypeError for a name that is none of them, ValueError for a value out of range.
+    Parameters
+    ----------
+    **promises
+        Fields of `Declared`, such as dtypes=("float32",) or batch=1.
 
+    Returns
+    -------
+    callable
+        A decorator that sets the attribute `declared` of the function.
+
+    Raises
+    ------
+    TypeError
+        If a name is not a field of `Declared`.
+    ValueError
+        If a value is out of range.
+
+    Examples
+    --------
     >>> @declares(batch=1, dtypes=("float32",))
     ... def verify(draft_tokens, p, q, rng): ...
     >>> declared(verify).batch
@@ -124,9 +152,9 @@ def declares(**promises: Any) -> Callable[[F], F]:
 
 
 def declared(function: Verifier) -> Declared:
-    """What `function` declares; the plain contract if nothing. A dict will do as well, without importing specsim.
+    """The declarations of `function`, from its attribute `declared`: a `Declared`, or a dict of its fields.
 
-    Raises as `declares`, and TypeError for an attribute that is neither.
+    Raises as `declares`, and TypeError for an attribute of another type.
     """
     found = getattr(function, "declared", None)
     if found is None:

@@ -1,8 +1,8 @@
-"""Adapters: real engines' verifiers, behind the contract of `specsim.auditing._verifier.contract`.
+"""Adapters: the verifiers and decoders of inference engines, in the form that `specsim.audit` takes.
 
-One file per engine. Each says which signature it adapts, and has `adapt`, which makes a verifier or a decoder of *any*
-function of that signature, somebody's fork included, and a function of no arguments (or of sampling parameters) that
-adapts the engine's own. `get` finds the latter by name; engines are imported only then.
+There is one file for each engine. It documents the signature that it adapts; `adapt` makes a verifier or a
+decoder of any function of that signature, a fork's included, and another function adapts the engine's own.
+`get` finds the latter by name, and imports the engine only then.
 
 >>> "hf" in names()
 True
@@ -38,20 +38,42 @@ ENGINES: dict[str, tuple[str, str]] = {
 
 
 def names() -> list[str]:
-    """The engines that there are adapters for; `ENGINES` says what each is."""
+    """Return the names of the engines that have an adapter; `ENGINES` describes each.
+
+    >>> names()[:2]
+    ['eagle', 'eagle2']
+    """
     return list(ENGINES)
 
 
 def is_engine(reference: str) -> bool:
-    """Whether `reference` is the name of an engine, perhaps with parameters, rather than of a module's function."""
+    """Return whether `reference` names an engine, with or without parameters, and not a function of a module.
+
+    >>> is_engine("hf:generate,top_k=3"), is_engine("mine:verify")
+    (True, False)
+    """
     return reference.partition(",")[0] in ENGINES
 
 
 def get(name: str) -> Verifier:
-    """The engine's own verifier or decoder, with parameters if they follow commas: "hf:generate,temperature=0.7".
+    """Return an engine's own verifier or decoder.
 
-    Raises ValueError for a name or a parameter that does not exist, EngineMissing (a ValueError) where the engine is
-    not installed.
+    Parameters
+    ----------
+    name : str
+        A name of `names`, with parameters after commas: "hf:generate,temperature=0.7".
+
+    Returns
+    -------
+    callable
+        A verifier or decoder of the contract of `specsim.audit`.
+
+    Raises
+    ------
+    ValueError
+        If the name or a parameter is unknown.
+    EngineMissing
+        A ValueError, if the engine is not installed.
     """
     name, *given = name.split(",")
     if name not in ENGINES:

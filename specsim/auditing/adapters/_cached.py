@@ -1,8 +1,7 @@
-"""Models for decoders that keep a cache: the rows at the last positions of whatever tokens the cache holds.
+"""Models for decoders with a cache: the rows at the last positions of the cached tokens.
 
-A decoder's cache is real to the models that adapters hand it: keys are the token ids, and rows are computed from the
-keys that the cache returns. A cache that was not cropped, or cropped in the wrong place, changes what comes out.
-"""
+The keys in the cache are the token ids, and rows are computed from the keys that the cache returns. A cache
+that was not cropped, or was cropped in the wrong place, therefore changes the output."""
 
 from __future__ import annotations
 
@@ -12,15 +11,12 @@ from numpy.typing import ArrayLike
 from specsim.core.distributions import Floats
 from specsim.models import Model
 
-__all__ = ["last_rows"]
-
 
 def last_rows(model: Model, held: ArrayLike, count: int) -> Floats:
     """The rows after each of the last `count` of the tokens `held` (integers [T]): float64 [count, V].
 
-    Positions with too few tokens before them for the model to read get the uniform row: those are the first of a
-    prompt, which no decoder samples from.
-    """
+    Positions with too few tokens before them for the model to read get the uniform row: those are the first
+    of a prompt, which no decoder samples from."""
     tokens = np.asarray(held, dtype=np.int64)
     rows = np.full((count, model.vocab_size), 1.0 / model.vocab_size)
     shortest = max(model.order, len(tokens) - count + 1)

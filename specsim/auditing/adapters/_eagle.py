@@ -6,14 +6,14 @@
                        tree_candidates[1, n+1], b_indices) -> (best_candidate, accept_length, sample_p[V])      (EAGLE-1)
     evaluate_posterior(logits[L, D, V], candidates[L, D], logits_processor)                             (EAGLE-2 and 3)
 
-The L rows are the paths from the root to a leaf, D = depth + 1, padded with -1. EAGLE-1's siblings are drawn without
-replacement: `cart_candidates_prob` is the renormalised probability of each, `op[i][k]` the draft's row at depth i of
-the k-th node drafted from, `p_indices` that k, `b_indices` the earlier siblings. EAGLE-2's are the draft's most probable
-tokens, for which q counts as 1. The last token is drawn outside, from `sample_p`: the adapter does that.
+The L rows are the paths from the root to a leaf, D = depth + 1, padded with -1. EAGLE-1's siblings are drawn
+without replacement: `cart_candidates_prob` is the renormalised probability of each, `op[i][k]` the draft's
+row at depth i of the k-th node drafted from, `p_indices` that k, `b_indices` the earlier siblings. EAGLE-2's
+are the draft's most probable tokens, for which q counts as 1. The last token is drawn outside, from
+`sample_p`: the adapter does that.
 
-Known oddities: Python's `random` for the coins; EAGLE-1 draws the bonus without the logits processor (temperature
-ignored); no guard where the residual is zero.
-"""
+Known issues: Python's `random` for the coins; EAGLE-1 draws the bonus without the logits processor
+(temperature ignored); no guard where the residual is zero."""
 
 from __future__ import annotations
 
@@ -30,13 +30,11 @@ from specsim.auditing.adapters._engines import EngineMissing, engine_function, s
 from specsim.auditing.adapters._paths import leaf_paths
 from specsim.drafts import Tree
 
-__all__ = ["adapt_1", "adapt_2", "verifier_1", "verifier_2"]
-
 REFERENCE = "eagle.model.utils:evaluate_posterior"
 
 
 def verifier_1() -> Verifier:
-    """EAGLE-1's own function. Raises EngineMissing without it."""
+    """Adapt EAGLE-1's own function. Raises EngineMissing if it is not installed."""
     install = "pip install --no-deps eagle-llm, and torch, transformers"
     function = engine_function(REFERENCE, install)
     if not _is_first(function):
@@ -58,7 +56,7 @@ def _is_first(evaluate_posterior: Callable[..., Any]) -> bool:
 
 
 def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
-    """The tree verifier made of a function with EAGLE-1's signature, for siblings drawn without replacement."""
+    """Make a tree verifier of a function with EAGLE-1's signature, for siblings drawn without replacement."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="without replacement")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
@@ -83,7 +81,7 @@ def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
         def table(at: Callable[[int], Any], root: Any) -> list[list[Any]]:
             return [[root if node <= 0 else at(node) for node in path] for path in paths]
 
-        return _evaluated(
+        return _evaluate(
             evaluate_posterior,
             paths,
             drafted,
@@ -100,18 +98,18 @@ def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
 
 
 def adapt_2(evaluate_posterior: Callable[..., Any]) -> Verifier:
-    """The tree verifier made of a function with the signature of EAGLE-2, for the draft's most probable tokens."""
+    """Make a tree verifier of a function with the signature of EAGLE-2, for the draft's most probable tokens."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         tree = Tree(tuple(int(parent) for parent in parents))
         drafted = [int(token) for token in tokens]
-        return _evaluated(evaluate_posterior, leaf_paths(tree), drafted, p, rng)
+        return _evaluate(evaluate_posterior, leaf_paths(tree), drafted, p, rng)
 
     return verify
 
 
-def _evaluated(
+def _evaluate(
     evaluate_posterior: Callable[..., Any],
     paths: list[list[int]],
     drafted: list[int],
@@ -125,20 +123,20 @@ def _evaluated(
     candidates = torch.tensor([[-1 if node < 0 else [0, *drafted][node] for node in path] for path in paths])
     with seeded_torch(rng), _seeded_random(rng):
         best, length, sample_p = evaluate_posterior(
-            p.log()[torch.tensor(paths)], candidates, _as_they_are, *rest
+            p.log()[torch.tensor(paths)], candidates, _identity, *rest
         )
         token = torch.multinomial(sample_p, 1)
     return paths[int(best)][1 : int(length) + 1], int(token)
 
 
-def _as_they_are(_: Any, logits: Any) -> Any:
-    """A logits processor for rows that are processed already."""
+def _identity(_: Any, logits: Any) -> Any:
+    """A logits processor that changes nothing."""
     return logits
 
 
 @contextmanager
 def _seeded_random(rng: np.random.Generator) -> Iterator[None]:
-    """Python's global generator seeded from `rng`, and put back afterwards."""
+    """Python's global generator seeded from `rng`, and restored afterwards."""
     state = random.getstate()
     random.seed(seed_of(rng))
     try:

@@ -1,25 +1,29 @@
-"""What the adapters share: an engine's function by its name, and randomness for code that draws from PyTorch."""
+"""Helpers of the adapters: importing an engine's function, the form of a decoder, seeding PyTorch."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["EngineMissing", "engine_function", "seed_of", "seeded_torch", "until_eos"]
+from specsim.auditing._verifier.contract import Verifier, declares
+from specsim.models import Model
 
 
 class EngineMissing(ValueError):
-    """The engine, or the function of it that an adapter calls, is not there; the message says how to get it."""
+    """The engine, or its function that the adapter calls, is not installed; the message says how to install
+    it.
+    """
 
 
 def engine_function(reference: str, install: str) -> Callable[..., Any]:
-    """The engine's "package.module:function".
+    """Import the engine's "package.module:function".
 
-    Raises EngineMissing naming the function, what went wrong on import, and `install`, the command that helps.
+    Raises EngineMissing with the function, the error of the import, and `install`, the command that installs
+    it.
 
     >>> engine_function("no_such_engine.sampling:verify", "pip install no-such-engine")
     Traceback (most recent call last):
@@ -30,13 +34,33 @@ def engine_function(reference: str, install: str) -> Callable[..., Any]:
     module_name, _, name = reference.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # an engine without its accelerator fails in ways of its own
+    except (Exception, SystemExit) as error:  # without its accelerator an engine may raise anything
         why = f"{type(error).__name__}: {error}"
         raise EngineMissing(f"{reference} is not there ({why}); {install}") from error
     if not callable(function := getattr(module, name, None)):
         version = getattr(importlib.import_module(module_name.partition(".")[0]), "__version__", "?")
         raise EngineMissing(f"{reference} is not there in version {version}; {install}")
     return function
+
+
+class Request(NamedTuple):
+    """The arguments of a decoder, in the order of the contract."""
+
+    target: Model
+    draft: Model
+    prompt: Sequence[int]
+    max_new_tokens: int
+    eos: int | None
+    rng: np.random.Generator
+
+
+def decoder_for(**declared: Any) -> Callable[[Callable[[Request], list[int]]], Verifier]:
+    """A decorator that makes a decoder of decode(request) -> tokens; `declared` as for `declares`."""
+
+    def attach(decode: Callable[[Request], list[int]]) -> Verifier:
+        return declares(decoder=True, **declared)(lambda *arguments: decode(Request(*arguments)))
+
+    return attach
 
 
 def seed_of(rng: np.random.Generator) -> int:
@@ -46,7 +70,7 @@ def seed_of(rng: np.random.Generator) -> int:
 
 @contextmanager
 def seeded_torch(rng: np.random.Generator) -> Iterator[None]:
-    """PyTorch's global generators seeded from `rng`, and put back afterwards: many engines draw from them."""
+    """Seed PyTorch's global generators from `rng`, and restore them afterwards."""
     import torch
 
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):

@@ -7,9 +7,8 @@
                                deterministic=True, generator=None, seed=None, offset=None)
         -> (int32[B, γ+1], padded with -1, accepted[B], emitted[B])
 
-It needs a GPU. Known oddities: `accepted` counts every position whose own test passes, as if they were independent,
-`emitted` stops at the first rejection; of a tensor of seeds only the first is read.
-"""
+It needs a GPU. Known issues: `accepted` counts every position whose own test passes, as if they were
+independent, `emitted` stops at the first rejection; of a tensor of seeds only the first is read."""
 
 from __future__ import annotations
 
@@ -21,11 +20,9 @@ import numpy as np
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seed_of
 
-__all__ = ["adapt", "verifier"]
-
 
 def verifier() -> Verifier:
-    """FlashInfer's own kernel. Raises EngineMissing without FlashInfer."""
+    """Adapt FlashInfer's own kernel. Raises EngineMissing if it is not installed."""
     function = engine_function(
         "flashinfer.sampling:chain_speculative_sampling", "pip install flashinfer-python"
     )
@@ -33,7 +30,7 @@ def verifier() -> Verifier:
 
 
 def adapt(chain_speculative_sampling: Callable[..., Any], device: str = "cpu") -> Verifier:
-    """The verifier made of any function with the signature of `chain_speculative_sampling`, on `device`."""
+    """Make a verifier of any function with the signature of `chain_speculative_sampling`, on `device`."""
 
     @declares(arrays="torch", device=device, dtypes=("float32",))
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:

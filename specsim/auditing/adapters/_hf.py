@@ -5,32 +5,30 @@
     _speculative_sampling(candidate_input_ids[1, L], candidate_logits[1, γ, V], candidate_length, new_logits[1, γ+1, V],
                           assistant_ensemble_weight=None) -> (valid_tokens[1, n+1], n)
 
-where releases up to 5.0 have `is_done_candidate` in the last place, and early ones `last_assistant_token_is_eos` and
-`max_matches`. The engine calls it for one sequence, with processed logits in float32; the adapter does so row by row
-with log p and log q.
+where releases up to 5.0 have `is_done_candidate` in the last place, and early ones
+`last_assistant_token_is_eos` and `max_matches`. The engine calls it for one sequence, with processed logits
+in float32; the adapter does so row by row with log p and log q.
 
-Known oddities: accepts at u ≤ p/q with a float32 u, so that an impossible token passes with probability 2^-24; divides
-the residual by its sum without a guard, which is 0/0 where rounding leaves p ≤ q everywhere: a rejection, of probability
-1e-7 or so there, then raises in `multinomial`. `assistant_ensemble_weight` w gives, on purpose, the law w·p + (1-w)·q.
+Known issues: accepts at u ≤ p/q with a float32 u, so that an impossible token passes with probability 2^-24;
+divides the residual by its sum without a guard, which is 0/0 where rounding leaves p ≤ q everywhere: a
+rejection, of probability 1e-7 or so there, then raises in `multinomial`. `assistant_ensemble_weight` w gives,
+on purpose, the law w·p + (1-w)·q.
 
-`generate` runs `model.generate(assistant_model=…)` with the engine's defaults: 20 drafted tokens, fewer where the
-assistant is less than 40 % sure, and the sampling of `temperature`, `top_k` and `top_p` applied to both models.
-"""
+`generate` runs `model.generate(assistant_model=…)` with the engine's defaults: 20 drafted tokens, fewer where
+the assistant is less than 40 % sure, and the sampling of `temperature`, `top_k` and `top_p` applied to both
+models."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import engine_function, seeded_torch
-from specsim.models import Model
-
-__all__ = ["adapt", "generate", "kernel"]
+from specsim.auditing.adapters._engines import Request, decoder_for, engine_function, seeded_torch
 
 INSTALL = "pip install torch transformers"
 
@@ -41,7 +39,7 @@ def kernel() -> Verifier:
 
 
 def adapt(speculative_sampling: Callable[..., Any]) -> Verifier:
-    """The verifier made of any function with the signature of `_speculative_sampling`."""
+    """Make a verifier of any function with the signature of `_speculative_sampling`."""
     parameters = inspect.signature(speculative_sampling).parameters
 
     @declares(arrays="torch", dtypes=("float32",))
@@ -67,29 +65,22 @@ def generate(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Ve
     transformer = engine_function("specsim.auditing.adapters._hf_model:TableTransformer", INSTALL)
     wrapped: Any = lru_cache(maxsize=8)(transformer)  # made once for each model
 
-    @declares(decoder=True, temperature=temperature, top_k=top_k, top_p=top_p)
-    def decode(
-        target: Model,
-        draft: Model,
-        prompt: Sequence[int],
-        max_new_tokens: int,
-        eos: int | None,
-        rng: np.random.Generator,
-    ) -> list[int]:
+    @decoder_for(temperature=temperature, top_k=top_k, top_p=top_p)
+    def decode(request: Request) -> list[int]:
         import torch
 
-        with seeded_torch(rng):
-            sequence = wrapped(target).generate(
-                torch.tensor([list(prompt)]),
-                assistant_model=wrapped(draft),
+        with seeded_torch(request.rng):
+            sequence = wrapped(request.target).generate(
+                torch.tensor([list(request.prompt)]),
+                assistant_model=wrapped(request.draft),
                 do_sample=True,
                 temperature=temperature,
                 top_k=top_k,
                 top_p=top_p,
-                max_new_tokens=max_new_tokens,
-                eos_token_id=eos,
-                pad_token_id=eos,
+                max_new_tokens=request.max_new_tokens,
+                eos_token_id=request.eos,
+                pad_token_id=request.eos,
             )
-        return [int(token) for token in sequence[0, len(prompt) :]]
+        return [int(token) for token in sequence[0, len(request.prompt) :]]
 
     return decode

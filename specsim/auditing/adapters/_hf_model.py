@@ -1,4 +1,6 @@
-"""A transformers model whose rows come from a `specsim.models.Model`, and whose context is what its KV cache holds."""
+"""A transformers model whose rows come from a `specsim.models.Model`, and whose context is what its KV cache
+holds.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,6 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specsim.auditing.adapters._cached import last_rows
 from specsim.models import Model
-
-__all__ = ["TableTransformer"]
 
 
 class TableConfig(PretrainedConfig):

@@ -7,56 +7,44 @@
 
     net(tokens, seq_start_pos=…, cache=…, return_cache=True) -> (logits of the tokens that were not cached, cache)
 
-The adapter decodes one sequence with every token kept (`filter_thres=0`), and cuts at `eos`, which the loop does not
-know. Known oddities: accepts unless u > p/q; divides the residual by its sum without a guard; with `lenience` the
-residual does not use the scaled q.
-"""
+The adapter decodes one sequence with every token kept (`filter_thres=0`), and cuts at `eos`, which the loop
+does not know. Known issues: accepts unless u > p/q; divides the residual by its sum without a guard; with
+`lenience` the residual does not use the scaled q."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from specsim.auditing._verifier.contract import Verifier, declares
+from specsim.auditing._verifier.contract import Verifier
 from specsim.auditing.adapters._cached import last_rows
-from specsim.auditing.adapters._engines import engine_function, seeded_torch, until_eos
+from specsim.auditing.adapters._engines import Request, decoder_for, engine_function, seeded_torch, until_eos
 from specsim.models import Model
-
-__all__ = ["adapt", "decoder"]
 
 
 def decoder() -> Verifier:
-    """The package's own loop. Raises EngineMissing without it."""
+    """Adapt The package's own loop. Raises EngineMissing if it is not installed."""
     return adapt(
         engine_function("speculative_decoding:speculative_decoding", "pip install torch speculative-decoding")
     )
 
 
 def adapt(speculative_decoding: Callable[..., Any]) -> Verifier:
-    """The decoder made of any function with the signature of `speculative_decoding`."""
+    """Make a decoder of any function with the signature of `speculative_decoding`."""
 
-    @declares(decoder=True)
-    def decode(
-        target: Model,
-        draft: Model,
-        prompt: Sequence[int],
-        max_new_tokens: int,
-        eos: int | None,
-        rng: np.random.Generator,
-    ) -> list[int]:
+    @decoder_for()
+    def decode(request: Request) -> list[int]:
         import torch
 
-        with seeded_torch(rng):
+        with seeded_torch(request.rng):
             tokens, _ = speculative_decoding(
-                _network(target),
-                _network(draft),
-                torch.tensor([list(prompt)]),
-                len(prompt) + max_new_tokens,
+                _network(request.target),
+                _network(request.draft),
+                torch.tensor([list(request.prompt)]),
+                len(request.prompt) + request.max_new_tokens,
                 filter_thres=0.0,
             )
-        return until_eos(tokens[0].tolist(), eos)
+        return until_eos(tokens[0].tolist(), request.eos)
 
     return decode
 

@@ -5,10 +5,10 @@
     evaluate_posterior(logits[L, D, V], candidates[L, D], temperature, posterior_threshold=0.3, posterior_alpha=0.09, …)
         -> (best_candidate, accept_length)
 
-The L rows are the paths from the root to a leaf, D = depth + 1, padded with token 0. A drafted token passes where
-p(x) > min(threshold, alpha·exp(-entropy)); the longest path wins, then the likeliest. The token after it is drawn outside,
-from p: the adapter does that. In sampling 'nucleus' of later versions each path draws target tokens of its own.
-"""
+The L rows are the paths from the root to a leaf, D = depth + 1, padded with token 0. A drafted token passes
+where p(x) > min(threshold, alpha·exp(-entropy)); the longest path wins, then the likeliest. The token after
+it is drawn outside, from p: the adapter does that. In sampling 'nucleus' of later versions each path draws
+target tokens of its own."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from specsim.auditing.adapters._engines import engine_function, seeded_torch
 from specsim.auditing.adapters._paths import leaf_paths
 from specsim.drafts import Tree
 
-__all__ = ["adapt", "verifier"]
-
 #: The defaults of the paper's code.
 THRESHOLD, ALPHA = 0.3, 0.09
 
 
 def verifier() -> Verifier:
-    """Medusa's own function. Raises EngineMissing without it."""
+    """Adapt Medusa's own function. Raises EngineMissing if it is not installed."""
     return adapt(
         engine_function(
             "medusa.model.utils:evaluate_posterior", "pip install --no-deps medusa-llm, and torch"
@@ -38,7 +36,7 @@ def verifier() -> Verifier:
 
 
 def adapt(evaluate_posterior: Callable[..., Any]) -> Verifier:
-    """The tree verifier made of any function with the signature above, at temperature 1."""
+    """Make a tree verifier of any function with the signature above, at temperature 1."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:

@@ -5,57 +5,48 @@
     speculative_generate_step(prompt[L], model, draft_model, *, num_draft_tokens=2, max_tokens, sampler, …)
         -> iterator of (token, logprobs[V], from_draft)
 
-The target draws a token of its own at every position, and a drafted token is kept where it equals the target's:
-exact, at the price of a lower acceptance than min(1, p/q). The adapter samples both models at temperature 1, and
-stops at `eos`, which the loop leaves to its caller. MLX's global generator is seeded, and not put back.
-"""
+The target draws a token of its own at every position, and a drafted token is kept where it equals the
+target's: exact, at the price of a lower acceptance than min(1, p/q). The adapter samples both models at
+temperature 1, and stops at `eos`, which the loop leaves to its caller. MLX's global generator is seeded, and
+not restored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from specsim.auditing._verifier.contract import Verifier, declares
+from specsim.auditing._verifier.contract import Verifier
 from specsim.auditing.adapters._cached import last_rows
-from specsim.auditing.adapters._engines import engine_function, seed_of, until_eos
+from specsim.auditing.adapters._engines import Request, decoder_for, engine_function, seed_of, until_eos
 from specsim.models import Model
-
-__all__ = ["adapt", "decoder"]
 
 
 def decoder() -> Verifier:
-    """MLX-LM's own loop. Raises EngineMissing without it."""
+    """Adapt MLX-LM's own loop. Raises EngineMissing if it is not installed."""
     return adapt(
         engine_function("mlx_lm.generate:speculative_generate_step", "pip install 'mlx[cpu]' mlx-lm")
     )
 
 
 def adapt(speculative_generate_step: Callable[..., Any]) -> Verifier:
-    """The decoder made of any function with the signature of `speculative_generate_step`."""
+    """Make a decoder of any function with the signature of `speculative_generate_step`."""
 
-    @declares(decoder=True)
-    def decode(
-        target: Model,
-        draft: Model,
-        prompt: Sequence[int],
-        max_new_tokens: int,
-        eos: int | None,
-        rng: np.random.Generator,
-    ) -> list[int]:
+    @decoder_for()
+    def decode(request: Request) -> list[int]:
         import mlx.core as mx
 
-        mx.random.seed(seed_of(rng))
+        mx.random.seed(seed_of(request.rng))
         steps = speculative_generate_step(
-            mx.array(list(prompt)),
-            _Network(target),
-            _Network(draft),
-            max_tokens=max_new_tokens,
+            mx.array(list(request.prompt)),
+            _Network(request.target),
+            _Network(request.draft),
+            max_tokens=request.max_new_tokens,
             sampler=partial(mx.random.categorical, axis=-1),
         )
-        return until_eos((int(token) for token, _, _ in steps), eos)
+        return until_eos((int(token) for token, _, _ in steps), request.eos)
 
     return decode
 

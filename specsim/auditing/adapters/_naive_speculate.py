@@ -4,9 +4,9 @@
 
     speculative_sampling(target_dists[γ+1, V], proposal_dists[γ, V], candidate_tokens[γ]) -> (rejected_idx, token)
 
-One sequence at a time; `rejected_idx` is the number of accepted tokens. Known oddity: 1e-9 is added to q in the ratio and
-to *every* entry of the residual, so that with V tokens and a residual of mass m a share V·1e-9/m of them is noise.
-"""
+One sequence at a time; `rejected_idx` is the number of accepted tokens. Known issue: 1e-9 is added to q in
+the ratio and to *every* entry of the residual, so that with V tokens and a residual of mass m a share
+V·1e-9/m of them is noise."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ import numpy as np
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seeded_torch
 
-__all__ = ["adapt", "verifier"]
-
 
 def verifier() -> Verifier:
-    """The package's own function. Raises EngineMissing without it."""
+    """Adapt The package's own function. Raises EngineMissing if it is not installed."""
     return adapt(
         engine_function(
             "naive_speculate.speculate.utils:speculative_sampling",
@@ -32,7 +30,7 @@ def verifier() -> Verifier:
 
 
 def adapt(speculative_sampling: Callable[..., Any]) -> Verifier:
-    """The verifier made of any function with the signature above."""
+    """Make a verifier of any function with the signature above."""
 
     @declares(arrays="torch", dtypes=("float32",))
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:

@@ -1,23 +1,20 @@
-"""Functions that emit one token: the form of toy scripts, of papers' listings and of interviews.
+"""Functions that emit one token, as in tutorials and listings of papers.
 
     function(p[V], q[V], rng) -> token                   drafting included      `adapt_decoder`
     function(p[V], q[V], draft_token, rng) -> token      verification only      `adapt`
 
-p and q are NumPy rows, `rng` a NumPy Generator. No engine stands behind this file.
+p and q are NumPy rows, `rng` a NumPy Generator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import until_eos
-from specsim.models import Model
-
-__all__ = ["adapt", "adapt_decoder"]
+from specsim.auditing.adapters._engines import Request, decoder_for, until_eos
 
 
 def adapt(function: Callable[..., Any]) -> Verifier:
@@ -36,23 +33,16 @@ def adapt(function: Callable[..., Any]) -> Verifier:
 def adapt_decoder(function: Callable[..., Any]) -> Verifier:
     """The decoder made of function(p, q, rng) -> token, called once for every token."""
 
-    @declares(decoder=True)
-    def decode(
-        target: Model,
-        draft: Model,
-        prompt: Sequence[int],
-        max_new_tokens: int,
-        eos: int | None,
-        rng: np.random.Generator,
-    ) -> list[int]:
-        history = list(prompt)
+    @decoder_for()
+    def decode(request: Request) -> list[int]:
+        history = list(request.prompt)
 
         def tokens() -> Any:
-            for _ in range(max_new_tokens):
-                p, q = (model.rows([history])[0] for model in (target, draft))
-                history.append(int(function(p, q, rng)))
+            for _ in range(request.max_new_tokens):
+                p, q = (model.rows([history])[0] for model in (request.target, request.draft))
+                history.append(int(function(p, q, request.rng)))
                 yield history[-1]
 
-        return until_eos(tokens(), eos)
+        return until_eos(tokens(), request.eos)
 
     return decode

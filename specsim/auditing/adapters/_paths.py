@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from specsim.drafts import Tree
 
-__all__ = ["leaf_paths"]
-
 
 def leaf_paths(tree: Tree) -> list[list[int]]:
     """The nodes from the root to every leaf, leaves in order, padded with -1 to the depth of the tree.

@@ -7,14 +7,13 @@
         uniform_samples[B, n+1], uniform_samples_for_final_sampling[B], target_probs[B, n+1, V], draft_probs[B, n+1, V],
         threshold_single=1.0, threshold_acc=1.0, deterministic=True)
 
-The first three are written to, `draft_probs` too (zeros at first: what is proposed does not matter). Node 0 carries the
-last token of the text. A node's first child is its `next_token`, the next child of the same node `next_sibling`, -1
-where there is none. `accept_index` lists the accepted nodes, the root first; `predicts` holds, at each of them, the
-token that follows it.
+The first three are written to, `draft_probs` too (zeros at first: what is proposed does not matter). Node 0
+carries the last token of the text. A node's first child is its `next_token`, the next child of the same node
+`next_sibling`, -1 where there is none. `accept_index` lists the accepted nodes, the root first; `predicts`
+holds, at each of them, the token that follows it.
 
-It needs a GPU. Known oddities: one coin per node serves all its children, by adding up their probabilities, which is
-exact only where siblings are distinct and both thresholds are 1; a lower threshold is lossy.
-"""
+It needs a GPU. Known issues: one coin per node serves all its children, by adding up their probabilities,
+which is exact only where siblings are distinct and both thresholds are 1; a lower threshold is lossy."""
 
 from __future__ import annotations
 
@@ -28,17 +27,15 @@ from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seeded_torch
 from specsim.drafts import Tree
 
-__all__ = ["adapt", "verifier"]
-
 
 def verifier() -> Verifier:
-    """SGLang's own kernel. Raises EngineMissing without it."""
+    """Adapt SGLang's own kernel. Raises EngineMissing if it is not installed."""
     function = engine_function("sgl_kernel:tree_speculative_sampling_target_only", "pip install sgl-kernel")
     return adapt(function, device="cuda")
 
 
 def adapt(tree_speculative_sampling: Callable[..., Any], device: str = "cpu") -> Verifier:
-    """The tree verifier made of any function with the signature above, on `device`."""
+    """Make a tree verifier of any function with the signature above, on `device`."""
 
     @declares(arrays="torch", device=device, dtypes=("float32",), tree=True, sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:

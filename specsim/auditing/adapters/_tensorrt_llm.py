@@ -5,12 +5,11 @@
     get_rejected_indices(draft_probs[γ, V], target_probs[γ+1, V], generator, draft_tokens: list[int]) -> int[rejected, 1]
     sample_rejected(draft_probs, target_probs, generator, num_accepted) -> int
 
-All positions are tested; the first rejected index is the number of accepted tokens. The sampler draws the bonus from
-the target's last row, which the adapter does with the same generator.
+All positions are tested; the first rejected index is the number of accepted tokens. The sampler draws the
+bonus from the target's last row, which the adapter does with the same generator.
 
-Known oddities: rejects where u > q/p; no guard where the residual is zero, so that `multinomial` raises; drafted tokens
-go through pinned memory, which asks for a GPU in some versions.
-"""
+Known issues: rejects where u > q/p; no guard where the residual is zero, so that `multinomial` raises;
+drafted tokens go through pinned memory, which asks for a GPU in some versions."""
 
 from __future__ import annotations
 
@@ -22,14 +21,12 @@ import numpy as np
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seed_of
 
-__all__ = ["adapt", "verifier"]
-
 MODULE = "tensorrt_llm._torch.pyexecutor.sampling_utils"
 INSTALL = "pip install tensorrt-llm"
 
 
 def verifier() -> Verifier:
-    """TensorRT-LLM's own functions. Raises EngineMissing without it."""
+    """Adapt TensorRT-LLM's own functions. Raises EngineMissing if it is not installed."""
     return adapt(
         engine_function(f"{MODULE}:get_rejected_indices", INSTALL),
         engine_function(f"{MODULE}:sample_rejected", INSTALL),
@@ -40,7 +37,7 @@ def verifier() -> Verifier:
 def adapt(
     get_rejected_indices: Callable[..., Any], sample_rejected: Callable[..., Any], device: str = "cpu"
 ) -> Verifier:
-    """The verifier made of any two functions with the signatures above, on `device`."""
+    """Make a verifier of any two functions with the signatures above, on `device`."""
 
     @declares(arrays="torch", device=device, dtypes=("float32",))
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:

@@ -6,14 +6,14 @@
                      draft_probs[n, V] | None, target_probs[n, V], bonus_token_ids[B, 1], sampling_metadata)
         -> int32[B, max_spec_len + 1], padded with -1
 
-n drafted tokens of all requests lie one after the other; `cu_num_draft_tokens` is the *inclusive* cumulative sum,
-without a leading 0. Newer versions take `target_logits` in the place of `target_probs`. The bonus tokens are sampled
-outside, before, from p's last row and with the request's own generator: the adapter does that. Of the sampling
-metadata it fills what the function reads: nobody is greedy, seeded requests have a generator.
+n drafted tokens of all requests lie one after the other; `cu_num_draft_tokens` is the *inclusive* cumulative
+sum, without a leading 0. Newer versions take `target_logits` in the place of `target_probs`. The bonus tokens
+are sampled outside, before, from p's last row and with the request's own generator: the adapter does that. Of
+the sampling metadata it fills what the function reads: no request is greedy, seeded requests have a
+generator.
 
-The kernels are Triton's, so the engine needs a GPU. Known oddities: accepts where p/q ≥ u, u in float64 on purpose;
-one exponential vector per request serves all its positions; an all-zero residual gives token 0.
-"""
+The kernels are Triton's, so the engine needs a GPU. Known issues: accepts where p/q ≥ u, u in float64 on
+purpose; one exponential vector per request serves all its positions; an all-zero residual gives token 0."""
 
 from __future__ import annotations
 
@@ -27,17 +27,15 @@ import numpy as np
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seeded_torch
 
-__all__ = ["adapt", "flattened", "verifier"]
-
 
 def verifier() -> Verifier:
-    """vLLM's own `rejection_sample`. Raises EngineMissing without vLLM."""
+    """Adapt vLLM's own `rejection_sample`. Raises EngineMissing if it is not installed."""
     function = engine_function("vllm.v1.sample.rejection_sampler:rejection_sample", "pip install vllm")
     return adapt(function, device="cuda")
 
 
 def adapt(rejection_sample: Callable[..., Any], device: str = "cpu") -> Verifier:
-    """The verifier made of any function with the signature of V1's `rejection_sample`, on `device`."""
+    """Make a verifier of any function with the signature of V1's `rejection_sample`, on `device`."""
     takes_logits = "target_logits" in inspect.signature(rejection_sample).parameters
 
     @declares(arrays="torch", device=device, dtypes=("float32",), lengths=True, seeds=True, one_hot=True)
@@ -59,17 +57,17 @@ def adapt(rejection_sample: Callable[..., Any], device: str = "cpu") -> Verifier
             for step, seed in enumerate(seeds or ())
             if seed is not None
         }
-        target = flattened(p, counts)
+        target = flatten(p, counts)
         with seeded_torch(rng):
             bonus = torch.multinomial(p[range(steps), counts], 1)
             for step, generator in generators.items():
                 bonus[step] = torch.multinomial(p[step, counts[step]], 1, generator=generator)
             output = rejection_sample(
-                flattened(draft_tokens, counts),
+                flatten(draft_tokens, counts),
                 counts,
                 max(counts),
                 torch.tensor(counts, device=p.device).cumsum(0),
-                None if q is None else flattened(q, counts),
+                None if q is None else flatten(q, counts),
                 target.log() if takes_logits else target,
                 bonus,
                 SimpleNamespace(
@@ -86,7 +84,7 @@ def adapt(rejection_sample: Callable[..., Any], device: str = "cpu") -> Verifier
     return verify
 
 
-def flattened(rows: Any, counts: Sequence[int]) -> Any:
+def flatten(rows: Any, counts: Sequence[int]) -> Any:
     """The first counts[s] of each of `rows` [B, ≥ γ, …], one request after the other: [n, …], contiguous."""
     import torch
 

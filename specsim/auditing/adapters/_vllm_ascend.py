@@ -9,12 +9,13 @@
     sample_recovered_tokens_pytorch(output_token_ids[n], cu_num_draft_tokens[B], draft_token_ids[n], draft_probs,
                                     target_probs, q[B, V], vocab_size, IS_NGRAM=False)
 
-Both write to their first argument; `q` are exponential variables, one vector per request, not the draft. The adapter
-does what `rejection_sample` does around them: it draws uniforms in float64, the exponentials, and the bonus tokens.
-`expand_pytorch`, which spreads temperatures over a request's tokens, has nothing to do at temperature 1.
+Both write to their first argument; `q` are exponential variables, one vector per request, not the draft. The
+adapter does what `rejection_sample` does around them: it draws uniforms in float64, the exponentials, and the
+bonus tokens. `expand_pytorch`, which spreads temperatures over a request's tokens, has nothing to do at
+temperature 1.
 
-Known oddities: pinned memory, which asks for an accelerator, in newer versions; vllm-project/vllm-ascend#2881, with IS_NGRAM the recovered tokens' function zeroed target_probs in place.
-"""
+Known issues: newer versions use pinned memory, which needs an accelerator; with IS_NGRAM the function of
+recovered tokens set entries of target_probs to 0 in place (vllm-project/vllm-ascend#2881)."""
 
 from __future__ import annotations
 
@@ -25,16 +26,14 @@ import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters._engines import engine_function, seeded_torch
-from specsim.auditing.adapters._vllm import flattened
-
-__all__ = ["adapt", "verifier"]
+from specsim.auditing.adapters._vllm import flatten
 
 MODULE = "vllm_ascend.sample.rejection_sampler"
 INSTALL = "pip install vllm-ascend"
 
 
 def verifier() -> Verifier:
-    """vllm-ascend's own functions. Raises EngineMissing without it."""
+    """Adapt vllm-ascend's own functions. Raises EngineMissing if it is not installed."""
     return adapt(
         engine_function(f"{MODULE}:rejection_random_sample_pytorch", INSTALL),
         engine_function(f"{MODULE}:sample_recovered_tokens_pytorch", INSTALL),
@@ -44,7 +43,7 @@ def verifier() -> Verifier:
 def adapt(
     rejection_random_sample: Callable[..., Any], sample_recovered_tokens: Callable[..., Any]
 ) -> Verifier:
-    """The verifier made of any two functions with the signatures above."""
+    """Make a verifier of any two functions with the signatures above."""
 
     @declares(arrays="torch", dtypes=("float32",), lengths=True, one_hot=True)
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator, *, lengths: Any = None) -> Any:
@@ -54,8 +53,8 @@ def adapt(
         vocab_size = p.shape[2]
         counts = [gamma] * steps if lengths is None else [int(length) for length in lengths]
         ends = torch.tensor(counts).cumsum(0)
-        flat = flattened(draft_tokens, counts)
-        rows = (None if q is None else flattened(q, counts), flattened(p, counts))
+        flat = flatten(draft_tokens, counts)
+        rows = (None if q is None else flatten(q, counts), flatten(p, counts))
         output = torch.full((steps, gamma + 1), -1, dtype=torch.int32)
         recovered = torch.empty_like(flat)
         with seeded_torch(rng):

@@ -1,12 +1,11 @@
-"""Known-wrong verifiers and decoders: what an audit must catch, and what a deviation can be compared with.
+"""Mutants: verifiers and decoders with a known defect, which an audit must reject and a diagnosis compares with.
 
-The same few mistakes recur in every inference engine. Each is here as a small function, with the threads in which it was
-reported and, where there is one, the exact law of its error; one file for each family of mechanisms. The
-exact controls beside them are exact and accept less than they could: an audit that rejects one raises a false alarm.
+Each mutant is a small function with the threads that reported the defect and, where one exists, the exact law
+of a step; there is one file for each family of mechanisms. The exact controls are correct but accept fewer
+tokens than the standard rule: an audit that rejects one raises a false alarm.
 
-`_reference.py` is a right verifier of whole arrays in which steps can be replaced by wrong ones, `_decoding.py` such a
-decoder.
-"""
+`_reference.py` is a correct verifier of arrays whose parts can be replaced, `_decoding.py` a correct decoder
+of that kind."""
 
 from __future__ import annotations
 
@@ -45,18 +44,42 @@ _FAMILIES = (
 
 
 def catalogue() -> tuple[Mutant, ...]:
-    """All mutants, family by family, with their default parameters."""
+    """Return all mutants, family by family, with their default parameters.
+
+    >>> len(catalogue()) > 50
+    True
+    """
     return tuple(mutant for family in _FAMILIES for mutant in family.MUTANTS)
 
 
 def exact_controls() -> tuple[Mutant, ...]:
-    """Verifiers and decoders that are exact but wasteful, and were reported as biased."""
+    """Return the exact controls: exact but wasteful verifiers and decoders that were reported as biased.
+
+    >>> [control.name for control in exact_controls()][:2]
+    ['one_hot_draft', 'sampler_match']
+    """
     return _exact_controls.EXACT_CONTROLS
 
 
 def names(kind: str | None = None) -> list[str]:
-    """The names of all mutants; of those that are a "verifier" or a "decoder"; or of the "exact control"s.
+    """Return the names of mutants or of exact controls.
 
+    Parameters
+    ----------
+    kind : {"verifier", "decoder", "exact control"}, optional
+        Which names to return; by default those of all mutants.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    ValueError
+        If `kind` is unknown.
+
+    Examples
+    --------
     >>> "one_uniform" in names("verifier")
     True
     """
@@ -72,11 +95,26 @@ def names(kind: str | None = None) -> list[str]:
 
 
 def get(name: str) -> Mutant:
-    """The mutant or exact control called `name`, with parameters if they follow a colon: "lenience:lenience=0.7".
+    """Return the mutant or exact control called `name`.
 
-    Raises ValueError, with the nearest name, for one that does not exist; naming mutant, parameter and range for a
-    parameter that is unknown or out of range.
+    Parameters
+    ----------
+    name : str
+        A name of `names`, with parameters after a colon: "lenience:lenience=0.7".
 
+    Returns
+    -------
+    Mutant
+
+    Raises
+    ------
+    ValueError
+        If the name or a parameter is unknown, or a value is out of range.
+    TypeError
+        If `name` is not a string.
+
+    Examples
+    --------
     >>> get("lenience:lenience=0.7").values
     {'lenience': 0.7}
     """

@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._randomness import followers, ratios
+from specsim.auditing.mutants._randomness import follow_rows, ratios
 from specsim.auditing.mutants._reference import (
-    Row,
+    StepLaw,
     at,
     chain_law,
-    emitted,
     first_failure,
     last_token,
     law,
     minimum_ratio,
+    pack_output,
     verify,
 )
-from specsim.auditing.mutants._residual import masked
+from specsim.auditing.mutants._residual import mask_drafted
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
@@ -32,8 +33,6 @@ from specsim.rules._controls import block_first_failure, block_tokenwise_residua
 from specsim.rules._lossy.ensemble import RULE as ENSEMBLE
 from specsim.rules._lossy.scaled_lenience import RULE as SCALED_LENIENCE
 from specsim.rules._lossy.typical import RULE as TYPICAL
-
-__all__ = ["MUTANTS"]
 
 mutant = partial(Mutant, family="wrong acceptance rule")
 
@@ -48,9 +47,6 @@ def argmax(p: Floats, *given: Any, **values: float) -> Floats:
 def typical(u: Floats, x: Ints, p: Floats, q: Floats, epsilon: float, delta: float) -> Any:
     entropy = -(p * np.log(p + 1e-5)).sum(axis=2)
     return at(p, x) > np.minimum(epsilon, delta * np.exp(-entropy))
-
-
-# --- block verification, spoiled ---------------------------------------------------------------------------
 
 
 def scales(x: Ints, p: Floats, q: Floats) -> Floats:
@@ -88,33 +84,35 @@ def scaled_rows(p: Floats, b: Floats) -> Floats:
 def tokenwise_residual(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     _, h = block_chances(draft_tokens, p, q)
     accepted = last_success(rng.random(draft_tokens.shape) < h[:, 1:])
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, rng.random(len(p))))
+    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, rng.random(len(p))))
 
 
 def stops_at_failure(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     b, h = block_chances(draft_tokens, p, q)
     accepted = first_failure(rng.random(draft_tokens.shape) < h[:, 1:])
     rows = scaled_rows(p, b)
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, rows, q, accepted, rng.random(len(p))))
+    return pack_output(
+        draft_tokens, accepted, last_token(draft_tokens, rows, q, accepted, rng.random(len(p)))
+    )
 
 
 def product_of_uniforms(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     passing = np.cumprod(ratio(at(p[:, :-1], draft_tokens), at(q, draft_tokens)), axis=1)
     accepted = last_success(np.cumprod(rng.random(draft_tokens.shape), axis=1) < passing)
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, rng.random(len(p))))
+    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, rng.random(len(p))))
 
 
-def product_law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[Any]]:
-    """-log of the products of uniforms are the arrivals of a Poisson process; test i passes if the i-th comes late."""
+def product_law(parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> StepLaw:
+    """-log of the products of uniforms are the arrivals of a Poisson process; test i passes if the i-th comes
+    late.
+    """
     passed = [float(chance) for chance in ratios(tokens, p, q)]
     times = [0.0]
     for chance in passed:
         times.append(times[-1] - log(chance) if chance > 0.0 else inf)
     kind = type(p[0][0])
     stop = [kind(_stops_at(i, times)) for i in range(1, len(times))]
-    return [1 - sum(stop), *stop], followers(tokens, p, q)
+    return [1 - sum(stop), *stop], follow_rows(tokens, p, q)
 
 
 def _stops_at(i: int, times: Sequence[float]) -> float:
@@ -144,13 +142,13 @@ MUTANTS = (
     ),
     mutant(
         name="inverted_ratio",
-        mechanism="A draft passes if u·p < q: target and draft change places.",
+        mechanism="A draft is accepted if u·p < q: target and draft are swapped.",
         verify=partial(verify, passes=lambda u, x, p, q: u * at(p, x) < at(q, x)),
         law=law(lambda p, q, x: minimum_ratio(q, p, x)),
     ),
     mutant(
         name="double_chance",
-        mechanism="A draft passes if it equals a sample of p, or else by the ratio test.",
+        mechanism="A draft is accepted if it equals a sample of p, or if it passes the ratio test.",
         threads=("rtp-llm#521", "rtp-llm#1295"),
         verify=lambda draft_tokens, p, q, rng: verify(
             draft_tokens,
@@ -163,14 +161,14 @@ MUTANTS = (
     ),
     mutant(
         name="draft_over_largest",
-        mechanism="A draft passes with min(1, q(x)/max p), which is no ratio of the two laws.",
+        mechanism="A draft is accepted with min(1, q(x)/max p).",
         threads=("1bit-MONSTER#637",),
         verify=partial(verify, passes=lambda u, x, p, q: u * p.max(axis=2) < at(q, x)),
         law=law(lambda p, q, x: min(1, q[x] / max(p))),
     ),
     mutant(
         name="scaled_lenience",
-        mechanism="Drafts pass with p/(l·q), and the residual is that of l·q: lossy, and not said.",
+        mechanism="Drafts are accepted with p/(l·q), and the residual uses l·q: lossy, not declared.",
         verify=partial(
             verify,
             passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x),
@@ -181,7 +179,7 @@ MUTANTS = (
     ),
     mutant(
         name="ensemble",
-        mechanism="The draft is verified against w·p + (1 - w)·q instead of p: lossy, and not said.",
+        mechanism="The draft is verified against w·p + (1 - w)·q instead of p: lossy, not declared.",
         threads=("huggingface/transformers assistant_ensemble_weight",),
         verify=partial(
             verify,
@@ -193,7 +191,7 @@ MUTANTS = (
     ),
     mutant(
         name="typical",
-        mechanism="Typical acceptance, a threshold that falls with the target's entropy: lossy, and not said.",
+        mechanism="Typical acceptance, a threshold from the target's entropy: lossy, not declared.",
         threads=(
             "vllm-project/vllm#5015",
             "vllm-project/vllm#5131",
@@ -206,12 +204,12 @@ MUTANTS = (
     ),
     mutant(
         name="two_thresholds",
-        mechanism="Drafts pass with p/t, and all those with p ≥ s: lossy, and not said.",
+        mechanism="Drafts are accepted with p/t, and always if p ≥ s: lossy, not declared.",
         threads=("sgl-project/sglang tree_speculative_sampling_target_only",),
         verify=partial(
             verify,
             passes=lambda u, x, p, q, single, summed: (u * summed < at(p, x)) | (at(p, x) >= single),
-            recover=lambda p, q, x, single, summed: masked(p, q, x),
+            recover=lambda p, q, x, single, summed: mask_drafted(p, q, x),
         ),
         law=law(
             lambda p, q, x, single, summed: 1 if p[x] >= single else min(1, p[x] / summed),
@@ -224,13 +222,8 @@ MUTANTS = (
     ),
     mutant(
         name="greedy_acceptance",
-        mechanism="A draft passes if it is the argmax of p, and else the argmax comes out: right at temperature 0 only.",
-        verify=partial(
-            verify,
-            passes=lambda u, x, p, q: x == p.argmax(axis=2),
-            recover=argmax,
-            bonus=argmax,
-        ),
+        mechanism="A draft is accepted if it is the argmax of p, else the argmax is emitted (greedy).",
+        verify=partial(verify, passes=lambda u, x, p, q: x == p.argmax(axis=2), recover=argmax, bonus=argmax),
         law=GREEDY_MATCH.law,
     ),
     mutant(
@@ -240,25 +233,25 @@ MUTANTS = (
         verify=partial(
             verify, passes=lambda u, x, p, q: (u * at(q, x) < at(p, x)) | (np.arange(x.shape[1]) == 0)
         ),
-        law=chain_law(lambda tokens, p, q: [1, *ratios(tokens, p, q)[1:]], followers),
+        law=chain_law(lambda tokens, p, q: [1, *ratios(tokens, p, q)[1:]], follow_rows),
     ),
     mutant(
         name="block_tokenwise_residual",
-        mechanism="The acceptance of block verification, with the residual of the standard rule.",
+        mechanism="Block verification accepts, but the residual is that of the standard rule.",
         threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
         verify=tokenwise_residual,
         law=block_tokenwise_residual.RULE.law,
     ),
     mutant(
         name="block_first_failure",
-        mechanism="Block verification that stops at the first failed test, as a reviewer demanded of a right kernel.",
+        mechanism="Block verification stops at the first failed test instead of the last passed one.",
         threads=("vllm-project/vllm-ascend#11985",),
         verify=stops_at_failure,
         law=block_first_failure.RULE.law,
     ),
     mutant(
         name="block_product_of_uniforms",
-        mechanism="A block is cut at the last position where the product of min(1, p/q) exceeds the product of the uniforms.",
+        mechanism="The block ends at the last position where Π min(1, p/q) exceeds the product of uniforms.",
         threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
         verify=product_of_uniforms,
         law=product_law,

@@ -1,4 +1,4 @@
-"""What a mutant is made of."""
+"""The mutant: a verifier or decoder with a known defect, its description and its law."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from typing import Any
 from specsim.drafts import Draft
 from specsim.rules._common.base import Parameter, check_parameters, format_spec
 
-__all__ = ["Mutant"]
-
 
 @dataclass(frozen=True)
 class Mutant:
-    """A verifier or a decoder that is wrong in a known way, and the law of its error.
+    """A verifier or a decoder with a known defect, and the law of its steps.
 
-    `mechanism` says what the code does wrong, `threads` where that was reported. Exactly one of these is given::
+    `mechanism` describes the defect in one sentence, `threads` lists the reports. Exactly one of these is
+    given::
 
         verify(draft_tokens int[B, γ], p float[B, γ+1, V], q float[B, γ, V], rng, **values) -> int[B, γ+1]
         decode(target, draft, prompt, max_new_tokens, eos, rng, **values) -> list of new tokens
 
-    `law(parents, tokens, p, q, **values)` is that of one step on a chain, as `specsim.rules.Rule.law` on Fractions or
-    floats: the probability of stopping at each node given the drafted tokens, and the pmf of the token that
-    follows. It is None where the error is not in the law of one step, but between rows, calls or steps. For a decoder
-    q is the draft's own row, and `drafting(q, **values)` the law that its tokens are really drawn from.
+    `law(parents, tokens, p, q, **values)` is the law of one step on a chain, as `specsim.rules.Rule.law`, on
+    Fractions or floats: the probability of stopping at each node given the drafted tokens, and the pmf of the
+    next token. It is None where single steps are correct and the defect is between rows, calls or steps. For
+    a decoder q is the draft's row, and `drafting(q, **values)` the law that its tokens are drawn from.
 
-    `values` are numbers for the `parameters`, or their defaults. Raises ValueError for an unknown one, or out of range.
+    `values` are the values of the `parameters`; ValueError for an unknown parameter or a value out of range.
     """
 
     name: str
@@ -47,14 +46,14 @@ class Mutant:
         object.__setattr__(self, "values", check_parameters(self.name, self.parameters, self.values))
 
     def __str__(self) -> str:
-        """The name, with what parameters it was given; `mutants.get` reads it back."""
+        """The name with its parameters, in the form that `mutants.get` reads."""
         return format_spec(self.name, self.values)
 
     @property
     def function(self) -> Callable[..., Any]:
         """`verify` or `decode`, with the parameters filled in."""
         function = self.verify or self.decode
-        assert function is not None  # __post_init__ has seen to it
+        assert function is not None  # checked in __post_init__
         return partial(function, **self.values)
 
     def with_parameters(self, **values: float) -> Mutant:

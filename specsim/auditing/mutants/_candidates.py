@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._reference import Row, at, law, normalise, verify
-from specsim.auditing.mutants._residual import masked
+from specsim.auditing.mutants._reference import at, law, normalise, verify
+from specsim.auditing.mutants._residual import mask_drafted
+from specsim.core._types import Row
 from specsim.core.distributions import Floats
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
-
-__all__ = ["MUTANTS"]
 
 mutant = partial(Mutant, family="many candidates")
 
@@ -41,12 +40,12 @@ def nucleus_row(p: Row, mass: Any) -> list[Any]:
 MUTANTS = (
     mutant(
         name="any_draw_matches",
-        mechanism="A draft passes if any of several samples of the target, one for each candidate, equals it.",
+        mechanism="A draft is accepted if any of several samples of the target equals it.",
         threads=("foundation-model-stack/fms-extras#12",),
         verify=partial(
             verify,
             passes=lambda u, x, p, q, draws: u < 1.0 - (1.0 - at(p, x)) ** draws,
-            recover=lambda p, q, x, draws: masked(p, q, x),
+            recover=lambda p, q, x, draws: mask_drafted(p, q, x),
         ),
         law=law(
             lambda p, q, x, draws: 1 - (1 - p[x]) ** int(draws),
@@ -56,13 +55,13 @@ MUTANTS = (
     ),
     mutant(
         name="match_redrawn",
-        mechanism="A draft passes if a sample of the target equals it; if not, the token that follows is another sample.",
+        mechanism="A draft is accepted if a sample of the target equals it, else p is sampled again.",
         verify=partial(verify, passes=lambda u, x, p, q: u < at(p, x), recover=lambda p, q, x: p),
         law=law(lambda p, q, x: p[x], lambda p, q, x: p),
     ),
     mutant(
         name="nucleus_match",
-        mechanism="A draft passes if a sample of the target's top-p equals it; if not, the token that follows is drawn from p.",
+        mechanism="A draft is accepted if a sample of the target's top-p equals it, else p is sampled.",
         threads=("FasterDecoding/Medusa evaluate_posterior nucleus",),
         verify=partial(
             verify,

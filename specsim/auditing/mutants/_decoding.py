@@ -1,8 +1,7 @@
-"""A right decoder in plain Python, with places to spoil it, and the law of whole sequences with the same places.
+"""A correct decoder in plain Python whose parts can be replaced, and the law of its sequences.
 
-A step drafts γ tokens, fewer where only so many may still come, verifies them by the standard rule, and emits the accepted
-ones and one more. Draft and target each keep a state: the tokens that they believe to be the text so far.
-"""
+A step drafts γ tokens (fewer near the end of the text), verifies them with the standard rule, and emits the
+accepted tokens and one more. Draft and target each keep a state: the tokens that they have processed."""
 
 from __future__ import annotations
 
@@ -15,14 +14,11 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._reference import Row, minimum_ratio, residual, stops
+from specsim.auditing.mutants._reference import StepLaw, minimum_ratio, residual, stop_law
+from specsim.core._types import Row, Tokens
 from specsim.core.distributions import inverse_cdf
 from specsim.models import Model
 from specsim.rules._common.base import Parameter
-
-__all__ = ["Decoder", "Tokens", "decoder", "sequence_law"]
-
-Tokens = tuple[int, ...]
 
 
 def unchanged(row: Row, **values: Any) -> Row:
@@ -45,20 +41,20 @@ def at_eos(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Speculative decoding of one sequence; the defaults are right.
+    """Speculative decoding of one sequence; the defaults are correct.
 
-    Of rows, as lists in any arithmetic and with the mutant's values: `drafting` gives the law that a drafted token is
-    drawn from and `handed` the q that verification is told, both of the draft's row; `scored` what is verified against,
-    of the target's row at a drafted position; `bonus` the law after the whole draft. `cut(drafted, eos)` is how many
-    drafted tokens are verified. With (drafted, number accepted, last token) `emits` gives the tokens of the step,
-    `draft_keeps` and `target_keeps` those that enter either state; `rescored` makes q be read after the text itself,
-    not after the draft's state. `ends(tokens of a step, eos)` gives those that come out, and whether to stop. `late`
-    lets a rejected token pass, and draws from p at the position after it.
-    """
+    Four functions map rows (lists in any arithmetic) with the mutant's values: `drafting` gives the law that
+    a drafted token is drawn from and `verified_q` the q of verification, both from the draft's row;
+    `verified_p` gives the p of verification from the target's row, `bonus` the law of the bonus.
+    `cut(drafted, eos)` is the number of drafted tokens that are verified. From (drafted, number accepted,
+    last token) `emits` gives the tokens of the step, `draft_keeps` and `target_keeps` the tokens added to
+    each state. With `rescored` q is read after the text instead of the draft's state. `ends(tokens of a step,
+    eos)` gives the output, and whether to stop. With `late` a rejected token is kept, and the next token is
+    drawn from p at the position after it."""
 
     drafting: Callable[..., Row] = unchanged
-    handed: Callable[..., Row] = unchanged
-    scored: Callable[..., Row] = unchanged
+    verified_q: Callable[..., Row] = unchanged
+    verified_p: Callable[..., Row] = unchanged
     bonus: Callable[..., Row] = unchanged
     cut: Callable[[Tokens, int | None], int] = in_full
     emits: Callable[[Tokens, int, int], Tokens] = accepted_and_last
@@ -87,8 +83,8 @@ class Decoder:
             q: list[Row] = []
             while len(drafted) < min(self.gamma, most - len(text) - 1):
                 row = _floats(draft, draft_seen + drafted)
-                told = _floats(draft, text + drafted) if self.rescored else row
-                q.append(self.handed(told, **values))
+                given = _floats(draft, text + drafted) if self.rescored else row
+                q.append(self.verified_q(given, **values))
                 drafted += (inverse_cdf(self.drafting(row, **values), rng.random()),)
             drafted = drafted[: self.cut(drafted, eos)]
             accepted, last = self._verify(target, target_seen, drafted, q, rng, **values)
@@ -109,7 +105,7 @@ class Decoder:
     ) -> tuple[int, int]:
         """The number of accepted tokens, and the token after them."""
         for i, x in enumerate(drafted):
-            p = self.scored(_floats(target, seen + drafted[:i]), **values)
+            p = self.verified_p(_floats(target, seen + drafted[:i]), **values)
             if not rng.random() * q[i][x] < p[x]:
                 if self.late:
                     return i + 1, inverse_cdf(_floats(target, seen + drafted[: i + 1]), rng.random())
@@ -119,19 +115,19 @@ class Decoder:
 
     def law(
         self, parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any
-    ) -> tuple[list[Any], list[Any]]:
-        """Verification's law, on the models' own rows."""
-        against = [self.scored(row, **values) for row in p[: len(tokens)]]
-        handed = [self.handed(row, **values) for row in q]
-        stop = stops([minimum_ratio(*rows) for rows in zip(against, handed, tokens, strict=False)])
-        follow = [residual(*rows) for rows in zip(against, handed, strict=False)]
+    ) -> StepLaw:
+        """The law of verification, on the models' rows."""
+        against = [self.verified_p(row, **values) for row in p[: len(tokens)]]
+        verified_q = [self.verified_q(row, **values) for row in q]
+        stop = stop_law([minimum_ratio(*rows) for rows in zip(against, verified_q, tokens, strict=False)])
+        follow = [residual(*rows) for rows in zip(against, verified_q, strict=False)]
         if self.late and tokens:
             *before, rejected, whole = stop
             stop, follow = [0 * whole, *before, rejected + whole], [list(row) for row in p[: len(tokens)]]
         return stop, [*follow, list(self.bonus(p[len(tokens)], **values))]
 
 
-def decoder(
+def decoder_mutant(
     make: Callable[..., Mutant],
     name: str,
     mechanism: str,
@@ -139,41 +135,56 @@ def decoder(
     threads: tuple[str, ...] = (),
     parameters: tuple[Parameter, ...] = (),
 ) -> Mutant:
-    """The mutant that `decode` is; its law of a step is None where only states and emission are wrong."""
-    right = Decoder()
-    places = ("drafting", "handed", "scored", "bonus", "late")
-    spoiled = any(getattr(decode, place) is not getattr(right, place) for place in places)
+    """Make a mutant of `decode`; it has no law of a step where only its states or its output are wrong."""
+    places = ("drafting", "verified_q", "verified_p", "bonus", "late")
+    replaced = any(getattr(decode, place) is not getattr(Decoder(), place) for place in places)
     return make(
         name=name,
         mechanism=mechanism,
         threads=threads,
         decode=decode,
-        law=decode.law if spoiled else None,
+        law=decode.law if replaced else None,
         drafting=decode.drafting,
         parameters=parameters,
     )
 
 
 def sequence_law(
-    mutant: Mutant,
-    target: Model,
-    draft: Model,
-    prompt: Sequence[int],
-    max_new_tokens: int,
-    eos: int | None,
+    mutant: Mutant, target: Model, draft: Model, prompt: Sequence[int], max_new_tokens: int, eos: int | None
 ) -> dict[Tokens, Any]:
-    """The law of what a decoder mutant gives, {new tokens: probability}, by enumeration of drafts, step by step.
+    """Enumerate the law of a decoder mutant's output, draft by draft and step by step.
 
-    In Fractions if the models' rows are, else in floats. Raises ValueError for a mutant that is not made of a `Decoder`.
+    Parameters
+    ----------
+    mutant : Mutant
+        A decoder of the catalogue.
+    target, draft : Model
+        Models with one vocabulary.
+    prompt : sequence of int
+        Tokens before the output.
+    max_new_tokens : int
+        Length of the output, unless it ends with `eos`.
+    eos : int or None
+        The end-of-sequence token.
+
+    Returns
+    -------
+    dict
+        {new tokens: probability}, in Fractions if the models' rows are Fractions, else in floats.
+
+    Raises
+    ------
+    ValueError
+        If `mutant` is not made of a `Decoder`.
     """
     if not isinstance(mutant.decode, Decoder):
         raise ValueError(f"{mutant.name}: only decoders of the catalogue have a law of whole sequences")
     prompt, p_rows, q_rows, decode = tuple(map(int, prompt)), _Rows(target), _Rows(draft), mutant.decode
 
     @cache
-    def moves(gamma: int, told: Tokens, draft_seen: Tokens, target_seen: Tokens) -> dict[_Move, Any]:
+    def moves(gamma: int, given: Tokens, draft_seen: Tokens, target_seen: Tokens) -> dict[_Move, Any]:
         found: dict[_Move, Any] = defaultdict(int)
-        steps = _steps(mutant, gamma, p_rows, q_rows, told, draft_seen, target_seen, eos)
+        steps = _steps(mutant, gamma, p_rows, q_rows, given, draft_seen, target_seen, eos)
         for chance, drafted, accepted, last in steps:
             tokens, ended = decode.ends(decode.emits(drafted, accepted, last), eos)
             drafts = q_rows.context(draft_seen + decode.draft_keeps(drafted, accepted, last))
@@ -189,8 +200,8 @@ def sequence_law(
         following: dict[tuple[Tokens, Tokens, Tokens], Any] = defaultdict(int)
         for (text, draft_seen, target_seen), mass in states.items():
             room = len(prompt) + max_new_tokens - len(text)
-            told = q_rows.context(text) if decode.rescored else draft_seen
-            next_moves = moves(min(decode.gamma, room - 1), told, draft_seen, target_seen)
+            given = q_rows.context(text) if decode.rescored else draft_seen
+            next_moves = moves(min(decode.gamma, room - 1), given, draft_seen, target_seen)
             for (tokens, ended, drafts, targets), chance in next_moves.items():
                 after = text + tokens
                 if ended or len(after) - len(prompt) >= max_new_tokens:
@@ -206,14 +217,14 @@ def _steps(
     gamma: int,
     target: _Rows,
     draft: _Rows,
-    told: Tokens,
+    given: Tokens,
     draft_seen: Tokens,
     target_seen: Tokens,
     eos: int | None,
 ) -> Iterator[tuple[Any, Tokens, int, int]]:
-    """(probability, drafted, number accepted, last token) of all that a step of γ drafts can do.
+    """Yield (probability, drafted, number accepted, last token) of every outcome of a step of γ drafts.
 
-    The draft has seen `draft_seen`, and hands over the rows that follow `told`.
+    Tokens are drafted after `draft_seen`; verification reads the rows of q after `given`.
     """
     decode, values = mutant.decode, mutant.values
     assert isinstance(decode, Decoder)
@@ -228,7 +239,7 @@ def _steps(
     for whole, mass in drafts.items():
         drafted = whole[: decode.cut(whole, eos)]
         p = [target.after(target_seen + drafted[:i]) for i in range(len(drafted) + 1)]
-        q = [draft.after(told + drafted[:i]) for i in range(len(drafted))]
+        q = [draft.after(given + drafted[:i]) for i in range(len(drafted))]
         stop, follow = decode.law(range(len(drafted)), drafted, p, q, **values)
         for accepted, (stopped, row) in enumerate(zip(stop, follow, strict=True)):
             for last, weight in enumerate(row):

@@ -1,7 +1,7 @@
 """What is done where the residual has next to no mass.
 
-In exact arithmetic an empty residual follows no rejection; with rounding, thresholds and low precision it does.
-"""
+In exact arithmetic an empty residual follows no rejection; with rounding, thresholds and low precision it
+does."""
 
 from __future__ import annotations
 
@@ -12,21 +12,18 @@ import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._reference import (
-    Row,
-    emitted,
+    accept_standard,
     excess,
-    first_failure,
     last_token,
     law,
     one_hot,
-    ratio_test,
+    pack_output,
     residual,
     verify,
 )
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
-
-__all__ = ["MUTANTS"]
 
 mutant = partial(Mutant, family="degenerate residual")
 
@@ -57,19 +54,18 @@ def or_target(p: Floats, q: Floats, x: Ints, threshold: float) -> Floats:
 def padding_wins(
     draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, threshold: float
 ) -> Ints:
-    u = rng.random((len(p), draft_tokens.shape[1] + 1))
-    accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q))
-    last = last_token(draft_tokens, p, q, accepted, u[:, -1])
+    accepted, u = accept_standard(draft_tokens, p, q, rng)
+    last = last_token(draft_tokens, p, q, accepted, u)
     rejected = np.flatnonzero(accepted < draft_tokens.shape[1])
     left = excess(p[rejected, accepted[rejected]], q[rejected, accepted[rejected]])
     last[rejected[left.sum(axis=1) <= threshold]] = p.shape[2]
-    return emitted(draft_tokens, accepted, last)
+    return pack_output(draft_tokens, accepted, last)
 
 
 MUTANTS = (
     mutant(
         name="residual_floor",
-        mechanism="A residual with little mass is given up for p.",
+        mechanism="A residual of little mass is replaced by p.",
         threads=("DeepSpec sample_residual",),
         verify=partial(verify, recover=or_target),
         law=law(recovered=lambda p, q, x, threshold: p if mass(p, q) <= threshold else residual(p, q)),
@@ -77,7 +73,7 @@ MUTANTS = (
     ),
     mutant(
         name="last_id_if_degenerate",
-        mechanism="Where the residual has little mass the last id of the vocabulary comes out.",
+        mechanism="Where the residual has little mass, the last id of the vocabulary is emitted.",
         threads=("rtp-llm#1295", "sgl-project/sglang chain_speculative_sampling_triton"),
         verify=partial(verify, recover=partial(or_token, token=-1)),
         law=law(
@@ -89,7 +85,7 @@ MUTANTS = (
     ),
     mutant(
         name="first_id_if_degenerate",
-        mechanism="Where the residual has little mass it underflows to zeros, whose argmax is token 0.",
+        mechanism="Where the residual has little mass, it underflows to zeros, whose argmax is token 0.",
         threads=("vllm-project/vllm sample_recovered_tokens",),
         verify=partial(verify, recover=partial(or_token, token=0)),
         law=law(
@@ -101,8 +97,7 @@ MUTANTS = (
     ),
     mutant(
         name="padding_wins",
-        mechanism="Where the residual has little mass all scores tie, and the padding behind the vocabulary wins: an id "
-        "out of range, so there is no law.",
+        mechanism="Where the residual has little mass, all scores tie and a padding id beyond V is emitted.",
         threads=("vllm-project/vllm#44744",),
         verify=padding_wins,
         parameters=threshold(1e-3),

@@ -11,24 +11,23 @@ from ml_dtypes import bfloat16
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._reference import (
-    Row,
+    accept_standard,
     as_given,
     at,
-    emitted,
     first_failure,
     last_token,
     last_weights,
     law,
     normalise,
+    pack_output,
     ratio_test,
     residual,
-    rounded,
+    round_to,
     verify,
 )
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
-
-__all__ = ["MUTANTS"]
 
 mutant = partial(Mutant, family="precision and edges")
 BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)
@@ -55,10 +54,9 @@ def up_to_one(p: Row, q: Row, x: int, bits: Any) -> Any:
 
 
 def coarse(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float) -> Ints:
-    u = rng.random((len(p), draft_tokens.shape[1] + 1))
-    accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q))
-    u_last = np.floor(u[:, -1] * 2.0**bits) / 2.0**bits
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, u_last))
+    accepted, u = accept_standard(draft_tokens, p, q, rng)
+    u_last = np.floor(u * 2.0**bits) / 2.0**bits
+    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, u_last))
 
 
 def coarse_row(row: Row, bits: Any) -> list[Any]:
@@ -79,15 +77,15 @@ def floored(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, 
     noise = np.maximum(rng.standard_exponential(weights.shape), 2.0**-bits)
     arrival = np.full(weights.shape, np.inf)
     np.divide(noise, weights, out=arrival, where=weights > 0.0)
-    return emitted(draft_tokens, accepted, arrival.argmin(axis=1))
+    return pack_output(draft_tokens, accepted, arrival.argmin(axis=1))
 
 
 def floored_race(row: Row, bits: Any) -> list[Any]:
     """Who comes first if token y arrives at max(Exp(1), ε)/r(y), ε = 2^-bits, the lowest token among ties.
 
-    It can arrive from ε/r(y) on. At that moment itself it does with probability 1 - e^-ε, and wins if none of the likelier
-    ones has come; between two such moments the tokens that can have arrived race as exponentials do.
-    """
+    It can arrive from ε/r(y) on. At that moment itself it does with probability 1 - e^-ε, and wins if none of
+    the likelier ones has come; between two such moments the tokens that can have arrived race as exponentials
+    do."""
     rates, least = [float(a) for a in row], 2.0 ** -int(bits)
     order = sorted((y for y, rate in enumerate(rates) if rate), key=lambda y: -rates[y])
     chances, total = [0.0] * len(rates), 0.0
@@ -102,13 +100,13 @@ def floored_race(row: Row, bits: Any) -> list[Any]:
 
 
 def rounded_ratio(dtype: Any, u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
-    draft = rounded(at(q, x), dtype)
-    return (u * draft < rounded(at(p, x), dtype)) | (draft == 0.0)  # 0/0 is no number, and fails no test
+    draft = round_to(at(q, x), dtype)
+    return (u * draft < round_to(at(p, x), dtype)) | (draft == 0.0)  # 0/0 is no number, and fails no test
 
 
 def rounded_chance(dtype: Any, p: Row, q: Row, x: int) -> Any:
     """The ratio of the rounded probabilities; where q underflows every token passes."""
-    a, b = rounded([float(p[x]), float(q[x])], dtype).tolist()
+    a, b = round_to([float(p[x]), float(q[x])], dtype).tolist()
     return min(1, type(p[x])(a) / type(q[x])(b)) if b else 1
 
 
@@ -126,18 +124,17 @@ def without_last_id(rows: Floats) -> Floats:
 MUTANTS = (
     mutant(
         name="inclusive_test",
-        mechanism="A draft passes if u·q ≤ p, and u is 0 once in 2^bits: tokens impossible under p come out.",
+        mechanism="A draft is accepted if u·q ≤ p, and u is 0 once in 2^bits: impossible tokens are emitted.",
         threads=("sgl-project/sglang#35771", "Automodel#3166"),
         verify=partial(
-            verify,
-            passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x),
+            verify, passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x)
         ),
         law=law(inclusive),
         parameters=BITS,
     ),
     mutant(
         name="uniform_of_one",
-        mechanism="Uniforms are rounded up to multiples of 2^-bits, 1 included: drafts as likely under p as under q can fail.",
+        mechanism="Uniforms are rounded up, to at most 1: drafts with p = q can be rejected.",
         threads=("sgl-project/sglang#30822",),
         verify=partial(
             verify,
@@ -148,14 +145,14 @@ MUTANTS = (
     ),
     mutant(
         name="zero_uniform",
-        mechanism="The uniform of the test is 0 throughout, so that every token with p > 0 passes.",
+        mechanism="The uniform of the test is always 0, so every token with p > 0 is accepted.",
         threads=("vllm-project/vllm-ascend#13730", "vllm-project/vllm-ascend#13766"),
         verify=partial(verify, passes=lambda u, x, p, q: at(p, x) > 0.0),
         law=law(lambda p, q, x: int(p[x] > 0)),
     ),
     mutant(
         name="coarse_draw",
-        mechanism="The last token is drawn by a uniform of few bits, which misses tokens and favours others.",
+        mechanism="The last token is drawn with a uniform of few bits: some tokens are never emitted.",
         threads=("vllm-project/vllm#34854", "vllm-project/vllm#47524"),
         verify=coarse,
         law=law(
@@ -166,7 +163,7 @@ MUTANTS = (
     ),
     mutant(
         name="floored_race",
-        mechanism="The last token is drawn by a race of exponentials that are never below 2^-bits: the tail never wins.",
+        mechanism="The last token is drawn with exponentials ≥ 2^-bits: rare tokens are never emitted.",
         threads=("vllm-project/vllm#43150",),
         verify=floored,
         law=law(
@@ -177,20 +174,20 @@ MUTANTS = (
     ),
     mutant(
         name="float16_ratio",
-        mechanism="p and q are rounded to float16 before they are compared: where q underflows, everything passes.",
+        mechanism="p and q are rounded to float16 before the test: all tokens pass where q underflows.",
         threads=("mlxcel#992",),
         verify=partial(verify, passes=partial(rounded_ratio, np.float16)),
         law=law(partial(rounded_chance, np.float16)),
     ),
     mutant(
         name="bfloat16_ratio",
-        mechanism="p and q are rounded to bfloat16, which has 8 bits, before they are compared.",
+        mechanism="p and q are rounded to bfloat16 (8 bits) before the test.",
         verify=partial(verify, passes=partial(rounded_ratio, bfloat16)),
         law=law(partial(rounded_chance, bfloat16)),
     ),
     mutant(
         name="clamped_draft",
-        mechanism="q is raised to a floor before it divides p: tokens below the floor pass too rarely.",
+        mechanism="q is raised to a floor before the division: tokens with a lower q pass too rarely.",
         threads=("DeepSpec verify_draft_tokens", "ml-explore/mlx-lm#1709"),
         verify=partial(
             verify, passes=lambda u, x, p, q, epsilon: u * np.maximum(at(q, x), epsilon) < at(p, x)
@@ -200,7 +197,7 @@ MUTANTS = (
     ),
     mutant(
         name="ratio_epsilon",
-        mechanism="A small number is added to q before it divides p.",
+        mechanism="A small number is added to q before the division.",
         threads=("VioletsOleander/naive-speculate",),
         verify=partial(verify, passes=lambda u, x, p, q, epsilon: u * (at(q, x) + epsilon) < at(p, x)),
         law=law(lambda p, q, x, epsilon: min(1, p[x] / (q[x] + epsilon))),
@@ -208,7 +205,7 @@ MUTANTS = (
     ),
     mutant(
         name="last_id_never",
-        mechanism="The last id of the vocabulary is left out when recovered tokens and the bonus are drawn.",
+        mechanism="The last id of the vocabulary is never drawn as a recovered token or bonus.",
         verify=partial(
             verify,
             recover=lambda p, q, x: without_last_id(np.maximum(p - q, 0.0)),

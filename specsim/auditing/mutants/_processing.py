@@ -10,10 +10,10 @@ import numpy as np
 
 from specsim.auditing.mutants._acceptance import argmax
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._decoding import Decoder, decoder
-from specsim.auditing.mutants._randomness import followers, ratios
+from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
+from specsim.auditing.mutants._randomness import follow_rows, ratios
 from specsim.auditing.mutants._reference import (
-    Row,
+    apply_temperature,
     as_given,
     at,
     chain_law,
@@ -21,17 +21,16 @@ from specsim.auditing.mutants._reference import (
     minimum_ratio,
     normalise,
     residual,
-    tempered,
     verify,
 )
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._chain.greedy_match import argmax as argmax_row
 from specsim.rules._common.base import Parameter
 from specsim.rules._common.tokenwise import positive_part
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="uneven processing")
+decoder = partial(decoder_mutant, mutant)
 
 
 def temperature(default: float) -> tuple[Parameter]:
@@ -56,13 +55,13 @@ def above_row(p: Row, fraction: Any) -> list[Any]:
     return normalise([a if a >= fraction * max(p) else 0 * a for a in p])
 
 
-def flattened(p: Floats, **values: float) -> Floats:
+def softmax(p: Floats, **values: float) -> Floats:
     """softmax(p), which is nearly uniform."""
     weights = np.exp(p)
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def flattened_row(p: Row) -> list[Any]:
+def softmax_row(p: Row) -> list[Any]:
     return as_given([exp(a) for a in p], p)
 
 
@@ -83,12 +82,12 @@ MUTANTS = (
         mechanism="The bonus is drawn at another temperature than the tokens before it.",
         threads=("SafeAILab/EAGLE bf10ac5",),
         verify=partial(verify, bonus=lambda p, q, temperature: at_temperature(p, temperature)),
-        law=law(bonus=lambda p, q, temperature: tempered(p, temperature)),
+        law=law(bonus=lambda p, q, temperature: apply_temperature(p, temperature)),
         parameters=temperature(1.5),
     ),
     mutant(
         name="bonus_min_p",
-        mechanism="min-p is applied to the bonus only.",
+        mechanism="min-p is applied only to the bonus.",
         threads=("vllm-project/vllm#42744", "vllm-project/vllm#42802"),
         verify=partial(verify, bonus=lambda p, q, fraction: above(p, fraction)),
         law=law(bonus=lambda p, q, fraction: above_row(p, fraction)),
@@ -96,21 +95,22 @@ MUTANTS = (
     ),
     mutant(
         name="bonus_from_residual",
-        mechanism="The residual of the last drafted position, left over from its test, is reused for the bonus' row.",
+        mechanism="The bonus is drawn from the residual of the last drafted position.",
         threads=("SafeAILab/EAGLE evaluate_posterior",),
         verify=partial(
             verify, bonus=lambda p, q: np.where((p > q).any(axis=1, keepdims=True), np.maximum(p - q, 0.0), p)
         ),
-        law=chain_law(ratios, lambda tokens, p, q: [*followers(tokens, p, q)[:-1], residual(p[-1], q[-1])]),
+        law=chain_law(ratios, lambda tokens, p, q: [*follow_rows(tokens, p, q)[:-1], residual(p[-1], q[-1])]),
     ),
     mutant(
         name="residual_temperature",
-        mechanism="The residual is that of the target's row at another temperature than the test's.",
+        mechanism="The residual uses the target at another temperature than the test.",
         verify=partial(
-            verify,
-            recover=lambda p, q, x, temperature: np.maximum(at_temperature(p, temperature) - q, 0.0),
+            verify, recover=lambda p, q, x, temperature: np.maximum(at_temperature(p, temperature) - q, 0.0)
         ),
-        law=law(recovered=lambda p, q, x, temperature: positive_part(tempered(p, temperature), q, p)),
+        law=law(
+            recovered=lambda p, q, x, temperature: positive_part(apply_temperature(p, temperature), q, p)
+        ),
         parameters=temperature(1.5),
     ),
     mutant(
@@ -121,39 +121,36 @@ MUTANTS = (
     ),
     mutant(
         name="probabilities_as_logits",
-        mechanism="Drafted and recovered tokens are verified against softmax(p): probabilities where logits were expected.",
+        mechanism="Drafts are verified against softmax(p): probabilities are read as logits.",
         threads=("vllm-project/vllm-ascend#6685",),
         verify=partial(
             verify,
-            passes=lambda u, x, p, q: u * at(q, x) < at(flattened(p), x),
-            recover=lambda p, q, x: np.maximum(flattened(p) - q, 0.0),
+            passes=lambda u, x, p, q: u * at(q, x) < at(softmax(p), x),
+            recover=lambda p, q, x: np.maximum(softmax(p) - q, 0.0),
         ),
         law=law(
-            lambda p, q, x: minimum_ratio(flattened_row(p), q, x),
-            lambda p, q, x: positive_part(flattened_row(p), q),
+            lambda p, q, x: minimum_ratio(softmax_row(p), q, x),
+            lambda p, q, x: positive_part(softmax_row(p), q),
         ),
     ),
     decoder(
-        mutant,
         "decoder_bonus_temperature",
         "The bonus is drawn at another temperature than the tokens before it.",
-        Decoder(bonus=tempered),
+        Decoder(bonus=apply_temperature),
         threads=("SafeAILab/EAGLE bf10ac5",),
         parameters=temperature(1.5),
     ),
     decoder(
-        mutant,
         "decoder_bonus_min_p",
-        "min-p is applied to the bonus only.",
+        "min-p is applied only to the bonus.",
         Decoder(bonus=above_row),
         threads=("vllm-project/vllm#42744", "vllm-project/vllm#42802"),
         parameters=fraction(0.3),
     ),
     decoder(
-        mutant,
         "verified_at_temperature",
-        "Drafted and recovered tokens are verified against the target at a fixed temperature; only the bonus heeds the request's.",
-        Decoder(scored=tempered),
+        "Only the bonus uses the request's temperature; verification uses a fixed one.",
+        Decoder(verified_p=apply_temperature),
         threads=("vllm-project/vllm#10198", "vllm-project/vllm#9834"),
         parameters=temperature(0.7),
     ),

@@ -12,14 +12,14 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._decoding import Decoder, decoder
-from specsim.auditing.mutants._reference import Row, as_given, normalise, rounded, tempered
+from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
+from specsim.auditing.mutants._reference import apply_temperature, as_given, normalise, round_to
+from specsim.core._types import Row
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common.base import Parameter
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="proposal is not the law drawn from")
+decoder = partial(decoder_mutant, mutant)
 
 
 def likeliest(row: Row, k: Any) -> list[Any]:
@@ -38,24 +38,23 @@ def best_of(row: Row, draws: Any) -> list[Any]:
 
 
 def in_bfloat16(row: Row) -> list[Any]:
-    return as_given(rounded([float(a) for a in row], bfloat16), row)
+    return as_given(round_to([float(a) for a in row], bfloat16), row)
 
 
-def shifted(row: Row) -> list[Any]:
+def shift_ids(row: Row) -> list[Any]:
     """The row in ids of which each is one too high."""
     return [row[-1], *row[:-1]]
 
 
-def half_of_first(row: Row) -> list[Any]:
+def halve_first(row: Row) -> list[Any]:
     """Two ids of the draft stand for token 0, and one of them overwrites the other, half the mass being its."""
     return [row[0] / 2, *row[1:]]
 
 
 MUTANTS = (
     decoder(
-        mutant,
         "greedy_draft",
-        "The draft is the argmax of q, and verified as a sample of q.",
+        "The draft is the argmax of q, and is verified as a sample of q.",
         Decoder(drafting=argmax),
         threads=(
             "huggingface/transformers#32867",
@@ -65,55 +64,48 @@ MUTANTS = (
         ),
     ),
     decoder(
-        mutant,
         "draft_temperature",
-        "The draft is sampled at a temperature, and verified with the raw q.",
-        Decoder(drafting=tempered),
+        "The draft is sampled at a temperature, and is verified with the raw q.",
+        Decoder(drafting=apply_temperature),
         threads=("mlx-node#65", "huggingface/transformers#40976", "huggingface/transformers#28166"),
         parameters=(Parameter("temperature", 0.5, 0.0, 100.0, "T; 1 is right", above_low=True),),
     ),
     decoder(
-        mutant,
         "handed_temperature",
-        "The draft is sampled from q, and verified with q at a temperature.",
-        Decoder(handed=tempered),
+        "The draft is sampled from q, and is verified with q at a temperature.",
+        Decoder(verified_q=apply_temperature),
         parameters=(Parameter("temperature", 1.5, 0.0, 100.0, "T; 1 is right", above_low=True),),
     ),
     decoder(
-        mutant,
         "draft_top_k",
-        "The draft is sampled from the k likeliest tokens, and verified with the raw q.",
+        "The draft is sampled from the k likeliest tokens, and is verified with the raw q.",
         Decoder(drafting=likeliest),
         threads=("huggingface/transformers#47932", "huggingface/transformers#47961"),
         parameters=(Parameter("k", 2, 1, np.inf, "tokens kept", whole=True),),
     ),
     decoder(
-        mutant,
         "best_of_draws",
-        "The draft is the likeliest of several candidates, as from a beam search, and verified as a sample of q.",
+        "The draft is the likeliest of several samples, as in beam search, and is verified as one sample.",
         Decoder(drafting=best_of),
         threads=("apple/ml-recurrent-drafter#6",),
         parameters=(Parameter("draws", 2, 1, np.inf, "candidates; 1 is right", whole=True),),
     ),
     decoder(
-        mutant,
         "bfloat16_draft",
-        "The draft is sampled from q in bfloat16, and verified with q in full precision.",
+        "The draft is sampled from q in bfloat16, and is verified with q in full precision.",
         Decoder(drafting=in_bfloat16),
         threads=("DeepSpec#31",),
     ),
     decoder(
-        mutant,
         "unmapped_ids",
-        "q is handed over in the draft's token ids, not mapped to the target's.",
-        Decoder(handed=shifted),
+        "q is given in the draft's token ids, which are not mapped to the target's.",
+        Decoder(verified_q=shift_ids),
         threads=("rtp-llm#1311", "rtp-llm#1295"),
     ),
     decoder(
-        mutant,
         "merged_ids",
-        "Two ids of the draft map to one of the target, and their probabilities are overwritten, not added.",
-        Decoder(handed=half_of_first),
+        "Two ids of the draft map to one id of the target, and one's probability overwrites the other's.",
+        Decoder(verified_q=halve_first),
         threads=("rtp-llm#1311",),
     ),
 )

@@ -10,37 +10,34 @@ import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._reference import (
-    Row,
+    StepLaw,
+    accept_standard,
     chain_law,
     draw,
-    emitted,
     excess,
     first_failure,
     last_token,
     law,
     minimum_ratio,
+    pack_output,
     ratio_test,
     residual,
-    stops,
+    stop_law,
     verify,
     within,
 )
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
-
-__all__ = ["MUTANTS"]
 
 FAMILY = "reused randomness"
 mutant = partial(Mutant, family=FAMILY)
-
-
-# --- within a step ---------------------------------------------------------------------------------------
 
 
 def ratios(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Any]:
     return [minimum_ratio(*rows) for rows in zip(p, q, tokens, strict=False)]
 
 
-def followers(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Row]:
+def follow_rows(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Row]:
     return [*(residual(*rows) for rows in zip(p, q, strict=False)), p[-1]]
 
 
@@ -64,23 +61,24 @@ def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
     u = rng.random(draft_tokens.shape)
     accepted = first_failure(ratio_test(u, draft_tokens, p[:, :gamma], q))
     same = u[np.arange(len(p)), np.minimum(accepted, gamma - 1)]
-    return emitted(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, same))
+    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, same))
 
 
 def test_draws_too_law(
     parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[Any]]:
-    """After a rejection the uniform is known to lie above the ratio; after the whole draft, below the last one."""
+) -> StepLaw:
+    """After a rejection the uniform is known to lie above the ratio; after the whole draft, below the last
+    one.
+    """
     passed = ratios(tokens, p, q)
     recovered = [within(residual(a, b), ratio, 1) for a, b, ratio in zip(p, q, passed, strict=False)]
-    return stops(passed), [*recovered, within(p[-1], 0, passed[-1])]
+    return stop_law(passed), [*recovered, within(p[-1], 0, passed[-1])]
 
 
 def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     """The noise of the race that drew the drafted token x from q, given that x won it, runs a second race."""
-    u = rng.random((len(p), draft_tokens.shape[1] + 1))
-    accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q))
-    last = draw(p[:, -1], u[:, -1])
+    accepted, u = accept_standard(draft_tokens, p, q, rng)
+    last = draw(p[:, -1], u)
     rejected = np.flatnonzero(accepted < draft_tokens.shape[1])
     where = accepted[rejected]
     p_row, q_row, x = p[rejected, where], q[rejected, where], draft_tokens[rejected, where, None]
@@ -93,17 +91,16 @@ def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gener
     arrival = np.full(left.shape, np.inf)
     np.divide(noise, left, out=arrival, where=left > 0)
     last[rejected] = arrival.argmin(axis=1)
-    return emitted(draft_tokens, accepted, last)
+    return pack_output(draft_tokens, accepted, last)
 
 
 def second_race(p: Row, q: Row, x: int) -> list[Any]:
     """Who wins the residual's race, run with the noise of the draft's.
 
-    Given the time T of the draft's winner, T ~ Exp(1), token y has noise q(y)·T + Exp(1), so that in the second race it
-    starts at a(y)·T, a = q/r, with rate r(y), r the residual. With t = s·T and g(s) = Σ_{a(z) < s} r(z)·(s - a(z)) it
-    wins with probability r(y)·∫_{a(y)}^∞ ds/(1 + g(s))²; between two starts, l and h, the integral is
-    (h - l)/((1 + g(l))·(1 + g(h))), and beyond the last it is 1/(1 + g(l)).
-    """
+    Given the time T of the draft's winner, T ~ Exp(1), token y has noise q(y)·T + Exp(1), so that in the
+    second race it starts at a(y)·T, a = q/r, with rate r(y), r the residual. With t = s·T and g(s) = Σ_{a(z)
+    < s} r(z)·(s - a(z)) it wins with probability r(y)·∫_{a(y)}^∞ ds/(1 + g(s))²; between two starts, l and h,
+    the integral is (h - l)/((1 + g(l))·(1 + g(h))), and beyond the last it is 1/(1 + g(l))."""
     rates = residual(p, q)
     start = {y: q[y] / rate for y, rate in enumerate(rates) if rate}
     starts = sorted(set(start.values()))
@@ -124,20 +121,17 @@ def ranks_disagree(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
     gamma = draft_tokens.shape[1]
     u = rng.random((2, *draft_tokens.shape))
     mine, others = (first_failure(ratio_test(one, draft_tokens, p[:, :gamma], q)) for one in u)
-    return emitted(draft_tokens, mine, last_token(draft_tokens, p, q, others, rng.random(len(p))))
+    return pack_output(draft_tokens, mine, last_token(draft_tokens, p, q, others, rng.random(len(p))))
 
 
 def ranks_disagree_law(
     parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> tuple[list[Any], list[Any]]:
+) -> StepLaw:
     """Wherever one rank stops, the token is that of where the other did."""
-    stop = stops(ratios(tokens, p, q))
-    rows = followers(tokens, p, q)
+    stop = stop_law(ratios(tokens, p, q))
+    rows = follow_rows(tokens, p, q)
     mixed = [sum(share * row[y] for share, row in zip(stop, rows, strict=True)) for y in range(len(p[0]))]
     return stop, [mixed] * len(stop)
-
-
-# --- between rows and calls ------------------------------------------------------------------------------
 
 
 def every_row_alike(rng: np.random.Generator, steps: int, count: int) -> Floats:
@@ -161,11 +155,11 @@ MUTANTS = (
             "feifeibear/LLMSpeculativeSampling#8",
         ),
         verify=partial(verify, uniforms=one_test),
-        law=chain_law(one_test_chances, followers),
+        law=chain_law(one_test_chances, follow_rows),
     ),
     mutant(
         name="test_uniform_draws",
-        mechanism="The uniform of the last test also draws the token that follows.",
+        mechanism="The uniform of the last test is reused to draw the next token.",
         threads=("flashinfer-ai/flashinfer#424", "flashinfer-ai/flashinfer#425"),
         verify=test_draws_too,
         law=test_draws_too_law,
@@ -184,28 +178,26 @@ MUTANTS = (
     ),
     mutant(
         name="ranks_disagree",
-        mechanism="Two tensor-parallel ranks draw their own uniforms: one counts the accepted tokens, the other, with "
-        "its own count, draws the token that follows.",
+        mechanism="Two ranks test with different uniforms: one gives the length, one the last token.",
         threads=("vllm-project/vllm#17498", "vllm-project/vllm#17509"),
         verify=ranks_disagree,
         law=ranks_disagree_law,
     ),
     mutant(
         name="batch_shares_uniforms",
-        mechanism="All rows of a batch get the same uniforms; each row alone is right, so there is no law of a step.",
+        mechanism="All rows of a batch get the same uniforms.",
         threads=("NVIDIA/TensorRT-LLM#19487",),
         verify=partial(verify, uniforms=every_row_alike),
     ),
     mutant(
         name="pairs_share_uniforms",
-        mechanism="Rows get their uniforms in pairs, as where every second one keeps the noise of the row before; "
-        "each row alone is right, so there is no law of a step.",
+        mechanism="Pairs of rows get the same uniforms.",
         threads=("vllm-project/vllm#9441", "vllm-project/vllm#10863", "vllm-project/vllm#11123"),
         verify=partial(verify, uniforms=pairs_alike),
     ),
     mutant(
         name="reseeded",
-        mechanism="The generator is seeded anew at every call; each call alone is right, so there is no law of a step.",
+        mechanism="The generator is seeded again at every call.",
         threads=("vllm-project/vllm#6038", "vllm-project/vllm#6034", "feifeibear/LLMSpeculativeSampling#19"),
         verify=partial(verify, uniforms=seeded_anew),
     ),

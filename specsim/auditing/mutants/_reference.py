@@ -1,10 +1,10 @@
-"""A right verifier of whole arrays in NumPy, with places to spoil it, and the same places in its law.
+"""A correct verifier of arrays in NumPy whose parts can be replaced, and its law with the same parts.
 
-Arrays: a test sees u float[B, γ], the drafted tokens int[B, γ], p and q float[B, γ, V] at the drafted positions; the rows
-that a recovered token or a bonus is drawn from come as p, q float[R, V] with the rejected tokens x int[R]. Weights need
-not be normalised; where nothing is left a token comes from p. The places in the law are those of
-`specsim.rules._common.tokenwise.law`: rows as sequences of Fractions or floats. Both are handed the mutant's values.
-"""
+A test takes u float[B, γ], the drafted tokens int[B, γ], and p and q float[B, γ, V] at the drafted positions.
+A recovered token or a bonus is drawn from p, q float[R, V], with the rejected tokens x int[R]; weights need
+not be normalised, and a row of zeros is replaced by p. The parts of the law are those of
+`specsim.rules._common.tokenwise.law`, with rows as sequences of Fractions or floats. All parts get the
+mutant's values."""
 
 from __future__ import annotations
 
@@ -16,38 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common import tokenwise
 from specsim.rules._common.tokenwise import normalise, positive_part
 
-__all__ = [
-    "as_given",
-    "at",
-    "chain_law",
-    "draw",
-    "emitted",
-    "excess",
-    "first_failure",
-    "independent",
-    "last_token",
-    "last_weights",
-    "law",
-    "minimum_ratio",
-    "normalise",
-    "normalised_or",
-    "one_hot",
-    "ratio_test",
-    "residual",
-    "rounded",
-    "stops",
-    "tempered",
-    "verify",
-    "within",
-]
-
-Row = Sequence[Any]
-
-# --- arrays ----------------------------------------------------------------------------------------------
+#: The probability of stopping at each node, and the pmf of the token after it.
+StepLaw = tuple[list[Any], list[Any]]
 
 
 def verify(
@@ -68,14 +43,14 @@ def verify(
     passed = (passes or ratio_test)(u[:, :gamma], draft_tokens, p[:, :gamma], q, **values)
     accepted = first_failure(passed)
     last = last_token(draft_tokens, p, q, accepted, u[:, gamma], recover, bonus, **values)
-    return emitted(draft_tokens, accepted, last)
+    return pack_output(draft_tokens, accepted, last)
 
 
 def independent(rng: np.random.Generator, steps: int, count: int) -> Floats:
     return rng.random((steps, count))
 
 
-def rounded(weights: ArrayLike, dtype: DTypeLike) -> Floats:
+def round_to(weights: ArrayLike, dtype: DTypeLike) -> Floats:
     """`weights` as a dtype of low precision holds them."""
     return np.asarray(weights, dtype=np.float64).astype(dtype).astype(np.float64)
 
@@ -130,22 +105,27 @@ def last_weights(
     return weights
 
 
+def accept_standard(
+    draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator
+) -> tuple[Ints, Floats]:
+    """The number of tokens [B] that pass the standard test, and a uniform [B] for the token after them."""
+    u = rng.random((len(p), draft_tokens.shape[1] + 1))
+    return first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, :-1], q)), u[:, -1]
+
+
 def draw(weights: Floats, u: Floats) -> Ints:
-    """By inverse CDF, a token of each row of weights [B, V]."""
+    """Draw a token from each row of weights [B, V], by inverse CDF."""
     cdf = weights.cumsum(axis=1)
     return (cdf <= u[:, None] * cdf[:, -1:]).sum(axis=1)
 
 
-def emitted(draft_tokens: Ints, accepted: Ints, last: Ints) -> Ints:
+def pack_output(draft_tokens: Ints, accepted: Ints, last: Ints) -> Ints:
     """The output [B, γ+1]: the accepted tokens and the last one."""
     steps, gamma = draft_tokens.shape
     output = np.full((steps, gamma + 1), -1)
     output[:, :gamma] = np.where(np.arange(gamma) < accepted[:, None], draft_tokens, -1)
     output[np.arange(steps), accepted] = last
     return output
-
-
-# --- laws ------------------------------------------------------------------------------------------------
 
 
 def minimum_ratio(p: Row, q: Row, x: int, **values: Any) -> Any:
@@ -162,35 +142,32 @@ def law(
     accept: Callable[..., Any] = minimum_ratio,
     recovered: Callable[..., Row] = residual,
     bonus: Callable[..., Row] | None = None,
-) -> Callable[..., tuple[list[Any], list[Any]]]:
+) -> Callable[..., StepLaw]:
     """The law of a verifier that decides each position from its own rows."""
     return tokenwise.law("a mutant", accept, recovered, bonus)
 
 
-def chain_law(
-    chances: Callable[..., list[Any]], follow: Callable[..., list[Any]]
-) -> Callable[..., tuple[list[Any], list[Any]]]:
+def chain_law(chances: Callable[..., list[Any]], follow: Callable[..., list[Any]]) -> Callable[..., StepLaw]:
     """The law of one that looks at other positions too.
 
-    chances(tokens, p, q, **values) gives the γ probabilities of passing, each given that the ones before passed;
-    follow(tokens, p, q, **values) the γ + 1 pmfs of the token after each number of accepted ones.
-    """
+    chances(tokens, p, q, **values) gives the γ probabilities of passing, each given that the ones before
+    passed; follow(tokens, p, q, **values) the γ + 1 pmfs of the token after each number of accepted ones."""
 
     def of_a_step(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any
-    ) -> tuple[list[Any], list[Any]]:
+    ) -> StepLaw:
         tokenwise.require_chain("a mutant", parents)
-        return stops(chances(tokens, p, q, **values)), follow(tokens, p, q, **values)
+        return stop_law(chances(tokens, p, q, **values)), follow(tokens, p, q, **values)
 
     return of_a_step
 
 
-def normalised_or(weights: Row, otherwise: Row) -> list[Any]:
+def normalise_or(weights: Row, otherwise: Row) -> list[Any]:
     """`weights`, normalised; `otherwise` where they are nothing."""
     return normalise(weights) if any(weights) else list(otherwise)
 
 
-def stops(chances: Sequence[Any]) -> list[Any]:
+def stop_law(chances: Sequence[Any]) -> list[Any]:
     """The probability of stopping at the first failure, from those of passing."""
     stop, reached = [], 1
     for chance in chances:
@@ -218,7 +195,7 @@ def as_given(weights: Iterable[float], like: Row) -> list[Any]:
     return normalise([Fraction(w) if isinstance(like[0], Rational) else w for w in map(float, weights)])
 
 
-def tempered(row: Row, temperature: Any) -> list[Any]:
+def apply_temperature(row: Row, temperature: Any) -> list[Any]:
     """`row` at a temperature: ∝ row^(1/temperature)."""
     largest = float(max(row))
     return as_given([(float(a) / largest) ** (1.0 / float(temperature)) for a in row], row)

@@ -10,30 +10,28 @@ import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._reference import (
-    Row,
     at,
     chain_law,
     draw,
-    emitted,
     first_failure,
     law,
     normalise,
-    normalised_or,
+    normalise_or,
     one_hot,
+    pack_output,
     ratio_test,
     verify,
 )
+from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
 from specsim.rules._lossy.lenience import RULE as LENIENCE
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="wrong residual")
 
 
-def masked(p: Floats, q: Floats, x: Ints) -> Floats:
+def mask_drafted(p: Floats, q: Floats, x: Ints) -> Floats:
     """p without the drafted tokens."""
     return np.where(np.arange(p.shape[1]) == x[:, None], 0.0, p)
 
@@ -44,15 +42,15 @@ def zeroed_in_place(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gen
     accepted = first_failure(ratio_test(rng.random(draft_tokens.shape), draft_tokens, p[:, :-1], q))
     weights = p[np.arange(len(p)), accepted]
     weights[~weights.any(axis=1), 0] = 1.0  # the argmax of zeros
-    return emitted(draft_tokens, accepted, draw(weights, rng.random(len(p))))
+    return pack_output(draft_tokens, accepted, draw(weights, rng.random(len(p))))
 
 
 def zeroed_follow(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Row]:
     rows = [[0 * a if y == x else a for y, a in enumerate(row)] for row, x in zip(p, tokens, strict=False)]
-    return [*(normalised_or(row, one_hot(len(row), 0)) for row in rows), p[-1]]
+    return [*(normalise_or(row, one_hot(len(row), 0)) for row in rows), p[-1]]
 
 
-def misaligned(p: Floats, q: Floats, x: Ints, k: float) -> Floats:
+def misaligned_residual(p: Floats, q: Floats, x: Ints, k: float) -> Floats:
     """The difference of p and q, each cut to its own k likeliest tokens, entry by entry in the order of ids."""
     count = min(int(k), p.shape[1])
     ids, draft_ids = (np.sort(np.argsort(-rows, axis=1, kind="stable")[:, :count], axis=1) for rows in (p, q))
@@ -66,13 +64,13 @@ def misaligned_row(p: Row, q: Row, x: int, k: Any) -> list[Any]:
     likeliest, drafted = (sorted(sorted(range(len(row)), key=lambda y: -row[y])[: int(k)]) for row in (p, q))
     left = {y: p[y] - q[z] for y, z in zip(likeliest, drafted, strict=True)}
     weights = [max(left.get(y, 0), 0 * p[0]) for y in range(len(p))]
-    return normalised_or(weights, p)
+    return normalise_or(weights, p)
 
 
 MUTANTS = (
     mutant(
         name="resamples_target",
-        mechanism="A rejected token is replaced by a sample of p itself, not of the residual.",
+        mechanism="A rejected token is replaced by a sample of p instead of the residual.",
         threads=(
             "ml-explore/mlx-lm#990",
             "ml-explore/mlx-lm#1085",
@@ -83,20 +81,20 @@ MUTANTS = (
     ),
     mutant(
         name="absolute_residual",
-        mechanism="The residual is |p - q| and so has mass where the draft is too likely.",
+        mechanism="The residual is |p - q|, which has mass where q exceeds p.",
         verify=partial(verify, recover=lambda p, q, x: np.abs(p - q)),
-        law=law(recovered=lambda p, q, x: normalised_or([abs(a - b) for a, b in zip(p, q, strict=True)], p)),
+        law=law(recovered=lambda p, q, x: normalise_or([abs(a - b) for a, b in zip(p, q, strict=True)], p)),
     ),
     mutant(
         name="one_hot_residual",
-        mechanism="Drafts pass with p/q, but after a rejection p is drawn from without the drafted token, as for a one-hot q.",
+        mechanism="Drafts are accepted with p/q, but the residual is p without the drafted token.",
         threads=("xLLM#2175",),
-        verify=partial(verify, recover=masked),
+        verify=partial(verify, recover=mask_drafted),
         law=law(recovered=without_drafted),
     ),
     mutant(
         name="lenience",
-        mechanism="Drafts pass with p/(l·q), and the residual is that of the unscaled q: lossy, and not said.",
+        mechanism="Drafts are accepted with p/(l·q), and the residual uses q without l: lossy, not declared.",
         threads=("lucidrains/speculative-decoding",),
         verify=partial(verify, passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x)),
         law=LENIENCE.law,
@@ -104,7 +102,7 @@ MUTANTS = (
     ),
     mutant(
         name="residual_epsilon",
-        mechanism="A small number is added to every entry of the residual, against division by zero.",
+        mechanism="A small number is added to every entry of the residual.",
         threads=("VioletsOleander/naive-speculate",),
         verify=partial(verify, recover=lambda p, q, x, epsilon: np.maximum(p - q, 0.0) + epsilon),
         law=law(
@@ -116,24 +114,24 @@ MUTANTS = (
     ),
     mutant(
         name="swapped_residual",
-        mechanism="The residual is (q - p)₊: target and draft change places, as where p is the draft's letter.",
+        mechanism="The residual is (q - p)₊: target and draft are swapped.",
         verify=partial(verify, recover=lambda p, q, x: np.maximum(q - p, 0.0)),
         law=law(
-            recovered=lambda p, q, x: normalised_or([max(b - a, 0) for a, b in zip(p, q, strict=True)], p)
+            recovered=lambda p, q, x: normalise_or([max(b - a, 0) for a, b in zip(p, q, strict=True)], p)
         ),
     ),
     mutant(
         name="zeroed_in_place",
-        mechanism="Recovered tokens are prepared first, by zeroing the drafted token in the target's rows, which the test then reads.",
+        mechanism="The drafted tokens are set to 0 in the target's rows before the test reads these rows.",
         threads=("vllm-project/vllm-ascend#2881",),
         verify=zeroed_in_place,
         law=chain_law(lambda tokens, p, q: [0 * row[0] for row in p[:-1]], zeroed_follow),
     ),
     mutant(
         name="misaligned_residual",
-        mechanism="p and q are cut to their own likeliest tokens and then subtracted entry by entry, though their ids differ.",
+        mechanism="p and q are cut to their own top k, then subtracted entry by entry although ids differ.",
         threads=("ggml-org/llama.cpp examples/speculative",),
-        verify=partial(verify, recover=misaligned),
+        verify=partial(verify, recover=misaligned_residual),
         law=law(recovered=misaligned_row),
         parameters=(Parameter("k", 2, 1, np.inf, "tokens kept of each row", whole=True),),
     ),

@@ -9,37 +9,39 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._decoding import Decoder, Tokens, decoder
+from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
 from specsim.auditing.mutants._reference import (
-    Row,
+    StepLaw,
     at,
     draw,
-    emitted,
     first_failure,
     last_token,
     minimum_ratio,
+    pack_output,
     ratio_test,
     residual,
-    stops,
+    stop_law,
 )
+from specsim.core._types import Row, Tokens
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
 
-__all__ = ["MUTANTS"]
-
 mutant = partial(Mutant, family="draft cut by its own tokens")
+decoder = partial(decoder_mutant, mutant)
 THRESHOLD = (Parameter("threshold", 0.3, 0.0, 1.0, "of q, below which a drafted token is discarded"),)
 
 
 def cut(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, sizes: Ints) -> Ints:
-    """Standard verification of the first `sizes` [B] drafted tokens; if they all pass, a bonus from the row there."""
+    """Standard verification of the first `sizes` [B] drafted tokens; if they all pass, a bonus from the row
+    there.
+    """
     gamma = draft_tokens.shape[1]
     u = rng.random((len(p), gamma + 1))
     passed = first_failure(ratio_test(u[:, :gamma], draft_tokens, p[:, :gamma], q))
     accepted = np.minimum(passed, sizes)
     last = last_token(draft_tokens, p, q, accepted, u[:, gamma])
     bonus = draw(p[np.arange(len(p)), accepted], u[:, gamma])
-    return emitted(draft_tokens, accepted, np.where(passed >= sizes, bonus, last))
+    return pack_output(draft_tokens, accepted, np.where(passed >= sizes, bonus, last))
 
 
 def without_unlikely_last(
@@ -60,11 +62,11 @@ def cut_law(size: Any) -> Any:
 
     def of_a_step(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], threshold: Any
-    ) -> tuple[list[Any], list[Any]]:
+    ) -> StepLaw:
         n = size(tokens, q, threshold)
         chances = [minimum_ratio(*rows) for rows in zip(p, q, tokens[:n], strict=False)]
         recovered = [residual(*rows) for rows in zip(p, q[:n], strict=False)]
-        return [*stops(chances), *[0] * (len(tokens) - n)], [*recovered, *(list(row) for row in p[n:])]
+        return [*stop_law(chances), *[0] * (len(tokens) - n)], [*recovered, *(list(row) for row in p[n:])]
 
     return of_a_step
 
@@ -80,7 +82,7 @@ def before_eos(drafted: Tokens, eos: int | None) -> int:
 MUTANTS = (
     mutant(
         name="discards_unlikely_last",
-        mechanism="The last drafted token is discarded if q finds it unlikely, and the bonus drawn in its place.",
+        mechanism="The last drafted token is discarded if q is low there, and the bonus replaces it.",
         threads=("ggml-org/llama.cpp#22506", "ggml-org/llama.cpp#27694", "ik_llama#1820"),
         verify=without_unlikely_last,
         law=cut_law(lambda tokens, q, threshold: len(tokens) - (q[len(tokens) - 1][tokens[-1]] < threshold)),
@@ -88,16 +90,15 @@ MUTANTS = (
     ),
     mutant(
         name="cuts_at_unlikely",
-        mechanism="The draft is cut before the first token that q finds unlikely.",
+        mechanism="The draft is cut before the first token of low q.",
         threads=("vllm-project/vllm#43522", "vllm-project/vllm#35301"),
         verify=until_unlikely,
         law=cut_law(until),
         parameters=THRESHOLD,
     ),
     decoder(
-        mutant,
         "cuts_at_eos",
-        "A draft with the end-of-sequence token in it is cut before that token, which can then come from p only.",
+        "The draft is cut before an end-of-sequence token, which is then emitted from p only.",
         Decoder(cut=before_eos),
     ),
 )
