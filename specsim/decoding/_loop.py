@@ -23,8 +23,6 @@ from specsim.rules import Rule
 from specsim.simulation._rows import Rows, repeated
 from specsim.simulation._sources import rule_verifier
 
-__all__ = ["DRAFTINGS", "generate", "sample"]
-
 #: How the tokens of a chain are drafted.
 DRAFTINGS = {
     "sample": "from the draft's rows",

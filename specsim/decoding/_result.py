@@ -10,8 +10,6 @@ from specsim.core._html import html_list
 from specsim.core._provenance import Provenance
 from specsim.drafts import Tree
 
-__all__ = ["Generation", "Step"]
-
 
 class Step(NamedTuple):
     """One iteration: tokens drafted, the most of them that it could accept (the draft's depth), and accepted."""

@@ -21,11 +21,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from specsim.core.distributions import Floats, Ints, temperature
+from specsim.core._types import Floats, Ints
+from specsim.core.distributions import temperature
 from specsim.drafts import Tree, draw_siblings
 from specsim.models import Model, Session
-
-__all__ = ["DraftSide", "TargetSide"]
 
 
 class Side:

@@ -26,8 +26,6 @@ from specsim.metrics._statements import (
 )
 from specsim.theory import expected_tokens
 
-__all__ = ["Check", "Implied", "MetricsCheck", "check_metrics"]
-
 
 @dataclass(frozen=True)
 class Check:

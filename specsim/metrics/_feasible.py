@@ -15,8 +15,6 @@ from scipy.optimize import linprog
 
 from specsim.metrics._intervals import Range
 
-__all__ = ["Form", "Program", "minus", "plus", "times"]
-
 Form = dict[str, float]
 
 #: What is fixed is set to this, so that the solver's absolute tolerance of 1e-7 is small beside it.

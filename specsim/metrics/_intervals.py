@@ -7,8 +7,6 @@ from decimal import Decimal, InvalidOperation
 from numbers import Integral
 from typing import NamedTuple
 
-__all__ = ["COUNTS", "RATES", "TIMES", "Range", "Value", "read"]
-
 #: What may be reported: counts of a run; whole numbers; numbers in [0, 1]; positive times, all in one unit.
 COUNTS = ("steps", "drafted", "accepted", "emitted", "bonus")
 WHOLE = (*COUNTS, "gamma", "requests")

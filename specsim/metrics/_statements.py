@@ -23,8 +23,6 @@ from specsim.metrics._definitions import NOT_KNOWN, Definition
 from specsim.metrics._feasible import Form, minus, plus, times
 from specsim.metrics._intervals import COUNTS, Range
 
-__all__ = ["Statement", "least_cost", "reported", "statements", "unknown"]
-
 ONE: Form = {"one": 1}
 STEPS: Form = {"steps": 1}
 DRAFTED: Form = {"drafted": 1}

@@ -14,22 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.core._html import html_bars, html_table
+from specsim.core._types import Floats
 from specsim.planning.costs import ConstantRatio, StepCost
 from specsim.theory import expected_tokens_by_position
-from specsim.theory._acceptance import Floats
 from specsim.traces._summary import Accepted, TraceBounds, TraceSummary
-
-__all__ = [
-    "Candidate",
-    "Choice",
-    "Plan",
-    "Ranked",
-    "Ranking",
-    "Shift",
-    "plan",
-    "plan_from_trace",
-    "rank_drafts",
-]
 
 #: How far α and c are moved to see what depends on them: α up and down by so much, c times and over so much.
 ALPHA_SHIFT, C_SHIFT = 0.05, 1.5
@@ -168,9 +156,6 @@ def _sensitivity(alphas: Floats, cost: ConstantRatio, gamma: int, most: int) -> 
         best = max(choices, key=lambda choice: choice.improvement)
         found.append(Shift(what, best.gamma, best.improvement, choices[gamma].improvement))
     return found
-
-
-# --- several drafts --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,6 @@ def best_gamma(cost: StepCost, alpha: float, most: int = 64) -> int:
     return max(range(most + 1), key=lambda gamma: improvement(cost, alpha, gamma))
 
 
-# --- constant ratio --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ConstantRatio:
     """A draft's pass costs `c` ≥ 0 of the target's, and γ+1 tokens are verified in the time of one.
@@ -87,9 +84,6 @@ class ConstantRatio:
 
     def step(self, gamma: int) -> float:
         return _drafted(gamma) * self.c + 1.0 + self.overhead
-
-
-# --- roofline --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -238,9 +232,6 @@ def critical_context(cost: Roofline, alpha: float, gamma: int, longest: float = 
     return high if falls(low) else low
 
 
-# --- measured --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class LinearStep:
     """A target's step of `fixed` + `per_context`·context + `per_token`·tokens seconds over the whole batch (SmartSpec).
@@ -297,9 +288,6 @@ class LinearStep:
 
     def _target_pass(self, tokens: int) -> float:
         return self.fixed + self.batch * (self.per_context * self.context + self.per_token * tokens)
-
-
-# --- checks ----------------------------------------------------------------------------------------------
 
 
 def _drafted(gamma: int) -> int:

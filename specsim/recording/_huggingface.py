@@ -18,7 +18,8 @@ import numpy as np
 
 from specsim import rules
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
-from specsim.core.distributions import Floats, temperature, top_k, top_p
+from specsim.core._types import Floats
+from specsim.core.distributions import temperature, top_k, top_p
 from specsim.drafts import chain, draw_siblings
 from specsim.recording._log import new_log
 from specsim.recording._tokenizers import check_tokenizers
@@ -27,8 +28,6 @@ from specsim.simulation._counting import Progress
 from specsim.simulation._rows import Rows, repeated
 from specsim.simulation._sources import rule_verifier
 from specsim.traces import Trace, open_trace
-
-__all__ = ["CachedModel", "Sampling", "Step", "load", "record_hf", "trajectory"]
 
 INSTALL = "pip install torch transformers"
 
@@ -248,9 +247,6 @@ def _step(
     for model in (target, draft):
         model.forget(len(tokens) + length)
     return Step(text, list(tokens), drafted, length, p, q, found[: length + 1, 0].tolist())
-
-
-# --- what is loaded --------------------------------------------------------------------------------------
 
 
 def load(name: str | Path, device: str = "cpu") -> tuple[Any, Any]:

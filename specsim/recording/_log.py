@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from specsim.core._provenance import Provenance
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats
 from specsim.traces import Listed, truncate, writer
-
-__all__ = ["AddStep", "new_log"]
 
 #: Called as add(text, drafted tokens [γ], how many of them passed, p [γ+1, V], q [γ+1, V]).
 AddStep = Callable[[int, Sequence[int], int, Floats, Floats], None]

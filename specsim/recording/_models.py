@@ -18,8 +18,6 @@ from specsim.simulation._engine import check_steps, model_rows
 from specsim.simulation._rows import ModelRows, start_of
 from specsim.traces import Trace, open_trace
 
-__all__ = ["STEPS_PER_TEXT", "record"]
-
 #: Steps that one text goes on for, before the next held-out context begins another.
 STEPS_PER_TEXT = 32
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["check_tokenizers"]
-
 #: Texts that tokenizers are known to differ on: spaces, digits, accents, other scripts, emoji, code, control characters.
 TEXTS = (
     "Hello, world!",

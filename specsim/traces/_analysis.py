@@ -17,14 +17,12 @@ from scipy import special
 from specsim.core._autocorrelation import grouped_autocorrelation
 from specsim.core._html import html_bars, html_list
 from specsim.core._streams import RandomSource, root_of
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import decode
 from specsim.traces._format import AnyColumns, Columns, Layout, rounding
 from specsim.traces._reader import Progress, Trace
 from specsim.traces._summary import Interval
 from specsim.traces._token_probabilities import acceptance_chances
-
-__all__ = ["CONFIDENCE", "Group", "Reading", "document_draws", "outer_quantiles", "read_alpha"]
 
 #: Two-sided confidence of the intervals.
 CONFIDENCE = 0.95

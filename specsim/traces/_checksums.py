@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._kernels import Kernel, kernel, summary_kernel
+from specsim.core._types import Floats, Ints
 from specsim.traces._format import AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
 from specsim.traces._truncated import NO_TOKEN, bound_rows
 
@@ -44,12 +45,12 @@ NOT_TESTED = np.uint8(0xFF)
 class Measured(NamedTuple):
     """What one pass finds in R rows."""
 
-    beta: NDArray[np.float64]  #: [2, R] Σ min(p, q): its least and its largest value, equal for dense rows
+    beta: Floats  #: [2, R] Σ min(p, q): its least and its largest value, equal for dense rows
     checksum: NDArray[np.uint64]  #: [R]
     fault: NDArray[np.uint8]  #: [R] one of `SOUND`, `BAD_VALUE`, `BAD_SUM`, `BAD_LABEL`, `BAD_LIST`
 
 
-def measure(columns: AnyColumns, step_ids: NDArray[np.int64], layout: Layout) -> Measured:
+def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
     """Measure the rows of whole steps, whose ids should be `step_ids` ([R / (γ + 1)])."""
     # read-only, as mapped files are: numba would compile everything once more for arrays that are not
     read_only: Any = (_read_only(column) for column in columns)

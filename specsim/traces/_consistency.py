@@ -25,14 +25,13 @@ from numpy.typing import NDArray
 from scipy import special
 
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
-from specsim.core.distributions import TOLERANCE, Floats, Ints
+from specsim.core._types import Floats, Ints
+from specsim.core.distributions import TOLERANCE
 from specsim.core.stats import chi_square, log_e_value
 from specsim.traces._checksums import decode
 from specsim.traces._format import DTYPES, AnyColumns, Layout
 from specsim.traces._reader import Progress, Trace
 from specsim.traces._token_probabilities import acceptance_chances
-
-__all__ = ["FlagBin", "LogAudit", "audit_log"]
 
 #: Of a whole audit, split over its two tests.
 FALSE_ALARM = 1e-6

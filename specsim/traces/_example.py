@@ -6,8 +6,6 @@ from pathlib import Path
 
 from specsim.traces._reader import Trace, open_trace
 
-__all__ = ["SHIPPED", "default_trace"]
-
 SHIPPED = Path(__file__).parents[1] / "data" / "ngram-trace"
 
 

@@ -20,15 +20,13 @@ import numpy as np
 from specsim import rules
 from specsim.core._html import html_list
 from specsim.core._streams import RandomSource, root_of
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.drafts import chain
 from specsim.rules import Rule
 from specsim.traces._analysis import CONFIDENCE, document_draws, outer_quantiles
 from specsim.traces._format import AnyColumns, Layout
 from specsim.traces._reader import Progress, Trace
 from specsim.traces._token_probabilities import drafted_probabilities
-
-__all__ = ["ExpectedTokens", "expect_tokens"]
 
 
 @dataclass(frozen=True, eq=False)

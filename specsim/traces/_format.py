@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._types import Ints
 from specsim.core.distributions import TOLERANCE
 
 DENSE, TRUNCATED = "probabilities", "top-k"
@@ -56,8 +57,8 @@ NONE = -1
 class Columns(NamedTuple):
     """The columns of R rows (R / (γ + 1) whole steps): views of a file, or copies of chosen rows."""
 
-    step: NDArray[np.int64]  #: [R] 0, 1, 2, … through the trace
-    context: NDArray[np.int64]  #: [R] the document or starting context that the step belongs to
+    step: Ints  #: [R] 0, 1, 2, … through the trace
+    context: Ints  #: [R] the document or starting context that the step belongs to
     position: NDArray[np.int32]  #: [R] 0 … γ
     token: NDArray[np.int32]  #: [R] the drafted token, −1 at the bonus position
     accepted: NDArray[np.int8]  #: [R] 1 accepted, 0 rejected, −1 not tested
@@ -65,7 +66,7 @@ class Columns(NamedTuple):
     q: NDArray[Any]  #: [R, V] the draft's
     checksum: NDArray[np.uint64]  #: [R] of the row's other columns
 
-    def take(self, rows: slice | NDArray[np.int64]) -> Columns:
+    def take(self, rows: slice | Ints) -> Columns:
         """The chosen rows: views for a slice, copies for an array of row numbers."""
         chosen: Any = (column[rows] for column in self)
         return Columns(*chosen)
@@ -74,8 +75,8 @@ class Columns(NamedTuple):
 class TruncatedColumns(NamedTuple):
     """The same of truncated rows: p and q [R, k] belong to the tokens [R, k] beside them."""
 
-    step: NDArray[np.int64]
-    context: NDArray[np.int64]
+    step: Ints
+    context: Ints
     position: NDArray[np.int32]
     token: NDArray[np.int32]
     accepted: NDArray[np.int8]
@@ -85,7 +86,7 @@ class TruncatedColumns(NamedTuple):
     q: NDArray[Any]
     checksum: NDArray[np.uint64]
 
-    def take(self, rows: slice | NDArray[np.int64]) -> TruncatedColumns:
+    def take(self, rows: slice | Ints) -> TruncatedColumns:
         """The chosen rows: views for a slice, copies for an array of row numbers."""
         chosen: Any = (column[rows] for column in self)
         return TruncatedColumns(*chosen)

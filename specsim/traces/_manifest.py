@@ -14,8 +14,6 @@ from typing import Any
 
 from specsim.core._files import atomic_write
 
-__all__ = ["FORMAT", "MANIFEST", "VERSION", "read_manifest", "read_unprotected", "write_manifest"]
-
 FORMAT = "specsim-trace"
 #: Version 1 had no SHA-256 of the manifest.
 VERSION = 2

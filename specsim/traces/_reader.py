@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import FAULTS, SOUND, decode, measure, normalise
 from specsim.traces._format import (
     CODES,
@@ -74,7 +75,7 @@ class Shard:
         """
         return self._mapped[1]
 
-    def scan(self) -> Iterator[tuple[AnyColumns, NDArray[np.float64]]]:
+    def scan(self) -> Iterator[tuple[AnyColumns, Floats]]:
         """Stretches of whole steps in order, each with β = Σ min(p, q) of its rows, float64 [2, R]: what it is at least
         and at most, two equal numbers for dense rows.
 
@@ -90,7 +91,7 @@ class Shard:
         if digest(header, columns.checksum) != self.sha256:
             raise self._of_another_digest()
 
-    def take(self, local: NDArray[np.int64]) -> AnyColumns:
+    def take(self, local: Ints) -> AnyColumns:
         """Copies of the rows of the steps numbered `local` within this shard; raises ValueError as `scan` does."""
         chosen = self.columns.take(step_rows(local, self.layout.rows_per_step))
         self._check(chosen, local)
@@ -102,7 +103,7 @@ class Shard:
         """What a copy in another process needs: the fields, not the mapped file, which it maps for itself."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def _check(self, columns: AnyColumns, local: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _check(self, columns: AnyColumns, local: Ints) -> Floats:
         """β of the rows of the steps numbered `local` within this shard, none of which may be damaged."""
         found = measure(columns, self.first_step + local, self.layout)
         altered = found.checksum != columns.checksum
@@ -195,7 +196,7 @@ class Shard:
         return ValueError(f"{self.path}, row {row}: {what}")
 
 
-def step_rows(steps: NDArray[np.int64], stride: int) -> NDArray[np.int64]:
+def step_rows(steps: Ints, stride: int) -> Ints:
     """The numbers of the rows of the steps so numbered, `stride` rows to a step."""
     return (steps[:, None] * stride + np.arange(stride)).ravel()
 
@@ -248,7 +249,7 @@ class Trace:
     def num_bytes(self) -> int:
         return sum(shard.num_bytes for shard in self.shards)
 
-    def steps(self, indices: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+    def steps(self, indices: ArrayLike) -> tuple[NDArray[np.int32], Floats, Floats]:
         """The steps numbered `indices` (int[B], in any order): tokens int32[B, γ], p and q float64[B, γ+1, V].
 
         Each row is divided by its own float64 sum, which undoes the rounding of the dtype. Raises IndexError
@@ -295,7 +296,7 @@ class Trace:
             done += shard.num_rows
         return tuple(found)
 
-    def _indices(self, indices: ArrayLike) -> NDArray[np.int64]:
+    def _indices(self, indices: ArrayLike) -> Ints:
         wanted = np.asarray(indices)
         if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
             raise ValueError(f"indices: expected int[B], got {wanted.dtype} of shape {wanted.shape}")

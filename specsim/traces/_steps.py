@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from specsim.core.distributions import TOLERANCE
 from specsim.traces._format import MOST_TOKENS
 
-__all__ = ["Column", "Logged", "Source", "Step", "as_computed", "check_id", "from_columns"]
-
 #: Bytes read of a column at a time.
 CHUNK_BYTES = 8 * 2**20
 

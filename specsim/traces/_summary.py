@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from specsim.core._html import html_bars, html_list
 from specsim.core._kernels import available_threads, kernel
+from specsim.core._types import Floats, Ints
 from specsim.traces._format import rounding
 from specsim.traces._reader import Progress, Shard, Trace
 from specsim.traces._token_probabilities import acceptance_chances
@@ -29,7 +30,7 @@ class Accepted:
     vocab_size: int
     gamma: int
     dtype: str
-    accepted_lengths: NDArray[np.int64]  #: [γ+1] how many steps accepted 0, 1, … γ tokens
+    accepted_lengths: Ints  #: [γ+1] how many steps accepted 0, 1, … γ tokens
 
     @property
     def num_steps(self) -> int:
@@ -51,22 +52,22 @@ class Accepted:
         return int(self.accepted_by_position.sum())
 
     @property
-    def reached_by_position(self) -> NDArray[np.int64]:
+    def reached_by_position(self) -> Ints:
         """[γ+1] steps that reached each position: that accepted all drafted tokens before it."""
         return np.cumsum(self.accepted_lengths[::-1])[::-1]
 
     @property
-    def tested_by_position(self) -> NDArray[np.int64]:
+    def tested_by_position(self) -> Ints:
         """[γ] steps that tested the token drafted at each position."""
         return self.reached_by_position[:-1]
 
     @property
-    def accepted_by_position(self) -> NDArray[np.int64]:
+    def accepted_by_position(self) -> Ints:
         """[γ] steps that accepted the token drafted at each position."""
         return self.reached_by_position[1:]
 
     @property
-    def alpha_by_position(self) -> NDArray[np.float64]:
+    def alpha_by_position(self) -> Floats:
         """[γ] accepted / tested at each position; NaN where none was tested. Compare `beta_by_position`."""
         return _ratios(self.accepted_by_position, self.tested_by_position)
 
@@ -99,11 +100,11 @@ class Accepted:
             "tokens_per_step": self._ratio_error(mean, x2, self.accepted, np.ones_like(lengths)),
         }
 
-    def _length_moment(self, values: NDArray[np.int64]) -> int:
+    def _length_moment(self, values: Ints) -> int:
         """Σ over steps of a value that depends on the accepted length only."""
         return int(self.accepted_lengths @ values)
 
-    def _ratio_error(self, ratio: float, x2: float, xn: float, n: NDArray[np.int64]) -> float:
+    def _ratio_error(self, ratio: float, x2: float, xn: float, n: Ints) -> float:
         """The standard error of Σx / Σn over steps, from Σx², Σxn and n by accepted length (delta method)."""
         steps = self.num_steps
         if steps < 2:
@@ -120,14 +121,14 @@ class TraceSummary(Accepted):
     so may β be a little above it: sums are kept as they are, means are cut at 1.
     """
 
-    beta_sums: NDArray[np.float64]  #: [γ+1] Σ β by position, over the steps that reached it
+    beta_sums: Floats  #: [γ+1] Σ β by position, over the steps that reached it
     reached_moments: tuple[float, float]  #: Σ x² and Σ x·n over steps; x = Σ β over the n positions reached
     tested_moments: tuple[float, float]  #: the same over the positions tested: without the bonus
     rounding: float  #: bound on the error of any β, hence of their mean, from storing rows in `dtype`
     skipped: tuple[str, ...]  #: the damaged shards left out, where that was asked for
 
     @property
-    def beta_by_position(self) -> NDArray[np.float64]:
+    def beta_by_position(self) -> Floats:
         """[γ+1] mean β of the steps that reached each position, the bonus last; NaN where none did."""
         return np.minimum(_ratios(self.beta_sums, self.reached_by_position), 1.0)
 
@@ -212,7 +213,7 @@ class TraceBounds(Accepted):
     beta_sums: NDArray[
         np.float64
     ]  #: [2, γ+1] the least and the largest Σ β by position, over `rows_by_position` rows
-    rows_by_position: NDArray[np.int64]  #: [γ+1]
+    rows_by_position: Ints  #: [γ+1]
     token_sums: NDArray[
         np.float64
     ]  #: [2, γ] Σ over steps of P(the standard rule accepts so many tokens or more)
@@ -224,14 +225,14 @@ class TraceBounds(Accepted):
         return self.steps
 
     @property
-    def reached_by_position(self) -> NDArray[np.int64]:
+    def reached_by_position(self) -> Ints:
         """[γ+1] steps that reached each position: that accepted all drafted tokens before it."""
         if not self.flags:
             raise ValueError("the log has no accept flags: what was accepted, or tested, is not known")
         return super().reached_by_position
 
     @property
-    def beta_by_position(self) -> NDArray[np.float64]:
+    def beta_by_position(self) -> Floats:
         """[γ+1, 2] bounds on the mean β at each position, the bonus last; NaN where there is no row."""
         means = [_ratios(sums, self.rows_by_position) for sums in self.beta_sums]
         return np.clip(np.stack([means[0] - self.rounding, means[1] + self.rounding], axis=1), 0.0, 1.0)
@@ -249,13 +250,13 @@ class TraceBounds(Accepted):
         return self._interval(*(self.beta_sums[:, :-1].sum(axis=1) / self.tested))
 
     @property
-    def expected_tokens(self) -> NDArray[np.float64]:
+    def expected_tokens(self) -> Floats:
         """[γ, 2] bounds on the mean tokens that a step of the standard rule emits of the first 1, 2, … γ drafted tokens:
         1 + Σ_j β_j Π_{i<j} min(1, p/q)(drafted i), which rises with every factor. For γ = 0 see `one_token`.
         """
         widening = np.array([[-self.rounding], [self.rounding]])
         shares = np.clip(self.token_sums / self.steps + widening, 0.0, 1.0)
-        found: NDArray[np.float64] = 1.0 + np.cumsum(shares, axis=1).T
+        found: Floats = 1.0 + np.cumsum(shares, axis=1).T
         return found
 
     @property
@@ -369,10 +370,10 @@ def summarise(
 
 class _Tally(NamedTuple):
     steps: int
-    lengths: NDArray[np.int64]
-    beta_sums: NDArray[np.float64]  #: [2, γ+1]
-    moments: NDArray[np.float64]  #: of dense rows
-    token_sums: NDArray[np.float64]  #: [2, γ] of others
+    lengths: Ints
+    beta_sums: Floats  #: [2, γ+1]
+    moments: Floats  #: of dense rows
+    token_sums: Floats  #: [2, γ] of others
 
     @classmethod
     def empty(cls, gamma: int) -> _Tally:
@@ -408,7 +409,7 @@ def _tally_shard(shard: Shard) -> _Tally:
     return _Tally(shard.num_steps, lengths, beta_sums, moments, token_sums)
 
 
-def _reaching(chances: NDArray[np.float64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
+def _reaching(chances: Floats, beta: Floats) -> Floats:
     """[2, S, γ] bounds on P(the standard rule accepts so many tokens or more), from those on the acceptance of the
     drafted tokens [2, S, γ] and on β [2, S, γ+1]: of the last token counted it is β that matters, not which it was.
     """
@@ -416,7 +417,7 @@ def _reaching(chances: NDArray[np.float64], beta: NDArray[np.float64]) -> NDArra
     before = np.concatenate([np.ones_like(before[..., :1]), before[..., :-1]], axis=2)[
         ..., : chances.shape[2]
     ]
-    found: NDArray[np.float64] = before * beta[..., :-1]
+    found: Floats = before * beta[..., :-1]
     return found
 
 
@@ -443,7 +444,7 @@ def _add_steps(accepted, beta, lengths, beta_sums, moments):  # type: ignore[no-
         moments[3] += tested * min(length + 1, stride - 1)
 
 
-def _ratios(sums: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def _ratios(sums: NDArray[Any], counts: Ints) -> Floats:
     return np.divide(sums, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
 
 

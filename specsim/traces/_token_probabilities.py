@@ -12,11 +12,10 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core.distributions import Floats, capped_ratio
+from specsim.core._types import Floats
+from specsim.core.distributions import capped_ratio
 from specsim.traces._checksums import decode
 from specsim.traces._format import DTYPES, AnyColumns, Columns, Layout, rounding
-
-__all__ = ["acceptance_chances", "drafted_probabilities"]
 
 
 def drafted_probabilities(columns: AnyColumns, layout: Layout, slack: float = 0.0) -> tuple[Floats, Floats]:

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._kernels import interpreted, kernel
-from specsim.core.distributions import Floats, Ints, check_rows
-
-__all__ = ["Listed", "beta_bounds", "truncate"]
+from specsim.core._types import Floats, Ints
+from specsim.core.distributions import check_rows
 
 #: Behind the last listed token, and where nothing was drafted: -1, as an unsigned number.
 NO_TOKEN = np.uint32(0xFFFFFFFF)

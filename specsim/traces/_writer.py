@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._files import atomic_write
+from specsim.core._types import Ints
 from specsim.core.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
 from specsim.traces._checksums import FAULTS, SOUND, measure
 from specsim.traces._format import (
@@ -155,7 +156,7 @@ class TraceWriter:
         if self._pending * layout.rows_per_step == self._buffer.step.size:
             self.flush()
 
-    def _fill_dense(self, rows: Columns, drafted: NDArray[np.int64], p: Any, q: Any) -> None:
+    def _fill_dense(self, rows: Columns, drafted: Ints, p: Any, q: Any) -> None:
         rows.p[:] = self._check_rows(p, "p", self.layout.rows_per_step)
         if self.layout.bonus:
             rows.q[:] = self._check_rows(q, "q", self.layout.rows_per_step)
@@ -213,7 +214,7 @@ class TraceWriter:
         }
         write_manifest(self.path, content)
 
-    def _check_tokens(self, tokens: ArrayLike) -> NDArray[np.int64]:
+    def _check_tokens(self, tokens: ArrayLike) -> Ints:
         drafted = check_tokens(tokens, self.layout.vocab_size, "tokens")
         gamma = self.layout.gamma
         if drafted.shape != (gamma,) and not (gamma == 0 and drafted.shape == (1,)):
@@ -329,7 +330,7 @@ def _marks(accepted: int, gamma: int) -> list[int]:
     return [1] * accepted + [0] + [NONE] * (gamma - accepted)
 
 
-def _check_support(drafted: NDArray[np.int64], q: NDArray[Any]) -> None:
+def _check_support(drafted: Ints, q: NDArray[Any]) -> None:
     for row, token in enumerate(drafted):
         if not q[row, token] > 0:
             raise ValueError(f"q, row {row}, token {token}: probability 0, but that token was drafted there")
@@ -342,7 +343,7 @@ def _check_listed_support(row: int, token: int, listed: ArrayLike, probabilities
         raise ValueError(f"q, row {row}, token {token}: probability 0, but that token was drafted there")
 
 
-def _keep_positive(q: NDArray[Any], drafted: NDArray[np.int64]) -> None:
+def _keep_positive(q: NDArray[Any], drafted: Ints) -> None:
     """Undo, for the drafted tokens, a rounding to 0: the log must not call impossible what was drawn."""
     places = (np.arange(drafted.size), drafted)
     q[places] = np.maximum(q[places], _smallest(q))

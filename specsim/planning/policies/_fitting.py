@@ -10,10 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.planning.policies._log import UNKNOWN, DraftLog, Features
-
-__all__ = ["Examples", "examples", "least_squares", "logistic", "roc_threshold", "tested_positions"]
 
 #: Keeps coefficients finite where the classes can be told apart perfectly, or there is only one.
 RIDGE = 1e-3

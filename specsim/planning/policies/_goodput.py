@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._policy import Drafted, Policy, check_between, check_count
 
-__all__ = ["Cascade", "Goodput"]
-
 #: What `Goodput.alpha` counts beside tested tokens: so many tests.
 PRIOR_TESTS = 8
 #: `Cascade` stays off at most so many times as long as it would the first time.

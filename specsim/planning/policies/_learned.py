@@ -12,13 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._fitting import examples, least_squares, logistic, tested_positions
 from specsim.planning.policies._log import DraftLog, Features
 from specsim.planning.policies._policy import Drafted, Policy, check_between, check_count
-
-__all__ = ["AdaEagle", "Disco", "SpecDecPP"]
 
 
 def _inputs(features: Features) -> Floats:

@@ -35,9 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core.distributions import Floats, Ints
-
-__all__ = ["ACCEPTED", "REJECTED", "UNKNOWN", "DraftLog", "Features", "read_rows"]
+from specsim.core._types import Floats, Ints
 
 #: What `DraftLog.accepted` holds. A trace does not know what would have become of a draft at a bonus position.
 ACCEPTED, REJECTED, UNKNOWN = 1, 0, -1

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from specsim.core._kernels import kernel
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform, uniforms
-from specsim.core.distributions import Floats, cumulative_draw
+from specsim.core._types import Floats
+from specsim.core.distributions import cumulative_draw
 from specsim.core.distributions import temperature as at_temperature
 from specsim.models import Model, check_pair, shared_contexts
 from specsim.planning.policies._log import DraftLog, Features, read_rows
-
-__all__ = ["draft_log"]
 
 #: Positions whose rows are made at a time: few enough to stay in cache.
 CHUNK = 1024

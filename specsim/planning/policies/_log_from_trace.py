@@ -20,8 +20,6 @@ import numpy as np
 from specsim.planning.policies._log import ACCEPTED, UNKNOWN, DraftLog, Features, read_rows
 from specsim.traces import Trace
 
-__all__ = ["log_from_trace"]
-
 #: Rows of p and q that are read at a time.
 CHUNK_ROWS = 4096
 

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._log import DraftLog
 from specsim.planning.policies._policy import Drafted, Policy, check_count
-
-__all__ = ["Oracle"]
 
 
 @dataclass

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from specsim.planning.costs import StepCost
 
-__all__ = ["Drafted", "Policy", "check_between", "check_count"]
-
 
 class Drafted:
     """What has been drafted in the step so far: its length, and the features of each token.

@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.core._html import html_bars, html_table
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._log import UNKNOWN, DraftLog
 from specsim.planning.policies._oracle import Oracle
 from specsim.planning.policies._policy import Drafted, Policy, check_between
 from specsim.planning.policies._static import Constant
-
-__all__ = ["PolicyRun", "PolicyRuns", "Step", "simulate_policies", "walk"]
 
 DRAFT_COST = 0.05
 

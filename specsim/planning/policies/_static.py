@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._policy import Drafted, Policy, check_count
 
-__all__ = ["Constant", "Heuristic"]
-
 
 @dataclass
 class Constant(Policy):

@@ -9,8 +9,6 @@ from specsim.planning.costs import StepCost
 from specsim.planning.policies._fitting import roc_threshold
 from specsim.planning.policies._policy import Drafted, Policy, check_between, check_count
 
-__all__ = ["SVIP", "ConfidenceThreshold"]
-
 
 @dataclass
 class ConfidenceThreshold(Policy):

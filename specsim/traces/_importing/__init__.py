@@ -17,8 +17,6 @@ from specsim.traces._reader import Progress, Trace, open_trace
 from specsim.traces._steps import Logged, Source, rows_that_do_not_sum_to_one
 from specsim.traces._writer import writer
 
-__all__ = ["formats", "import_trace"]
-
 HASHED_AT_ONCE = 2**20
 
 

@@ -33,8 +33,6 @@ from typing import Any, NamedTuple
 
 from specsim.traces._steps import Logged, Source, Step, check_id
 
-__all__ = ["SUFFIXES", "read"]
-
 SUFFIXES = (".jsonl", ".ndjson")
 
 ID = "token_id:"
@@ -150,9 +148,6 @@ def _number(token: Token, strings: dict[str, int] | None, place: str) -> int:
     return strings[string]
 
 
-# --- two files, side by side -----------------------------------------------------------------------------
-
-
 def _paired(target: Path, draft: Path) -> Iterator[Paired]:
     for one, other, number in _texts_of_both(target, draft):
         p, q = one.positions, other.positions
@@ -215,9 +210,6 @@ def _texts_of_both(target: Path, draft: Path) -> Iterator[tuple[Text, Text, int]
             longer, shorter = (draft, target) if one is None else (target, draft)
             raise ValueError(f"{shorter}: ends after {number} texts, {longer} goes on")
         yield one, other, number
-
-
-# --- one file --------------------------------------------------------------------------------------------
 
 
 def _texts(path: Path) -> Iterator[Text]:

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from specsim.traces._steps import Column, Logged, Source, from_columns
 
-__all__ = ["SUFFIXES", "read"]
-
 SUFFIXES = (".npz", "")
 
 

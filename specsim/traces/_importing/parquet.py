@@ -23,8 +23,6 @@ import numpy as np
 
 from specsim.traces._steps import Logged, Source, Step, as_computed, check_id
 
-__all__ = ["SUFFIXES", "read"]
-
 SUFFIXES = (".parquet",)
 
 #: Rows of a table that are read at a time.

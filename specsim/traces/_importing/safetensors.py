@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from specsim.traces._steps import Column, Logged, Source, from_columns
 
-__all__ = ["SUFFIXES", "read"]
-
 SUFFIXES = (".safetensors",)
 
 DTYPES: dict[str, np.dtype[Any]] = {
