@@ -86,7 +86,7 @@ class Generation:
 
     @property
     def bonus(self) -> int:
-        """Steps that accepted their whole draft and so emitted a bonus; those without a draft do not count."""
+        """Steps that accepted their whole draft and so emitted a bonus; steps with no draft do not count."""
         return sum(step.accepted == step.depth > 0 for step in self.steps)
 
     @property
