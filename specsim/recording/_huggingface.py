@@ -324,7 +324,8 @@ def _encode(prompts: Sequence[str], tokenizer: Any, room: int) -> list[list[int]
             raise ValueError(f"prompt {number}: is empty")
         if len(tokens) > room:
             raise ValueError(
-                f"prompt {number}: {len(tokens)} tokens; the models' contexts leave room for {room} and a draft"
+                f"prompt {number}: {len(tokens)} tokens; the models' contexts leave room for {room} "
+                "and a draft"
             )
     return texts
 
