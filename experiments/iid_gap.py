@@ -41,7 +41,7 @@ from specsim.core._autocorrelation import autocorrelation
 from specsim.core.distributions import Floats
 from specsim.models import Mixture, default_pair
 from specsim.planning.costs import ConstantRatio
-from specsim.planning.policies import ACCEPTED, Constant, DraftLog, draft_log, walk
+from specsim.planning.policies import ACCEPTED, Constant, DraftLog, draft_log, simulate_steps
 from specsim.simulation._counting import Progress
 from specsim.theory import expected_tokens, optimal_gamma
 
@@ -100,7 +100,9 @@ def _row(quantity: str, of: str, value: float, **others: Any) -> Row:
 
 def measure(log: DraftLog, gamma: int) -> dict[tuple[str, str], tuple[float, float]]:
     """{(quantity, of): (value, standard error)} of one γ; errors by the jackknife over blocks of the text."""
-    steps = np.array([step[:3] for step in walk(log, Constant(gamma), ConstantRatio(0.0))], dtype=np.int64)
+    steps = np.array(
+        [step[:3] for step in simulate_steps(log, Constant(gamma), ConstantRatio(0.0))], dtype=np.int64
+    )
     start, drafted, accepted = steps.T
     tested = accepted + (accepted < drafted)
     columns = [(start, weights) for weights in (np.ones(len(steps)), drafted, accepted, tested)]

@@ -284,7 +284,7 @@ def trace_policies(path: Folder = None, *, c: Annotated[float, RATIO], as_json: 
             f"{run.tokens_per_step:.4f}",
             f"{run.speedup:.4f}",
             f"{run.difference:+.4f} ± {run.error:.4f}",
-            f"{run.beyond / run.steps:.0%}" if run.beyond else "–",
+            f"{run.truncated / run.steps:.0%}" if run.truncated else "–",
         )
     show(table)
     print(f"best constant: γ = {runs[0].best_constant}, chosen in hindsight; {log.source}")

@@ -1,7 +1,6 @@
-"""The whole loop of speculative decoding: draft, one pass of the target, verify, go on from what came out.
+"""The loop of speculative decoding: draft, score the draft in one pass of the target, verify, repeat.
 
-`loop.py` has `generate`, and `sample`, the target alone; `sides.py` what the draft and the target each remember from
-step to step; `generation.py` the text that comes out and the numbers beside it.
+`generate` decodes speculatively, `sample` from the target alone; both return a `Generation`.
 """
 
 import lazy_loader as _lazy

@@ -1,4 +1,4 @@
-"""Speculative decoding from the prompt to the last token, and the target sampled alone beside it."""
+"""Speculative decoding from the prompt to the last token, and sampling from the target alone."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from specsim import rules
+from specsim.core._checks import check_count
 from specsim.core._provenance import Provenance
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core.distributions import check_tokens, cumulative_draw
@@ -23,12 +21,10 @@ from specsim.rules import Rule
 from specsim.simulation._rows import Rows, broadcast_parents
 from specsim.simulation._sources import rule_verifier
 
-__all__ = ["DRAFTINGS", "generate", "sample"]
-
 #: How the tokens of a chain are drafted.
 DRAFTINGS = {
     "sample": "from the draft's rows",
-    "greedy": "the draft's most probable token, verified as what it is: drawn from a row that is certain of it",
+    "greedy": "the draft's most probable token; the rule is given a q that has all its mass there",
 }
 
 
@@ -44,22 +40,48 @@ def generate(
     eos: int | None = None,
     rng: RandomSource = None,
 ) -> Generation:
-    """Decode speculatively after `prompt` (tokens, as many as the models read and at least one).
+    """Decode speculatively after `prompt`.
 
-    Each step drafts a chain of `gamma` tokens, or a `Tree`, and verifies it with `rule`; the last one drafts less, or
-    nothing, so that no more than `max_new_tokens` come out. The text ends with the token `eos`, which is kept, if it
-    appears before. With a lossless rule the tokens are distributed as the target's own, whatever the draft; with a
-    lossy one, every token follows the law that the rule declares, given its position in the step.
+    With a lossless rule the new tokens have the target's own distribution, whatever the draft; with a lossy
+    one, every token follows the law that the rule declares, given its position in the step.
 
-    `drafting` is one of `DRAFTINGS`. With "greedy" the rule is handed a q that is 1 at the drafted token, since that is
-    the law it was drawn from; so every rule for sampled drafts holds. A `Tree` says itself how its siblings are drawn.
+    Parameters
+    ----------
+    target, draft : Model
+        Two models over one vocabulary.
+    prompt : sequence of int
+        Tokens; at least one, and at least as many as the models condition on.
+    max_new_tokens : int
+        At least 1. The last steps draft less, so that no more tokens are emitted.
+    gamma : int or Tree
+        Drafted tokens per step, or the tree that is drafted; a `Tree` states how its siblings are drawn.
+    rule : str or Rule
+        Verifies the drafts.
+    drafting : {"sample", "greedy"}
+        How a chain is drafted, see `DRAFTINGS`. With "greedy" the rule's q is 1 at the drafted token, which
+        is the law that the token was drawn from, so every rule for sampled drafts holds.
+    eos : int, optional
+        A token that ends the text; it is kept.
+    rng : int, Generator or None
+        The seed. Every random number is a function of it and the step.
 
-    Every random number is a function of the seed `rng` and the step: the same integer gives the same tokens. The
-    seconds of a first call include compiling.
+    Returns
+    -------
+    Generation
+        Tokens, steps and times; the seconds of a first call include compilation.
 
-    Raises ValueError or TypeError for models that do not share a vocabulary, tokens outside it, a prompt too short,
-    max_new_tokens below 1, an unknown rule or drafting, and drafts that the rule is not claimed for.
+    Raises
+    ------
+    ValueError, TypeError
+        For models without a common vocabulary, tokens outside it, a prompt that is too short, max_new_tokens
+        < 1, an unknown rule or drafting, or drafts that the rule is not claimed for.
 
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Algorithm 1.
+
+    Examples
+    --------
     >>> from specsim.models import default_pair
     >>> text = generate(*default_pair(), b"import ", max_new_tokens=20, rng=1)
     >>> len(text.tokens), text.accepted + text.iterations - text.dropped
@@ -67,10 +89,10 @@ def generate(
     """
     check_pair(target, draft)
     chosen = rules.get(rule)
-    tree = _tree(chosen, gamma, drafting)
-    text = _text(prompt, (target, draft))
-    side = DraftSide(draft, text, drafting == "greedy", chosen.leaf_rows)
-    speculation = _Speculation(side, chosen, tree, drafting)
+    tree = _check_tree(chosen, gamma, drafting)
+    text = _check_prompt(prompt, (target, draft))
+    session = DraftSide(draft, text, drafting == "greedy", chosen.leaf_rows)
+    speculation = _Speculation(session, chosen, tree, drafting)
     return _decode(target, text, speculation, max_new_tokens, eos, rng)
 
 
@@ -82,10 +104,12 @@ def sample(
     eos: int | None = None,
     rng: RandomSource = None,
 ) -> Generation:
-    """Sample from the target alone, a token for each of its passes: what `generate` is compared with.
+    """Sample from the target alone, one token per pass: the baseline of `generate`.
 
-    Arguments and errors as those of `generate`.
+    Parameters, result and errors are those of `generate`.
 
+    Examples
+    --------
     >>> from specsim.models import default_pair
     >>> sample(default_pair()[0], b"import ", max_new_tokens=20, rng=1).tokens_per_iteration
     1.0
@@ -94,13 +118,12 @@ def sample(
         raise TypeError(
             f"target: expected a model, such as TableModel([1/2, 1/2]), got {type(target).__name__}"
         )
-    text = _text(prompt, (target,))
-    return _decode(target, text, None, max_new_tokens, eos, rng)
+    return _decode(target, _check_prompt(prompt, (target,)), None, max_new_tokens, eos, rng)
 
 
 @dataclass(frozen=True)
 class _Speculation:
-    """What turns sampling into speculative decoding: the draft, and how its tokens are verified."""
+    """The draft, and how its tokens are verified."""
 
     draft: DraftSide
     rule: Rule
@@ -108,11 +131,11 @@ class _Speculation:
     drafting: str
 
     def shape(self, room: int) -> Tree | None:
-        """What to draft where `room` tokens may come out before the last one; None where that is best left to the target.
+        """What to draft where `room` tokens may precede the last one; None: sample from the target.
 
-        A lossy rule drafts on, since the target's own law is not the one that it declares.
+        A lossy rule always drafts, since it declares another law than the target's own.
         """
-        return _cut(self.tree, room if self.rule.declared is None else max(room, 1))
+        return _truncate(self.tree, room if self.rule.declared is None else max(room, 1))
 
 
 def _decode(
@@ -123,20 +146,20 @@ def _decode(
     eos: int | None,
     rng: RandomSource,
 ) -> Generation:
-    limit = _positive(max_new_tokens)
+    limit = check_count("max_new_tokens", max_new_tokens)
     eos = None if eos is None else int(check_tokens([eos], target.vocab_size, "eos")[0])
     root, clock = root_of(rng), _Clock()
-    key, side = key_of(root), TargetSide(target, text)
+    key, session = key_of(root), TargetSide(target, text)
     tokens: list[int] = []
     steps: list[Step] = []
     started = time.perf_counter()
     while len(tokens) < limit and (eos is None or eos not in tokens):
         shape = None if speculation is None else speculation.shape(limit - len(tokens) - 1)
         if speculation is None or shape is None:
-            emitted = _plain_step(side, key, len(steps), clock)
+            emitted = _plain_step(session, key, len(steps), clock)
             steps.append(Step(0, 0, 0))
         else:
-            emitted = _speculative_step(side, speculation, shape, key, len(steps), clock)
+            emitted = _speculative_step(session, speculation, shape, key, len(steps), clock)
             steps.append(Step(shape.size, shape.depth, len(emitted) - 1))
         tokens += emitted
     tokens = tokens[:limit]
@@ -157,81 +180,71 @@ def _decode(
 def _speculative_step(
     target: TargetSide, speculation: _Speculation, shape: Tree, key: Key, number: int, clock: _Clock
 ) -> list[int]:
-    """Draft `shape`, score it in one pass, verify: the tokens that come out, accepted ones and one more."""
+    """Draft `shape`, score it in one pass, verify: the emitted tokens, the accepted ones and one more."""
     draft, rule = speculation.draft, speculation.rule
-    with clock.measuring("draft"):
+    with clock.measure("draft"):
         drafted, q = draft.draft(shape, uniforms(key, Purpose.DRAFT, number, 1, shape.size))
-    with clock.measuring("target"):
+    with clock.measure("target"):
         p = target.rows(shape, drafted)
-    with clock.measuring("verify"):
+    with clock.measure("verify"):
         rows = Rows(drafted[None], p[None], q[None], broadcast_parents(shape, 1))
         columns, accepted = rule_verifier(rule, shape)(rows, key, number)
         emitted: list[int] = columns[: accepted[0] + 1, 0].tolist()
-    for side in (target, draft):
-        side.settle(emitted[:-1], emitted[-1])
+    for session in (target, draft):
+        session.settle(emitted[:-1], emitted[-1])
     return emitted
 
 
 def _plain_step(target: TargetSide, key: Key, number: int, clock: _Clock) -> list[int]:
-    """A token from the target's own row, with the first number of the verify stream."""
-    with clock.measuring("target"):
+    """A token from the target's own row, drawn with the first uniform of the verification stream."""
+    with clock.measure("target"):
         row = target.feed()[0]
-    with clock.measuring("verify"):
+    with clock.measure("verify"):
         u = uniforms(key, Purpose.VERIFY, number, 1, 1)
         token = int(cumulative_draw(row, u[0, 0]))
     target.settle([], token)
     return [token]
 
 
-def _tree(rule: Rule, gamma: int | Tree, drafting: str) -> Tree:
-    """What is drafted in a step, if the rule's claim holds for it."""
+def _check_tree(rule: Rule, gamma: int | Tree, drafting: str) -> Tree:
+    """What a step drafts; ValueError if the rule's claim does not cover it."""
     if drafting not in DRAFTINGS:
         raise ValueError(f"drafting: {drafting!r} is not one of {', '.join(DRAFTINGS)}")
     if not isinstance(gamma, Tree):  # of a single child all ways of sampling are the same
         tree = chain(gamma, "sampled" if "sampled" in rule.draft_sampling else rule.draft_sampling[0])
     elif drafting == "greedy":
         raise ValueError(
-            "drafting: a Tree says itself how its siblings are drawn, as in chain(5, 'top'); leave 'greedy' out, or "
-            "give the number of drafted tokens as gamma"
+            "drafting: a Tree states how its siblings are drawn, as in chain(5, 'top'); leave 'greedy' out, "
+            "or give the number of drafted tokens as gamma"
         )
     else:
         tree = gamma
     rule.check(tree)
     if tree.sampling not in rule.draft_sampling:
         raise ValueError(
-            f"gamma: {rule.name} holds for drafts drawn {' or '.join(map(repr, rule.draft_sampling))}, not {tree.sampling!r}; "
-            "for drafts of the most probable tokens take a rule that names 'top', such as 'deterministic_children'"
+            f"gamma: {rule.name} holds for drafts drawn {' or '.join(map(repr, rule.draft_sampling))}, not "
+            f"{tree.sampling!r}; for the most probable tokens use a rule for 'top': 'deterministic_children'"
         )
     return tree
 
 
-def _cut(tree: Tree, depth: int) -> Tree | None:
+def _truncate(tree: Tree, depth: int) -> Tree | None:
     """`tree` without the nodes below `depth`; None if none are left."""
     if tree.depth <= depth:
         return tree
-    kept = [node for node in range(tree.size + 1) if tree.depths[node] <= depth]
-    if len(kept) == 1:
+    if depth == 0:
         return None
+    kept = [node for node in range(tree.size + 1) if tree.depths[node] <= depth]
     number = {node: i for i, node in enumerate(kept)}
     return Tree(tuple(number[tree.parents[node - 1]] for node in kept[1:]), tree.sampling, tree.block)
 
 
-def _text(prompt: Sequence[int], models: Sequence[Model]) -> list[int]:
+def _check_prompt(prompt: Sequence[int], models: Sequence[Model]) -> list[int]:
     text: list[int] = check_tokens(list(prompt), models[0].vocab_size, "prompt").tolist()
     least = max(1, *(model.order for model in models))
     if len(text) < least:
-        raise ValueError(f"prompt: {len(text)} tokens; at least {least} are read before the first new one")
+        raise ValueError(f"prompt: {len(text)} tokens; at least {least} are needed by the models")
     return text
-
-
-def _positive(max_new_tokens: Any) -> int:
-    if (
-        isinstance(max_new_tokens, bool)
-        or not isinstance(max_new_tokens, int | np.integer)
-        or max_new_tokens < 1
-    ):
-        raise ValueError(f"max_new_tokens: {max_new_tokens!r} is not a positive integer")
-    return int(max_new_tokens)
 
 
 class _Clock:
@@ -241,7 +254,7 @@ class _Clock:
         self.seconds: dict[str, float] = defaultdict(float, {"draft": 0.0, "target": 0.0, "verify": 0.0})
 
     @contextmanager
-    def measuring(self, part: str) -> Iterator[None]:
+    def measure(self, part: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
         self.seconds[part] += time.perf_counter() - started

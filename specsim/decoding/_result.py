@@ -1,4 +1,4 @@
-"""A generated text, and what its steps did."""
+"""A generated text and the statistics of its steps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from specsim.core._html import html_list
 from specsim.core._provenance import Provenance
 from specsim.drafts import Tree
 
-__all__ = ["Generation", "Step"]
+#: What `Generation.to_dict` adds to the fields.
+DERIVED = (
+    "iterations", "drafted", "accepted", "rejected", "bonus", "dropped",
+    "tokens_per_iteration", "alpha_drafted", "alpha_verified",
+)  # fmt: skip
 
 
 class Step(NamedTuple):
-    """One iteration: tokens drafted, the most of them that it could accept (the draft's depth), and accepted."""
+    """One iteration: tokens drafted, the draft's depth (the most it could accept), and tokens accepted."""
 
     drafted: int
     depth: int
@@ -23,11 +27,32 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Generation:
-    """The new `tokens` after `prompt`, and the steps that made them.
+    """The new `tokens` after `prompt`, and the steps that emitted them.
 
-    Every iteration is one pass of the target and emits the accepted tokens and one more; `dropped` of these came
-    after the end of the text. So tokens = accepted + iterations - dropped. `rule` and `tree` are None for the target
-    sampled alone. `seconds` are those spent in the draft, in the target and in verification.
+    Every iteration is one pass of the target and emits the accepted tokens and one more; `dropped` of these
+    came after the end of the text, so tokens = accepted + iterations - dropped.
+
+    Parameters
+    ----------
+    prompt, tokens : tuple of int
+        The given text and its continuation.
+    rule : str or None
+    tree : Tree or None
+        How drafts were verified, and their shape; None for the target sampled alone.
+    drafting : str
+        A key of `DRAFTINGS`, or "none".
+    steps : tuple of Step
+    seconds : dict
+        Spent in "draft", "target" and "verify".
+    provenance : Provenance
+        Seed, versions and machine.
+
+    Examples
+    --------
+    >>> from specsim import default_pair, generate
+    >>> text = generate(*default_pair(), b"import ", max_new_tokens=8, gamma=3, rng=1)
+    >>> len(text.tokens) == text.accepted + text.iterations - text.dropped
+    True
     """
 
     prompt: tuple[int, ...] = field(repr=False)
@@ -51,22 +76,22 @@ class Generation:
 
     @property
     def accepted(self) -> int:
-        """Drafted tokens accepted in all, with those behind the end of the text."""
+        """Drafted tokens accepted in all, those after the end of the text included."""
         return sum(step.accepted for step in self.steps)
 
     @property
     def rejected(self) -> int:
-        """Steps that ended with a rejection, at which a recovered token came out."""
+        """Steps that ended with a rejection and so emitted a recovered token."""
         return sum(step.accepted < step.depth for step in self.steps)
 
     @property
     def bonus(self) -> int:
-        """Steps that accepted as much as was drafted, and so emitted a bonus; those without a draft do not count."""
+        """Steps that accepted their whole draft and so emitted a bonus; steps with no draft do not count."""
         return sum(step.accepted == step.depth > 0 for step in self.steps)
 
     @property
     def dropped(self) -> int:
-        """Tokens emitted behind the end of the text."""
+        """Tokens emitted after the end of the text."""
         return self.accepted + self.iterations - len(self.tokens)
 
     @property
@@ -81,7 +106,7 @@ class Generation:
 
     @property
     def alpha_verified(self) -> float | None:
-        """Accepted / positions tested: in each step the accepted ones and the rejected one; None where there are none."""
+        """Accepted / tested, the tested tokens being the accepted and the rejected ones; None without any."""
         tested = self.accepted + self.rejected
         return self.accepted / tested if tested else None
 
@@ -93,22 +118,14 @@ class Generation:
             "rule": self.rule,
             "draft": None if self.tree is None else self.tree.to_dict(),
             "drafting": self.drafting,
-            "iterations": self.iterations,
-            "drafted": self.drafted,
-            "accepted": self.accepted,
-            "rejected": self.rejected,
-            "bonus": self.bonus,
-            "dropped": self.dropped,
-            "tokens_per_iteration": self.tokens_per_iteration,
-            "alpha_drafted": self.alpha_drafted,
-            "alpha_verified": self.alpha_verified,
+            **{name: getattr(self, name) for name in DERIVED},
             "steps": [step._asdict() for step in self.steps],
             "seconds": dict(self.seconds),
             "provenance": self.provenance.to_dict(),
         }
 
     def table(self) -> Mapping[str, str]:
-        """The numbers as they are shown: {name: value}."""
+        """The numbers as text, by name."""
         rows = {
             "rule": self.rule or "none: the target alone",
             "draft": "none"

@@ -1,18 +1,18 @@
-"""What the draft and the target each remember from step to step: a session, and the tokens that it has not seen yet.
+"""The state of the draft and of the target between steps: a session, and the tokens still to be consumed.
 
-A step leaves a session in one of three states. On a chain of γ drafted tokens, of which τ were accepted, the target has
-consumed all γ, the draft all but the last, since no row was asked for after that one.
+A step leaves a session in one of three states. On a chain of γ drafted tokens, of which τ were accepted, the
+target has consumed all γ, the draft all but the last, since no row was asked for after that one.
 
-- τ = 0: both forget every drafted token, and next see the recovered token.
-- 0 < τ < γ: both forget the tokens after the τ accepted ones, and next see the recovered token.
-- τ = γ: nothing is forgotten, but the draft is one token behind: it next sees the last drafted token and the bonus,
-  the target the bonus alone. (A rule that reads the draft's row after the last drafted token feeds it that one, too.)
+- τ = 0: both forget every drafted token, and next consume the recovered token.
+- 0 < τ < γ: both forget the tokens after the τ accepted ones, and next consume the recovered token.
+- τ = γ: nothing is forgotten, but the draft is one token behind: it next consumes the last drafted token and
+  the bonus, the target the bonus alone. (A rule that reads the draft's row after the last drafted token feeds
+  it that one.)
 
-The branches of a tree are not kept at all: next time a session sees all that the step emitted.
+The branches of a tree are not kept: a session next consumes all that the step emitted.
 
-A mistake here is not equally bad on both sides. The target's rows say what is emitted, so a wrong state biases the
-text. The draft's rows say what is proposed, and what is verified is drawn from them, whatever they are: a wrong state
-costs acceptance alone.
+The target's rows determine what is emitted, so a wrong state of the target biases the text. A wrong state of
+the draft only lowers acceptance, because drafts are verified against the rows that they were drawn from.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from specsim.core.distributions import Floats, Ints, temperature
+from specsim.core._types import Floats, Ints
+from specsim.core.distributions import temperature
 from specsim.drafts import Tree, draw_siblings
 from specsim.models import Model, Session
 
-__all__ = ["DraftSide", "TargetSide"]
-
 
 class Side:
-    """A session behind `text`, whose last token is still to be fed to it."""
+    """A session after `text`, whose last token is still to be consumed."""
 
     def __init__(self, model: Model, text: Sequence[int]):
         self.session = Session(model, text[:-1])
@@ -37,13 +36,13 @@ class Side:
         self.start = 0  # tokens consumed before the drafted ones of this step
 
     def feed(self, drafted: Sequence[int] = ()) -> Floats:
-        """Consume what was not seen yet, and `drafted`: the rows after the text and after each drafted token."""
+        """Consume the pending tokens and `drafted`: the rows after the text and after each drafted token."""
         rows = self.session.advance([*self.unseen, *drafted])
         self.start = self.session.length - len(drafted)
         return rows[len(self.unseen) - 1 :]
 
     def settle(self, accepted: Sequence[int], last: int) -> None:
-        """The step emitted the `accepted` drafted tokens and `last`: keep of the consumed ones those that hold."""
+        """Roll back to what the step emitted: the `accepted` drafted tokens and `last`."""
         kept = min(len(accepted), self.session.length - self.start)
         self.session.rollback(self.start + kept)
         self.unseen = [*accepted[kept:], last]
@@ -64,7 +63,7 @@ class TargetSide(Side):
 
 
 class DraftSide(Side):
-    """The draft, which draws a token, or the children of a node, at a time; `greedy` makes its rows certain of the argmax."""
+    """The draft, which draws the children of one node at a time; `greedy` puts all mass on the argmax."""
 
     def __init__(self, model: Model, text: Sequence[int], greedy: bool, leaf_rows: bool):
         super().__init__(model, text)
@@ -72,22 +71,22 @@ class DraftSide(Side):
         self.leaf_rows = leaf_rows
 
     def draft(self, tree: Tree, u: Floats) -> tuple[Ints, Floats]:
-        """Tokens [n] drawn at the nodes of `tree` with uniforms u [n, 1], and the rows q [m, V] they were drawn from."""
+        """Tokens [n] drawn at the nodes of `tree` with uniforms u [n, 1], and their rows q [m, V]."""
         tokens = np.empty(tree.size, dtype=np.int64)
         q = np.empty((tree.size + 1 if self.leaf_rows else tree.num_rows, self.session.model.vocab_size))
-        q[0] = self._drawn_from(self.feed())[-1]
+        q[0] = self._sampling_rows(self.feed())[-1]
         if tree.is_chain and tree.block == 1:
             for i in range(tree.size):
                 tokens[i] = draw_siblings(tree.sampling, q[i : i + 1], u[i : i + 1])[0, 0]
                 if i + 1 < len(q):
-                    q[i + 1] = self._drawn_from(self.session.advance([int(tokens[i])]))[0]
+                    q[i + 1] = self._sampling_rows(self.session.advance([int(tokens[i])]))[0]
             return tokens, q
         self._draw_children(tree, 0, q, u, tokens)
         for nodes, paths in _levels(tree, tokens):
             depth = paths.shape[1]
             seen = tree.seen(depth)
             wanted = nodes < len(q)
-            q[nodes[wanted]] = self._drawn_from(self.session.after(paths[wanted, :seen], depth - seen))
+            q[nodes[wanted]] = self._sampling_rows(self.session.after(paths[wanted, :seen], depth - seen))
             for node in nodes.tolist():
                 self._draw_children(tree, node, q, u, tokens)
         return tokens, q
@@ -97,7 +96,7 @@ class DraftSide(Side):
         if columns:
             tokens[columns] = draw_siblings(tree.sampling, q[node : node + 1], u[columns])[:, 0]
 
-    def _drawn_from(self, rows: Floats) -> Floats:
+    def _sampling_rows(self, rows: Floats) -> Floats:
         return temperature(rows, 0.0) if self.greedy else rows
 
 

@@ -1,14 +1,13 @@
-"""Reported numbers of speculative decoding: can they all be true?
+"""Check whether reported numbers of speculative decoding can all be true.
 
-A run of S steps drafts D tokens, accepts A of them, and emits E. Each step emits its accepted tokens and one more, so
-E = A + S; at most γ are drafted in a step; of the steps, B accept the whole draft and emit a bonus, and each of the
-others rejects from 1 to γ drafted tokens. That, and what an engine means by its acceptance rate and by its mean
-length, are linear statements about a few whole numbers, and a number printed with two decimals is an interval. So
-whether numbers can be true together is a question of linear programming: `check_metrics` adds one statement after the
-other, and asks each time whether anything is left.
+A run of S steps drafts D tokens, accepts A of them, and emits E = A + S, since each step emits its accepted
+tokens and one more. At most γ tokens are drafted in a step; B steps accept the whole draft and emit a bonus,
+and each of the others rejects from 1 to γ drafted tokens. These identities, and an engine's definitions of
+its acceptance rate and mean length, are linear constraints on integer counts, and a number printed with two
+decimals is an interval. `check_metrics` adds one constraint after the other to a linear program, and tests
+each time whether it remains feasible.
 
-`DEFINITIONS` says what engines mean by their numbers, with sources. Files: `printed` (a number as printed is an
-interval), `definitions`, `statements` (the identities), `feasible` (the linear program), `checking`.
+`DEFINITIONS` has the definitions of the engines, with sources.
 """
 
 import lazy_loader as _lazy

@@ -1,4 +1,4 @@
-"""check_metrics: the statements tried one after the other, and what follows where all of them can hold."""
+"""`check_metrics`: tests the statements one after the other, and derives what follows if all can hold."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ from specsim.metrics._statements import (
 )
 from specsim.theory import expected_tokens
 
-__all__ = ["Check", "Implied", "MetricsCheck", "check_metrics"]
-
 
 @dataclass(frozen=True)
 class Check:
-    """One statement, with what the numbers reported and the statements before it leave of its two sides.
+    """One statement, and the ranges of its sides under the reported numbers and the statements before it.
 
-    `slack` is the room that is left, in the unit of the sides; below 0 it is how far apart they are.
+    `slack` is the room between the sides, in their unit; if negative, how far apart they are.
     """
 
     name: str
@@ -46,7 +44,7 @@ class Check:
 
 
 class Implied(NamedTuple):
-    """What a number must lie in, if those reported are true."""
+    """The range of a number that follows from the reported ones."""
 
     name: str
     value: Range
@@ -55,11 +53,24 @@ class Implied(NamedTuple):
 
 @dataclass(frozen=True)
 class MetricsCheck:
-    """Whether the `reported` numbers can all be true. `conflict` names few of them that cannot be, together.
+    """The result of `check_metrics`.
 
-    The sides of `checks` are in tokens (or steps) of the whole run where a count was reported, else for each step.
-    `implied` is what follows of others, empty if impossible. `remarks` are about assumptions, and about what was left
-    out of the checks; they never make numbers impossible.
+    Parameters
+    ----------
+    engine : str
+        The key of `DEFINITIONS`.
+    reported : dict
+        The given numbers as text.
+    per_step : bool
+        Whether the sides of `checks` are per step; otherwise they are tokens or steps of the whole run.
+    checks : tuple of Check
+        The statements about the given numbers.
+    conflict : tuple of str
+        A minimal set of numbers that contradict each other; empty if there is none.
+    implied : tuple of Implied
+        Ranges of other numbers; empty if impossible.
+    remarks : tuple of str
+        Assumptions, and numbers that were not checked; they never make numbers impossible.
     """
 
     engine: str
@@ -77,19 +88,16 @@ class MetricsCheck:
 
     @property
     def exit_code(self) -> int:
-        """0 possible, 1 impossible."""
+        """0 if possible, 1 if impossible."""
         return 0 if self.possible else 1
 
     @property
     def verdict(self) -> str:
-        """In one line."""
+        """The outcome in one line."""
         if self.possible:
             count = len(self.checks)
-            return (
-                f"possible: {count} statement{'s hold' if count > 1 else ' holds'}"
-                if count
-                else "possible: nothing to compare"
-            )
+            found = f"{count} statement{'s hold' if count > 1 else ' holds'}"
+            return f"possible: {found if count else 'nothing to compare'}"
         wrong = next(check for check in self.checks if not check.holds)
         return (
             f"impossible: {wrong.statement} fails, {wrong.left} against {wrong.right}; "
@@ -109,10 +117,7 @@ class MetricsCheck:
             "per_step": self.per_step,
             "possible": self.possible,
             "verdict": self.verdict,
-            "checks": [
-                {**asdict(check), "left": ends(check.left), "right": ends(check.right)}
-                for check in self.checks
-            ],
+            "checks": [asdict(c) | {"left": ends(c.left), "right": ends(c.right)} for c in self.checks],
             "conflict": list(self.conflict),
             "implied": [{**item._asdict(), "value": ends(item.value)} for item in self.implied],
             "remarks": list(self.remarks),
@@ -159,21 +164,42 @@ def check_metrics(
     requests: Value | None = None,
     rounding: float = 0.5,
 ) -> MetricsCheck:
-    """Can these numbers, reported of one run of speculative decoding on chains, all be true?
+    """Check whether the numbers reported of one run of speculative decoding on chains can all be true.
 
-    `engine` says what the numbers mean, see `DEFINITIONS`; "plain" is what the words say. Numbers may be given as
-    printed: "0.80" is anything that rounds to it, to within `rounding` units of its last digit (1 for digits that were
-    cut off); a float is exact up to 1e-9. `gamma`, `accepted`, `drafted`, `emitted`, `steps`, `bonus` and `requests`
-    are whole numbers. `bonus` counts the steps that accepted their whole draft; `by_position` has for each of the γ
-    positions the share of all steps that accepted it, as numbers or as in "0.8, 0.6". `requests` are texts, each of
-    which may end within its last step; without it nothing is taken to have been dropped. `draft_time` is that of one
-    drafted token, `target_time` of one pass of the target, `step_time` of a step, in any one unit. A speed-up is
-    compared with one target pass per token.
+    Numbers are impossible only if no run has them. The reverse nearly holds: counts are required to be whole
+    one at a time, and differences below 1e-10 of the largest count are not detected. A number given as text
+    stands for the values that round to it; an int is exact, a float exact up to 1e-9.
 
-    Numbers are called impossible only if no run has them. The reverse is nearly so: that counts are whole is asked of
-    each count alone, and differences below 1e-10 of the largest count are not seen.
-    Raises ValueError for an unknown engine, for what `read` refuses, and where nothing was given.
+    Parameters
+    ----------
+    engine : str
+        How the numbers are defined, a key of `DEFINITIONS`.
+    gamma : int
+        Drafted tokens per step.
+    acceptance_rate, tokens_per_step, speedup : number or str
+        As the engine defines them; the speed-up is relative to one target pass per token.
+    accepted, drafted, emitted, steps, bonus : int
+        Counts of the run; `bonus` is the number of steps that accepted their whole draft.
+    by_position : sequence or str
+        For each of the γ positions the share of all steps that accepted it, as numbers or as "0.8, 0.6".
+    draft_time, target_time, step_time : number or str
+        Of one drafted token, one pass of the target, and one step, in one unit.
+    requests : int
+        Texts, each of which may end within its last step; without it no emitted token was dropped.
+    rounding : float
+        The error of a printed number in units of its last digit, in (0, 1]; 1 for truncated digits.
 
+    Returns
+    -------
+    MetricsCheck
+
+    Raises
+    ------
+    ValueError
+        For an unknown engine, no numbers, or a value that is not a number of its kind.
+
+    Examples
+    --------
     >>> found = check_metrics(emitted=30, accepted=20, steps=7)
     >>> found.possible, found.verdict
     (False, 'impossible: emitted = accepted + steps fails, 30 against 27;
@@ -189,7 +215,7 @@ def check_metrics(
     if not 0 < rounding <= 1:
         raise ValueError(f"rounding: {rounding} units of the last digit; expected more than 0, at most 1")
     texts = _texts(
-        # in the order in which they are left out again, to find what is at odds
+        # the order in which numbers are dropped in the search for a conflict
         speedup=speedup,
         step_time=step_time,
         draft_time=draft_time,
@@ -215,23 +241,23 @@ def check_metrics(
         given.setdefault("gamma", Range(positions, positions))
 
     definition = DEFINITIONS[engine]
-    checks, program = _tried(given, definition)
+    checks, program = _test_statements(given, definition)
     possible = all(check.holds for check in checks)
-    at_odds = [] if possible else _conflict(given, definition)
+    conflict = [] if possible else _conflict(given, definition)
     implied = _implied(given, definition, program) if possible else ()
     return MetricsCheck(
         engine=engine,
         reported={name: str(value) for name, value in texts.items()},
         per_step="steps" in program.unit,
         checks=checks,
-        conflict=tuple(f"{name.replace('_', ' ')} {texts.get(name, given[name])}" for name in at_odds),
+        conflict=tuple(f"{name.replace('_', ' ')} {texts.get(name, given[name])}" for name in conflict),
         implied=implied,
-        remarks=(*_left_out(given, definition), *_independence(given, implied)),
+        remarks=(*_note_omissions(given, definition), *_compare_iid(given, implied)),
     )
 
 
 def _texts(*, by_position: str | Sequence[Value] | None, **values: Value | None) -> dict[str, Value]:
-    """What was given, by name, the positions each for itself."""
+    """The given numbers by name, with one entry for each position."""
     rates = by_position.split(",") if isinstance(by_position, str) else by_position or ()
     positions: dict[str, Value] = {f"position {i}": rate for i, rate in enumerate(rates, 1)}
     found = positions | {name: value for name, value in values.items() if value is not None}
@@ -251,13 +277,13 @@ def _check_together(given: Mapping[str, Range]) -> None:
             raise ValueError(f"{name}: give target_time too; only their ratio counts")
 
 
-def _tried(given: Mapping[str, Range], definition: Definition) -> tuple[tuple[Check, ...], Program]:
-    """Every statement, and the program that keeps those which can hold."""
+def _test_statements(given: Mapping[str, Range], definition: Definition) -> tuple[tuple[Check, ...], Program]:
+    """Test every statement; returns the checks and the program with the statements that can hold."""
     program = _program(given, definition)
     checks: dict[str, Check] = {}
     for statement in statements(given, definition):
         holds = program.allows(*statement.bounds)
-        # what fails may follow from what failed before; it is told where it is about something that was given
+        # a later failure may follow from the first one; it is reported only if it is about a given number
         first = not holds and all(check.holds for check in checks.values())
         if first or any(name in given for name in statement.about):
             check = _check(statement, program, holds)
@@ -272,12 +298,12 @@ def _tried(given: Mapping[str, Range], definition: Definition) -> tuple[tuple[Ch
 
 
 def _whole(given: Mapping[str, Range], definition: Definition, program: Program) -> list[Check]:
-    """Of the counts of which less than 1 is left open, the one furthest from a whole number."""
+    """Of the counts known to less than 1, the one furthest from a whole number."""
     if "one" not in program.unit:
         return []
-    left_open = [name for name in COUNTS if name not in given]
+    unknowns = [name for name in COUNTS if name not in given]
     found = []
-    for name in (*left_open, *(name for name in given if name.startswith("position"))):
+    for name in (*unknowns, *(name for name in given if name.startswith("position"))):
         value = program.range({unknown(name, definition): 1})
         if value.high - value.low >= 1:
             continue
@@ -290,14 +316,14 @@ def _whole(given: Mapping[str, Range], definition: Definition, program: Program)
 
 
 def _program(given: Mapping[str, Range], definition: Definition) -> Program:
-    """What the numbers alone leave."""
+    """The program with the given numbers alone."""
     program = Program(max((given[name].low for name in COUNTS if name in given), default=0.0))
     program.keep(*reported(given, definition))
     return program
 
 
 def _check(statement: Statement, program: Program, holds: bool) -> Check | None:
-    """The two sides as they stand; None where nothing reported could have made the statement fail."""
+    """The ranges of the two sides; None if no reported number could have made the statement fail."""
     over = statement.over
     left = program.range(statement.left, over)
     floor = -math.inf if statement.low is None else program.least(statement.low, over)
@@ -311,8 +337,8 @@ def _check(statement: Statement, program: Program, holds: bool) -> Check | None:
 
 
 def _conflict(given: Mapping[str, Range], definition: Definition) -> list[str]:
-    """Names of numbers that cannot all be true, none of which could be left out (but for what whole numbers add)."""
-    fractions = not _feasible(given, definition)  # then there is no need to ask for whole numbers
+    """Names of a minimal set of numbers that cannot all be true."""
+    fractions = not _feasible(given, definition)  # then counts need not be whole
     kept = dict(given)
     for name in given:
         fewer = {other: value for other, value in kept.items() if other != name}
@@ -332,7 +358,7 @@ def _feasible(given: Mapping[str, Range], definition: Definition, fractions: boo
 
 
 def _implied(given: Mapping[str, Range], definition: Definition, program: Program) -> tuple[Implied, ...]:
-    """What follows of numbers that were not reported, where anything does."""
+    """The ranges of numbers that were not reported, where they are bounded."""
     tested = minus(plus(ACCEPTED, STEPS), BONUS)
     found = []
     for name, form, over, note in (
@@ -348,12 +374,8 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
         for name in COUNTS:
             value = program.range({unknown(name, definition): 1})
             if name not in given and value.high < math.inf:
-                found.append(
-                    Implied(
-                        name,
-                        Range(math.ceil(value.low - program.error), math.floor(value.high + program.error)),
-                    )
-                )
+                low, high = math.ceil(value.low - program.error), math.floor(value.high + program.error)
+                found.append(Implied(name, Range(low, high)))
     cost, text, _ = least_cost(given)
     fastest = program.most(plus(ACCEPTED, STEPS), cost)
     if fastest < math.inf:
@@ -361,8 +383,8 @@ def _implied(given: Mapping[str, Range], definition: Definition, program: Progra
     return tuple(found)
 
 
-def _left_out(given: Mapping[str, Range], definition: Definition) -> list[str]:
-    """What was given and could not be used."""
+def _note_omissions(given: Mapping[str, Range], definition: Definition) -> list[str]:
+    """Remarks on given numbers that were not checked."""
     remarks = []
     if "acceptance_rate" in given and definition.acceptance_rate == NOT_KNOWN:
         remarks.append("acceptance rate: what the engine means by it is not known, so it was not compared")
@@ -373,14 +395,15 @@ def _left_out(given: Mapping[str, Range], definition: Definition) -> list[str]:
     return remarks
 
 
-def _independence(given: Mapping[str, Range], implied: Sequence[Implied]) -> list[str]:
-    """Where the i.i.d. formula gives other tokens per step than there are: a remark, since i.i.d. is an assumption."""
+def _compare_iid(given: Mapping[str, Range], implied: Sequence[Implied]) -> list[str]:
+    """Remarks where the i.i.d. formula gives other tokens per step than were reported."""
     values = {item.name: item.value for item in implied}
     if "gamma" not in given or "tokens per step" not in values:
         return []
     gamma, tokens = int(given["gamma"].low), values["tokens per step"]
     names = {
-        "α verified": "it holds on average for independent acceptances with one probability and drafts of γ tokens"
+        "α verified": "it holds on average for independent acceptances with one probability and drafts of γ "
+        "tokens"
     }
     if "acceptance_rate" in given:
         names["α drafted"] = (
@@ -396,7 +419,7 @@ def _independence(given: Mapping[str, Range], implied: Sequence[Implied]) -> lis
         )
         if high < tokens.low - 1e-6 or low > tokens.high + 1e-6:
             remarks.append(
-                f"i.i.d. formula: with {name} {alpha} it gives {Range(low, high)} tokens per step, not {tokens}; no "
-                f"contradiction: {why}"
+                f"i.i.d. formula: with {name} {alpha} it gives {Range(low, high)} tokens per step, not "
+                f"{tokens}; no contradiction: {why}"
             )
     return remarks

@@ -1,26 +1,32 @@
-"""What engines mean by the numbers that they report, each with its source."""
+"""How engines define the numbers that they report, with sources."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["DEFINITIONS", "NOT_KNOWN", "Definition"]
-
 NOT_KNOWN = "not known"
 
 
 @dataclass(frozen=True)
 class Definition:
-    """An engine's numbers, in words and as what can be computed with.
+    """An engine's definitions of its numbers.
 
-    `acceptance_rate`, `tokens_per_step` and `emitted` are formulas in words, or "not known"; a number whose meaning is
-    not known is left out of the checks. `source` says where the formulas stand.
-    `mean` is what is divided by the steps to give tokens per step; "either" where the engine has both under one name.
-    `outside` says which tokens come from no counted step: none; the first of each request, from the prompt's pass; or
-    any number, where steps without a draft are not counted.
-    `constant`: every draft has exactly γ tokens, but for the last of a request; otherwise at most γ.
-    `independent`: `accepted` counts tests passed behind a rejection as well, and `emitted` only drafted tokens.
+    Parameters
+    ----------
+    acceptance_rate, tokens_per_step, emitted : str
+        Formulas in words, or "not known": the number is then not checked.
+    source : str
+        Where the formulas are documented.
+    mean : {"emitted", "accepted", "either"}
+        What is divided by the steps to give tokens per step; "either" if the engine uses one name for both.
+    outside : {"none", "first", "any"}
+        Tokens that come from no counted step: none; the first of each request, from the prompt's pass; or any
+        number, where steps without a draft are not counted.
+    constant : bool
+        Whether every draft but a request's last has exactly γ tokens; otherwise at most γ.
+    independent : bool
+        Whether `accepted` includes tests passed after a rejection, and `emitted` only drafted tokens.
     """
 
     acceptance_rate: str
@@ -33,7 +39,7 @@ class Definition:
     independent: bool = False
 
 
-#: By name; "plain" is no engine, but what the words say.
+#: By name; "plain" takes the words literally.
 DEFINITIONS = {
     "plain": Definition(
         acceptance_rate="accepted / drafted (α drafted)",
@@ -44,9 +50,12 @@ DEFINITIONS = {
     ),
     "vllm": Definition(
         acceptance_rate="accepted / drafted (α drafted)",
-        tokens_per_step="1 + accepted / steps, the mean acceptance length; tokens behind the end of a text included",
-        emitted="output tokens; also the first of each request, and those of steps without a draft, which are not counted",
-        source="vllm/v1/spec_decode/metrics.py and v1/core/sched/scheduler.py; vllm-project/vllm#17908, #56101",
+        tokens_per_step="1 + accepted / steps, the mean acceptance length; tokens behind the end of a text "
+        "included",
+        emitted="output tokens; also the first of each request, and those of steps without a draft, which "
+        "are not counted",
+        source="vllm/v1/spec_decode/metrics.py and v1/core/sched/scheduler.py; vllm-project/vllm#17908, "
+        "#56101",
         mean="accepted",
         outside="any",
     ),
@@ -59,7 +68,8 @@ DEFINITIONS = {
     "sglang": Definition(
         acceptance_rate="accepted / drafted (α drafted); before sgl-project/sglang#23530 the log's rate was "
         "(accepted + steps) / (steps × (γ + 1))",
-        tokens_per_step="log: 1 + accepted / steps; meta_info of a request: completion tokens / verification passes",
+        tokens_per_step="log: 1 + accepted / steps; meta_info of a request: completion tokens / "
+        "verification passes",
         emitted="completion tokens; the first of each request may come from the prompt's pass",
         source="sgl-project/sglang#23530, #11144, #33518; managers/tokenizer_manager.py",
         mean="either",
@@ -68,7 +78,8 @@ DEFINITIONS = {
     "llama.cpp": Definition(
         acceptance_rate="accepted / drafted (α drafted), drafts too short to be verified left out",
         tokens_per_step="1 + accepted / verification steps, the mean acceptance length",
-        emitted="generated tokens; also the first of each request, and those of steps without a draft, which are not counted",
+        emitted="generated tokens; also the first of each request, and those of steps without a draft, "
+        "which are not counted",
         source="ggml-org/llama.cpp#24536, #14104; tools/server/server-context.cpp",
         mean="accepted",
         outside="any",
@@ -76,8 +87,8 @@ DEFINITIONS = {
     "flashinfer": Definition(
         acceptance_rate=NOT_KNOWN,
         tokens_per_step="1 + emitted / steps",
-        emitted="drafted tokens before the first rejection, the last token of the step not counted; accepted also counts "
-        "tests passed behind the rejection, so it is at least as large",
+        emitted="drafted tokens before the first rejection, the last token of the step not counted; accepted "
+        "also counts tests passed behind the rejection, so it is at least as large",
         source="flashinfer/sampling.py, chain_speculative_sampling",
         mean="accepted",
         constant=True,

@@ -1,8 +1,9 @@
-"""Linear statements about unknown counts: what do those that are kept leave possible?
+"""Linear statements about unknown counts, and the values that they allow.
 
-A form is Σ coefficient · unknown, {unknown: coefficient}; a statement is form ≤ 0. "one" is the unknown that turns a
-number into a form: unknowns are known only up to a common factor until `one` is fixed, or the steps where no count was
-reported. The same factor gives the range of a ratio, whose denominator is fixed instead (Charnes & Cooper, 1962).
+A form is Σ coefficient · unknown, {unknown: coefficient}; a statement is form ≤ 0. "one" is the unknown that
+turns a number into a form: unknowns are determined up to a common factor, which fixing `one` sets (or the
+steps, if no count was reported). The range of a ratio is found by fixing its denominator instead (Charnes &
+Cooper, 1962).
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ from scipy.optimize import linprog
 
 from specsim.metrics._intervals import Range
 
-__all__ = ["Form", "Program", "minus", "plus", "times"]
-
 Form = dict[str, float]
 
-#: What is fixed is set to this, so that the solver's absolute tolerance of 1e-7 is small beside it.
+#: The value of the fixed form: large against the solver's absolute tolerance of 1e-7.
 SIZE = 1e6
-#: How far a statement may be from holding; of `SIZE`, so a relative 1e-11.
+#: By how much a statement may be violated; relative to `SIZE` 1e-11.
 TOLERANCE = 1e-5
-#: Decimals of a value of that size which do not stem from the tolerance.
+#: Decimals of a value of that size which the tolerance leaves exact.
 DIGITS = 4
 
 
@@ -51,7 +50,7 @@ def minus(left: Form, right: Form) -> Form:
 
 
 class Program:
-    """Unknowns ≥ 0 under the statements kept. `largest` is the largest count reported, 0 if none was."""
+    """Unknowns ≥ 0 under the kept statements. `largest` is the largest reported count, 0 without any."""
 
     def __init__(self, largest: float) -> None:
         self.unit: Form = {"one": 1} if largest else {"steps": 1}  # what values are measured in
@@ -66,28 +65,28 @@ class Program:
         self._solved.clear()
 
     def allows(self, *statements: Form) -> bool:
-        """Whether form ≤ 0 is left possible, for each of `statements` alone."""
+        """Whether form ≤ 0 is possible, for each of `statements` alone."""
         return all(self._solve(form, self.unit) <= TOLERANCE for form in statements)
 
     def feasible(self, over: Form | None = None) -> bool:
-        """Whether anything is left; with `over`, anything in which that form is not 0."""
+        """Whether any values are left; with `over`, any at which that form is not 0."""
         return self._solve({}, over or self.unit) > -math.inf
 
     def least(self, form: Form, over: Form | None = None) -> float:
-        """The smallest value of `form`, or of its ratio to `over`; −inf if there is none. Something must be left."""
+        """The smallest value of `form`, or of its ratio to `over`; −inf if unbounded."""
         found = self._solve(form, over or self.unit)
         return round(round(found, DIGITS) / (SIZE if over else self._fixed), 9) + 0.0
 
     def most(self, form: Form, over: Form | None = None) -> float:
-        """The largest, inf if there is none."""
+        """The largest value, inf if unbounded."""
         return 0.0 - self.least(times(-1, form), over)
 
     def range(self, form: Form, over: Form | None = None) -> Range:
-        """Both."""
+        """From `least` to `most`."""
         return Range(self.least(form, over), self.most(form, over))
 
     def _solve(self, form: Form, unit: Form) -> float:
-        """The least value of `form` where `unit` is set to its size; −inf where there is none, or nothing is left."""
+        """The least value of `form` with `unit` fixed; −inf if unbounded or infeasible."""
         key = (*form.items(), None, *unit.items())
         if key in self._solved:
             return self._solved[key]

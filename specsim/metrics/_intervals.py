@@ -1,4 +1,4 @@
-"""A number as it was reported is an interval: exact where it is a count, else what rounds to the digits printed."""
+"""Reported numbers as intervals: exact for counts, else the values that round to the printed digits."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from decimal import Decimal, InvalidOperation
 from numbers import Integral
 from typing import NamedTuple
 
-__all__ = ["COUNTS", "RATES", "TIMES", "Range", "Value", "read"]
-
-#: What may be reported: counts of a run; whole numbers; numbers in [0, 1]; positive times, all in one unit.
+#: Kinds of reported numbers: counts of a run; whole numbers; numbers in [0, 1]; positive times in one unit.
 COUNTS = ("steps", "drafted", "accepted", "emitted", "bonus")
 WHOLE = (*COUNTS, "gamma", "requests")
 RATES = ("acceptance_rate", "by_position")
 TIMES = ("draft_time", "target_time", "step_time")
 
-#: How exact a float is: relative, absolute below 1.
+#: Uncertainty of a float: relative, absolute below 1.
 FLOAT_ERROR = 1e-9
 
 Value = str | int | float
 
 
 class Range(NamedTuple):
-    """The numbers from `low` to `high`, both included; either may be infinite.
+    """The closed interval from `low` to `high`; either may be infinite.
 
+    Examples
+    --------
     >>> print(Range(20, 20), Range(3.855, 3.865), Range(8, math.inf))
     20 3.855 to 3.865 at least 8
     """
@@ -48,11 +48,11 @@ def number(value: float) -> str:
 
 
 def read(name: str, value: Value, rounding: float = 0.5) -> Range:
-    """What `value`, reported as `name`, may have been.
+    """The interval of true values of `value`, reported as `name`.
 
-    A str is a number as printed: off by at most `rounding` units of its last digit; "9.1%" and "2.47x" are read as
-    well. An int is exact, a float exact up to 1e-9, a count exact however it is given.
-    Raises ValueError for what is no number, negative, not whole where a count is meant, outside [0, 1] for a rate.
+    A str is a number as printed: off by at most `rounding` units of its last digit; "9.1%" and "2.47x" are
+    accepted. An int is exact, a float exact up to 1e-9, a count always exact. Raises ValueError for anything
+    but a number, a negative one, a count that is not whole, or a rate outside [0, 1].
 
     >>> print(read("acceptance_rate", "0.80"), "|", read("steps", "7"), "|", read("acceptance_rate", "9.1%"))
     0.795 to 0.805 | 7 | 0.0905 to 0.0915

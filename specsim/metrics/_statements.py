@@ -1,17 +1,19 @@
-"""The statements that reported numbers must satisfy, in the order in which they are tried.
+"""The statements that reported numbers must satisfy, in the order in which they are tested.
 
-With steps S, drafted D, accepted A, emitted E, steps with a bonus B, requests R, and accepted at position i n_i:
+With steps S, drafted D, accepted A, emitted E, steps with a bonus B, requests R, and accepted at position i
+n_i:
 
 - acceptance rate · D = A, and tokens per step · S = E or A + S, as the engine defines them;
 - D = γ S, or D ≤ γ S where drafts may be shorter; the last draft of each request may be;
-- A + S − (γ + 1) R ≤ E ≤ A + S: the end of a request drops at most what its last step emitted. More where an engine
-  counts the first token of a request, which comes from the prompt's pass, or has steps that it does not count;
+- A + S − (γ + 1) R ≤ E ≤ A + S: the end of a request drops at most what its last step emitted. E is larger
+  where an engine counts the first token of a request, from the prompt's pass, or has steps that it does not
+  count;
 - S − B ≤ D − A ≤ γ (S − B): each step without a bonus rejects from 1 to γ drafted tokens. For D = γ S that is
-  γ B ≤ A ≤ γ B + (γ − 1) (S − B). The last step of a request may have neither rejected nor come to its bonus;
-- n_1 ≥ n_2 ≥ … and Σ n_i = A, since a step that accepts its i-th token accepted those before it; n_γ = B, or n_γ ≤ B
-  where drafts may be shorter, up to R;
-- speed-up · step time ≤ tokens per step · target time, and step time ≥ draft time · drafted per step + target time,
-  one after the other.
+  γ B ≤ A ≤ γ B + (γ − 1) (S − B). The last step of a request may have neither a rejection nor a bonus;
+- n_1 ≥ n_2 ≥ … and Σ n_i = A, since a step that accepts its i-th token accepted those before it; n_γ = B, or
+  n_γ ≤ B where drafts may be shorter, up to R;
+- speed-up · step time ≤ tokens per step · target time, and step time ≥ draft time · drafted per step + target
+  time, one after the other.
 """
 
 from __future__ import annotations
@@ -23,8 +25,6 @@ from specsim.metrics._definitions import NOT_KNOWN, Definition
 from specsim.metrics._feasible import Form, minus, plus, times
 from specsim.metrics._intervals import COUNTS, Range
 
-__all__ = ["Statement", "least_cost", "reported", "statements", "unknown"]
-
 ONE: Form = {"one": 1}
 STEPS: Form = {"steps": 1}
 DRAFTED: Form = {"drafted": 1}
@@ -34,9 +34,9 @@ BONUS: Form = {"bonus": 1}
 
 @dataclass(frozen=True)
 class Statement:
-    """`low` ≤ `left` ≤ `high`, forms; one of the bounds may be None.
+    """`low` ≤ `left` ≤ `high`, linear forms; one of the bounds may be None.
 
-    It is worth showing where one of `about` was given, with its sides divided by the form `over` if there is one.
+    It is reported if one of `about` was given, with its sides divided by the form `over`, if any.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Statement:
 
     @property
     def bounds(self) -> tuple[Form, ...]:
-        """The same as forms ≤ 0."""
+        """The statement as forms ≤ 0."""
         below = () if self.low is None else (minus(self.low, self.left),)
         above = () if self.high is None else (minus(self.left, self.high),)
         return below + above
@@ -62,7 +62,7 @@ def unknown(name: str, definition: Definition) -> str:
 
 
 def reported(given: Mapping[str, Range], definition: Definition) -> list[Form]:
-    """What was given of counts, and the positions' rates, as forms ≤ 0. It is possible whatever was given."""
+    """The given counts and rates by position, as forms ≤ 0; they never contradict each other."""
     forms = [minus(ONE, STEPS)]
     for name in COUNTS:
         if name in given:
@@ -75,7 +75,7 @@ def reported(given: Mapping[str, Range], definition: Definition) -> list[Form]:
 
 
 def statements(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
-    """What must hold of `given`; none of it may be left out, whether or not it is about what was given."""
+    """The statements that must hold of `given`; all are needed, even those about other numbers."""
     yield from _drafts(given, definition)
     yield from _positions(given)
     yield from _emission(given, definition)
@@ -225,7 +225,7 @@ def _speed(given: Mapping[str, Range]) -> Iterator[Statement]:
 
 
 def least_cost(given: Mapping[str, Range]) -> tuple[Form, str, str]:
-    """The least that all steps can have cost, in passes of the target; the bound on the speed-up, and why it holds."""
+    """The least cost of all steps in passes of the target; the bound on the speed-up, and its assumption."""
     if {"step_time", "target_time"} <= given.keys():
         least = given["step_time"].low / given["target_time"].high
         return times(least, STEPS), "tokens per step × target time / step time", ""
@@ -237,7 +237,7 @@ def least_cost(given: Mapping[str, Range]) -> tuple[Form, str, str]:
 
 
 def _word(definition: Definition) -> str:
-    """What the engine calls the drafted tokens before the first rejection."""
+    """The engine's name for the drafted tokens before the first rejection."""
     return "emitted" if definition.independent else "accepted"
 
 
@@ -246,7 +246,7 @@ def _requests(given: Mapping[str, Range]) -> float:
 
 
 def _dropped(given: Mapping[str, Range]) -> Form | None:
-    """The most that the ends of the requests drop, all of a last step; None where γ is not known."""
+    """The most tokens that the ends of the requests drop, whole last steps; None where γ is not known."""
     if not _requests(given):
         return {}
     return times((given["gamma"].low + 1) * _requests(given), ONE) if "gamma" in given else None

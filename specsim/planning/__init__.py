@@ -1,4 +1,4 @@
-"""Which γ and which draft to take: cost models, plans, and policies that choose the draft length step by step."""
+"""Choose γ and the draft: cost models, plans, and draft-length policies, which choose γ step by step."""
 
 import lazy_loader as _lazy
 

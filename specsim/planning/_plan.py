@@ -1,6 +1,6 @@
-"""Which γ, and which draft: what speculation is expected to gain, how surely, and what a wrong guess costs.
+"""Choose γ and the draft: the expected speed-up, its uncertainty, and its sensitivity to α and c.
 
-All from an acceptance rate, or a rate for each position as a log gives it, and a cost model of `specsim.planning.costs`.
+Inputs are an acceptance rate, or one for each position as a log gives it, and a cost model.
 """
 
 from __future__ import annotations
@@ -13,25 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._checks import check_count
 from specsim.core._html import html_bars, html_table
+from specsim.core._types import Floats
 from specsim.planning.costs import ConstantRatio, StepCost
 from specsim.theory import expected_tokens_by_position
-from specsim.theory._acceptance import Floats
 from specsim.traces._summary import Accepted, TraceBounds, TraceSummary
 
-__all__ = [
-    "Candidate",
-    "Choice",
-    "Plan",
-    "Ranked",
-    "Ranking",
-    "Shift",
-    "plan",
-    "plan_from_trace",
-    "rank_drafts",
-]
-
-#: How far α and c are moved to see what depends on them: α up and down by so much, c times and over so much.
+#: Sensitivity: α is shifted by this in both directions, c multiplied and divided by this.
 ALPHA_SHIFT, C_SHIFT = 0.05, 1.5
 #: Two-sided confidence of a candidate's interval.
 CONFIDENCE = 0.95
@@ -39,7 +28,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Choice:
-    """A γ, the tokens that its steps emit, the improvement over the target alone, and its operations relative to that."""
+    """A γ: tokens per step, speed-up over the target alone, and operations per token relative to it."""
 
     gamma: int
     tokens_per_step: float
@@ -49,7 +38,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Shift:
-    """What if α or c were another: the γ that would be best, its improvement, and that of the planned γ."""
+    """A shifted α or c: the best γ, its improvement, and the improvement of the planned γ."""
 
     what: str
     gamma: int
@@ -59,10 +48,21 @@ class Shift:
 
 @dataclass(frozen=True)
 class Plan:
-    """The best γ (0: do not speculate), the choices γ = 0, 1, …, and what depends on α and c.
+    """The result of `plan`.
 
-    `alphas` are the acceptance rates by position; the last one holds from there on. `measured` says how many of them
-    were: choices beyond go on with the last.
+    Parameters
+    ----------
+    alphas : tuple of float
+        Acceptance rates by position; the last one holds for all later positions.
+    measured : int
+        The number of positions whose rate was given.
+    cost : StepCost
+    best : Choice
+        γ = 0 means: do not speculate.
+    choices : tuple of Choice
+        For γ = 0, 1, ….
+    sensitivity : tuple of Shift
+        For shifted α and c.
     """
 
     alphas: tuple[float, ...]
@@ -74,14 +74,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        return {
-            "alphas": list(self.alphas),
-            "measured": self.measured,
-            "cost": str(self.cost),
-            "best": asdict(self.best),
-            "choices": [asdict(choice) for choice in self.choices],
-            "sensitivity": [asdict(shift) for shift in self.sensitivity],
-        }
+        return asdict(self) | {"cost": str(self.cost)}
 
     def _repr_html_(self) -> str:
         rows = [
@@ -101,12 +94,34 @@ class Plan:
 
 
 def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 64) -> Plan:
-    """The γ up to `most` that gains most at a draft/target time ratio `c`, which γ+1 tokens at once do not change.
+    """The γ with the largest speed-up at a draft/target time ratio `c`, if verifying γ + 1 tokens takes one
+    pass.
 
-    `alpha` is one rate for all positions, or the rates [k] of the first k, each given that those before were accepted;
-    the last goes on. `c_hat` is the ratio of operations, by default `c`. Raises ValueError for a rate outside [0, 1], a
-    negative ratio, or `most` < 1.
+    Parameters
+    ----------
+    alpha : float or array_like, shape [k]
+        The acceptance rate, or the rates of the first k positions, each given that those before were
+        accepted; the last one holds for later positions. In [0, 1].
+    c, c_hat : float
+        The ratios draft/target of times and of operations, ≥ 0; `c_hat` is `c` by default.
+    most : int
+        The largest γ to consider, ≥ 1.
 
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ValueError
+        For arguments out of range.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Theorems 3.8 and 3.11.
+
+    Examples
+    --------
     >>> found = plan(0.8, 0.05)
     >>> found.best.gamma, round(found.best.improvement, 4)
     (8, 3.0921)
@@ -116,8 +131,7 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 
         raise ValueError(
             f"alpha: shape {alphas.shape}; expected one rate, or one for each position, at least one"
         )
-    if most < 1:
-        raise ValueError(f"most: {most} is not a number of drafted tokens ≥ 1")
+    check_count("most", most)
     cost = ConstantRatio(c)
     operations = ConstantRatio(c if c_hat is None else c_hat).c
     choices = _choices(alphas, cost, operations, most)
@@ -135,8 +149,8 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 
 def plan_from_trace(
     found: TraceSummary | TraceBounds, c: float, c_hat: float | None = None, *, most: int = 64
 ) -> tuple[Plan, ...]:
-    """The plan for a trace's acceptance rates by position, as `summarise` found them; where no accept flags were logged
-    two, for the least and the largest α that its rows allow, the same at every position. Raises ValueError as `plan`.
+    """The plan for the acceptance rates by position that `summarise` found; without accept flags two plans,
+    for the least and the largest α that the rows allow. Other parameters and errors as `plan`.
     """
     if isinstance(found, TraceBounds) and not found.flags:
         low, high = found.alpha_context
@@ -170,12 +184,9 @@ def _sensitivity(alphas: Floats, cost: ConstantRatio, gamma: int, most: int) -> 
     return found
 
 
-# --- several drafts --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Candidate:
-    """A draft for the target: its acceptance rate with an interval, and its time ratio c."""
+    """A draft: its acceptance rate, with the interval from `low` to `high`, and its time ratio c."""
 
     name: str
     alpha: float
@@ -185,12 +196,12 @@ class Candidate:
 
     @classmethod
     def of_rate(cls, name: str, alpha: float, c: float) -> Candidate:
-        """A rate without an interval."""
+        """From a rate without uncertainty."""
         return cls(name, alpha, c, alpha, alpha)
 
     @classmethod
     def of_counts(cls, name: str, accepted: int, tested: int, c: float) -> Candidate:
-        """From accepted drafts among those tested, with Wilson's interval, which takes tests to be independent."""
+        """From accepted and tested counts, with Wilson's interval for independent tests."""
         from scipy.stats import binomtest
 
         if not 0 <= accepted <= tested or tested == 0:
@@ -202,7 +213,7 @@ class Candidate:
 
     @classmethod
     def of_trace(cls, name: str, summary: Accepted, c: float) -> Candidate:
-        """From a trace: accepted / tested, whose interval takes steps to be independent, but not their positions."""
+        """From a trace: accepted / tested, with an interval for independent steps."""
         from scipy.stats import norm
 
         error = summary.standard_errors["alpha_verified"]
@@ -213,7 +224,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A candidate at its own best γ: the improvement, its interval, and whether it is surely below the first one's."""
+    """A candidate at its best γ: improvement, interval, and whether that lies below the first one's."""
 
     candidate: Candidate
     gamma: int
@@ -246,11 +257,18 @@ class Ranking(tuple[Ranked, ...]):
 
 
 def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:
-    """`candidates` by expected improvement at the γ that suits each, the best first.
+    """Rank drafts by expected improvement, each at its best γ ≤ `most`, the best first.
 
-    The interval is that of α at that γ. A draft is surely worse where its interval ends below that of the first begins.
-    Raises ValueError for none, two of one name, or an α or c out of range.
+    Intervals are those of α at that γ. A draft is surely worse if its interval lies below that of the first
+    one.
 
+    Raises
+    ------
+    ValueError
+        For no candidate, two of one name, or an α or c out of range.
+
+    Examples
+    --------
     >>> found = rank_drafts([Candidate.of_rate("small", 0.75, 0.02), Candidate.of_rate("large", 0.82, 0.11)])
     >>> [(one.candidate.name, one.gamma, round(one.improvement, 2)) for one in found]
     [('small', 9, 3.2), ('large', 6, 2.51)]

@@ -1,12 +1,12 @@
-"""What a step of speculative decoding costs, in passes of the target over one token a sequence.
+"""Cost models: the time of a step of speculative decoding, in passes of the target over one token per
+sequence.
 
-The theory of `specsim.theory._speed` takes verification for free. These cost models do not, each in its own way; each
-says what it leaves out. They share one question, `step(gamma)`: how long γ drafted tokens and their verification take,
-over the time in which the target alone makes one token. `improvement` and `best_gamma` take any of them.
+A cost model has one method, `step(gamma)`: the time of drafting γ tokens and verifying them, relative to the
+time in which the target alone emits one token. `improvement` and `best_gamma` take any of them.
 
 - `ConstantRatio`: γc + 1 (Leviathan et al., arXiv 2211.17192).
-- `Roofline`: each pass is bound by memory or by arithmetic, whichever is slower; with batches, long contexts (MagicDec,
-  arXiv 2408.11049), drafts on a sparse cache, mixtures of experts (MoESD, arXiv 2505.19645) and trees (Sequoia,
+- `Roofline`: each pass is bound by memory or by arithmetic; with batches, long contexts (MagicDec, arXiv
+  2408.11049), drafts on a sparse cache, mixtures of experts (MoESD, arXiv 2505.19645) and trees (Sequoia,
   arXiv 2402.12374).
 - `LinearStep`: seconds linear in context and tokens, fitted to measured steps (SmartSpec, arXiv 2406.14066).
 """
@@ -21,6 +21,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._checks import check_count
 from specsim.theory import expected_tokens
 
 __all__ = [
@@ -39,7 +40,7 @@ __all__ = [
 
 
 class StepCost(Protocol):
-    """What a cost model answers."""
+    """The interface of cost models."""
 
     def step(self, gamma: int) -> float:
         """The time of a step of γ ≥ 0 drafted tokens, in passes of the target."""
@@ -47,10 +48,27 @@ class StepCost(Protocol):
 
 
 def improvement(cost: StepCost, alpha: float, gamma: int) -> float:
-    """How many times faster tokens come than from the target alone: E[tokens]/step(γ), acceptances being independent.
+    """The speed-up over the target alone, E[tokens]/step(γ), for independent acceptances.
 
-    `alpha` in [0, 1], γ ≥ 0. Raises ValueError outside these ranges.
+    Parameters
+    ----------
+    cost : StepCost
+    alpha : float
+        The acceptance rate, in [0, 1].
+    gamma : int
+        Drafted tokens per step, ≥ 0.
 
+    Raises
+    ------
+    ValueError
+        For arguments out of range.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Theorem 3.8.
+
+    Examples
+    --------
     >>> round(improvement(ConstantRatio(0.05), 0.8, 5), 4)
     2.9514
     """
@@ -58,25 +76,25 @@ def improvement(cost: StepCost, alpha: float, gamma: int) -> float:
 
 
 def best_gamma(cost: StepCost, alpha: float, most: int = 64) -> int:
-    """The γ in 0 … `most` with the largest `improvement`; 0: do not speculate. All are tried: costs may jump.
+    """The γ in 0 … `most` with the largest `improvement`; 0: do not speculate.
 
+    Parameters, and errors, as `improvement`. All γ are tried, since costs may jump.
+
+    Examples
+    --------
     >>> best_gamma(ConstantRatio(0.05), 0.8)
     8
     """
-    if most < 1:
-        raise ValueError(f"most: {most} is not a number of drafted tokens ≥ 1")
+    check_count("most", most)
     return max(range(most + 1), key=lambda gamma: improvement(cost, alpha, gamma))
-
-
-# --- constant ratio --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ConstantRatio:
-    """A draft's pass costs `c` ≥ 0 of the target's, and γ+1 tokens are verified in the time of one.
+    """A pass of the draft takes `c` ≥ 0 of the target's, and γ + 1 tokens are verified in the time of one.
 
-    Leaves out: batches and contexts, in which verification is no longer free, and whatever happens between passes but
-    for a constant `overhead` ≥ 0 per step.
+    A step takes γc + 1 + `overhead` (≥ 0). Not modelled: batches and contexts, in which verification is not
+    free.
     """
 
     c: float
@@ -86,15 +104,12 @@ class ConstantRatio:
         _check(self, c=0.0, overhead=0.0)
 
     def step(self, gamma: int) -> float:
-        return _drafted(gamma) * self.c + 1.0 + self.overhead
-
-
-# --- roofline --------------------------------------------------------------------------------------------
+        return check_count("gamma", gamma, 0) * self.c + 1.0 + self.overhead
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """Bytes and floating-point operations a second, both > 0, as they are attained rather than printed."""
+    """Attained bytes and floating-point operations per second, both > 0."""
 
     bandwidth: float
     flops: float
@@ -105,7 +120,7 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Experts:
-    """A mixture of `count` experts in all, of which each token uses `active`, with `parameters` in each (all layers)."""
+    """A mixture of `count` experts; each token uses `active`; `parameters` of each over all layers."""
 
     count: int
     active: int
@@ -119,10 +134,7 @@ class Experts:
 
 @dataclass(frozen=True)
 class Network:
-    """A transformer: `parameters` that every token uses, bytes of each, bytes of cache for each token of context.
-
-    `experts`, if any, come on top.
-    """
+    """A transformer: `parameters` that every token uses, cache bytes per token of context, and experts."""
 
     parameters: float
     bytes_per_parameter: float = 2.0
@@ -134,10 +146,10 @@ class Network:
         _check(self, cache_bytes_per_token=0.0)
 
     def seconds(self, hardware: Hardware, batch: int, tokens: int, context: float) -> float:
-        """One pass over `tokens` tokens of each of `batch` sequences that have `context` tokens before them.
+        """One pass over `tokens` tokens of each of `batch` sequences after `context` tokens.
 
-        The slower of reading weights and caches once, and of two operations for each parameter and token. Attention's
-        own operations, activations, and communication are left out.
+        The larger of the times for reading weights and caches once, and for two operations per parameter and
+        token. Not modelled: the operations of attention, activations, and communication.
         """
         read, used = self.parameters, self.parameters
         if self.experts is not None:
@@ -149,11 +161,14 @@ class Network:
 
 
 def experts_touched(count: int, active: int, tokens: float) -> float:
-    """count·(1 - (1 - active/count)^tokens): distinct experts that `tokens` tokens use, choosing independently.
+    """count·(1 - (1 - active/count)^tokens): distinct experts that `tokens` ≥ 0 independent tokens use.
 
-    Real tokens choose alike, so that fewer are touched: measured 36.1 where this says 46.2 (256 experts, 10 of them
-    used, 5 tokens), and 67.6 for 120.7 (16 tokens; arXiv 2505.19645).
+    Real tokens choose similar experts, so fewer are used: with 256 experts, 10 of them active, arXiv
+    2505.19645 measured 36.1 for 5 tokens where this gives 46.2, and 67.6 for 16 tokens where this gives
+    120.7.
 
+    Examples
+    --------
     >>> round(experts_touched(256, 10, 5), 1), round(experts_touched(256, 10, 16), 1)
     (46.2, 120.7)
     """
@@ -166,9 +181,9 @@ def experts_touched(count: int, active: int, tokens: float) -> float:
 class Roofline:
     """Target and draft on one machine: `batch` sequences with `context` tokens each.
 
-    `draft_context` is how many of these the draft looks at, for one with a sparse cache (MagicDec; a sparse draft of the
-    target itself, as in SPiRE, is the target's network with another context); all of them by default. Leaves out: what
-    `Network.seconds` does, prefill, and that sequences of a batch accept different numbers of tokens.
+    `draft_context` is the number of context tokens that the draft attends to, all by default; fewer for a
+    sparse cache (MagicDec; SPiRE, whose draft is the target's network with a smaller context). Not modelled:
+    what `Network.seconds` leaves out, prefill, and different accepted lengths within a batch.
     """
 
     target: Network
@@ -184,13 +199,13 @@ class Roofline:
             _check(self, draft_context=0.0)
 
     def step(self, gamma: int) -> float:
-        drafting = _drafted(gamma) * self._draft_pass(1)
+        drafting = check_count("gamma", gamma, 0) * self._draft_pass(1)
         return (drafting + self._target_pass(gamma + 1)) / self._target_pass(1)
 
     def tree_step(self, widths: Sequence[int]) -> float:
-        """The time of a step that drafts a tree with so many nodes at each depth, all of which the target sees at once.
+        """The time of a step that drafts a tree with `widths` nodes at depths 1, 2, …, verified in one pass.
 
-        The draft makes one pass per depth, over the nodes above. Tree attention is taken to cost nothing.
+        The draft makes one pass per depth, over the nodes above. Tree attention is free.
         """
         if not widths or min(widths) < 1:
             raise ValueError(f"widths: {list(widths)} must name at least one node at each depth")
@@ -199,7 +214,7 @@ class Roofline:
 
     @property
     def free_tokens(self) -> int:
-        """How many tokens of each sequence the target verifies in the time of one (at most 2^20)."""
+        """The most tokens of each sequence that the target verifies in the time of one (up to 2^20)."""
         one = self._target_pass(1) * (1 + 1e-12)
         low, high = 1, 2**20
         while low < high:
@@ -216,10 +231,14 @@ class Roofline:
 
 
 def critical_context(cost: Roofline, alpha: float, gamma: int, longest: float = 1e7) -> float | None:
-    """The context from which on the improvement no longer falls when the batch is doubled (MagicDec).
+    """The context above which doubling the batch does not lower the improvement; None if above `longest`.
 
-    With short contexts large batches are bound by arithmetic, and verification costs; with long ones the caches are what
-    is read, and it is free again. None where it falls up to `longest`. `draft_context` stays as it is.
+    In short contexts large batches are bound by arithmetic, so verification costs time; in long ones reading
+    the caches dominates, and verification is free again. `draft_context` stays fixed.
+
+    References
+    ----------
+    MagicDec, arXiv 2408.11049.
     """
 
     def falls(context: float) -> bool:
@@ -238,15 +257,12 @@ def critical_context(cost: Roofline, alpha: float, gamma: int, longest: float = 
     return high if falls(low) else low
 
 
-# --- measured --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class LinearStep:
-    """A target's step of `fixed` + `per_context`·context + `per_token`·tokens seconds over the whole batch (SmartSpec).
+    """A target's pass of `fixed` + `per_context`·context + `per_token`·tokens seconds over the whole batch.
 
-    `draft_seconds` is one pass of the draft. Leaves out: that time is not linear where memory-bound passes become
-    arithmetic-bound ones, for which see `Roofline`.
+    The model of SmartSpec (arXiv 2406.14066); `draft_seconds` is one pass of the draft. Not modelled: the
+    change from memory-bound to arithmetic-bound passes, for which see `Roofline`.
     """
 
     fixed: float
@@ -271,10 +287,8 @@ class LinearStep:
         batch: int = 1,
         at_context: float = 0.0,
     ) -> LinearStep:
-        """The non-negative coefficients of least squares of measured steps: `context` tokens read, `tokens` computed, of
-        all sequences together, and `seconds`, each [n].
-
-        Raises ValueError for fewer than three steps, or steps that do not tell the coefficients apart.
+        """Non-negative least squares over n ≥ 3 measured steps: `context` tokens read, `tokens` computed,
+        summed over sequences, and `seconds`, each [n]. Raises ValueError for collinear columns.
         """
         from scipy.optimize import nnls
 
@@ -286,30 +300,20 @@ class LinearStep:
         design = np.column_stack([np.ones(len(columns[0])), *columns[:2]])
         scale = np.maximum(np.abs(design).max(axis=0), 1e-300)
         if np.linalg.matrix_rank(design / scale) < 3:
-            raise ValueError(
-                "context and tokens: the steps do not tell their coefficients apart; measure with both of them varied"
-            )
+            raise ValueError("context and tokens: their coefficients are not determined; vary both of them")
         fixed, per_context, per_token = (nnls(design / scale, columns[2])[0] / scale).tolist()
         return cls(fixed, per_context, per_token, draft_seconds, batch, at_context)
 
     def step(self, gamma: int) -> float:
-        return (_drafted(gamma) * self.draft_seconds + self._target_pass(gamma + 1)) / self._target_pass(1)
+        drafting = check_count("gamma", gamma, 0) * self.draft_seconds
+        return (drafting + self._target_pass(gamma + 1)) / self._target_pass(1)
 
     def _target_pass(self, tokens: int) -> float:
         return self.fixed + self.batch * (self.per_context * self.context + self.per_token * tokens)
 
 
-# --- checks ----------------------------------------------------------------------------------------------
-
-
-def _drafted(gamma: int) -> int:
-    if gamma < 0 or gamma != int(gamma):
-        raise ValueError(f"gamma: {gamma} is not a number of drafted tokens ≥ 0")
-    return int(gamma)
-
-
 def _check(model: object, above: bool = False, **least: float) -> None:
-    """Raise ValueError for a field that is not finite and at least (or above) so much."""
+    """Raise ValueError for a field that is not finite and at least (or above) its limit."""
     for name, low in least.items():
         value = getattr(model, name)
         if not math.isfinite(value) or value < low or (above and value == low):

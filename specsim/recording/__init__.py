@@ -1,6 +1,6 @@
-"""Traces recorded along real speculative trajectories: of two models of ours, or of two of Hugging Face's.
+"""Record traces along speculative trajectories, of two specsim models or of two Hugging Face models.
 
-Each step goes on where the last one ended, so the contexts met are those of the target's own text.
+Each step continues where the last one ended, so the contexts are those of the target's own text.
 """
 
 import lazy_loader as _lazy

@@ -1,10 +1,8 @@
-"""Records two causal language models of Hugging Face transformers along a real speculative trajectory.
+"""Record two causal language models of Hugging Face transformers along a speculative trajectory.
 
-Both models keep their KV cache: a step feeds each only the tokens that it has not seen, and cuts the cache back to what was
-accepted. Rows are softmaxes of the logits in float64, changed by temperature, top-k and top-p on both sides alike, as
-generation does, and verified by a rule of ours. So the log holds p and q as they were when the step was taken.
-
-torch and transformers are imported when something is recorded.
+Both models keep their KV cache: a step feeds each model only the tokens that it has not read, and crops the
+cache to what was accepted. Rows are float64 softmaxes of the logits, after the same temperature, top-k and
+top-p for both models. torch and transformers are imported when something is recorded.
 """
 
 from __future__ import annotations
@@ -17,8 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim import rules
+from specsim.core._checks import check_count
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
-from specsim.core.distributions import Floats, temperature, top_k, top_p
+from specsim.core._types import Floats
+from specsim.core.distributions import temperature, top_k, top_p
 from specsim.drafts import chain, draw_siblings
 from specsim.recording._log import new_log
 from specsim.recording._tokenizers import check_tokenizers
@@ -28,14 +28,12 @@ from specsim.simulation._rows import Rows, broadcast_parents
 from specsim.simulation._sources import rule_verifier
 from specsim.traces import Trace, open_trace
 
-__all__ = ["CachedModel", "Sampling", "Step", "load", "record_hf", "trajectory"]
-
 INSTALL = "pip install torch transformers"
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a row of logits becomes one of probabilities: `temperature` ≥ 0, `top_k` ≥ 0 (0 keeps all), `top_p` in (0, 1]."""
+    """From logits to probabilities: `temperature` ≥ 0, `top_k` ≥ 0 (0 keeps all), `top_p` in (0, 1]."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -73,36 +71,36 @@ class CachedModel:
         if bad.any() or (logits.max(axis=1) == -np.inf).any():
             place = int((bad.any(axis=1) | (logits.max(axis=1) == -np.inf)).argmax())
             raise ValueError(
-                f"{self.name}: logits after token {len(tokens) - count + place + 1} of the text are NaN or infinite; "
-                "try another dtype"
+                f"{self.name}: logits after token {len(tokens) - count + place + 1} of the text are NaN or "
+                "infinite; try another dtype"
             )
         return self.sampling.rows(logits)
 
     def forget(self, length: int) -> None:
-        """Read no more than the first `length` tokens."""
+        """Crop the cache to the first `length` tokens."""
         if self.read > length:
-            self.cache.crop(length - self.read)  # below zero: so many tokens fewer
+            self.cache.crop(length - self.read)  # a negative number: tokens to remove
             self.read = length
 
     def restart(self) -> None:
         self.cache, self.read = None, 0
 
     def check_cache(self) -> None:
-        """Raises ValueError, naming the model, unless it keeps a cache that can be cut back; two tokens are tried."""
+        """Raises ValueError, naming the model, unless its cache can be cropped; two tokens are tried."""
         try:
             self._feed([0, 0])
-            # a cut leaves states that sum up all that was read as they are; transformers tells which models have them
+            # cropping does not undo recurrent states; transformers reports which models have them
             kept = getattr(self.model, "_is_stateful", False) or not getattr(self.cache, "is_croppable", True)
             self.forget(1)
             cut = not kept and self.cache.get_seq_length() == 1
-        except (AttributeError, LookupError, TypeError, ValueError):  # another cache, or none
+        except (AttributeError, LookupError, TypeError, ValueError):
             cut = False
         if not cut:
             raise ValueError(f"{self.name}: {type(self.model).__name__} keeps no cache that can be cut back")
         self.restart()
 
     def _feed(self, tokens: Sequence[int]) -> Any:
-        """The logits after each of those of `tokens` that were not yet read, as the model returns them."""
+        """The logits after each of the unread tokens, as the model returns them."""
         import torch
 
         if self.cache is None:
@@ -115,7 +113,7 @@ class CachedModel:
 
 
 class Step(NamedTuple):
-    """One step of a text: the tokens before it, what was drafted and with which rows, what came of it."""
+    """One step: the tokens before it, its drafts and rows, how many were accepted and what was emitted."""
 
     text: int
     before: list[int]
@@ -144,28 +142,53 @@ def record_hf(
     rng: RandomSource = None,
     progress: Progress | None = None,
 ) -> Trace:
-    """Go on from each of `prompts` with `draft` speculating for `target`, and log it in the new folder `path`.
+    """Decode speculatively after each prompt with two Hugging Face models, and log every step as a trace.
 
-    `target` and `draft` are what `AutoModelForCausalLM.from_pretrained` loads: a folder, or a name. A text ends after
-    `max_new_tokens`, at the target's end-of-sequence token, or where either model's context is full. `dtype` is how
-    rows are stored, `top` how many tokens of each, all by default. `progress(texts, of texts)` is called after each.
+    A text ends after `max_new_tokens`, at the target's end-of-sequence token, or where a model's context is
+    full.
 
-    Raises ValueError without torch and transformers, for tokenizers that differ, a prompt that is empty or
-    longer than a context, a model without a cache that can be cut back, logits that are NaN, and bad arguments;
-    FileExistsError if `path` holds anything. What was written before stays readable.
+    Parameters
+    ----------
+    path : path
+        A new or empty folder.
+    target, draft : str or path
+        What `AutoModelForCausalLM.from_pretrained` loads, a folder or a name; both with the same tokenizer.
+    prompts : sequence of str
+        Each non-empty and shorter than the models' contexts.
+    gamma, max_new_tokens : int
+        Drafted tokens per step, and the most new tokens per text, ≥ 1.
+    temperature, top_k, top_p : float, int, float
+        Sampling of both models: ≥ 0; ≥ 0, where 0 keeps all tokens; in (0, 1].
+    rule, dtype, top, rng
+        As for `record`.
+    device : str
+        Where torch computes.
+    progress : callable, optional
+        Called with the texts done and their total.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    ValueError
+        Without torch and transformers; for tokenizers that differ, a model without a cache that can be
+        cropped, logits that are NaN, or arguments out of range. What was written before stays readable.
+    FileExistsError
+        If `path` is not empty.
     """
     sampling = Sampling(temperature, top_k, top_p)
     sampling.rows(np.zeros((1, 2)))  # raises for bad arguments before models are loaded
     chosen, tree, root = rules.get(rule), chain(gamma), root_of(rng)
     chosen.check(tree)
-    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens: {max_new_tokens!r} is not a positive integer")
+    max_new_tokens = check_count("max_new_tokens", max_new_tokens)
     (big, tokenizer), (small, other) = load(target, device), load(draft, device)
     check_tokenizers(tokenizer, other, prompts)
     room = min(_context(big), _context(small))
     if gamma >= room:
         raise ValueError(f"gamma: a draft of {gamma} tokens is too long for the models' context of {room}")
-    texts = _encoded(prompts, tokenizer, room - gamma)
+    texts = _encode(prompts, tokenizer, room - gamma)
     vocab_size = min(_width(big), _width(small))
     pair = (
         CachedModel(big, "target", sampling, vocab_size),
@@ -183,9 +206,8 @@ def record_hf(
         "top_p": top_p,
         "rule": str(chosen),
     }
-    with new_log(
-        path, vocab_size=vocab_size, gamma=gamma, dtype=dtype, top=top, root=root, facts=facts
-    ) as add:
+    layout: dict[str, Any] = {"vocab_size": vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
+    with new_log(path, **layout, root=root, facts=facts) as add:
         done = 0
         for step in trajectory(*pair, texts, chosen, gamma, max_new_tokens, _ends(big), room, root):
             add(step.text, step.drafted, step.accepted, step.p, step.q)
@@ -252,11 +274,8 @@ def _step(
     return Step(text, list(tokens), drafted, length, p, q, found[: length + 1, 0].tolist())
 
 
-# --- what is loaded --------------------------------------------------------------------------------------
-
-
 def load(name: str | Path, device: str = "cpu") -> tuple[Any, Any]:
-    """The model and the tokenizer that `from_pretrained` finds under `name`.
+    """Load the model and the tokenizer that `from_pretrained` finds under `name`.
 
     Raises ValueError without torch and transformers, without `device`, and where nothing can be loaded.
     """
@@ -286,18 +305,18 @@ def _check_device(device: str) -> None:
 
 
 def _new_cache(model: Any) -> Any:
-    """An empty cache that can be cut back, whatever was read: what left a sliding window, too."""
+    """An empty cache that can be cropped, also to tokens that have left a sliding window."""
     from transformers import DynamicCache, __version__
 
     if tuple(int(part) for part in __version__.split(".")[:2]) < (5, 18):
-        # layers of windows cannot go back over several passes there; full ones can, and masks cut them to windows
+        # sliding layers cannot be cropped over several passes there; full ones can, and masks restrict them
         return DynamicCache()
     cache = DynamicCache(config=model.config)
     cache.activate_past_recording()
     return cache
 
 
-def _encoded(prompts: Sequence[str], tokenizer: Any, room: int) -> list[list[int]]:
+def _encode(prompts: Sequence[str], tokenizer: Any, room: int) -> list[list[int]]:
     """The tokens of each prompt; ValueError for one that is empty, or longer than `room`."""
     if not prompts:
         raise ValueError("prompts: none were given")
@@ -307,7 +326,8 @@ def _encoded(prompts: Sequence[str], tokenizer: Any, room: int) -> list[list[int
             raise ValueError(f"prompt {number}: is empty")
         if len(tokens) > room:
             raise ValueError(
-                f"prompt {number}: {len(tokens)} tokens; the models' contexts leave room for {room}, and a draft"
+                f"prompt {number}: {len(tokens)} tokens; the models' contexts leave room for {room} "
+                "and a draft"
             )
     return texts
 
@@ -318,13 +338,11 @@ def _context(model: Any) -> int:
 
 
 def _width(model: Any) -> int:
-    """The number of its logits, which padding may make more than there are tokens."""
+    """The number of its logits, which padding may make larger than the number of tokens."""
     return int(model.get_output_embeddings().weight.shape[0])
 
 
 def _ends(model: Any) -> frozenset[int]:
     """The tokens that end a text."""
     found = model.generation_config.eos_token_id
-    if found is None:
-        return frozenset()
-    return frozenset(found) if isinstance(found, list | tuple) else frozenset([int(found)])
+    return frozenset(found if isinstance(found, list | tuple) else [] if found is None else [int(found)])

@@ -1,4 +1,4 @@
-"""What all recordings write: a trace with its provenance, and steps whose rows may be cut to the most probable tokens."""
+"""Writes a recorded trace: its provenance, and steps whose rows may be truncated."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from specsim.core._provenance import Provenance
-from specsim.core.distributions import Floats
-from specsim.traces import Listed, truncate, writer
-
-__all__ = ["AddStep", "new_log"]
+from specsim.core._types import Floats
+from specsim.traces import truncate, writer
 
 #: Called as add(text, drafted tokens [γ], how many of them passed, p [γ+1, V], q [γ+1, V]).
 AddStep = Callable[[int, Sequence[int], int, Floats, Floats], None]
@@ -28,7 +26,8 @@ def new_log(
     root: int,
     facts: Mapping[str, Any],
 ) -> Iterator[AddStep]:
-    """A new trace in the folder `path` that remembers `facts` and `root`; what is yielded adds a step.
+    """Begin a trace in the folder `path` whose provenance has `facts` and `root`; yields a function that adds
+    a step.
 
     With `top` = k of each row the k most probable tokens are kept, or k - 1 and the drafted one. Raises as
     `specsim.traces.writer`.
@@ -45,10 +44,9 @@ def new_log(
             if top is None:
                 trace.append(text, drafted, accepted, p, q)
             else:
-                trace.append(text, drafted, accepted, _cut(p, drafted, top), _cut(q, drafted, top))
+                cut = (zip(rows, [*drafted, None], strict=True) for rows in (p, q))
+                trace.append(
+                    text, drafted, accepted, *([truncate(r, top, x) for r, x in rows] for rows in cut)
+                )
 
         yield add
-
-
-def _cut(rows: Floats, drafted: Sequence[int], top: int) -> list[Listed]:
-    return [truncate(row, top, token) for row, token in zip(rows, [*drafted, None], strict=True)]

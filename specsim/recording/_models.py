@@ -1,9 +1,10 @@
-"""Records a trace of two models along a real speculative trajectory: each step goes on where the last one ended."""
+"""Record a trace of two specsim models along a speculative trajectory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,7 @@ from specsim.simulation._engine import check_steps, model_rows
 from specsim.simulation._rows import ModelRows, start_of
 from specsim.traces import Trace, open_trace
 
-__all__ = ["STEPS_PER_TEXT", "record"]
-
-#: Steps that one text goes on for, before the next held-out context begins another.
+#: Steps of each text; then the next held-out context begins another one.
 STEPS_PER_TEXT = 32
 
 
@@ -37,29 +36,60 @@ def record(
     rng: RandomSource = None,
     progress: Progress | None = None,
 ) -> Trace:
-    """Write `steps` speculative steps of two models to a new trace in the folder `path`, and open it.
+    """Write `steps` speculative steps of two models to a new trace, and open it.
 
-    Every text begins at a context drawn from the target's pool and goes on for `STEPS_PER_TEXT` steps, each from
-    what the one before emitted; so the contexts met are those of the target's own text. `dtype` is float32,
-    float16 or bfloat16. A step logs its drafted tokens, how many were accepted, and the p and q rows of all γ+1
-    positions, the bonus included; with `top` = k of each row the k most probable tokens, or k - 1 and the drafted one.
-    Stopping it early leaves a readable trace of the steps so far.
+    Every text begins at a context drawn from the target's pool and continues for `STEPS_PER_TEXT` steps. A
+    step logs its drafted tokens, how many were accepted, and the rows of p and q at all γ + 1 positions. An
+    interrupted recording leaves a readable trace of the steps so far.
 
-    Raises ValueError for bad arguments, FileExistsError if `path` already holds something.
+    Parameters
+    ----------
+    path : path
+        A new or empty folder.
+    target, draft : Model
+        Two models over one vocabulary.
+    gamma : int
+        Drafted tokens per step, ≥ 1.
+    steps : int
+        At least 1.
+    rule : str or Rule
+        Verifies the drafts.
+    dtype : {"float32", "float16", "bfloat16"}
+        How rows are stored.
+    top : int, optional
+        k: of each row the k most probable tokens are kept, or k - 1 and the drafted one. By default rows are
+        whole.
+    rng : int, Generator or None
+        The seed.
+    progress : callable, optional
+        Called with the steps done and their total.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    ValueError
+        For arguments out of range.
+    FileExistsError
+        If `path` is not empty.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim import default_pair
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     record(folder, *default_pair(), gamma=2, steps=10, rng=1).num_rows
+    30
     """
     steps = check_steps(steps)
     reader, chosen = model_rows(target, draft, chain(gamma), leaf_rows=True), rules.get(rule)
     chosen.check(reader.tree)
     root = root_of(rng)
-    with new_log(
-        path,
-        vocab_size=target.vocab_size,
-        gamma=gamma,
-        dtype=dtype,
-        top=top,
-        root=root,
-        facts={"rule": str(chosen), "steps": steps},
-    ) as add:
+    facts = {"rule": str(chosen), "steps": steps}
+    layout: dict[str, Any] = {"vocab_size": target.vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
+    with new_log(path, **layout, root=root, facts=facts) as add:
         for done, step in enumerate(_trajectory(reader, chosen, root, steps), 1):
             add(*step)
             if progress is not None and (done % STEPS_PER_TEXT == 0 or done == steps):
@@ -81,22 +111,9 @@ def _trajectory(
         for s in range(n):
             rows = reader.rows_after(history[None], u[:, s : s + 1])
             q = np.ascontiguousarray(rows.q[:, : rule.num_rows(tree)])
-            with interpreted():  # one step at a time is not worth compiling for
-                rule.rows(
-                    rows.parents,
-                    rows.draft_tokens,
-                    rows.p,
-                    q,
-                    v[:, s : s + 1],
-                    rule.array(),
-                    tokens,
-                    accepted,
-                )
-            yield (
-                first // STEPS_PER_TEXT,
-                rows.draft_tokens[0].tolist(),
-                int(accepted[0]),
-                rows.p[0],
-                rows.q[0],
-            )
+            with interpreted():  # compiling does not pay off for one step at a time
+                drawn = v[:, s : s + 1]
+                rule.rows(rows.parents, rows.draft_tokens, rows.p, q, drawn, rule.array(), tokens, accepted)
+            drafted = rows.draft_tokens[0].tolist()
+            yield first // STEPS_PER_TEXT, drafted, int(accepted[0]), rows.p[0], rows.q[0]
             history = np.append(history, tokens[: accepted[0] + 1, 0])

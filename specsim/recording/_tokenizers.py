@@ -1,17 +1,17 @@
-"""Whether two tokenizers are one: a token id must mean the same piece of text to the target and to the draft.
+"""Check that two tokenizers agree: a token id must mean the same piece of text to the target and to the
+draft.
 
-Four things are compared, in this order: the number of tokens, the id of each, the special tokens, and what real texts
-become, there and back. A vocabulary of the same size may still number other pieces, so the size alone says little.
+Compared are, in this order, the number of tokens, the id of each, the special tokens, and the round trip of
+texts. Two vocabularies of one size may still number different pieces, so the size alone is not enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["check_tokenizers"]
-
-#: Texts that tokenizers are known to differ on: spaces, digits, accents, other scripts, emoji, code, control characters.
+#: Texts on which tokenizers are known to differ: spaces, digits, accents, scripts, emoji, code, control
+#: characters.
 TEXTS = (
     "Hello, world!",
     "  two spaces,\ttab,\n\nand a blank line  ",
@@ -26,10 +26,7 @@ SPECIAL = ("bos", "eos", "unk", "sep", "cls", "mask")  # padding takes no part i
 
 
 def check_tokenizers(target: Any, draft: Any, texts: Iterable[str] = ()) -> None:
-    """Raise ValueError, naming the check that failed, unless two tokenizers of transformers are the same.
-
-    `texts` are tried as well as `TEXTS`: those that will be decoded from, say.
-    """
+    """Raise ValueError, naming the check that failed, unless two tokenizers agree, on `texts` as well."""
     if len(target) != len(draft):
         raise _differ("size", f"{len(target)} tokens and {len(draft)}")
     ids, other_ids = target.get_vocab(), draft.get_vocab()
@@ -43,7 +40,7 @@ def check_tokenizers(target: Any, draft: Any, texts: Iterable[str] = ()) -> None
         if one != other:
             raise _differ("special tokens", f"{name} is {one} to the target, and {other} to the draft")
     for text in (*TEXTS, *texts):
-        one, other = (_encoded(tokenizer, text) for tokenizer in (target, draft))
+        one, other = (tokenizer(text)["input_ids"] for tokenizer in (target, draft))
         if one != other:
             raise _differ("round trip", f"{text[:60]!r} becomes {one[:12]} and {other[:12]}")
         back, other_back = (tokenizer.decode(one) for tokenizer in (target, draft))
@@ -51,12 +48,8 @@ def check_tokenizers(target: Any, draft: Any, texts: Iterable[str] = ()) -> None
             raise _differ("round trip", f"{one[:12]} are decoded as {back[:60]!r} and as {other_back[:60]!r}")
 
 
-def _encoded(tokenizer: Any, text: str) -> Sequence[int]:
-    found: Sequence[int] = tokenizer(text)["input_ids"]
-    return found
-
-
 def _differ(check: str, what: str) -> ValueError:
     return ValueError(
-        f"tokenizers differ, {check}: {what}; target and draft must share one tokenizer, such as models of one family do"
+        f"tokenizers differ, {check}: {what}; "
+        "target and draft must share one tokenizer, as models of one family do"
     )

@@ -1,8 +1,8 @@
-"""Where α of a trace comes from: by entropy, by document, along the text; and how sure it is, documents being alike inside.
+"""α of a trace by entropy, by document and along the text, with bootstrap intervals over documents.
 
-Counted are the contexts that `alpha_context` is the mean over: positions 0 … τ of each step; without accept flags those
-where steps begin; in a text (γ = 0) all. Intervals resample whole documents (the block bootstrap over the `context`
-column): tokens of one document are alike, and so are its steps, and treating them as independent would promise too much.
+The contexts are those of `alpha_context`: positions 0 … τ of each step; without accept flags those where
+steps begin; in a text (γ = 0) all. Intervals resample whole documents (block bootstrap over the `context`
+column), since tokens and steps of one document are correlated.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from scipy import special
 from specsim.core._autocorrelation import grouped_autocorrelation
 from specsim.core._html import html_bars, html_list
 from specsim.core._streams import RandomSource, root_of
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import decode
 from specsim.traces._format import AnyColumns, Columns, Layout, rounding
 from specsim.traces._reader import Progress, Trace
-from specsim.traces._summary import Interval
+from specsim.traces._summary import Interval, bound_reach
 from specsim.traces._token_probabilities import acceptance_chances
-
-__all__ = ["CONFIDENCE", "Group", "Reading", "document_draws", "outer_quantiles", "read_alpha"]
 
 #: Two-sided confidence of the intervals.
 CONFIDENCE = 0.95
@@ -33,23 +31,32 @@ LAGS = range(1, 21)
 
 
 class Group(NamedTuple):
-    """Contexts that have something in common: a range of entropies in nats, or a document (`least` is its number)."""
+    """Contexts of a range of entropies in nats, or of a document (`least` is its number)."""
 
     least: float
     most: float
     contexts: int
     beta: Interval  #: bounds on their mean β
-    tested: int  #: those at which a drafted token was tested, and how many of these passed
+    tested: int  #: contexts where a drafted token was tested
     accepted: int
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What `read_alpha` found.
+    """The result of `read_alpha`.
 
-    `intervals` has, by name, a confidence interval for the mean over documents like these; of what is itself an interval
-    the outer ends. It is empty where there are fewer than two documents. `autocorrelation` has for "acceptance" and for
-    "β", where they are known, pairs (value, number of pairs) for lags 1, 2, … within documents.
+    Parameters
+    ----------
+    entropy_of : {"p", "q"}
+    documents, by_entropy : tuple of Group
+    intervals : dict
+        95 % confidence intervals of means over documents, by name; outer ends for means that are intervals.
+        Empty for fewer than two documents.
+    autocorrelation : dict
+        For "acceptance" and "β", where known, pairs (value, number of pairs) for lags 1, 2, … within
+        documents.
+    root : int
+        The seed of the resampling.
     """
 
     entropy_of: str
@@ -57,7 +64,7 @@ class Reading:
     by_entropy: tuple[Group, ...]
     intervals: dict[str, Interval]
     autocorrelation: dict[str, list[tuple[float, int]]] = field(repr=False)
-    root: int  #: of the resampling
+    root: int
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
@@ -88,11 +95,34 @@ def read_alpha(
     rng: RandomSource = 0,
     progress: Progress | None = None,
 ) -> Reading:
-    """Read α of `trace` by the entropy of "q" or "p" in up to `bins` bins of as many contexts each, by document, and
-    along the text, with intervals by a bootstrap over documents drawn with `rng`; one pass over the rows.
+    """Read α of a trace by entropy, by document and along the text, in one pass over the rows.
 
-    The entropy of a truncated row is that of its listed tokens and of the tail taken as one. Raises ValueError for a
-    damaged row, no step, or arguments out of range.
+    Parameters
+    ----------
+    trace : Trace
+    entropy_of : {"q", "p"}
+        The rows whose entropy is used; a truncated row's tail counts as one token.
+    bins : int
+        The most bins of entropy, ≥ 1, with equally many contexts.
+    rng : int, Generator or None
+        The seed of the bootstrap over documents.
+    progress : callable, optional
+        Called with the rows read and their total.
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    ValueError
+        For a damaged row, no step, or arguments out of range.
+
+    Examples
+    --------
+    >>> from specsim.traces import default_trace
+    >>> len(read_alpha(default_trace(), bins=4).by_entropy)
+    4
     """
     if entropy_of not in ("p", "q"):
         raise ValueError(f"entropy_of: {entropy_of!r} is neither 'p' nor 'q'")
@@ -100,9 +130,8 @@ def read_alpha(
         raise ValueError(f"bins: {bins} is less than 1")
     if not trace.num_steps:
         raise ValueError(f"{trace.path}: no step to read")
-    found = _Contexts(
-        *(np.concatenate(parts, axis=-1) for parts in zip(*_parts(trace, entropy_of, progress), strict=True))
-    )
+    parts = (_contexts(*chunk, trace.layout, entropy_of) for chunk in trace.scan(progress))
+    found = _Contexts(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
     slack = rounding(trace.layout)
     names, document = np.unique(found.document, return_inverse=True)
     root = root_of(rng)
@@ -127,31 +156,19 @@ class _Contexts(NamedTuple):
     tokens: Floats  #: [2, N] where a step begins, bounds on the tokens that the standard rule emits; else 0
 
 
-def _parts(trace: Trace, entropy_of: str, progress: Progress | None) -> Any:
-    layout, done = trace.layout, 0
-    for shard in trace.shards:
-        for columns, beta in shard.scan():
-            yield _contexts(columns, beta, layout, entropy_of)
-            done += columns.step.size
-            if progress is not None:
-                progress(done, trace.num_rows)
-
-
 def _contexts(columns: AnyColumns, beta: Floats, layout: Layout, entropy_of: str) -> _Contexts:
     stride = layout.rows_per_step
     accepted = columns.accepted.reshape(-1, stride)
     begins = np.zeros(accepted.shape, dtype=bool)
     begins[:, 0] = True
-    if layout.flags:  # up to the first that was not accepted, and that one
+    if layout.flags:  # up to the first token that was not accepted, included
         passed = np.pad(accepted[:, :-1] == 1, [(0, 0), (1, 0)], constant_values=True)
         reached = np.cumprod(passed, axis=1).astype(bool)
     else:
         reached = begins
     chances = acceptance_chances(columns, layout)
-    before = np.cumprod(chances, axis=2)
-    before = np.concatenate([np.ones_like(before[..., :1]), before], axis=2)[..., : chances.shape[2]]
     tokens = np.zeros((2, *accepted.shape))
-    tokens[..., 0] = 1.0 + (before * beta.reshape(2, -1, stride)[..., :-1]).sum(axis=2)
+    tokens[..., 0] = 1.0 + bound_reach(chances, beta.reshape(2, -1, stride)).sum(axis=2)
     entropy = _entropies(columns, entropy_of).reshape(-1, stride)
     if not layout.bonus and entropy_of == "q":
         entropy[:, -1] = np.nan
@@ -174,15 +191,12 @@ def _entropies(columns: AnyColumns, of: str) -> Floats:
 
 
 def _groups(found: _Contexts, belongs: Ints, least: Any, most: Any, slack: float) -> tuple[Group, ...]:
-    """The groups 0, 1, … that contexts belong to, -1 for none; empty ones are left out."""
+    """The groups 0, 1, … that contexts belong to, -1 for none; empty groups are omitted."""
     inside = belongs >= 0
     size = len(least)
 
     def total(values: Any) -> Floats:
-        sums: Floats = np.bincount(belongs[inside], np.asarray(values, np.float64)[inside], size).astype(
-            np.float64
-        )
-        return sums
+        return np.asarray(np.bincount(belongs[inside], np.asarray(values, np.float64)[inside], size))
 
     contexts = total(np.ones(len(belongs)))
     tested, accepted = total(np.isfinite(found.passed)), total(found.passed == 1)
@@ -211,13 +225,13 @@ def _by_entropy(found: _Contexts, bins: int, slack: float) -> tuple[Group, ...]:
 
 
 def document_draws(documents: int, root: int) -> Ints:
-    """[`RESAMPLES`, D] how often each of D `documents` comes when as many are drawn again, with replacement."""
+    """[`RESAMPLES`, D] the counts of each of D `documents` in resamples with replacement."""
     return np.random.default_rng(root).multinomial(documents, np.full(documents, 1 / documents), RESAMPLES)
 
 
 def outer_quantiles(draws: Ints, low: Any, high: Any, below: Any) -> Interval:
-    """The interval of the ratio above / below, from sums [D] over documents and `document_draws`; `above` is between `low`
-    and `high`, and the outer quantiles are taken.
+    """The interval of a ratio of sums [D] over documents, `below` the denominator and `low` and `high` bounds
+    on the numerator; the outer quantiles.
     """
     base, tail = draws @ below, (1 - CONFIDENCE) / 2
     return (
@@ -229,7 +243,7 @@ def outer_quantiles(draws: Ints, low: Any, high: Any, below: Any) -> Interval:
 def _intervals(
     found: _Contexts, document: Ints, layout: Layout, root: int, slack: float
 ) -> dict[str, Interval]:
-    """Ratios of sums over documents that are drawn again, as many as there are, with replacement."""
+    """Bootstrap intervals of ratios of sums over documents."""
     size = int(document.max()) + 1
     draws = document_draws(size, root)
 

@@ -1,14 +1,15 @@
 """One pass over rows: β, the row's checksum, and whether its numbers are probabilities.
 
-The loop over a row is one loop, without a branch, of 32-bit lanes, so that the compiler turns it into vector
-code. Float32 rows pass at about the speed of reading memory; 16-bit rows hold twice as many numbers to the byte, and
-what their time goes into is arithmetic.
+The loop over a row has no branch and 32-bit lanes, so that the compiler vectorises it. Float32 rows are
+measured at about the speed of memory; 16-bit rows, with twice as many numbers per byte, are bound by
+arithmetic.
 
 The checksum of a row of p, in words x_i of 32 bits (or 16), and of q, in words y_i, is the sum mod 2^32 of
-f(x_i)·(2i + 1) + f(y_i)·(2i + 1 + `Q_OFFSET`), f(x) = x ⊕ (x >> 15), taken in blocks that Horner's rule combines
-mod 2^64. Those of a truncated row are taken column by column, with tokens, and combined likewise. Every weight is odd,
-and f carries the high bits, which a product mod 2^32 would drop, down to the low ones. So no change of a single word
-goes unseen, and of other changes about one in 2^32. It is a guard against accidents, not against an adversary.
+f(x_i)·(2i + 1) + f(y_i)·(2i + 1 + `Q_OFFSET`), f(x) = x ⊕ (x >> 15), taken in blocks that Horner's rule
+combines mod 2^64. Those of a truncated row are taken column by column, with tokens, and combined likewise.
+Every weight is odd, and f carries the high bits, which a product mod 2^32 would drop, down to the low ones.
+So every change of a single word is detected, and other changes but for one in 2^32. It guards against
+accidents, not against an adversary.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._kernels import Kernel, kernel, summary_kernel
+from specsim.core._types import Floats, Ints
 from specsim.traces._format import AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
 from specsim.traces._truncated import NO_TOKEN, bound_rows
 
-#: What can be wrong with a row. `LABELS` is about the small columns.
+#: The faults of a row.
 SOUND, BAD_VALUE, BAD_SUM, BAD_LABEL, BAD_LIST = 0, 1, 2, 3, 4
 FAULTS = {
     BAD_VALUE: "p or q holds a number that is not a probability",
@@ -42,21 +44,21 @@ NOT_TESTED = np.uint8(0xFF)
 
 
 class Measured(NamedTuple):
-    """What one pass finds in R rows."""
+    """The result of one pass over R rows."""
 
-    beta: NDArray[np.float64]  #: [2, R] Σ min(p, q): its least and its largest value, equal for dense rows
+    beta: Floats  #: [2, R] Σ min(p, q): its least and its largest value, equal for dense rows
     checksum: NDArray[np.uint64]  #: [R]
     fault: NDArray[np.uint8]  #: [R] one of `SOUND`, `BAD_VALUE`, `BAD_SUM`, `BAD_LABEL`, `BAD_LIST`
 
 
-def measure(columns: AnyColumns, step_ids: NDArray[np.int64], layout: Layout) -> Measured:
+def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
     """Measure the rows of whole steps, whose ids should be `step_ids` ([R / (γ + 1)])."""
-    # read-only, as mapped files are: numba would compile everything once more for arrays that are not
+    # read-only, as mapped files are: numba compiles writable arrays separately
     read_only: Any = (_read_only(column) for column in columns)
     columns = type(columns)(*read_only)
     rows = columns.step.size
     found = Measured(np.empty((2, rows)), np.empty(rows, np.uint64), np.empty(rows, np.uint8))
-    # where the kernels run as plain Python, modular arithmetic warns, and so do sums of what is not finite
+    # kernels in plain Python warn of modular arithmetic, and of sums that are not finite
     with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(columns, Columns):
             _MEASURE_DENSE[layout.dtype](
@@ -105,7 +107,7 @@ def _measure_truncated(columns: TruncatedColumns, layout: Layout, found: Measure
 
 
 def decode(rows: NDArray[Any]) -> NDArray[np.float32]:
-    """The stored probabilities as float32, which holds each exactly; float32 rows are returned as they are."""
+    """The stored probabilities as float32, exactly; float32 rows are returned as they are."""
     if rows.itemsize == 4:
         return rows
     decoded = np.empty(rows.shape, np.float32)
@@ -143,9 +145,9 @@ def _as_bfloat16(word):  # type: ignore[no-untyped-def]
 def _as_float16(word):  # type: ignore[no-untyped-def]
     """float16's exponent is biased by 15, float32's by 127.
 
-    A subnormal number, below 2^-14, has no implied 1, but counts in the steps of the next exponent: from x, with the 1
-    and the smaller steps, to 2x - 2^-14, which is below x just where x is below 2^-14. In whatever order it is
-    computed, the lesser of the two is exact; no word gives infinity or NaN.
+    A subnormal number, below 2^-14, has no implied 1, but counts in the steps of the next exponent: from x,
+    with the 1 and the smaller steps, to 2x - 2^-14, which is below x just where x is below 2^-14. In whatever
+    order it is computed, the lesser of the two is exact; no word gives infinity or NaN.
     """
     moved = np.uint32(np.uint32(word) << np.uint32(13))
     normal = np.uint32(moved + np.uint32(112 << 23)).view(np.float32)
@@ -153,18 +155,18 @@ def _as_float16(word):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _folded(word):  # type: ignore[no-untyped-def]
+def _fold(word):  # type: ignore[no-untyped-def]
     """The checksum's f."""
     return np.uint32(word ^ np.uint32(word >> np.uint32(15)))
 
 
 @kernel
-def _unfolded(word):  # type: ignore[no-untyped-def]
+def _keep(word):  # type: ignore[no-untyped-def]
     """f of a word of 16 bits without the sign, which no probability has."""
     return word
 
 
-def _overlapping(value: Kernel) -> Kernel:
+def _make_overlap(value: Kernel) -> Kernel:
     def overlap_of_words(p_words, q_words):  # type: ignore[no-untyped-def]
         overlap = 0.0
         for i in range(p_words.size):
@@ -174,16 +176,19 @@ def _overlapping(value: Kernel) -> Kernel:
     return summary_kernel(overlap_of_words)
 
 
-def _measuring(value: Kernel, fold: Kernel, single: bool = False) -> Kernel:
-    """The pass over rows of words that value(word) makes numbers of, where fold(word) is f of every probability.
+def _make_measure(value: Kernel, fold: Kernel, single: bool = False) -> Kernel:
+    """The pass over rows of words, with value(word) their numbers and fold(word) f of every probability.
 
-    β is summed in float64; if `single`, within a block, in float32. Of multiples of 2^-24, as float16 has them, every
-    sum up to 1 is a float32 number, so what comes out below 1 is exact. A block of more is summed again.
+    β is summed in float64; if `single`, within a block, in float32. Of multiples of 2^-24, as float16 has
+    them, every sum up to 1 is a float32 number, so what comes out below 1 is exact. A block of more is summed
+    again.
     """
     number: Any = np.float32 if single else np.float64
-    overlap_of_words = _overlapping(value)
+    overlap_of_words = _make_overlap(value)
 
-    def measure_dense(p_bits, q_bits, outside, tolerance, beta, checksum, fault):  # type: ignore[no-untyped-def]
+    def measure_dense(  # type: ignore[no-untyped-def]
+        p_bits, q_bits, outside, tolerance, beta, checksum, fault
+    ):
         """Fill beta, the checksum of p and q alone, and the fault of their values, for each row."""
         for row in range(p_bits.shape[0]):
             overlap = 0.0
@@ -228,7 +233,7 @@ def _measuring(value: Kernel, fold: Kernel, single: bool = False) -> Kernel:
             checksum[row] = total
             if np.uint32(union & outside) != 0:
                 fault[row] = BAD_VALUE
-                checksum[row] = _checksum(p_bits[row], q_bits[row])  # `fold` may have been wrong
+                checksum[row] = _checksum(p_bits[row], q_bits[row])  # `fold` may not have been f
             elif abs(p_total - 1.0) > tolerance or abs(q_total - 1.0) > tolerance:
                 fault[row] = BAD_SUM
             else:
@@ -239,21 +244,21 @@ def _measuring(value: Kernel, fold: Kernel, single: bool = False) -> Kernel:
 
 @kernel
 def _checksum(p_words, q_words):  # type: ignore[no-untyped-def]
-    """The checksum of a row of p and q, whatever its words are."""
+    """The checksum of a row of p and q, for arbitrary words."""
     total = HORNER
     for low in range(0, p_words.size, BLOCK):
         part = np.uint32(0)
         weight = np.uint32(1)
         for i in range(low, min(low + BLOCK, p_words.size)):
-            x = np.uint32(_folded(np.uint32(p_words[i])) * weight)
-            y = np.uint32(_folded(np.uint32(q_words[i])) * np.uint32(weight + Q_OFFSET))
+            x = np.uint32(_fold(np.uint32(p_words[i])) * weight)
+            y = np.uint32(_fold(np.uint32(q_words[i])) * np.uint32(weight + Q_OFFSET))
             part = np.uint32(part + np.uint32(x + y))
             weight = np.uint32(weight + np.uint32(2))
         total = total * HORNER + np.uint64(part)
     return total
 
 
-def _decoding(value: Kernel) -> Kernel:
+def _make_decoder(value: Kernel) -> Kernel:
     def decode_words(words, out):  # type: ignore[no-untyped-def]
         for i in range(words.size):
             out[i] = value(words[i])
@@ -261,11 +266,11 @@ def _decoding(value: Kernel) -> Kernel:
     return kernel(decode_words)
 
 
-_DECODE = {"float16": _decoding(_as_float16), "bfloat16": _decoding(_as_bfloat16)}
+_DECODE = {"float16": _make_decoder(_as_float16), "bfloat16": _make_decoder(_as_bfloat16)}
 _MEASURE_DENSE = {
-    "float32": _measuring(_as_float32, _folded),
-    "float16": _measuring(_as_float16, _unfolded, single=True),
-    "bfloat16": _measuring(_as_bfloat16, _unfolded),
+    "float32": _make_measure(_as_float32, _fold),
+    "float16": _make_measure(_as_float16, _keep, single=True),
+    "bfloat16": _make_measure(_as_bfloat16, _keep),
 }
 
 
@@ -276,7 +281,7 @@ def _add_words(words, checksum):  # type: ignore[no-untyped-def]
         part = np.uint32(0)
         weight = np.uint32(1)
         for i in range(words.shape[1]):
-            part = np.uint32(part + np.uint32(_folded(np.uint32(words[row, i])) * weight))
+            part = np.uint32(part + np.uint32(_fold(np.uint32(words[row, i])) * weight))
             weight = np.uint32(weight + np.uint32(2))
         checksum[row] = (checksum[row] + np.uint64(1)) * HORNER + np.uint64(part)
 
@@ -285,7 +290,7 @@ def _add_words(words, checksum):  # type: ignore[no-untyped-def]
 def _measure_labels(  # type: ignore[no-untyped-def]
     step, context, position, token, accepted, step_ids, vocab_size, flags, checksum, fault
 ):
-    """Add the labels to each row's checksum, and look whether they describe the steps `step_ids`.
+    """Add the labels to each row's checksum, and check that they describe the steps `step_ids`.
 
     Columns come as unsigned views, in which −1 is the largest number.
     """

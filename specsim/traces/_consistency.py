@@ -1,17 +1,22 @@
-"""Do a log's accept flags, and its drafted tokens, follow from its own rows? Not whether P was sampled: a log cannot say.
+"""Tests whether a log's accept flags and drafted tokens follow from its own rows.
 
-Given the rows of a step and its drafted tokens, token-wise verification accepts the token x tested at a position with
-probability min(1, p(x)/(l·q(x))), l the lenience (1 for the standard rule), whatever was accepted before. So flags are
-coins of known, unlike probabilities a, or of probabilities in a known interval [a₋, a₊] where rows are rounded,
-normalised (by what `specsim.core.distributions.TOLERANCE` lets pass) or truncated. **Flags.** For alternatives a' > a₊ and a' < a₋, the likelihood ratio of a' to the end that it is beyond has
-expectation at most 1 for every coin inside, since it is linear in the true probability, 1 at that end and less inside.
-Products of them, averaged over alternatives, bins of a and positions, are an e-process: the chance that it ever exceeds 1/δ is
-at most δ (Ville's inequality). A flag that contradicts a certainty (rejected though p > q) ends the matter.
+Whether the text follows the target's law cannot be tested on a log.
 
-**Tokens.** A drafted token x is mapped to M(x) + U·q(x), M the mass of the tokens that q has more of and U a uniform: if x
-was drawn from q that is uniform on [0, 1). Of a truncated row the k - 2 most probable tokens are cells, and all others
-one: those are listed whether or not the drafted token was put in the place of another, or added. The image is counted in equal bins and
-tested as in `specsim.core.stats`. Tokens that the draft took greedily, or from another temperature, fail.
+Given the rows of a step and its drafted tokens, token-wise verification accepts the token x tested at a
+position with probability min(1, p(x)/(l·q(x))), l the lenience (1 for the standard rule), whatever was
+accepted before. So flags are coins of known, different probabilities a, or of probabilities in a known
+interval [a₋, a₊] where rows are rounded, normalised (by what `specsim.core.distributions.TOLERANCE` lets
+pass) or truncated. **Flags.** For alternatives a' > a₊ and a' < a₋, the likelihood ratio of a' to the end
+that it is beyond has expectation at most 1 for every coin inside, since it is linear in the true probability,
+1 at that end and less inside. Products of them, averaged over alternatives, bins of a and positions, are an
+e-process: the chance that it ever exceeds 1/δ is at most δ (Ville's inequality). A flag that contradicts a
+certainty (rejected though p > q) suffices.
+
+**Tokens.** A drafted token x is mapped to M(x) + U·q(x), M the mass of the tokens that q has more of and U a
+uniform: if x was drawn from q that is uniform on [0, 1). Of a truncated row the k - 2 most probable tokens
+are cells, and all others one: those are listed whether or not the drafted token replaced another one. The
+image is counted in equal bins and tested as in `specsim.core.stats`. Tokens drafted greedily, or at another
+temperature, fail.
 """
 
 from __future__ import annotations
@@ -25,39 +30,39 @@ from numpy.typing import NDArray
 from scipy import special
 
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
-from specsim.core.distributions import TOLERANCE, Floats, Ints
+from specsim.core._types import Floats, Ints
+from specsim.core.distributions import TOLERANCE
 from specsim.core.stats import chi_square, log_e_value
 from specsim.traces._checksums import decode
 from specsim.traces._format import DTYPES, AnyColumns, Layout
 from specsim.traces._reader import Progress, Trace
 from specsim.traces._token_probabilities import acceptance_chances
 
-__all__ = ["FlagBin", "LogAudit", "audit_log"]
-
-#: Of a whole audit, split over its two tests.
+#: The false-alarm probability of an audit, split over its two tests.
 FALSE_ALARM = 1e-6
 #: Bins of the acceptance probability, and of the image of the drafted tokens.
 FLAG_BINS, TOKEN_BINS = 10, 16
-#: Alternatives: log-odds moved by so much, or a share of coins decided beforehand.
+#: Alternatives: shifts of the log-odds, or shares of coins decided beforehand.
 SHIFTS, SHARES = (0.1, 0.3, 1.0, 3.0), (0.01, 0.1)
 
 
 class FlagBin(NamedTuple):
-    """Tested tokens whose acceptance probability lies from `least` to `most`: how many, accepted, and expected."""
+    """Tested tokens with an acceptance probability from `least` to `most`: counts, and the expected range."""
 
     least: float
     most: float
     tested: int
     accepted: int
     expected: tuple[float, float]
-    z: float  #: standard errors outside what is expected, for reading
+    z: float  #: standard errors outside the expected range, for information
 
 
 @dataclass(frozen=True, eq=False)
 class LogAudit:
-    """What `audit_log` found. Base-10 logarithms of e-values decide; `flags` and `chi_square_p` are for reading.
+    """The result of `audit_log`, decided by base-10 logarithms of e-values; `flags` and `chi_square_p` are
+    for information.
 
-    `contradictions` counts flags that were impossible. `e_flags` is None without flags.
+    `contradictions` counts impossible flags. `e_flags` is None without flags.
     """
 
     steps: int
@@ -72,7 +77,7 @@ class LogAudit:
 
     @property
     def alarm(self) -> float:
-        """The e-value, as a base-10 logarithm, from which on one of the two tests rejects."""
+        """The base-10 logarithm of the e-value at which one of the two tests rejects."""
         return float(np.log10(2 / FALSE_ALARM))
 
     @property
@@ -83,7 +88,7 @@ class LogAudit:
 
     @property
     def verdict(self) -> str:
-        """ "consistent": no deviation was found; "deviates" otherwise, wrongly with probability at most 1e-6."""
+        """ "consistent": no deviation was found; "deviates" otherwise, falsely with probability ≤ 1e-6."""
         return "deviates" if self.findings else "consistent"
 
     @property
@@ -111,26 +116,46 @@ class LogAudit:
 def audit_log(
     trace: Trace, *, lenience: float = 1.0, rng: RandomSource = 0, progress: Progress | None = None
 ) -> LogAudit:
-    """Test the accept flags and the drafted tokens of `trace` against its own rows; one pass. The module's text says how.
+    """Test the accept flags and the drafted tokens of a trace against its own rows, in one pass.
 
-    It holds for token-wise verification of a drafted chain: the standard rule, or lenience in (0, 1]; block and tree
-    verification accept by other laws. `rng` draws the uniforms of the tokens' image. Raises ValueError for a trace in
-    which nothing was drafted, or a damaged row.
+    The test is for token-wise verification of chains; block and tree verification accept by other laws. The
+    module's docstring has the method.
+
+    Parameters
+    ----------
+    trace : Trace
+    lenience : float
+        In (0, 1]; 1 is the standard rule.
+    rng : int, Generator or None
+        The seed of the tokens' uniforms.
+    progress : callable, optional
+        Called with the rows read and their total.
+
+    Returns
+    -------
+    LogAudit
+
+    Raises
+    ------
+    ValueError
+        For a trace without drafts, or a damaged row.
+
+    Examples
+    --------
+    >>> from specsim.traces import default_trace
+    >>> audit_log(default_trace()).verdict
+    'consistent'
     """
     if not 0 < lenience <= 1:
         raise ValueError(f"lenience: {lenience} is outside (0, 1]")
     if trace.gamma == 0 or not trace.num_steps:
-        raise ValueError(f"{trace.path}: nothing was drafted in it, so that there is nothing to audit")
-    layout, root, done = trace.layout, root_of(rng), 0
+        raise ValueError(f"{trace.path}: nothing was drafted, so that there is nothing to audit")
+    layout, root = trace.layout, root_of(rng)
     flags, tokens = _Flags(layout.gamma), np.zeros(TOKEN_BINS, dtype=np.int64)
-    for shard in trace.shards:
-        for columns, _ in shard.scan():
-            if layout.flags:
-                flags.add(columns, layout, lenience)
-            tokens += _token_counts(columns, layout, key_of(root), done // layout.rows_per_step)
-            done += columns.step.size
-            if progress is not None:
-                progress(done, trace.num_rows)
+    for columns, _ in trace.scan(progress):
+        if layout.flags:
+            flags.add(columns, layout, lenience)
+        tokens += _token_counts(columns, layout, key_of(root), int(columns.step[0]))
     law = np.full(TOKEN_BINS, 1 / TOKEN_BINS)
     return LogAudit(
         steps=trace.num_steps,
@@ -174,7 +199,7 @@ class _Flags:
             self.position_logs[:, i] += np.bincount(np.nonzero(tested)[1], ratios, layout.gamma)
 
     def log_e(self) -> float:
-        """Natural log of the e-value: the mean over alternatives, in each bin alone, at each position, everywhere."""
+        """Natural log of the e-value: the mean over alternatives, by bin, by position, and overall."""
         if self.contradictions:
             return float("inf")
         every = np.concatenate([self.logs.ravel(), self.position_logs.ravel(), self.logs.sum(axis=0)])
@@ -191,7 +216,7 @@ class _Flags:
 
 
 def _log_ratios(low: Floats, high: Floats, passed: NDArray[np.bool_]) -> Any:
-    """For each alternative the log-likelihood ratios [n] of the flags; certainties, which none can move, give 0."""
+    """For each alternative the log-likelihood ratios [n] of the flags; 0 for certainties."""
     for sign, end in ((1.0, high), (-1.0, low)):
         sure = (end <= 0.0) | (end >= 1.0)
         a = np.where(sure, 0.5, end)
@@ -204,7 +229,7 @@ def _log_ratios(low: Floats, high: Floats, passed: NDArray[np.bool_]) -> Any:
                 special.log_expit(-moved) - special.log_expit(-odds),
             )
             yield np.where(sure, 0.0, ratio)
-        for share in SHARES:  # that many were accepted, or rejected, without a look
+        for share in SHARES:  # a share is accepted, or rejected, without a test
             if sign > 0:
                 ratio = np.where(passed, np.log1p(share * (1 - a) / a), np.log1p(-share))
             else:
@@ -213,7 +238,7 @@ def _log_ratios(low: Floats, high: Floats, passed: NDArray[np.bool_]) -> Any:
 
 
 def _token_counts(columns: AnyColumns, layout: Layout, key: Key, first: int) -> Ints:
-    """The images of the drafted tokens of whole steps, `first` the number of the first, counted in bins."""
+    """Counts by bin of the images of the drafted tokens of whole steps, from step number `first` on."""
     stride = layout.rows_per_step
     drafted = np.arange(columns.token.size) % stride < layout.gamma
     token = columns.token[drafted][:, None]
@@ -226,7 +251,7 @@ def _token_counts(columns: AnyColumns, layout: Layout, key: Key, first: int) -> 
     above = np.where(ahead, rows, 0.0).sum(axis=1)
     total = rows.sum(axis=1)
     if layout.top is not None:
-        # two less than are listed: which token was drafted must not change what the cells are
+        # two less than are listed: the cells must not depend on the drafted token
         head = np.minimum(layout.top - 2, (ids >= 0).sum(axis=1) - 1)
         cells = np.pad(np.cumsum(-np.sort(-rows, axis=1), axis=1), [(0, 0), (1, 0)])
         kept = cells[np.arange(len(rows)), np.maximum(head, 0)]

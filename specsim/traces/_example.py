@@ -1,4 +1,4 @@
-"""The bundled example trace: steps of the n-gram pair that comes with specsim, recorded by `make bundled-data`."""
+"""The bundled example trace, recorded from the bundled n-gram pair by `make bundled-data`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from pathlib import Path
 
 from specsim.traces._reader import Trace, open_trace
 
-__all__ = ["SHIPPED", "default_trace"]
-
-SHIPPED = Path(__file__).parents[1] / "data" / "ngram-trace"
-
 
 def default_trace() -> Trace:
-    """768 steps of γ = 4 of the n-gram pair under the standard rule, along 24 texts; the 16 most probable tokens of each row.
+    """Open the bundled trace: 768 steps, γ = 4, standard rule, 24 texts, rows truncated to 16 tokens.
 
+    Examples
+    --------
     >>> trace = default_trace()
     >>> trace.num_steps, trace.gamma, trace.top
     (768, 4, 16)
     """
-    return open_trace(SHIPPED)
+    return open_trace(Path(__file__).parents[1] / "data" / "ngram-trace")

@@ -1,13 +1,15 @@
-"""How many tokens a rule would emit along a log, from the drafted tokens' own probabilities: no whole rows are needed.
+"""Expected tokens per step of a rule along a log, from the drafted tokens' own probabilities, without whole
+rows.
 
-A rule with a `survival` (see `specsim.rules.Rule`) accepts at least i of the drafted tokens x_1, x_2, … with a probability
-R_i that p(x_j) and q(x_j), j ≤ i, tell. So with the first γ of them a step emits 1 + R_1 + … + R_γ tokens, in expectation
-over drafts sampled from q; rules that never look at q take any drafts. R rises with p and falls with q: where rows are
-truncated and these are known within bounds, the ends of R are those at the lowest p and highest q, and the reverse.
+A rule with a `survival` (see `specsim.rules.Rule`) accepts at least i of the drafted tokens x_1, x_2, … with
+a probability R_i that p(x_j) and q(x_j), j ≤ i, determine. So with the first γ of them a step emits 1 + R_1 +
+… + R_γ tokens, in expectation over drafts sampled from q; rules that do not use q take any drafts. R rises
+with p and falls with q: where rows are truncated, R is bounded by its values at the lowest p and highest q,
+and the reverse.
 
-All rules are taken along the same drafts, so that their differences are surer than they are. `TraceBounds` has the
-standard rule with β in the place of the last R: that does not vary with which token was drafted, but it takes all of
-both rows, and is known the less, the fewer tokens are listed.
+All rules are evaluated along the same drafts, so their differences are more precise than their values.
+`TraceBounds` has the standard rule with β in place of the last R: it does not vary with the drafted token,
+but needs both rows, and its bounds widen as fewer tokens are listed.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 from specsim import rules
 from specsim.core._html import html_list
 from specsim.core._streams import RandomSource, root_of
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.drafts import chain
 from specsim.rules import Rule
 from specsim.traces._analysis import CONFIDENCE, document_draws, outer_quantiles
@@ -28,15 +30,13 @@ from specsim.traces._format import AnyColumns, Layout
 from specsim.traces._reader import Progress, Trace
 from specsim.traces._token_probabilities import drafted_probabilities
 
-__all__ = ["ExpectedTokens", "expect_tokens"]
-
 
 @dataclass(frozen=True, eq=False)
 class ExpectedTokens:
-    """What `expect_tokens` found. Row γ - 1 of what has γ rows is about steps with γ drafted tokens.
+    """The result of `expect_tokens`. Row g - 1 of an array with γ rows is for steps with g drafted tokens.
 
-    `expected_tokens` holds the mean over the log's steps for every full row that the logged ones may be part of, and knows
-    nothing of sampling; `intervals` is the confidence interval for the mean over documents like these, around both ends.
+    `expected_tokens` bounds the mean over the log's steps for all completions of its rows, without sampling
+    error; `intervals` are 95 % confidence intervals of the mean over documents, around both bounds.
     """
 
     rule: str
@@ -47,19 +47,14 @@ class ExpectedTokens:
     steps: int
     documents: int
     expected_tokens: Floats  #: [γ, 2]
-    intervals: Floats | None  #: [γ, 2]; None where there are fewer than two documents
+    intervals: Floats | None  #: [γ, 2]; None for fewer than two documents
     root: int  #: of the resampling
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
+        plain = ("rule", "vocab_size", "gamma", "dtype", "top", "steps", "documents")
         return {
-            "rule": self.rule,
-            "vocab_size": self.vocab_size,
-            "gamma": self.gamma,
-            "dtype": self.dtype,
-            "top": self.top,
-            "steps": self.steps,
-            "documents": self.documents,
+            **{name: getattr(self, name) for name in plain},
             "expected_tokens": self.expected_tokens.tolist(),
             "intervals": None if self.intervals is None else self.intervals.tolist(),
             "confidence": CONFIDENCE,
@@ -88,12 +83,31 @@ def expect_tokens(
     rng: RandomSource = 0,
     progress: Progress | None = None,
 ) -> ExpectedTokens:
-    """Bound the tokens that a step of `rule` emits along `trace`, with 1, 2, … γ drafted tokens; one pass over the rows.
+    """Bound the tokens per step of a rule along a trace, with 1, 2, … γ drafted tokens, in one pass over the
+    rows.
 
-    Truncated rows or whole ones, which leave no more than rounding open. `rng` draws documents again for the intervals.
-    Raises ValueError for a rule of several drafts, or without `survival`, naming those that have one; for a trace in which
-    nothing was drafted, or of no step; for a damaged row.
+    Parameters
+    ----------
+    trace : Trace
+        Truncated rows, or whole ones, for which the bounds differ by rounding only.
+    rule : str or Rule
+        A rule for chains with a `survival` function.
+    rng : int, Generator or None
+        The seed of the bootstrap over documents.
+    progress : callable, optional
+        Called with the rows read and their total.
 
+    Returns
+    -------
+    ExpectedTokens
+
+    Raises
+    ------
+    ValueError
+        For another rule, naming those that can be used; a trace without drafts or steps; a damaged row.
+
+    Examples
+    --------
     >>> from specsim.traces import default_trace
     >>> expect_tokens(default_trace(), "block").expected_tokens.round(2)
     array([[1.34, 1.34], [1.51, 1.51], [1.6 , 1.6 ], [1.66, 1.66]])
@@ -103,23 +117,17 @@ def expect_tokens(
     if chosen.survival is None:
         able = [name for name in rules.names() if rules.get(name).survival]
         raise ValueError(
-            f"rule: {chosen.name} needs whole rows of p and q; the drafted tokens' own probabilities are enough for "
-            + ", ".join(able)
+            f"rule: {chosen.name} needs whole rows of p and q; the drafted tokens' own probabilities are "
+            "enough for " + ", ".join(able)
         )
     if not trace.gamma:
         raise ValueError(f"{trace.path}: nothing was drafted, so that there is nothing to accept")
     if not trace.num_steps:
         raise ValueError(f"{trace.path}: no step to read")
-    parts, done = [], 0
-    for shard in trace.shards:
-        for columns, _ in shard.scan():
-            parts.append(_by_document(columns, trace.layout, chosen))
-            done += columns.step.size
-            if progress is not None:
-                progress(done, trace.num_rows)
+    parts = [_by_document(columns, trace.layout, chosen) for columns, _ in trace.scan(progress)]
     found, steps, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
     names, document = np.unique(found, return_inverse=True)
-    steps, sums = _summed(steps, document, len(names)), _summed(sums, document, len(names))
+    steps, sums = _sum_by_group(steps, document, len(names)), _sum_by_group(sums, document, len(names))
     root = root_of(rng)
     intervals = None
     if len(names) > 1:
@@ -142,7 +150,7 @@ def expect_tokens(
 
 
 def _by_document(columns: AnyColumns, layout: Layout, rule: Rule) -> tuple[Ints, Ints, Floats]:
-    """Documents [D], how many of the steps are theirs, and the sums [D, 2, γ] of bounds on what these emit."""
+    """Documents [D], their numbers of steps, and sums [D, 2, γ] of bounds on the tokens emitted."""
     assert rule.survival is not None
     p, q = (ends.clip(max=1.0) for ends in drafted_probabilities(columns, layout))
     reached = [rule.survival(p[0], q[1], **rule.values), rule.survival(p[1], q[0], **rule.values)]
@@ -150,10 +158,10 @@ def _by_document(columns: AnyColumns, layout: Layout, rule: Rule) -> tuple[Ints,
     names, document, steps = np.unique(
         columns.context[:: layout.rows_per_step], return_inverse=True, return_counts=True
     )
-    return names, steps, _summed(tokens, document, len(names))
+    return names, steps, _sum_by_group(tokens, document, len(names))
 
 
-def _summed(values: Any, belongs: Ints, size: int) -> Any:
+def _sum_by_group(values: Any, belongs: Ints, size: int) -> Any:
     """The sums of the values [N, …] that belong to 0 … size - 1."""
     sums = np.zeros((size, *values.shape[1:]), values.dtype)
     np.add.at(sums, belongs, values)

@@ -1,12 +1,12 @@
 """The trace format: the columns of a shard, their types, and what rounding each dtype allows.
 
-Rows of p and q are *dense*, over the whole vocabulary, or *truncated* to the k tokens that were logged: `p_tokens` and
-`q_tokens` name these, in rising order, and -1 fills up where a row has fewer. What the others share, the tail, is one
-minus the mass that is listed. The listed tokens are the most probable ones; the drafted token may be listed besides.
+Rows of p and q are *dense*, over the whole vocabulary, or *truncated* to the k tokens that were logged:
+`p_tokens` and `q_tokens` list these in rising order, padded with -1. The tail is one minus the listed mass.
+The listed tokens are the most probable ones, perhaps with the drafted token.
 
-A log may lack more. Without `flags` nobody wrote down which drafted tokens were accepted. Without `bonus` q was not
-logged at the bonus position: a dense trace repeats p there, and nobody reads it; a truncated one lists nothing. With
-γ = 0 nothing was drafted at all: every row is a place in a text, `token` the one that followed (-1 if that is not known).
+Without `flags` it was not logged which drafted tokens were accepted. Without `bonus` q was not logged at the
+bonus position: a dense trace repeats p there, which is not used; a truncated one lists nothing. With γ = 0
+nothing was drafted: every row is a position of a text, and `token` the token that followed (-1 if unknown).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._types import Ints
 from specsim.core.distributions import TOLERANCE
 
 DENSE, TRUNCATED = "probabilities", "top-k"
@@ -49,15 +50,16 @@ CODES = {
 #: The largest vocabulary: token ids are stored as int32.
 MOST_TOKENS = 2**31 - 1
 
-#: `token` and `accepted` at the bonus position; `accepted` also after a rejection; what fills up a truncated row's tokens.
+#: `token` and `accepted` at the bonus position, `accepted` after a rejection, and the padding of truncated
+#: rows.
 NONE = -1
 
 
 class Columns(NamedTuple):
     """The columns of R rows (R / (γ + 1) whole steps): views of a file, or copies of chosen rows."""
 
-    step: NDArray[np.int64]  #: [R] 0, 1, 2, … through the trace
-    context: NDArray[np.int64]  #: [R] the document or starting context that the step belongs to
+    step: Ints  #: [R] 0, 1, 2, … through the trace
+    context: Ints  #: [R] the document or starting context that the step belongs to
     position: NDArray[np.int32]  #: [R] 0 … γ
     token: NDArray[np.int32]  #: [R] the drafted token, −1 at the bonus position
     accepted: NDArray[np.int8]  #: [R] 1 accepted, 0 rejected, −1 not tested
@@ -65,27 +67,27 @@ class Columns(NamedTuple):
     q: NDArray[Any]  #: [R, V] the draft's
     checksum: NDArray[np.uint64]  #: [R] of the row's other columns
 
-    def take(self, rows: slice | NDArray[np.int64]) -> Columns:
+    def take(self, rows: slice | Ints) -> Columns:
         """The chosen rows: views for a slice, copies for an array of row numbers."""
         chosen: Any = (column[rows] for column in self)
         return Columns(*chosen)
 
 
 class TruncatedColumns(NamedTuple):
-    """The same of truncated rows: p and q [R, k] belong to the tokens [R, k] beside them."""
+    """The columns of R truncated rows, as `Columns`; p and q [R, k] are of the tokens [R, k] beside them."""
 
-    step: NDArray[np.int64]
-    context: NDArray[np.int64]
+    step: Ints
+    context: Ints
     position: NDArray[np.int32]
     token: NDArray[np.int32]
     accepted: NDArray[np.int8]
     p_tokens: NDArray[np.int32]  #: [R, k] rising, then −1
-    p: NDArray[Any]  #: [R, k] the target's probabilities of these, 0 where there is none
+    p: NDArray[Any]  #: [R, k] the target's probabilities of these, padded with 0
     q_tokens: NDArray[np.int32]
     q: NDArray[Any]
     checksum: NDArray[np.uint64]
 
-    def take(self, rows: slice | NDArray[np.int64]) -> TruncatedColumns:
+    def take(self, rows: slice | Ints) -> TruncatedColumns:
         """The chosen rows: views for a slice, copies for an array of row numbers."""
         chosen: Any = (column[rows] for column in self)
         return TruncatedColumns(*chosen)
@@ -95,7 +97,7 @@ AnyColumns = Columns | TruncatedColumns
 
 
 class Layout(NamedTuple):
-    """What every shard of a trace has in common."""
+    """The properties that all shards of a trace share."""
 
     vocab_size: int
     gamma: int
@@ -113,7 +115,7 @@ class Layout(NamedTuple):
         return sum(dtype.itemsize * math.prod(shape) for dtype, shape in self.columns(1).values())
 
     def columns(self, rows: int) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-        """The dtype and shape of each column of a shard of `rows` rows, in the order of the columns' class."""
+        """The dtype and shape of each column of a shard of `rows` rows, in the order of the class."""
         labels = {name: (dtype, (rows,)) for name, dtype in LABELS.items()}
         values = (DTYPES[self.dtype], (rows, self.vocab_size if self.top is None else self.top))
         listed = (np.dtype(np.int32), values[1])
@@ -124,7 +126,7 @@ class Layout(NamedTuple):
         return {**labels, **entries, "checksum": (np.dtype(np.uint64), (rows,))}
 
     def named(self, columns: dict[str, NDArray[Any]]) -> AnyColumns:
-        """The arrays of a shard, by name, as its columns."""
+        """The columns of a shard from its arrays by name."""
         return Columns(**columns) if self.top is None else TruncatedColumns(**columns)
 
 
@@ -132,8 +134,9 @@ def rounding(layout: Layout) -> float:
     """A bound on |β error| from storing p and q in the dtype; for truncated rows, on the error of either end.
 
     Rounding to nearest moves an entry by at most u times itself, u the unit roundoff, or by half the smallest
-    subnormal number where that is more; the minimum of two entries moves by no more than they do. An end of a truncated
-    row's interval moves with what is listed of both rows, and with both tails: by no more than four times that.
+    subnormal number where that is more; the minimum of two entries moves by no more than they do. An end of a
+    truncated row's interval moves with what is listed of both rows, and with both tails: by no more than four
+    times that.
     """
     info = ml_dtypes.finfo(DTYPES[layout.dtype])
     entries = layout.vocab_size if layout.top is None else layout.top
@@ -142,10 +145,7 @@ def rounding(layout: Layout) -> float:
 
 
 def sum_tolerance(layout: Layout) -> float:
-    """How far from 1 a stored row's sum may be.
-
-    What a writer may hand over, plus what rounding adds; twice, because the sum is taken in float32.
-    """
+    """By how much a stored row's sum may differ from 1: twice the input tolerance and rounding."""
     return 2 * (TOLERANCE[DTYPES[layout.dtype]] + rounding(layout))
 
 

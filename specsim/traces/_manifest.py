@@ -1,8 +1,8 @@
-"""The manifest of a trace: a JSON object that states the SHA-256 of its own content, which is checked when it is read.
+"""The manifest of a trace: a JSON object with the SHA-256 of its own content, which is checked on reading.
 
-Rows have checksums, and the manifest has the SHA-256 of each shard's header and checksums. But V, γ, the dtype, whether
-there are flags, and which shards there are only the manifest says, and most values of these would fit the rows. The SHA-256
-is of the content, not of the bytes: the file may be laid out otherwise. It guards against accidents, not an adversary.
+Rows have checksums, and the manifest has the SHA-256 of each shard's header and checksums. V, γ, the dtype,
+the flags and the list of shards are in the manifest alone, hence its own SHA-256. It is of the content, not
+of the bytes, so the file may be reformatted. It guards against accidents, not against an adversary.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import Any
 
 from specsim.core._files import atomic_write
 
-__all__ = ["FORMAT", "MANIFEST", "VERSION", "read_manifest", "read_unprotected", "write_manifest"]
-
 FORMAT = "specsim-trace"
 #: Version 1 had no SHA-256 of the manifest.
 VERSION = 2
@@ -23,8 +21,8 @@ MANIFEST = "manifest.json"
 
 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
-    """Replace the manifest in `folder` by one that says `content`, after format and version."""
-    # as it will be read: JSON has no tuples, and keys that are strings only
+    """Replace the manifest in `folder` by one of format, version and `content`."""
+    # as it will be read: JSON has no tuples, and only strings as keys
     manifest = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **content}))
     manifest["sha256"] = _digest(manifest)
     with atomic_write(folder / MANIFEST) as temporary:
@@ -32,10 +30,7 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest in `folder`, as it was written.
-
-    Raises ValueError if there is none, or it is damaged or of another version.
-    """
+    """Read the manifest in `folder`; ValueError if there is none, or it is damaged or of another version."""
     manifest, digest = _load(folder)
     file = folder / MANIFEST
     if _is_unprotected(manifest):
@@ -49,14 +44,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         )
     if manifest.get("sha256") != digest:
         raise ValueError(
-            f"{file}: damaged or edited, its content does not have the SHA-256 that it states; restore the file from a "
-            "copy, or record or import the trace again"
+            f"{file}: damaged or edited, its content does not have the SHA-256 that it states; "
+            "restore the file from a copy, or record or import the trace again"
         )
     return manifest
 
 
 def read_unprotected(folder: Path) -> dict[str, Any]:
-    """The manifest in `folder`, which must be of version 1; raises ValueError as `read_manifest` does."""
+    """Read the manifest in `folder`, which must be of version 1; raises ValueError as `read_manifest`."""
     manifest, _ = _load(folder)
     if not _is_unprotected(manifest):
         raise ValueError(
@@ -66,7 +61,7 @@ def read_unprotected(folder: Path) -> dict[str, Any]:
 
 
 def _load(folder: Path) -> tuple[dict[str, Any], str]:
-    """The JSON object in `folder`, and the SHA-256 that it should state."""
+    """The JSON object in `folder`, and the SHA-256 that it should have."""
     file = folder / MANIFEST
     if not file.is_file():
         raise ValueError(f"{folder}: not a trace, it has no {MANIFEST}")

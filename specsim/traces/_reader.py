@@ -1,4 +1,4 @@
-"""Reading a trace: memory-mapped columns, checked row by row as they are read."""
+"""Reading a trace: memory-mapped columns, whose rows are checked as they are read."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import FAULTS, SOUND, decode, measure, normalise
 from specsim.traces._format import (
     CODES,
@@ -26,20 +27,20 @@ from specsim.traces._format import (
 )
 from specsim.traces._manifest import MANIFEST, read_manifest, read_unprotected, write_manifest
 
-#: Called with the number of rows read so far and the number there are.
+#: Called with the number of rows read so far and their total.
 Progress = Callable[[int, int], None]
 
-#: Read at a time: enough to forget the cost of a call.
+#: Read at a time: large enough that the cost of a call is negligible.
 CHUNK_BYTES = 16 * 2**20
 
 
 class ShardStatus(NamedTuple):
-    """What checking a shard found."""
+    """The result of checking a shard."""
 
     name: str
     num_rows: int
-    num_bytes: int  #: as the manifest has it
-    damage: str | None  #: None if every row is as it was written
+    num_bytes: int  #: according to the manifest
+    damage: str | None  #: None if every row is as written
 
     @property
     def ok(self) -> bool:
@@ -48,7 +49,7 @@ class ShardStatus(NamedTuple):
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a trace, as its manifest describes it; nothing is read before `columns` or `scan`."""
+    """One file of a trace, as its manifest describes it; it is opened by `columns` and `scan`."""
 
     path: Path
     layout: Layout
@@ -67,18 +68,18 @@ class Shard:
 
     @cached_property
     def columns(self) -> AnyColumns:
-        """The shard's columns, views of the memory-mapped file.
+        """The shard's columns, views of the memory-mapped file; `scan` checks the rows.
 
-        Raises ValueError, naming the file and the first row lost, if it is missing, cut or its header altered.
-        The rows themselves are not read: `scan` checks them.
+        Raises ValueError, naming the file and the first row lost, if it is missing, cut or its header
+        altered.
         """
         return self._mapped[1]
 
-    def scan(self) -> Iterator[tuple[AnyColumns, NDArray[np.float64]]]:
-        """Stretches of whole steps in order, each with β = Σ min(p, q) of its rows, float64 [2, R]: what it is at least
-        and at most, two equal numbers for dense rows.
+    def scan(self) -> Iterator[tuple[AnyColumns, Floats]]:
+        """Chunks of whole steps in order, each with bounds [2, R] on β = Σ min(p, q) of its rows, equal for
+        dense rows.
 
-        Raises ValueError at the first damaged row, naming the file, the row and what is wrong with it.
+        Raises ValueError at the first damaged row, naming the file, the row and the damage.
         """
         header, columns = self._mapped
         stride = self.layout.rows_per_step
@@ -90,8 +91,8 @@ class Shard:
         if digest(header, columns.checksum) != self.sha256:
             raise self._of_another_digest()
 
-    def take(self, local: NDArray[np.int64]) -> AnyColumns:
-        """Copies of the rows of the steps numbered `local` within this shard; raises ValueError as `scan` does."""
+    def take(self, local: Ints) -> AnyColumns:
+        """Copies of the rows of the steps `local` of this shard; raises ValueError as `scan`."""
         chosen = self.columns.take(step_rows(local, self.layout.rows_per_step))
         self._check(chosen, local)
         if not self._has_its_digest:
@@ -99,10 +100,10 @@ class Shard:
         return chosen
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy in another process needs: the fields, not the mapped file, which it maps for itself."""
+        """Pickle the fields, not the mapped file."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def _check(self, columns: AnyColumns, local: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _check(self, columns: AnyColumns, local: Ints) -> Floats:
         """β of the rows of the steps numbered `local` within this shard, none of which may be damaged."""
         found = measure(columns, self.first_step + local, self.layout)
         altered = found.checksum != columns.checksum
@@ -110,22 +111,18 @@ class Shard:
         if bad.any():
             place = int(np.argmax(bad))
             row = int(step_rows(local, self.layout.rows_per_step)[place])
-            what = (
-                "altered, its checksum does not match" if altered[place] else FAULTS[int(found.fault[place])]
-            )
-            raise self._damaged(row, what)
+            fault = FAULTS.get(int(found.fault[place]), "")
+            raise self._damaged(row, "altered, its checksum does not match" if altered[place] else fault)
         return found.beta
 
     @cached_property
     def _has_its_digest(self) -> bool:
-        """Once for all calls of `take`, which may ask for few rows at a time."""
+        """Computed once for all calls of `take`."""
         header, columns = self._mapped
         return digest(header, columns.checksum) == self.sha256
 
     def _of_another_digest(self) -> ValueError:
-        return self._damaged(
-            0, "the header or the checksums are not those that the manifest has the SHA-256 of"
-        )
+        return self._damaged(0, "the header or the checksums do not match the SHA-256 in the manifest")
 
     @cached_property
     def _mapped(self) -> tuple[bytes, AnyColumns]:
@@ -154,7 +151,7 @@ class Shard:
         return header, self.layout.named(columns)
 
     def _places(self, header: bytes) -> list[tuple[int, int]]:
-        """Where each column begins and ends behind the header, in the order of the layout."""
+        """Where each column begins and ends after the header, in the order of the layout."""
         try:
             entries = {n: entry for n, entry in json.loads(header).items() if n != "__metadata__"}
             stated = {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in entries.items()}
@@ -164,26 +161,18 @@ class Shard:
         wanted = {n: (CODES[t.name], shape) for n, (t, shape) in self.layout.columns(self.num_rows).items()}
         for name in sorted(wanted.keys() | stated.keys()):
             if stated.get(name) != wanted.get(name):
-                raise self._damaged(
-                    0,
-                    f"column {name} is {_words(stated.get(name))}, the manifest asks for {_words(wanted.get(name))}",
-                )
-        self._check_tiling(places)
-        return [places[name] for name in wanted]
-
-    def _check_tiling(self, places: dict[str, tuple[int, int]]) -> None:
-        """Raise unless the columns, in some order, follow each other without a gap, each of its own size."""
-        end = 0
+                column, asked = (_describe(columns.get(name)) for columns in (stated, wanted))
+                raise self._damaged(0, f"column {name} is {column}, the manifest asks for {asked}")
+        end = 0  # columns, in some order, must follow each other without a gap
         for name in sorted(places, key=places.__getitem__):
             dtype, shape = self.layout.columns(self.num_rows)[name]
             begin, end = end, end + dtype.itemsize * math.prod(shape)
             if places[name] != (begin, end):
-                raise self._damaged(
-                    0, f"column {name} is said to lie at {places[name]}, not ({begin}, {end})"
-                )
+                raise self._damaged(0, f"column {name} is at {places[name]} instead of ({begin}, {end})")
+        return [places[name] for name in wanted]
 
     def _check_size(self, size: int, places: list[tuple[int, int]]) -> None:
-        """Raise, naming the first row lost, unless `size` bytes behind the header are what the columns take."""
+        """Raise, naming the first row lost, unless the columns take `size` bytes after the header."""
         wanted = max(end for _, end in places)
         if size > wanted:
             raise self._damaged(self.num_rows, f"{size - wanted} bytes follow the last row")
@@ -195,8 +184,8 @@ class Shard:
         return ValueError(f"{self.path}, row {row}: {what}")
 
 
-def step_rows(steps: NDArray[np.int64], stride: int) -> NDArray[np.int64]:
-    """The numbers of the rows of the steps so numbered, `stride` rows to a step."""
+def step_rows(steps: Ints, stride: int) -> Ints:
+    """The row numbers of steps of `stride` rows."""
     return (steps[:, None] * stride + np.arange(stride)).ravel()
 
 
@@ -204,18 +193,31 @@ def _offsets(begin: Any, end: Any) -> tuple[int, int]:
     return operator.index(begin), operator.index(end)
 
 
-def _words(column: tuple[str, tuple[int, ...]] | None) -> str:
+def _describe(column: tuple[str, tuple[int, ...]] | None) -> str:
     return "absent" if column is None else f"{column[0]} {list(column[1])}"
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace on disk, as its manifest describes it. Reading from several threads at once is safe."""
+    """A trace on disk, as its manifest describes it. Reading from several threads is safe.
+
+    Parameters
+    ----------
+    path : Path
+        The folder.
+    layout : Layout
+        V, γ, dtype, k of truncated rows, and whether flags and bonus rows were logged.
+    complete : bool
+        False while the trace is being written, and if the writer was stopped.
+    provenance : dict
+        What the writer stated about its origin.
+    shards : tuple of Shard
+    """
 
     path: Path
     layout: Layout
-    complete: bool  #: False while it is being written, and where the writer was stopped
-    provenance: dict[str, Any]  #: whatever the writer said about where it comes from
+    complete: bool
+    provenance: dict[str, Any]
     shards: tuple[Shard, ...]
 
     @property
@@ -233,7 +235,7 @@ class Trace:
 
     @property
     def top(self) -> int | None:
-        """The k that rows are cut to, None for dense rows."""
+        """The k of truncated rows, None for dense rows."""
         return self.layout.top
 
     @property
@@ -248,16 +250,24 @@ class Trace:
     def num_bytes(self) -> int:
         return sum(shard.num_bytes for shard in self.shards)
 
-    def steps(self, indices: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-        """The steps numbered `indices` (int[B], in any order): tokens int32[B, γ], p and q float64[B, γ+1, V].
+    def steps(self, indices: ArrayLike) -> tuple[NDArray[np.int32], Floats, Floats]:
+        """Read steps: tokens int32 [B, γ], p and q float64 [B, γ+1, V], each row divided by its sum.
 
-        Each row is divided by its own float64 sum, which undoes the rounding of the dtype. Raises IndexError
-        for a step that the trace does not have, ValueError for a damaged shard or row, naming it, and for a trace of
-        truncated rows, which does not have them.
+        Parameters
+        ----------
+        indices : array_like of int, shape [B]
+            Step numbers in any order.
+
+        Raises
+        ------
+        IndexError
+            For a step that the trace does not have.
+        ValueError
+            For a damaged shard or row, which is named, and for truncated rows.
         """
         if self.top is not None:
             raise ValueError(
-                f"{self.path}: rows are cut to their {self.top} most probable tokens, and this takes whole rows"
+                f"{self.path}: rows are cut to their {self.top} most probable tokens; whole rows are needed"
             )
         wanted = self._indices(indices)
         stride = self.layout.rows_per_step
@@ -276,13 +286,19 @@ class Trace:
             normalise(decode(rows.q), places, q.reshape(-1, self.vocab_size))
         return tokens, p, q
 
-    def verify(self, progress: Progress | None = None) -> tuple[ShardStatus, ...]:
-        """Read every row, and say of each shard whether it is as it was written; raises nothing for one that is not.
-
-        `progress(rows, of_rows)` is called now and then.
-        """
-        found = []
+    def scan(self, progress: Progress | None = None) -> Iterator[tuple[AnyColumns, Floats]]:
+        """The chunks of all shards, see `Shard.scan`; `progress(rows, of_rows)` is called after each."""
         done = 0
+        for shard in self.shards:
+            for columns, beta in shard.scan():
+                yield columns, beta
+                done += columns.step.size
+                if progress is not None:
+                    progress(done, self.num_rows)
+
+    def verify(self, progress: Progress | None = None) -> tuple[ShardStatus, ...]:
+        """Read every row; returns for each shard whether it is as written, and raises nothing."""
+        found, done = [], 0
         for shard in self.shards:
             damage = None
             try:
@@ -295,7 +311,7 @@ class Trace:
             done += shard.num_rows
         return tuple(found)
 
-    def _indices(self, indices: ArrayLike) -> NDArray[np.int64]:
+    def _indices(self, indices: ArrayLike) -> Ints:
         wanted = np.asarray(indices)
         if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
             raise ValueError(f"indices: expected int[B], got {wanted.dtype} of shape {wanted.shape}")
@@ -306,22 +322,48 @@ class Trace:
 
 
 def open_trace(path: str | Path) -> Trace:
-    """Open the trace in the folder `path`: reads the manifest, and no shard.
+    """Open the trace in the folder `path`; only the manifest is read.
 
-    Raises ValueError if the folder holds no trace, or its manifest is damaged (its content does not have the SHA-256
-    that it states), of another version (`upgrade_trace` is for version 1), or of values other than probabilities, whole
-    or of the top k tokens.
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    ValueError
+        If the folder has no trace, or the manifest is damaged, of another version (see `upgrade_trace`), or
+        of values other than probabilities.
+
+    Examples
+    --------
+    >>> from specsim.traces import default_trace
+    >>> open_trace(default_trace().path).gamma
+    4
     """
     folder = Path(path)
     return _trace(folder, read_manifest(folder))
 
 
 def upgrade_trace(path: str | Path, progress: Progress | None = None) -> Trace:
-    """Add to a trace of version 1 of the format, in the folder `path`, the SHA-256 of its manifest.
+    """Add the SHA-256 of its manifest to a trace of version 1 of the format.
 
-    Every row is checked before; whether the manifest is as it was written cannot be told any more, so look at the
-    numbers of the trace that is returned. `progress(rows, of_rows)` is called now and then. Raises ValueError, and changes
-    nothing, for a trace of another version, and one of which any part is damaged.
+    Every row is checked first. A version 1 manifest cannot be checked, so inspect the returned trace.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+    progress : callable, optional
+        Called with the rows checked and their total.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    ValueError
+        For another version or damaged rows; the trace is then unchanged.
     """
     folder = Path(path)
     manifest = read_unprotected(folder)
@@ -333,7 +375,7 @@ def upgrade_trace(path: str | Path, progress: Progress | None = None) -> Trace:
 
 
 class _Fields(NamedTuple):
-    """Part of a manifest, whose entries are looked up with a check of their type."""
+    """Part of a manifest; `get` checks the type of an entry."""
 
     file: Path
     entries: dict[str, Any]
@@ -344,8 +386,8 @@ class _Fields(NamedTuple):
             raise ValueError(f"{self.file}: damaged, {name} is {value!r}, not {what}")
         return value
 
-    def said(self, name: str) -> bool:
-        """A property that every trace once had: absent where it does."""
+    def has_property(self, name: str) -> bool:
+        """A property that early traces always had: no entry means true."""
         value: bool = name not in self.entries or self.get(name, bool, "true or false")
         return value
 
@@ -354,10 +396,11 @@ def _trace(folder: Path, entries: dict[str, Any]) -> Trace:
     manifest = _Fields(folder / MANIFEST, entries)
     if entries.get("values") not in (DENSE, TRUNCATED):
         raise ValueError(
-            f"{manifest.file}: rows are {entries.get('values')!r}; only {DENSE!r} and {TRUNCATED!r} can be read"
+            f"{manifest.file}: rows are {entries.get('values')!r}; only {DENSE!r} and "
+            f"{TRUNCATED!r} can be read"
         )
-    flags = manifest.said("flags")
-    least = int(flags)  # nothing to flag where nothing was drafted
+    flags = manifest.has_property("flags")
+    least = int(flags)  # without drafts there is nothing to flag
     layout = Layout(
         vocab_size=manifest.get("vocab_size", int, "a whole number ≥ 1", lambda n: n >= 1),
         gamma=manifest.get("gamma", int, f"a whole number ≥ {least}", lambda n: n >= least),
@@ -366,7 +409,7 @@ def _trace(folder: Path, entries: dict[str, Any]) -> Trace:
         if entries["values"] == TRUNCATED
         else None,
         flags=flags,
-        bonus=manifest.said("bonus"),
+        bonus=manifest.has_property("bonus"),
     )
     shards: list[Shard] = []
     first_step = 0
@@ -386,7 +429,7 @@ def _trace(folder: Path, entries: dict[str, Any]) -> Trace:
 
 def _shard(folder: Path, entry: _Fields, layout: Layout, first_step: int) -> Shard:
     stride = layout.rows_per_step
-    # a plain name: a manifest must not lead out of its folder
+    # a plain name: a manifest must not name files outside its folder
     name = entry.get(
         "file",
         str,

@@ -1,4 +1,4 @@
-"""What importers hand over: the steps of somebody's log, one after the other, and what they have in common."""
+"""The output of importers: the steps of a log, and their common properties."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from specsim.core.distributions import TOLERANCE
 from specsim.traces._format import MOST_TOKENS
 
-__all__ = ["Column", "Logged", "Source", "Step", "as_computed", "check_id", "from_columns"]
-
 #: Bytes read of a column at a time.
 CHUNK_BYTES = 8 * 2**20
 
 
 class Source(NamedTuple):
-    """What is imported: a file (or a folder), perhaps that of the draft beside it, and V where it is known."""
+    """The input of an importer: a file or folder, the draft's file if there are two, and V if known."""
 
     path: Path
     draft: Path | None = None
@@ -27,7 +25,7 @@ class Source(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The arguments of `TraceWriter.append`, and where in the source they stand."""
+    """The arguments of `TraceWriter.append`, and their place in the source."""
 
     place: str
     context: int
@@ -38,7 +36,7 @@ class Step(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """A log as an importer sees it: its layout, how many steps, the steps, and what to remember of where it is from."""
+    """A log: its layout, the number of steps, an iterator of them, and facts for the provenance."""
 
     vocab_size: int
     gamma: int
@@ -48,11 +46,11 @@ class Logged(NamedTuple):
     total: int
     steps: Iterator[Step]
     facts: dict[str, Any]
-    columns: Mapping[str, Column] = {}  #: of arrays, from which more can be told about rows that are wrong
+    columns: Mapping[str, Column] = {}  #: arrays, to report all wrong rows
 
 
 class Column(Protocol):
-    """An array on disk, of which stretches of the first axis can be read, quickest in order."""
+    """An array on disk that is read in ranges of the first axis, fastest in order."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -62,17 +60,18 @@ class Column(Protocol):
 
 
 def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
-    """The steps of arrays: draft_tokens [N, γ], p [N, γ+1, V], q [N, γ+1, V] or [N, γ, V]; if they are there
-    accepted [N] and context [N] (each step a document of its own without); with p_tokens and q_tokens of the shapes of p
-    and q, these are the probabilities of k tokens each, -1 filling up.
+    """The steps of arrays: draft_tokens [N, γ], p [N, γ+1, V], q [N, γ+1, V] or [N, γ, V]; optionally
+    accepted [N] and context [N] (by default each step is a document); with p_tokens and q_tokens of the
+    shapes of p and q, these are the probabilities of k tokens each, padded with -1.
 
-    Raises ValueError, naming the array and what was expected, where they do not fit together.
+    Raises ValueError, naming the array and what was expected.
     """
     missing = sorted({"draft_tokens", "p", "q"} - columns.keys())
     if missing:
         raise ValueError(
-            f"{source.path}: no array {', '.join(missing)}; expected draft_tokens [N, γ], p [N, γ+1, V], q [N, γ+1, V] or "
-            f"[N, γ, V], optionally accepted [N] and context [N]; found {', '.join(sorted(columns)) or 'none'}"
+            f"{source.path}: no array {', '.join(missing)}; expected draft_tokens [N, γ], p [N, γ+1, V], "
+            "q [N, γ+1, V] or [N, γ, V], optionally accepted [N] and context [N]; "
+            f"found {', '.join(sorted(columns)) or 'none'}"
         )
     shape = columns["draft_tokens"].shape
     if len(shape) != 2 or shape[1] < 1:
@@ -90,8 +89,8 @@ def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
     for name, expected in wanted.items():
         if name in columns and columns[name].shape != expected:
             raise ValueError(
-                f"{source.path}, {name}: shape {columns[name].shape}, expected {expected} beside draft_tokens {shape}"
-                + ("; one vocabulary for p and q" if name == "q" else "")
+                f"{source.path}, {name}: shape {columns[name].shape}, expected {expected} "
+                f"beside draft_tokens {shape}" + ("; one vocabulary for p and q" if name == "q" else "")
             )
     ids = ("draft_tokens", "p_tokens", "q_tokens") if truncated else ("draft_tokens",)
     for name in ids:
@@ -116,20 +115,20 @@ def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
 
 
 def check_id(token: int, place: str) -> int:
-    """`token`, unless it is larger than a trace can hold: ValueError then, naming the `place`."""
+    """`token`; ValueError, naming the `place`, if a trace cannot represent it."""
     if token >= MOST_TOKENS:
         raise ValueError(f"{place}: token id {token} is too large; a trace holds ids below {MOST_TOKENS}")
     return token
 
 
 def _steps(columns: Mapping[str, Column], path: Path) -> Iterator[Step]:
-    for first, parts in _stretches(columns):
+    for first, parts in _read_chunks(columns):
         for i, tokens in enumerate(parts["draft_tokens"]):
             p: Any
             q: Any
             p, q = (as_computed(parts[name][i]) for name in "pq")
             if "p_tokens" in parts:
-                p, q = _listed(parts["p_tokens"][i], p), _listed(parts["q_tokens"][i], q)
+                p, q = _split_listed(parts["p_tokens"][i], p), _split_listed(parts["q_tokens"][i], q)
             yield Step(
                 place=f"{path}, step {first + i}",
                 context=parts["context"][i] if "context" in parts else first + i,
@@ -141,7 +140,7 @@ def _steps(columns: Mapping[str, Column], path: Path) -> Iterator[Step]:
 
 
 def as_computed(rows: NDArray[Any]) -> NDArray[Any]:
-    """`rows`; as float32 where they are float64 and hold nothing that is not: so they were before they were stored."""
+    """`rows`, as float32 if they are float64 and have float32 values only: so they were computed."""
     if rows.dtype != np.float64:
         return rows
     with np.errstate(over="ignore", under="ignore"):
@@ -149,7 +148,7 @@ def as_computed(rows: NDArray[Any]) -> NDArray[Any]:
     return narrow if np.array_equal(narrow, rows, equal_nan=True) else rows
 
 
-def _stretches(columns: Mapping[str, Column]) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
+def _read_chunks(columns: Mapping[str, Column]) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
     steps = next(iter(columns.values())).shape[0]
     step_bytes = sum(int(np.prod(column.shape[1:])) * column.dtype.itemsize for column in columns.values())
     size = max(1, CHUNK_BYTES // max(1, step_bytes))
@@ -158,19 +157,19 @@ def _stretches(columns: Mapping[str, Column]) -> Iterator[tuple[int, dict[str, N
         yield first, {name: column.read(first, stop) for name, column in columns.items()}
 
 
-def _listed(tokens: NDArray[Any], values: NDArray[Any]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+def _split_listed(tokens: NDArray[Any], values: NDArray[Any]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     return [(ids[ids >= 0], row[ids >= 0]) for ids, row in zip(tokens, values, strict=True)]
 
 
 def _largest(column: Column) -> int:
-    return max((int(part["x"].max(initial=-1)) for _, part in _stretches({"x": column})), default=-1)
+    return max((int(part["x"].max(initial=-1)) for _, part in _read_chunks({"x": column})), default=-1)
 
 
-def rows_that_do_not_sum_to_one(columns: Mapping[str, Column]) -> str | None:
-    """How many rows of p and q there are whose sums are off, the worst, and where; None if there is none."""
+def report_wrong_sums(columns: Mapping[str, Column]) -> str | None:
+    """The number of rows of p and q with wrong sums, and the worst; None without any."""
     count, worst = 0, (0.0, "")
     for name in ("p", "q"):
-        for first, part in _stretches({name: columns[name]}):
+        for first, part in _read_chunks({name: columns[name]}):
             rows = as_computed(part[name])
             off = np.abs(rows.sum(axis=-1, dtype=np.float64) - 1.0)
             off = np.where(np.isnan(off), np.inf, off)

@@ -1,11 +1,12 @@
-"""α over a trace, in one streaming pass: the three meanings of it, each by its own name.
+"""The definitions of α, each by its own name, measured over a trace in one streaming pass.
 
-Where rows are truncated, or q is not known at the bonus position, β is an interval at each row, and so is every mean of
-it; where nobody logged what was accepted, so are the tokens that the standard rule would emit (`TraceBounds`).
+If rows are truncated, or q is unknown at the bonus position, β is an interval at each row, and so is its
+mean; without accept flags so are the tokens that the standard rule would emit (`TraceBounds`).
 """
 
 from __future__ import annotations
 
+import operator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from specsim.core._html import html_bars, html_list
 from specsim.core._kernels import available_threads, kernel
-from specsim.traces._format import rounding
+from specsim.core._types import Floats, Ints
+from specsim.traces._format import Layout, rounding
 from specsim.traces._reader import Progress, Shard, Trace
 from specsim.traces._token_probabilities import acceptance_chances
 
@@ -24,12 +26,12 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Accepted:
-    """What is a matter of counts: how many steps accepted how many tokens. Standard errors as for `TraceSummary`."""
+    """Statistics that follow from the accepted lengths. Standard errors as for `TraceSummary`."""
 
     vocab_size: int
     gamma: int
     dtype: str
-    accepted_lengths: NDArray[np.int64]  #: [γ+1] how many steps accepted 0, 1, … γ tokens
+    accepted_lengths: Ints  #: [γ+1] how many steps accepted 0, 1, … γ tokens
 
     @property
     def num_steps(self) -> int:
@@ -42,7 +44,7 @@ class Accepted:
 
     @property
     def tested(self) -> int:
-        """Drafted tokens that were tested: all up to the first rejection."""
+        """Drafted tokens that were tested: all up to the first rejection, included."""
         return int(self.tested_by_position.sum())
 
     @property
@@ -51,22 +53,22 @@ class Accepted:
         return int(self.accepted_by_position.sum())
 
     @property
-    def reached_by_position(self) -> NDArray[np.int64]:
-        """[γ+1] steps that reached each position: that accepted all drafted tokens before it."""
+    def reached_by_position(self) -> Ints:
+        """[γ+1] steps that reached each position, having accepted all tokens before it."""
         return np.cumsum(self.accepted_lengths[::-1])[::-1]
 
     @property
-    def tested_by_position(self) -> NDArray[np.int64]:
+    def tested_by_position(self) -> Ints:
         """[γ] steps that tested the token drafted at each position."""
         return self.reached_by_position[:-1]
 
     @property
-    def accepted_by_position(self) -> NDArray[np.int64]:
+    def accepted_by_position(self) -> Ints:
         """[γ] steps that accepted the token drafted at each position."""
         return self.reached_by_position[1:]
 
     @property
-    def alpha_by_position(self) -> NDArray[np.float64]:
+    def alpha_by_position(self) -> Floats:
         """[γ] accepted / tested at each position; NaN where none was tested. Compare `beta_by_position`."""
         return _ratios(self.accepted_by_position, self.tested_by_position)
 
@@ -82,12 +84,12 @@ class Accepted:
 
     @property
     def tokens_per_step(self) -> float:
-        """Mean number of tokens that a step emits: accepted ones and one more."""
+        """Mean number of tokens that a step emits, the accepted ones and one more."""
         return self.accepted / self.num_steps + 1
 
     @property
     def standard_errors(self) -> dict[str, float]:
-        """The standard error of each mean and ratio, by its name, over steps; NaN for a single step."""
+        """The standard errors over steps, by name; NaN for a single step."""
         lengths = np.arange(self.gamma + 1)
         tested = np.minimum(lengths + 1, self.gamma)
         x2, xn = self._length_moment(lengths * lengths), self._length_moment(lengths * tested)
@@ -99,12 +101,12 @@ class Accepted:
             "tokens_per_step": self._ratio_error(mean, x2, self.accepted, np.ones_like(lengths)),
         }
 
-    def _length_moment(self, values: NDArray[np.int64]) -> int:
-        """Σ over steps of a value that depends on the accepted length only."""
+    def _length_moment(self, values: Ints) -> int:
+        """Σ over steps of `values` [γ+1] by accepted length."""
         return int(self.accepted_lengths @ values)
 
-    def _ratio_error(self, ratio: float, x2: float, xn: float, n: NDArray[np.int64]) -> float:
-        """The standard error of Σx / Σn over steps, from Σx², Σxn and n by accepted length (delta method)."""
+    def _ratio_error(self, ratio: float, x2: float, xn: float, n: Ints) -> float:
+        """The standard error of Σx / Σn over steps (delta method), from Σx², Σxn and n by accepted length."""
         steps = self.num_steps
         if steps < 2:
             return float("nan")
@@ -114,20 +116,20 @@ class Accepted:
 
 @dataclass(frozen=True, eq=False)
 class TraceSummary(Accepted):
-    """What `summarise` counted, and what follows from it. β is Σ min(p, q) at a row.
+    """The result of `summarise` for a trace with whole rows, flags and bonus rows. β is Σ min(p, q) at a row.
 
-    Standard errors treat steps as independent, and positions within a step as not. Stored rows sum to 1 up to rounding, and
-    so may β be a little above it: sums are kept as they are, means are cut at 1.
+    Standard errors assume independent steps, not independent positions. Stored rows sum to 1 up to rounding,
+    so β may be slightly above 1: sums are kept, means are clipped at 1.
     """
 
-    beta_sums: NDArray[np.float64]  #: [γ+1] Σ β by position, over the steps that reached it
+    beta_sums: Floats  #: [γ+1] Σ β by position, over the steps that reached it
     reached_moments: tuple[float, float]  #: Σ x² and Σ x·n over steps; x = Σ β over the n positions reached
     tested_moments: tuple[float, float]  #: the same over the positions tested: without the bonus
     rounding: float  #: bound on the error of any β, hence of their mean, from storing rows in `dtype`
-    skipped: tuple[str, ...]  #: the damaged shards left out, where that was asked for
+    skipped: tuple[str, ...]  #: the damaged shards that were skipped
 
     @property
-    def beta_by_position(self) -> NDArray[np.float64]:
+    def beta_by_position(self) -> Floats:
         """[γ+1] mean β of the steps that reached each position, the bonus last; NaN where none did."""
         return np.minimum(_ratios(self.beta_sums, self.reached_by_position), 1.0)
 
@@ -143,7 +145,7 @@ class TraceSummary(Accepted):
 
     @property
     def standard_errors(self) -> dict[str, float]:
-        """The standard error of each mean and ratio, by its name, over steps; NaN for a single step."""
+        """The standard errors over steps, by name; NaN for a single step."""
         reached = np.arange(1, self.gamma + 2)
         tested = np.minimum(reached, self.gamma)
         return {
@@ -153,20 +155,16 @@ class TraceSummary(Accepted):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Counts, derived values and standard errors, as JSON can hold them: None where there is no value."""
-        derived = (
+        """Counts, derived values and standard errors for JSON: None for NaN."""
+        means = (
             "alpha_context", "alpha_verified", "alpha_drafted", "expected_verified", "tokens_per_step",
         )  # fmt: skip
         return {
-            "vocab_size": self.vocab_size,
-            "gamma": self.gamma,
-            "dtype": self.dtype,
+            **{name: getattr(self, name) for name in ("vocab_size", "gamma", "dtype")},
             "steps": self.num_steps,
-            "drafted": self.drafted,
-            "tested": self.tested,
-            "accepted": self.accepted,
+            **{name: getattr(self, name) for name in ("drafted", "tested", "accepted")},
             "accepted_lengths": self.accepted_lengths.tolist(),
-            **{name: getattr(self, name) for name in derived},
+            **{name: getattr(self, name) for name in means},
             "standard_errors": {name: _or_none(error) for name, error in self.standard_errors.items()},
             "alpha_by_position": [_or_none(value) for value in self.alpha_by_position],
             "beta_by_position": [_or_none(value) for value in self.beta_by_position],
@@ -199,46 +197,43 @@ class TraceSummary(Accepted):
 
 @dataclass(frozen=True, eq=False)
 class TraceBounds(Accepted):
-    """What a trace says that does not say all. Intervals (low, high) hold the true value for every full row that the
-    logged ones may be part of; they know nothing of sampling. Counts raise ValueError where no flags were logged.
+    """The result of `summarise` for an incomplete trace: intervals (low, high) over all completions of its
+    rows.
 
-    Without flags `alpha_context` is the mean β of the contexts where steps begin (in a text, γ = 0: of all), and
-    `beta_by_position` that of all rows at each position.
+    They do not include sampling errors. Without flags counts raise ValueError, `alpha_context` is the mean β
+    of the contexts where steps begin (in a text, γ = 0: of all), and `beta_by_position` that of all rows at
+    each position.
     """
 
     top: int | None  #: the k of truncated rows
     flags: bool  #: whether accepted drafts were logged
     steps: int
-    beta_sums: NDArray[
-        np.float64
-    ]  #: [2, γ+1] the least and the largest Σ β by position, over `rows_by_position` rows
-    rows_by_position: NDArray[np.int64]  #: [γ+1]
-    token_sums: NDArray[
-        np.float64
-    ]  #: [2, γ] Σ over steps of P(the standard rule accepts so many tokens or more)
-    rounding: float  #: the means of β below are wider by this on either side, for storing rows in `dtype`
-    skipped: tuple[str, ...]  #: the damaged shards left out, where that was asked for
+    beta_sums: Floats  #: [2, γ+1] bounds on Σ β by position, over `rows_by_position` rows
+    rows_by_position: Ints  #: [γ+1]
+    token_sums: Floats  #: [2, γ] Σ over steps of P(the standard rule accepts at least 1, 2, … γ tokens)
+    rounding: float  #: bound on the error of any β from storing rows in `dtype`; widens the means of β
+    skipped: tuple[str, ...]  #: the damaged shards that were skipped
 
     @property
     def num_steps(self) -> int:
         return self.steps
 
     @property
-    def reached_by_position(self) -> NDArray[np.int64]:
-        """[γ+1] steps that reached each position: that accepted all drafted tokens before it."""
+    def reached_by_position(self) -> Ints:
+        """[γ+1] steps that reached each position, having accepted all tokens before it."""
         if not self.flags:
             raise ValueError("the log has no accept flags: what was accepted, or tested, is not known")
         return super().reached_by_position
 
     @property
-    def beta_by_position(self) -> NDArray[np.float64]:
+    def beta_by_position(self) -> Floats:
         """[γ+1, 2] bounds on the mean β at each position, the bonus last; NaN where there is no row."""
         means = [_ratios(sums, self.rows_by_position) for sums in self.beta_sums]
         return np.clip(np.stack([means[0] - self.rounding, means[1] + self.rounding], axis=1), 0.0, 1.0)
 
     @property
     def alpha_context(self) -> Interval:
-        """Bounds on the mean β over contexts of the target's own text: positions 0 … τ, or see above."""
+        """Bounds on the mean β over the contexts of the target's own text: positions 0 … τ, or see above."""
         last = self.gamma + 1 if self.flags else 1
         rows = int(self.rows_by_position[:last].sum())
         return self._interval(*(self.beta_sums[:, :last].sum(axis=1) / rows))
@@ -249,35 +244,32 @@ class TraceBounds(Accepted):
         return self._interval(*(self.beta_sums[:, :-1].sum(axis=1) / self.tested))
 
     @property
-    def expected_tokens(self) -> NDArray[np.float64]:
-        """[γ, 2] bounds on the mean tokens that a step of the standard rule emits of the first 1, 2, … γ drafted tokens:
-        1 + Σ_j β_j Π_{i<j} min(1, p/q)(drafted i), which rises with every factor. For γ = 0 see `one_token`.
+    def expected_tokens(self) -> Floats:
+        """[γ, 2] bounds on the mean tokens per step of the standard rule with the first 1, 2, … γ drafted
+        tokens: 1 + Σ_j β_j Π_{i<j} min(1, p/q)(drafted i), which rises with every factor. For γ = 0 see
+        `one_token`.
         """
         widening = np.array([[-self.rounding], [self.rounding]])
         shares = np.clip(self.token_sums / self.steps + widening, 0.0, 1.0)
-        found: NDArray[np.float64] = 1.0 + np.cumsum(shares, axis=1).T
-        return found
+        return np.asarray(1.0 + np.cumsum(shares, axis=1).T)
 
     @property
     def one_token(self) -> Interval:
-        """Bounds on the mean tokens of a step with one drafted token, from any of the contexts of `alpha_context`."""
+        """Bounds on the mean tokens per step for γ = 1, over the contexts of `alpha_context`."""
         low, high = self.alpha_context
         return 1.0 + low, 1.0 + high
 
     def to_dict(self) -> dict[str, Any]:
-        """Counts and intervals, as JSON can hold them: None where there is no value."""
+        """Counts and intervals for JSON: None for NaN."""
         counts = (
-            ["drafted", "tested", "accepted", "alpha_verified", "alpha_drafted", "tokens_per_step", "expected_verified"]
-            if self.flags
-            else []
-        )  # fmt: skip
+            "drafted", "tested", "accepted",
+            "alpha_verified", "alpha_drafted", "tokens_per_step", "expected_verified",
+        ) if self.flags else ()  # fmt: skip
         return {
-            "vocab_size": self.vocab_size,
-            "gamma": self.gamma,
-            "dtype": self.dtype,
-            "top": self.top,
-            "steps": self.steps,
-            **{name: getattr(self, name) for name in counts},
+            **{
+                name: getattr(self, name)
+                for name in ("vocab_size", "gamma", "dtype", "top", "steps", *counts)
+            },
             "alpha_context": list(self.alpha_context),
             "expected_tokens": self.expected_tokens.tolist(),
             "one_token": list(self.one_token),
@@ -310,12 +302,36 @@ class TraceBounds(Accepted):
 def summarise(
     trace: Trace, *, progress: Progress | None = None, skip_damaged: bool = False
 ) -> TraceSummary | TraceBounds:
-    """Measure α over `trace`: one pass over p and q, each row checked as it is read, shards side by side.
+    """Measure α over a trace in one pass over p and q, in threads over shards; every row is checked.
 
-    A `TraceSummary`; of a trace whose rows are truncated, that has no accept flags or no q at the bonus position,
-    `TraceBounds`. `progress(rows, of_rows)` is called after every shard. A damaged shard raises ValueError, naming the
-    file and the row, unless `skip_damaged`; it is then left out as a whole and named in the result. Raises ValueError
-    too if there is no step to summarise.
+    Parameters
+    ----------
+    trace : Trace
+    progress : callable, optional
+        Called with the rows read and their total, after each shard.
+    skip_damaged : bool
+        Skip damaged shards, which the result then names, instead of raising.
+
+    Returns
+    -------
+    TraceSummary or TraceBounds
+        The latter for truncated rows, or without accept flags or q at the bonus position.
+
+    Raises
+    ------
+    ValueError
+        For a damaged shard, naming the file and the row, or if no step is left.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Corollary 3.6: α = E[Σ min(p, q)].
+
+    Examples
+    --------
+    >>> from specsim.traces import default_trace
+    >>> found = summarise(default_trace())
+    >>> round(found.alpha_verified, 3), [round(end, 3) for end in found.alpha_context]
+    (0.4, [0.362, 0.408])
     """
     total = _Tally.empty(trace.gamma)
     skipped = []
@@ -325,7 +341,7 @@ def summarise(
         try:
             for shard, future in zip(trace.shards, futures, strict=True):
                 try:
-                    total = total.plus(future.result())
+                    total = _Tally(*map(operator.add, total, future.result()))
                 except ValueError as error:
                     if not skip_damaged:
                         raise
@@ -338,69 +354,62 @@ def summarise(
     layout = trace.layout
     if not total.steps:
         raise ValueError(f"{trace.path}: no step to summarise")
-    if layout.top is None and layout.flags and layout.bonus:
+    shared: dict[str, Any] = {
+        "vocab_size": trace.vocab_size,
+        "gamma": trace.gamma,
+        "dtype": trace.dtype,
+        "accepted_lengths": total.lengths,
+        "rounding": rounding(layout),
+        "skipped": tuple(skipped),
+    }
+    if _is_whole(layout):
+        moments: Any = total.moments.tolist()
         return TraceSummary(
-            vocab_size=trace.vocab_size,
-            gamma=trace.gamma,
-            dtype=trace.dtype,
-            accepted_lengths=total.lengths,
             beta_sums=total.beta_sums[0],
-            reached_moments=(float(total.moments[0]), float(total.moments[1])),
-            tested_moments=(float(total.moments[2]), float(total.moments[3])),
-            rounding=rounding(layout),
-            skipped=tuple(skipped),
+            reached_moments=tuple(moments[:2]),
+            tested_moments=tuple(moments[2:]),
+            **shared,
         )
-    reached = np.cumsum(total.lengths[::-1])[::-1]
+    rows = np.cumsum(total.lengths[::-1])[::-1] if layout.flags else np.full(trace.gamma + 1, total.steps)
     return TraceBounds(
-        vocab_size=trace.vocab_size,
-        gamma=trace.gamma,
-        dtype=trace.dtype,
-        accepted_lengths=total.lengths,
         top=layout.top,
         flags=layout.flags,
         steps=total.steps,
         beta_sums=total.beta_sums,
-        rows_by_position=reached if layout.flags else np.full(trace.gamma + 1, total.steps),
+        rows_by_position=rows,
         token_sums=total.token_sums,
-        rounding=rounding(layout),
-        skipped=tuple(skipped),
+        **shared,
     )
+
+
+def _is_whole(layout: Layout) -> bool:
+    """Whether β is known at every row: whole rows, accept flags, and q at the bonus position."""
+    return layout.top is None and layout.flags and layout.bonus
 
 
 class _Tally(NamedTuple):
     steps: int
-    lengths: NDArray[np.int64]
-    beta_sums: NDArray[np.float64]  #: [2, γ+1]
-    moments: NDArray[np.float64]  #: of dense rows
-    token_sums: NDArray[np.float64]  #: [2, γ] of others
+    lengths: Ints
+    beta_sums: Floats  #: [2, γ+1]
+    moments: Floats  #: of dense rows
+    token_sums: Floats  #: [2, γ] of others
 
     @classmethod
     def empty(cls, gamma: int) -> _Tally:
-        return cls(
-            0, np.zeros(gamma + 1, np.int64), np.zeros((2, gamma + 1)), np.zeros(4), np.zeros((2, gamma))
-        )
-
-    def plus(self, other: _Tally) -> _Tally:
-        return _Tally(
-            self.steps + other.steps,
-            self.lengths + other.lengths,
-            self.beta_sums + other.beta_sums,
-            self.moments + other.moments,
-            self.token_sums + other.token_sums,
-        )
+        lengths, sums = np.zeros(gamma + 1, np.int64), np.zeros((2, gamma + 1))
+        return cls(0, lengths, sums, np.zeros(4), np.zeros((2, gamma)))
 
 
 def _tally_shard(shard: Shard) -> _Tally:
-    """The sums over one shard, all of it or none: so that a damaged one leaves no trace in the total."""
+    """The sums over one shard; a damaged one raises ValueError and so adds nothing to the total."""
     layout = shard.layout
-    whole = layout.top is None and layout.flags and layout.bonus
     _, lengths, beta_sums, moments, token_sums = _Tally.empty(layout.gamma)
     for columns, beta in shard.scan():
         if layout.flags:
             _add_steps(columns.accepted, beta[0], lengths, beta_sums[0], moments)
-        if not whole:
+        if not _is_whole(layout):
             ends = beta.reshape(2, -1, layout.rows_per_step)
-            token_sums += _reaching(acceptance_chances(columns, layout), ends).sum(axis=1)
+            token_sums += bound_reach(acceptance_chances(columns, layout), ends).sum(axis=1)
             if layout.flags:
                 _add_steps(columns.accepted, beta[1], np.zeros_like(lengths), beta_sums[1], np.zeros(4))
             else:
@@ -408,16 +417,13 @@ def _tally_shard(shard: Shard) -> _Tally:
     return _Tally(shard.num_steps, lengths, beta_sums, moments, token_sums)
 
 
-def _reaching(chances: NDArray[np.float64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[2, S, γ] bounds on P(the standard rule accepts so many tokens or more), from those on the acceptance of the
-    drafted tokens [2, S, γ] and on β [2, S, γ+1]: of the last token counted it is β that matters, not which it was.
+def bound_reach(chances: Floats, beta: Floats) -> Floats:
+    """[2, S, γ] bounds on P(the standard rule accepts at least 1, 2, … γ tokens), from those on the
+    acceptance of the drafted tokens [2, S, γ] and on β [2, S, γ+1], which replaces the factor of the last
+    token.
     """
-    before = np.cumprod(chances, axis=2)
-    before = np.concatenate([np.ones_like(before[..., :1]), before[..., :-1]], axis=2)[
-        ..., : chances.shape[2]
-    ]
-    found: NDArray[np.float64] = before * beta[..., :-1]
-    return found
+    before = np.cumprod(np.pad(chances, [(0, 0), (0, 0), (1, 0)], constant_values=1.0), axis=2)
+    return np.asarray(before[..., :-1] * beta[..., :-1])
 
 
 @kernel
@@ -443,7 +449,7 @@ def _add_steps(accepted, beta, lengths, beta_sums, moments):  # type: ignore[no-
         moments[3] += tested * min(length + 1, stride - 1)
 
 
-def _ratios(sums: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def _ratios(sums: NDArray[Any], counts: Ints) -> Floats:
     return np.divide(sums, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
 
 

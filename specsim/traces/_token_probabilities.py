@@ -1,7 +1,7 @@
-"""p(x) and q(x) of the logged drafted tokens x, and with what probability the standard rule accepts them: min(1, p/q).
+"""Bounds on p(x) and q(x) of the drafted tokens x, and on their acceptance probability min(1, p/q).
 
-Given the rows and x these are known numbers, up to rounding, and for truncated rows intervals: a token that a row does
-not list has at most the smallest probability listed there, and at most the tail.
+Whole rows determine these up to rounding. A token that a truncated row does not list has at most the smallest
+listed probability, and at most the tail.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core.distributions import Floats, capped_ratio
+from specsim.core._types import Floats
+from specsim.core.distributions import capped_ratio
 from specsim.traces._checksums import decode
 from specsim.traces._format import DTYPES, AnyColumns, Columns, Layout, rounding
 
-__all__ = ["acceptance_chances", "drafted_probabilities"]
-
 
 def drafted_probabilities(columns: AnyColumns, layout: Layout, slack: float = 0.0) -> tuple[Floats, Floats]:
-    """Bounds [2, S, γ] on p(x) and q(x) of the drafted tokens x of S whole steps; the upper ones are positive.
+    """Bounds [2, S, γ] on p(x) and q(x) of the drafted tokens x of S whole steps; the upper ones are
+    positive.
 
-    Wide enough for the rounding of the stored dtype, which moves p and q by at most u times themselves, or half the
-    smallest subnormal number; and for p and q as they were used to be off by `slack` times themselves.
+    They include the rounding of the stored dtype, which moves p and q by at most u times themselves or half
+    the smallest subnormal number, and a relative error `slack` of the logged p and q.
     """
     info = ml_dtypes.finfo(DTYPES[layout.dtype])
     u, tiny = float(info.eps) / 2 + slack, float(info.smallest_subnormal)
@@ -38,15 +38,13 @@ def drafted_probabilities(columns: AnyColumns, layout: Layout, slack: float = 0.
 def acceptance_chances(
     columns: AnyColumns, layout: Layout, lenience: float = 1.0, slack: float = 0.0
 ) -> Floats:
-    """Bounds [2, S, γ] on min(1, p(x)/(l·q(x))) of the drafted tokens x of S whole steps, l the `lenience`; `slack` as
-    above.
-    """
+    """Bounds [2, S, γ] on min(1, p(x)/(l·q(x))) of the drafted tokens of S whole steps, l the `lenience`."""
     p, q = drafted_probabilities(columns, layout, slack)
     return capped_ratio(p, lenience * q[::-1])
 
 
 def _token_ends(columns: AnyColumns, layout: Layout) -> tuple[Floats, Floats]:
-    """Bounds [2, R] on p and q at each row's token; of a row without one they mean nothing."""
+    """Bounds [2, R] on p and q at each row's token; arbitrary for a row without one."""
     if isinstance(columns, Columns):
         places = np.arange(columns.token.size), np.maximum(columns.token, 0)
         exact = (decode(np.ascontiguousarray(rows[places])[None])[0] for rows in (columns.p, columns.q))
@@ -61,7 +59,7 @@ def _token_ends(columns: AnyColumns, layout: Layout) -> tuple[Floats, Floats]:
 def _listed_ends(
     token: NDArray[np.int32], tokens: NDArray[np.int32], values: NDArray[Any], slack: float
 ) -> Floats:
-    """Bounds [2, R] on the probabilities of `token` [R], from rows whose tails are known but for `slack`."""
+    """Bounds [2, R] on the probabilities of `token` [R], from rows whose tails are known up to `slack`."""
     own = (tokens == token[:, None]) & (tokens >= 0)
     value = np.where(own, values, 0.0).sum(axis=1, dtype=np.float64)
     tail = np.maximum(1.0 - values.sum(axis=1, dtype=np.float64), 0.0) + slack

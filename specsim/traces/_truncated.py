@@ -1,15 +1,17 @@
-"""Rows cut to their most probable tokens: how they are cut, and what they leave of β = Σ min(p, q).
+"""Rows truncated to their most probable tokens, and the bounds on β = Σ min(p, q) that they give.
 
-Let S_p and S_q be the listed tokens, a = 1 - p(S_p) and b = 1 - q(S_q) the tails, and c_p, c_q the smallest listed
-probabilities, of tokens other than the drafted one: no token that is not listed has more. Then β lies in
+Let S_p and S_q be the listed tokens, a = 1 - p(S_p) and b = 1 - q(S_q) the tails, and c_p, c_q the smallest
+listed probabilities, of tokens other than the drafted one: no token that is not listed has more. Then β lies
+in
 
-    known ≤ β ≤ known + min(A, b) + min(B, a) + min((a - B)₊, (b - A)₊),    known = Σ min(p, q) over S_p ∩ S_q,
-    A = Σ min(p, c_q) over S_p \\ S_q,    B = Σ min(q, c_p) over S_q \\ S_p.
+    known ≤ β ≤ known + min(A, b) + min(B, a) + min((a - B)₊, (b - A)₊),    known = Σ min(p, q) over S_p ∩
+    S_q, A = Σ min(p, c_q) over S_p \\ S_q,    B = Σ min(q, c_p) over S_q \\ S_p.
 
-*Proof.* The terms outside S_p ∩ S_q are not negative. If q puts b' ≤ b of its tail on S_p \\ S_q, and p puts a' ≤ a of
-its own on S_q \\ S_p, then the terms there sum to at most min(A, b') and min(B, a'), and those of tokens listed by neither
-to min(a - a', b - b'); in b' and in a' the total rises by as much as it can fall, up to A and B. ∎ With c_p = c_q = 1 it
-is known + min(A + a, B + b, a + b). Both ends are attained where the vocabulary has tokens enough that neither lists.
+*Proof.* The terms outside S_p ∩ S_q are not negative. If q puts b' ≤ b of its tail on S_p \\ S_q, and p puts
+a' ≤ a of its own on S_q \\ S_p, then the terms there sum to at most min(A, b') and min(B, a'), and those of
+tokens listed by neither to min(a - a', b - b'); in b' and in a' the total rises by as much as it can fall, up
+to A and B. ∎ With c_p = c_q = 1 it is known + min(A + a, B + b, a + b). Both ends are attained where the
+vocabulary has tokens enough that neither lists.
 """
 
 from __future__ import annotations
@@ -20,27 +22,44 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._kernels import interpreted, kernel
-from specsim.core.distributions import Floats, Ints, check_rows
+from specsim.core._types import Floats, Ints
+from specsim.core.distributions import check_rows
 
-__all__ = ["Listed", "beta_bounds", "truncate"]
-
-#: Behind the last listed token, and where nothing was drafted: -1, as an unsigned number.
+#: The padding of token lists, and a missing drafted token: -1 as an unsigned number.
 NO_TOKEN = np.uint32(0xFFFFFFFF)
 
 
 class Listed(NamedTuple):
-    """What is known of a row: some token ids, and their probabilities. What is not listed shares the rest."""
+    """A truncated row: token ids and their probabilities; the other tokens share the rest."""
 
     tokens: Ints
     probabilities: Floats
 
 
 def truncate(row: ArrayLike, k: int, keep: int | None = None) -> Listed:
-    """The `k` ≥ 1 most probable tokens of a `row` [V], the lower ids among ties; the token `keep` takes the last place
-    if it is not one of them.
+    """Truncate a row to its `k` most probable tokens, the lower ids among ties.
 
-    Raises ValueError for a row that is no pmf, or k outside [1, V].
+    Parameters
+    ----------
+    row : array_like, shape [V]
+        A pmf.
+    k : int
+        1 … V.
+    keep : int, optional
+        A token to list in any case, in place of the least probable one.
 
+    Returns
+    -------
+    Listed
+        Tokens in rising order, and their probabilities.
+
+    Raises
+    ------
+    ValueError
+        For a row that is no pmf, or k out of range.
+
+    Examples
+    --------
     >>> truncate([0.1, 0.5, 0.2, 0.2], 2)
     Listed(tokens=array([1, 2]), probabilities=array([0.5, 0.2]))
     >>> truncate([0.1, 0.5, 0.2, 0.2], 2, keep=0).tokens
@@ -57,10 +76,27 @@ def truncate(row: ArrayLike, k: int, keep: int | None = None) -> Listed:
 
 
 def beta_bounds(p: Listed, q: Listed, token: int = -1) -> tuple[float, float]:
-    """The smallest and the largest β that two truncated rows allow; `token` was drafted there, -1 for none.
+    """The smallest and the largest β that two truncated rows allow; the module's docstring has the proof.
 
-    The module's text has the proof. Raises ValueError for lists of different lengths or a token listed twice.
+    Parameters
+    ----------
+    p, q : Listed
+        Truncated rows.
+    token : int
+        The drafted token, which may be listed although it is not among the most probable; -1 for none.
 
+    Returns
+    -------
+    tuple of float
+        Bounds in [0, 1], up to rounding.
+
+    Raises
+    ------
+    ValueError
+        For lists of different lengths, or a token listed twice.
+
+    Examples
+    --------
     >>> low, high = beta_bounds(Listed([0, 1], [0.5, 0.3]), Listed([0, 2], [0.6, 0.2]))
     >>> round(low, 12), round(high, 12)
     (0.5, 0.9)
@@ -76,7 +112,7 @@ def beta_bounds(p: Listed, q: Listed, token: int = -1) -> tuple[float, float]:
         order = np.argsort(listed)
         rows += [listed[order].astype(np.uint32)[None], values[order][None]]
     drafted = np.array([token], np.int32).view(np.uint32)
-    with interpreted():  # one row is not worth compiling for
+    with interpreted():  # compiling does not pay off for one row
         bound_rows(*rows, drafted, NO_TOKEN, ends, mass, np.zeros(1, np.uint8))
     return float(ends[0, 0]), float(ends[1, 0])
 
@@ -85,8 +121,8 @@ def beta_bounds(p: Listed, q: Listed, token: int = -1) -> tuple[float, float]:
 def bound_rows(  # type: ignore[no-untyped-def]
     p_tokens, p, q_tokens, q, drafted, vocab_size, ends, mass, fault
 ):
-    """Fill ends [2, R] with the bounds on β of each row, mass [2, R] with what is listed of p and of q, and fault [R]
-    with 1 where tokens are not in rising order, then `NO_TOKEN`. Tokens come as unsigned numbers.
+    """Fill ends [2, R] with the bounds on β of each row, mass [2, R] with what is listed of p and of q, and
+    fault [R] with 1 where tokens are not in rising order, then `NO_TOKEN`. Tokens come as unsigned numbers.
     """
     for row in range(drafted.size):
         p_mass, p_cap, p_sound = _listing(p_tokens[row], p[row], drafted[row], vocab_size)
@@ -125,7 +161,7 @@ def bound_rows(  # type: ignore[no-untyped-def]
 
 @kernel
 def _listing(tokens, values, drafted, vocab_size):  # type: ignore[no-untyped-def]
-    """The mass that is listed, the most that a token not listed can have, and whether the list is as it should be."""
+    """The listed mass, the most that another token can have, and whether the list is valid."""
     mass = 0.0
     cap = 1.0
     sound = True

@@ -1,4 +1,4 @@
-"""Writing a trace, so that a crash costs at most the shard that was not yet written."""
+"""Writing a trace; a crash loses at most the shard that was not yet written."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._files import atomic_write
+from specsim.core._types import Ints
 from specsim.core.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
 from specsim.traces._checksums import FAULTS, SOUND, measure
 from specsim.traces._format import (
@@ -29,7 +30,7 @@ from specsim.traces._format import (
 )
 from specsim.traces._manifest import MANIFEST, write_manifest
 
-#: What a shard holds unless told otherwise: so much is lost in a crash, and so much memory the writer takes.
+#: The default size of a shard, which bounds the loss in a crash and the memory of the writer.
 SHARD_BYTES = 64 * 2**20
 
 
@@ -46,20 +47,45 @@ def writer(
     rows_per_shard: int | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Iterator[TraceWriter]:
-    """Write a trace into the new or empty folder `path`, one step at a time.
+    """Context manager that writes a trace, one step at a time.
 
-    `vocab_size` V, 1 … 2³¹ - 1; `gamma` ≥ 1 drafted tokens per step, the same in every step; `dtype` of the stored
-    rows is "float32", "float16" or "bfloat16"; `top` = k for rows of which at most the k most probable tokens are known;
-    `flags` False if it is not known which drafted tokens were accepted, `bonus` False if q is not known at the bonus
-    position; `gamma` = 0, without flags, for a text in which nothing was drafted; a shard holds as many whole steps as fit in `rows_per_shard`
-    rows (by default 64 MiB); `provenance` is anything that JSON can hold.
+    Shards and manifest are written to temporary files, synced and renamed. If the block raises, the steps
+    appended so far are written first.
 
-    Each shard is written beside its place, forced to disk and renamed, the manifest after it. When the block
-    is left by an exception, the steps appended so far are written, and the exception goes on.
+    Parameters
+    ----------
+    path : path
+        A new or empty folder.
+    vocab_size : int
+        V, 1 … 2³¹ - 1.
+    gamma : int
+        Drafted tokens per step, ≥ 1; 0, without flags, for a text in which nothing was drafted.
+    dtype : {"float32", "float16", "bfloat16"}
+        How rows are stored.
+    top : int, optional
+        k, for rows truncated to at most the k most probable tokens.
+    flags, bonus : bool
+        Whether it is known which drafted tokens were accepted, and q at the bonus position.
+    rows_per_shard : int, optional
+        A shard has the whole steps that fit in so many rows, by default in 64 MiB.
+    provenance : mapping, optional
+        Anything that JSON can represent.
 
-    Raises FileExistsError if the folder holds anything, ValueError or TypeError for a bad argument, OSError where a
-    shard cannot be written: what was written before can be read.
+    Yields
+    ------
+    TraceWriter
 
+    Raises
+    ------
+    FileExistsError
+        If the folder is not empty.
+    ValueError, TypeError
+        For bad arguments.
+    OSError
+        If a shard cannot be written; earlier ones can be read.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from specsim.traces import open_trace, summarise, writer
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +116,7 @@ Rows = Sequence[Pair]
 
 
 class TraceWriter:
-    """What `writer` hands out: `append` adds one step."""
+    """Yielded by `writer`; `append` adds one step."""
 
     def __init__(self, path: str | Path, layout: Layout, steps_per_shard: int, provenance: dict[str, Any]):
         self.layout = layout
@@ -108,19 +134,24 @@ class TraceWriter:
     ) -> None:
         """Add a step.
 
-        `context` is the integer id of the document or starting context; `tokens` int[γ] were drafted, of which
-        the first `accepted` (0 … γ; None in a trace without flags) passed; `p` and `q` [γ + 1, V] are the target's and
-        the draft's rows at each position, the bonus position included, unless the trace does without it: then q is
-        [γ, V]. Rows that come in the trace's dtype are stored bit for bit, others are normalised as float64 and rounded.
+        Parameters
+        ----------
+        context : int
+            The id of the document or starting context.
+        tokens : array_like of int, shape [γ]
+            The drafted tokens; for γ = 0 the token that followed in the text, or empty.
+        accepted : int or None
+            How many of them were accepted, 0 … γ; None in a trace without flags.
+        p, q : array_like, shape [γ+1, V]
+            The rows of target and draft; q is [γ, V] without the bonus position. Rows in the trace's dtype
+            are stored bit for bit, others normalised as float64 and rounded. In a truncated trace each row is
+            a pair (token ids, probabilities) of at most k of the most probable tokens, perhaps with the
+            drafted one; the rest is the tail.
 
-        In a truncated trace a row is a pair (token ids, probabilities), at most k of each: the most probable tokens, in
-        any order, and perhaps the drafted one. What they leave to 1 is the tail. With γ = 0 `tokens` is the one token
-        that followed in the text, or empty.
-
-        Raises ValueError, naming row, token and value, for a wrong shape, a negative or NaN entry, a row that
-        does not sum to 1 within its rounding (if truncated: to no more than 1), a token out of range or listed twice, or
-        one that q could not have drafted, an integer that does not fit; TypeError for anything but integers (a bool is
-        none) and real rows. Nothing is written then.
+        Raises
+        ------
+        ValueError, TypeError
+            Naming row, token and value; nothing is written then.
         """
         if self.closed:
             raise ValueError(f"{self.path}: the trace is closed, a step can no longer be added")
@@ -155,7 +186,7 @@ class TraceWriter:
         if self._pending * layout.rows_per_step == self._buffer.step.size:
             self.flush()
 
-    def _fill_dense(self, rows: Columns, drafted: NDArray[np.int64], p: Any, q: Any) -> None:
+    def _fill_dense(self, rows: Columns, drafted: Ints, p: Any, q: Any) -> None:
         rows.p[:] = self._check_rows(p, "p", self.layout.rows_per_step)
         if self.layout.bonus:
             rows.q[:] = self._check_rows(q, "q", self.layout.rows_per_step)
@@ -167,11 +198,11 @@ class TraceWriter:
 
     @property
     def _pending(self) -> int:
-        """Steps in the buffer: those appended less those in shards, so that no count of its own can go stale."""
+        """Steps in the buffer: those appended less those in shards."""
         return self.steps - sum(shard["rows"] for shard in self.shards) // self.layout.rows_per_step
 
     def flush(self) -> None:
-        """Write the steps appended so far as a shard of their own; called at the end, and when one is full."""
+        """Write the steps appended so far as a shard; called at the end, and when the buffer is full."""
         from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
@@ -183,17 +214,13 @@ class TraceWriter:
         try:
             with atomic_write(path) as temporary:
                 save_file(columns._asdict(), temporary)
-        except (OSError, SafetensorError) as error:  # the library has a type of its own for a full disk
+        except (OSError, SafetensorError) as error:  # safetensors has its own error for a full disk
             done = self.steps - self._pending
             raise OSError(
                 f"{path}: cannot be written ({error}); {done} steps before it can be read"
             ) from None
-        entry = {
-            "file": path.name,
-            "rows": rows,
-            "bytes": path.stat().st_size,
-            "sha256": digest(_header(path), columns.checksum),
-        }
+        sha256 = digest(_header(path), columns.checksum)
+        entry = {"file": path.name, "rows": rows, "bytes": path.stat().st_size, "sha256": sha256}
         shards = [*self.shards, entry]
         self.write_manifest(shards, complete=False)
         self.shards = shards
@@ -213,7 +240,7 @@ class TraceWriter:
         }
         write_manifest(self.path, content)
 
-    def _check_tokens(self, tokens: ArrayLike) -> NDArray[np.int64]:
+    def _check_tokens(self, tokens: ArrayLike) -> Ints:
         drafted = check_tokens(tokens, self.layout.vocab_size, "tokens")
         gamma = self.layout.gamma
         if drafted.shape != (gamma,) and not (gamma == 0 and drafted.shape == (1,)):
@@ -245,7 +272,7 @@ class TraceWriter:
             )
         stored = DTYPES[self.layout.dtype]
         checked = check_rows(given, name)
-        # abs: a zero may come with a sign, which the stored one does not have
+        # abs: stored zeros have no sign
         return np.abs(given if given.dtype == stored else checked.astype(stored))
 
     def _fill_truncated(
@@ -261,8 +288,8 @@ class TraceWriter:
             given = _array(probabilities, place, "a probability for each token")
             if ids.ndim != 1 or given.shape != ids.shape or ids.size > tokens.shape[1]:
                 raise ValueError(
-                    f"{place}: tokens {ids.shape} and probabilities {given.shape}; expected one of each, at most "
-                    f"{tokens.shape[1]}"
+                    f"{place}: tokens {ids.shape} and probabilities {given.shape}; expected one of "
+                    f"each, at most {tokens.shape[1]}"
                 )
             if not ids.size:
                 continue
@@ -274,13 +301,14 @@ class TraceWriter:
             tolerance = max(tolerance, TOLERANCE[DTYPES[self.layout.dtype]])
             if (mass := float(weights.sum())) > 1.0 + tolerance:
                 raise ValueError(
-                    f"{place}: the listed tokens sum to {mass:.12g}, which leaves no tail; rounding allows {tolerance:.2g}"
+                    f"{place}: the listed tokens sum to {mass:.12g}, which leaves no tail; rounding "
+                    f"allows {tolerance:.2g}"
                 )
             tokens[row, : ids.size] = ids
             values[row, : ids.size] = np.abs(weights).astype(values.dtype)
 
     def _seal(self, rows: AnyColumns) -> None:
-        """Fill in the checksums of one step, and look at it as a reader will."""
+        """Fill in the checksums of one step, and check it as a reader does."""
         found = measure(rows, np.array([self.steps]), self.layout)
         if found.fault.any():
             row = int(np.argmax(found.fault != SOUND))
@@ -307,7 +335,7 @@ def _check_context(context: Any) -> int:
 def _array(values: Any, name: str, expected: str) -> NDArray[Any]:
     try:
         return np.asarray(values)
-    except ValueError:  # NumPy's own words do not tell which array it is
+    except ValueError:  # NumPy's message does not name the array
         raise ValueError(f"{name}: rows differ in length; expected {expected}") from None
 
 
@@ -317,19 +345,19 @@ def _pairs(rows: Any, name: str) -> list[Pair]:
         return [(tokens, probabilities) for tokens, probabilities in rows]
     except (TypeError, ValueError):
         raise ValueError(
-            f"{name}: expected a pair (token ids, probabilities) for each row, as the trace is truncated (top); "
-            "rows over the whole vocabulary go into a trace without top"
+            f"{name}: expected a pair (token ids, probabilities) for each row, as the trace is truncated "
+            "(top); rows over the whole vocabulary go into a trace without top"
         ) from None
 
 
 def _marks(accepted: int, gamma: int) -> list[int]:
-    """The column `accepted` of a step: ones, a zero where it stopped, nothing tested after that."""
+    """The column `accepted` of a step: ones, a zero at the rejection, `NONE` after it."""
     if accepted == gamma:
         return [1] * gamma + [NONE]
     return [1] * accepted + [0] + [NONE] * (gamma - accepted)
 
 
-def _check_support(drafted: NDArray[np.int64], q: NDArray[Any]) -> None:
+def _check_support(drafted: Ints, q: NDArray[Any]) -> None:
     for row, token in enumerate(drafted):
         if not q[row, token] > 0:
             raise ValueError(f"q, row {row}, token {token}: probability 0, but that token was drafted there")
@@ -342,8 +370,8 @@ def _check_listed_support(row: int, token: int, listed: ArrayLike, probabilities
         raise ValueError(f"q, row {row}, token {token}: probability 0, but that token was drafted there")
 
 
-def _keep_positive(q: NDArray[Any], drafted: NDArray[np.int64]) -> None:
-    """Undo, for the drafted tokens, a rounding to 0: the log must not call impossible what was drawn."""
+def _keep_positive(q: NDArray[Any], drafted: Ints) -> None:
+    """Undo the rounding to 0 of a drafted token's probability: it was possible."""
     places = (np.arange(drafted.size), drafted)
     q[places] = np.maximum(q[places], _smallest(q))
 
@@ -385,7 +413,8 @@ def _steps_per_shard(layout: Layout, rows_per_shard: int | None) -> int:
         return max(1, SHARD_BYTES // (layout.row_bytes * layout.rows_per_step))
     if operator.index(rows_per_shard) < layout.rows_per_step:
         raise ValueError(
-            f"rows_per_shard: {rows_per_shard} is less than the {layout.rows_per_step} rows (gamma + 1) of one step"
+            f"rows_per_shard: {rows_per_shard} is less than the {layout.rows_per_step} rows "
+            "(gamma + 1) of one step"
         )
     return rows_per_shard // layout.rows_per_step
 

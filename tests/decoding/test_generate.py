@@ -381,7 +381,7 @@ def test_every_other_rule_runs(name):
         ({"gamma": branching(2, 2)}, "standard verifies a chain"),
         ({"gamma": 3, "rule": "recursive_rejection"}, "a chain is a single one"),
         ({"gamma": chain(3, "top")}, "standard holds for drafts drawn 'sampled', not 'top'"),
-        ({"gamma": chain(3), "drafting": "greedy"}, "a Tree says itself"),
+        ({"gamma": chain(3), "drafting": "greedy"}, "a Tree states how"),
         ({"rng": -1}, "seed must be at least 0"),
     ],
 )

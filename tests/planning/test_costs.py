@@ -138,7 +138,7 @@ def test_a_linear_step_is_fitted_to_what_was_measured():
         (lambda: Roofline(LARGE, SMALL, GPU).tree_step([2, 0]), "at least one node"),
         (lambda: LinearStep(0, 0, 0, 1), "takes no time at all"),
         (lambda: LinearStep.fit([1, 2], [1, 2], [1, 2], 0.1), "at least 3"),
-        (lambda: LinearStep.fit([1, 2, 3], [1, 2, 3], [1, 2, 3], 0.1), "do not tell"),
+        (lambda: LinearStep.fit([1, 2, 3], [1, 2, 3], [1, 2, 3], 0.1), "are not determined"),
         (lambda: LinearStep.fit([1, 2, np.inf], [1, 2, 4], [1, 2, 3], 0.1), "finite"),
     ],
 )

@@ -31,7 +31,7 @@ from specsim.planning.policies import (
     SpecDecPP,
     every_policy,
     log_from_trace,
-    walk,
+    simulate_steps,
 )
 from specsim.planning.policies._fitting import examples, least_squares, logistic, roc_threshold
 from specsim.planning.policies._policy import Drafted
@@ -52,7 +52,7 @@ def log():
 
 @pytest.fixture(scope="module")
 def text():
-    """A log of the pair that comes along, in two parts: to fit on, and to walk."""
+    """A log of the pair that is bundled, in two parts: to fit on, and to simulate."""
     return specsim.draft_log(*default_pair(), length=16_000, rng=3).split(0.5)
 
 
@@ -81,7 +81,7 @@ def hand_made(accepted, confidence=0.5, entropy=1.0, top=0.5, tails=None):
 
 def lengths(policy, log, cost=COST):
     """(drafted, accepted) of each step."""
-    return [(step.drafted, step.accepted) for step in walk(log, policy, cost)]
+    return [(step.drafted, step.accepted) for step in simulate_steps(log, policy, cost)]
 
 
 # --- the law of the log ----------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def law_of_a_step(context, gamma):
 def least_p_value(log, gamma=2):
     """The joint law of accepted length and tokens of steps, for each token in front of them: the least p-value."""
     seen = {context: {} for context in range(3)}
-    for step in walk(log, Constant(gamma), COST):
+    for step in simulate_steps(log, Constant(gamma), COST):
         if 0 < step.start < len(log) - gamma - 1:
             emitted = tuple(log.tokens[step.start : step.start + step.accepted + 1].tolist())
             cells = seen[int(log.tokens[step.start - 1])]
@@ -151,7 +151,7 @@ def test_a_log_that_ignores_its_text_is_seen_though_its_rate_is_right(log):
 
 def tokens_per_step(log, gamma, blocks=200):
     """Mean and standard error, from blocks of steps."""
-    tokens = np.array([step.accepted + 1 for step in walk(log, Constant(gamma), COST)][:-1])
+    tokens = np.array([step.accepted + 1 for step in simulate_steps(log, Constant(gamma), COST)][:-1])
     means = tokens[: len(tokens) // blocks * blocks].reshape(blocks, -1).mean(axis=1)
     return means.mean(), means.std(ddof=1) / math.sqrt(blocks)
 
@@ -215,8 +215,8 @@ def law_under_a_threshold(context, threshold, most):
 def least_p_value_under_a_threshold(log, threshold=0.3, most=4):
     policy = ConfidenceThreshold(threshold, most)
     seen = np.zeros((3, most + 1, most + 1), dtype=int)
-    for step in walk(log, policy, COST):
-        assert not step.beyond
+    for step in simulate_steps(log, policy, COST):
+        assert not step.truncated
         if 0 < step.start < len(log) - most - 1:
             seen[log.tokens[step.start - 1], step.drafted, step.accepted] += 1
     found = []
@@ -235,12 +235,12 @@ def test_a_policy_that_looks_at_tokens_drafts_on_behind_a_rejected_one_without_k
 
 
 def test_a_step_that_leaves_the_tails_is_counted_unless_it_was_planned(log):
-    steps = list(walk(log, ConfidenceThreshold(0.0, most=9), COST))
-    assert any(step.beyond for step in steps)
+    steps = list(simulate_steps(log, ConfidenceThreshold(0.0, most=9), COST))
+    assert any(step.truncated for step in steps)
     for step in steps:
         assert step.drafted <= step.accepted + 1 + log.ahead
-        assert step.beyond == (step.accepted < step.drafted < min(9, len(log) - step.start - 1))
-    assert not any(step.beyond for step in walk(log, Constant(9), COST))
+        assert step.truncated == (step.accepted < step.drafted < min(9, len(log) - step.start - 1))
+    assert not any(step.truncated for step in simulate_steps(log, Constant(9), COST))
 
 
 def test_a_log_whose_tails_follow_the_text_is_seen(log):
@@ -312,10 +312,10 @@ def test_at_temperature_zero_everything_is_certain():
 def test_a_trace_says_what_was_recorded(tmp_path):
     trace = record(tmp_path / "trace", *PAIR, gamma=3, steps=300, rng=4)
     log = log_from_trace(trace)
-    told = np.array([step.accepted for step in walk(log, Constant(3), COST)])
+    told = np.array([step.accepted for step in simulate_steps(log, Constant(3), COST)])
     accepted = np.concatenate([shard.columns.accepted for shard in trace.shards]).reshape(-1, 4)
     assert (told == (accepted == 1).sum(axis=1)).all()  # the same policy takes the same steps
-    assert not any(step.beyond for step in walk(log, Constant(3), COST))
+    assert not any(step.truncated for step in simulate_steps(log, Constant(3), COST))
     assert log.ahead == 0
     assert (log.accepted == UNKNOWN).sum() == (told == 3).sum()
     assert (log.drafted[log.accepted == 1] >= 0).all()
@@ -323,18 +323,20 @@ def test_a_trace_says_what_was_recorded(tmp_path):
 
 def test_a_step_that_asks_for_more_than_the_trace_knows_is_counted(tmp_path):
     log = log_from_trace(record(tmp_path / "trace", *PAIR, gamma=3, steps=300, rng=4))
-    full = sum(step.accepted == 3 for step in walk(log, Constant(3), COST))
-    longer = list(walk(log, Constant(4), COST))
+    full = sum(step.accepted == 3 for step in simulate_steps(log, Constant(3), COST))
+    longer = list(simulate_steps(log, Constant(4), COST))
     # the last step has no room for a fourth token, wherever it ends
-    assert full - 1 <= sum(step.beyond for step in longer) <= full
-    assert {step.drafted for step in longer if not step.beyond} >= {4}  # a constant needs no features
-    unsure = list(walk(log, ConfidenceThreshold(0.0, most=3), COST))
-    assert sum(step.beyond for step in unsure) > full
+    assert full - 1 <= sum(step.truncated for step in longer) <= full
+    assert {step.drafted for step in longer if not step.truncated} >= {4}  # a constant needs no features
+    unsure = list(simulate_steps(log, ConfidenceThreshold(0.0, most=3), COST))
+    assert sum(step.truncated for step in unsure) > full
     assert all(
-        step.drafted == step.accepted + 1 for step in unsure if step.beyond and step.drafted > step.accepted
+        step.drafted == step.accepted + 1
+        for step in unsure
+        if step.truncated and step.drafted > step.accepted
     )
     (run,) = specsim.simulate_policies(log, [Constant(4)])
-    assert run.beyond == sum(step.beyond for step in longer)
+    assert run.truncated == sum(step.truncated for step in longer)
 
 
 def test_no_log_from_rows_that_are_cut_or_from_none(tmp_path):
@@ -361,14 +363,14 @@ def test_a_constant_drafts_so_many_and_less_at_the_end():
 
 def test_the_heuristic_goes_up_by_two_and_down_by_one():
     log = hand_made([1, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
-    drafted = [step.drafted for step in walk(log, Heuristic(gamma=2), COST)]
+    drafted = [step.drafted for step in simulate_steps(log, Heuristic(gamma=2), COST)]
     # 2 accepted of 2; 0 of 4; 3 of 3; 1 of 5; then rejections down to 1; and at the end there is no room
     assert drafted == [2, 4, 3, 5, 4, 3, 2, 1, 1, 1, 1, 1, 1, 0]
 
 
 def test_the_transient_heuristic_begins_each_call_anew():
     log = hand_made([0] * 12)
-    drafted = [step.drafted for step in walk(log, Heuristic(gamma=3, call=2), COST)]
+    drafted = [step.drafted for step in simulate_steps(log, Heuristic(gamma=3, call=2), COST)]
     assert drafted == [3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 1, 0]
 
 
@@ -473,9 +475,9 @@ def test_goodput_takes_the_best_length_for_its_rate():
         rates = [expected_tokens(alpha, k) / (1 + 0.1 * k) for k in range(21)]
         assert policy.best(alpha) == int(np.argmax(rates))
     good, bad = hand_made([1] * 300), hand_made([0] * 300)
-    drafted = [step.drafted for step in walk(good, Goodput(most=8), COST)]
+    drafted = [step.drafted for step in simulate_steps(good, Goodput(most=8), COST)]
     assert drafted[:-1].count(8) > 0.9 * len(drafted) - 1
-    drafted = np.array([step.drafted for step in walk(bad, Goodput(window=64), ConstantRatio(0.3))])
+    drafted = np.array([step.drafted for step in simulate_steps(bad, Goodput(window=64), ConstantRatio(0.3))])
     assert 0 < drafted.sum() < 60  # it gives up
     assert drafted[100:-1].any()  # and tries again
 
@@ -495,7 +497,7 @@ def test_cascade_turns_itself_off_where_drafting_does_not_pay_and_on_where_it_do
 def test_cascade_climbs_step_by_step():
     """Everything is accepted: utility rises with K, so each test phase goes up."""
     policy = Cascade(gamma=2, trial=2, trials=3, settle=4)
-    drafted = [step.drafted for step in walk(hand_made([1] * 200), policy, COST)]
+    drafted = [step.drafted for step in simulate_steps(hand_made([1] * 200), policy, COST)]
     # 2, then the smaller neighbour, then the larger; settled at 3; then 2, 4, 5
     assert drafted[:12] == [2, 2, 1, 1, 3, 3, 3, 3, 3, 3, 2, 2]
     assert drafted[12:20] == [4, 4, 5, 5, 5, 5, 5, 5]
@@ -551,7 +553,7 @@ def test_nobody_beats_the_oracle_and_everybody_emits_the_same_text(text):
         assert oracle.policy == "oracle"
         assert all(run.time >= oracle.time * (1 - 1e-12) for run in others)
         assert all(run.tokens == len(log) for run in runs)
-        assert all(run.beyond == 0 for run in runs)
+        assert all(run.truncated == 0 for run in runs)
         assert len({run.policy for run in runs}) == 11
 
 
@@ -588,7 +590,7 @@ def test_examples_are_what_a_step_would_have_seen(text):
             seen.append((step, accepted))
 
     seen = []
-    list(walk(train.part(0, 500), Recorder(), COST))
+    list(simulate_steps(train.part(0, 500), Recorder(), COST))
     for step, accepted in seen:
         if step.size == 6 and step.start < len(found.accepted):
             assert found.accepted[step.start] == accepted
@@ -726,7 +728,7 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
         (lambda: specsim.draft_log(PAIR[0], TableModel([1.0])), "they must share one vocabulary"),
         (lambda: SpecDecPP.fit(hand_made([-1, -1])), "no position of the log was tested"),
         (lambda: SpecDecPP.fit(hand_made([1, 0]), weight=0), "weight: 0"),
-        (lambda: Disco.fit(hand_made([1, 0] * 40), most=50), "40 tokens behind.*draw it with ahead=49"),
+        (lambda: Disco.fit(hand_made([1, 0] * 40), most=50), "40 tokens after.*draw it with ahead=49"),
         (lambda: Disco.fit(hand_made([1, 0]), most=8), "8 drafted tokens need as many"),
         (lambda: AdaEagle.fit(hand_made([1, -1] * 9), most=2), "draw one with draft_log"),
     ],

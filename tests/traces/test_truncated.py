@@ -426,7 +426,7 @@ def test_a_shard_of_another_trace_is_named(tmp_path):
         mine.shards[1].path.write_bytes(other.shards[1].path.read_bytes())
         found = open_trace(mine.path).verify()
         assert [status.ok for status in found] == [True, False, True]
-        assert "not those that the manifest has the SHA-256 of" in found[1].damage
+        assert "do not match the SHA-256 in the manifest" in found[1].damage
         with pytest.raises(ValueError, match=r"shard-00001\.safetensors"):
             summarise(open_trace(mine.path))
         with pytest.raises(ValueError, match=r"shard-00001\.safetensors, row 0: the header or the checksums"):

@@ -1,14 +1,16 @@
-"""Policies that choose γ, the number of tokens to draft, simulated on one log with the same random numbers.
+"""Draft-length policies, which choose the number of tokens to draft, simulated on one log of drafts.
 
-`draft_log` draws a text of the target and what the draft proposes along it (`log.py` says why steps cut from it follow
-the law of speculative sampling, whatever the policy); `log_from_trace` takes one from a recorded trace. A `Policy` is
-asked after each drafted token whether to draft one more. `simulate_policies` walks the log with each, counts, and adds up
-times.
+`draft_log` draws a text from the target and the tokens that the draft proposes along it; `log_from_trace`
+converts a recorded trace. A `Policy` decides after each drafted token whether to draft another one.
+`simulate_policies` runs every policy on the same log, hence with the same random numbers, counts tokens, and
+adds up times.
 
-The policies: `Constant`, `Heuristic`, `ConfidenceThreshold` (both of Hugging Face transformers), `SVIP`, `SpecDecPP`,
-`Disco`, `AdaEagle` (fitted on a part of the log), `Goodput` (SmartSpec), `Cascade`, and the `Oracle`, which knows what
-will be accepted and bounds them all. `every_policy` makes one of each.
+The policies: `Constant`, `Heuristic` and `ConfidenceThreshold` (Hugging Face transformers), `SVIP`,
+`SpecDecPP`, `Disco` and `AdaEagle` (fitted on a part of the log), `Goodput` (SmartSpec), `Cascade`, and the
+`Oracle`, which knows what will be accepted and bounds all others. `every_policy` returns one of each.
 
+Examples
+--------
 >>> from specsim.models import default_pair
 >>> log = draft_log(*default_pair(), length=4000, rng=1)
 >>> train, test = log.split(0.5)
@@ -26,7 +28,7 @@ from specsim.planning.policies._log_from_models import draft_log
 from specsim.planning.policies._log_from_trace import log_from_trace
 from specsim.planning.policies._oracle import Oracle
 from specsim.planning.policies._policy import Drafted, Policy
-from specsim.planning.policies._simulate import PolicyRun, PolicyRuns, Step, simulate_policies, walk
+from specsim.planning.policies._simulate import PolicyRun, PolicyRuns, Step, simulate_policies, simulate_steps
 from specsim.planning.policies._static import Constant, Heuristic
 from specsim.planning.policies._stopping import SVIP, ConfidenceThreshold
 
@@ -55,14 +57,16 @@ __all__ = [
     "every_policy",
     "log_from_trace",
     "simulate_policies",
-    "walk",
+    "simulate_steps",
 ]
 
 
 def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
-    """One policy of each kind, with its source's parameters, to be simulated on `log`; the learned ones fitted on `train`.
+    """One policy of each kind with its authors' parameters, to be simulated on `log`; learned ones are fitted
+    on `train`.
 
-    Those that look at tokens draft at most one more than the logs have behind a rejected one, so that none goes beyond.
+    Policies that look at tokens draft at most `ahead` + 1 tokens, so that the logs never truncate their
+    steps.
     """
     most = min(train.ahead, log.ahead) + 1
     return (

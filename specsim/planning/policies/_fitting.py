@@ -1,29 +1,25 @@
-"""What learned policies learn with: a threshold on a ROC curve, logistic regression, least squares, and drafts to learn
-from.
-"""
+"""Fitting of learned policies: ROC thresholds, logistic regression, least squares, and training examples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.planning.policies._log import UNKNOWN, DraftLog, Features
 
-__all__ = ["Examples", "examples", "least_squares", "logistic", "roc_threshold", "tested_positions"]
-
-#: Keeps coefficients finite where the classes can be told apart perfectly, or there is only one.
+#: Keeps coefficients finite if the classes are separable, or there is only one.
 RIDGE = 1e-3
 
 
 def roc_threshold(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
-    """The score s with the least FPR + 3·FNR, where everything with a score ≥ s is predicted to be accepted.
+    """The largest score s with the least FPR + 3·FNR, if scores ≥ s are predicted to be accepted.
 
-    Of several, the largest. `outcomes` must hold both True and False. It is `argmin(fpr + 3 * fnr)` over
-    `sklearn.metrics.roc_curve` of Hugging Face's refit.
+    `outcomes` must have both values. Equals `argmin(fpr + 3 * fnr)` over `sklearn.metrics.roc_curve` in
+    Hugging Face's refit.
 
     >>> roc_threshold([0.9, 0.8, 0.7, 0.2], [True, True, False, False])
     0.8
@@ -39,14 +35,11 @@ def roc_threshold(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
 
 
 def logistic(inputs: Floats, labels: NDArray[np.bool_], weights: Floats | None = None) -> tuple[float, ...]:
-    """(intercept, coefficients) of P(label) = 1/(1 + exp(-z)), z linear in `inputs` [n, k]: the most likely, with each
-    example counted `weights` times, and a slight ridge.
-    """
+    """(intercept, coefficients) of P(label) = 1/(1 + exp(-z)), z linear in `inputs` [n, k]; with a ridge."""
     from scipy.optimize import minimize
     from scipy.special import expit
 
-    mean, scale = inputs.mean(axis=0), np.maximum(inputs.std(axis=0), 1e-12)
-    design = np.column_stack([np.ones(len(inputs)), (inputs - mean) / scale])
+    design, unscale = _standardise(inputs)
     share = np.ones(len(inputs)) if weights is None else weights
     share = share / share.sum()
 
@@ -56,40 +49,43 @@ def logistic(inputs: Floats, labels: NDArray[np.bool_], weights: Floats | None =
         value = share @ (np.logaddexp(0.0, z) - labels * z) + RIDGE * (w @ w) / 2
         return float(value), design.T @ (share * (expit(z) - labels)) + RIDGE * w
 
-    w = minimize(loss, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B").x
-    return _unscaled(w, mean, scale)
+    return unscale(minimize(loss, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B").x)
 
 
 def least_squares(inputs: Floats, values: Floats) -> tuple[float, ...]:
     """(intercept, coefficients) of the linear function of `inputs` [n, k] closest to `values` [n]."""
+    design, unscale = _standardise(inputs)
+    return unscale(np.linalg.lstsq(design, values, rcond=1e-9)[0])
+
+
+def _standardise(inputs: Floats) -> tuple[Floats, Callable[[Any], tuple[float, ...]]]:
+    """Ones and the standardised inputs, and the map of their coefficients to those of `inputs`."""
     mean, scale = inputs.mean(axis=0), np.maximum(inputs.std(axis=0), 1e-12)
-    design = np.column_stack([np.ones(len(inputs)), (inputs - mean) / scale])
-    w = np.linalg.lstsq(design, values, rcond=1e-9)[0]
-    return _unscaled(w, mean, scale)
 
+    def unscale(w: Floats) -> tuple[float, ...]:
+        slopes = w[1:] / scale
+        return float(w[0] - slopes @ mean), *slopes.tolist()
 
-def _unscaled(w: Floats, mean: Floats, scale: Floats) -> tuple[float, ...]:
-    slopes = w[1:] / scale
-    return float(w[0] - slopes @ mean), *slopes.tolist()
+    return np.column_stack([np.ones(len(inputs)), (inputs - mean) / scale]), unscale
 
 
 class Examples(NamedTuple):
-    """Drafts of one length from S places of a log, on through rejections."""
+    """Drafts of one length from S positions of a log, rejected tokens included."""
 
     features: Features  #: [S, length]
     accepted: Ints  #: [S] how many were
 
 
 def examples(train: DraftLog, length: int) -> Examples:
-    """What a step of `length` drafted tokens would have found at each place where the whole of it fits in.
+    """The features and accepted lengths of steps of `length` drafted tokens at each position where one fits.
 
-    Raises ValueError for a log whose tails are too short, or that is itself too short.
+    Raises ValueError for a log that is too short, or whose tails are.
     """
     if (train.accepted == UNKNOWN).any():
-        raise ValueError("train: a log made of a trace does not say enough; draw one with draft_log")
+        raise ValueError("train: a log made from a trace lacks tails; draw one with draft_log")
     if train.ahead + 1 < length:
         raise ValueError(
-            f"train: the log has {train.ahead} tokens behind a rejected one, {length} drafted tokens may need "
+            f"train: the log has {train.ahead} tokens after a rejected one, {length} drafted tokens may need "
             f"{length - 1}; draw it with ahead={length - 1}"
         )
     starts = np.arange(len(train) - length + 1)
@@ -97,7 +93,9 @@ def examples(train: DraftLog, length: int) -> Examples:
         raise ValueError(f"train: {len(train)} positions; {length} drafted tokens need as many at least")
     accepted = np.minimum(train.runs[starts], length)
     steps = np.arange(length)
-    place = starts[:, None] + np.minimum(steps, accepted[:, None])  # the last one is the rejected one
+    place = starts[:, None] + np.minimum(
+        steps, accepted[:, None]
+    )  # the last place is that of the rejected token
     behind = steps - accepted[:, None] - 1
     row = train.tail[place[:, -1]]
     features = []
@@ -109,8 +107,8 @@ def examples(train: DraftLog, length: int) -> Examples:
     return Examples(Features(*features), accepted)
 
 
-def tested_positions(train: DraftLog) -> tuple[Features, NDArray[np.bool_]]:
-    """The features of every tested position, and whether it was accepted. Raises ValueError where there is none."""
+def select_tested(train: DraftLog) -> tuple[Features, NDArray[np.bool_]]:
+    """The features of the tested positions, and whether each was accepted. ValueError without any."""
     known = train.accepted != UNKNOWN
     if not known.any():
         raise ValueError("train: no position of the log was tested; give a longer one")

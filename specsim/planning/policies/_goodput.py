@@ -1,4 +1,4 @@
-"""Policies that weigh tokens against time: SmartSpec's goodput, and Cascade's utility with its off-switch."""
+"""Policies that weigh tokens against time: SmartSpec's goodput, and Cascade's utility."""
 
 from __future__ import annotations
 
@@ -6,37 +6,29 @@ from collections import deque
 from dataclasses import dataclass
 
 from specsim.planning.costs import StepCost
-from specsim.planning.policies._policy import Drafted, Policy, check_between, check_count
+from specsim.planning.policies._policy import Drafted, PlannedPolicy
 
-__all__ = ["Cascade", "Goodput"]
-
-#: What `Goodput.alpha` counts beside tested tokens: so many tests.
+#: The weight of `Goodput.alpha`, in tested tokens.
 PRIOR_TESTS = 8
-#: `Cascade` stays off at most so many times as long as it would the first time.
+#: The longest pause of `Cascade`, in multiples of the first one.
 LONGEST_PAUSE = 64
 
 
 @dataclass
-class Goodput(Policy):
+class Goodput(PlannedPolicy):
     """In each step the k in 0 … `most` with the largest goodput E[tokens]/T(k), E = (1 - α^{k+1})/(1 - α).
 
-    SmartSpec (Liu et al., arXiv 2406.14066), for one request. T is the time of a step, which the engine there fits to
-    measurements and the simulation here gives away; α is the rate at which tested tokens were accepted in the last
-    `window` steps, together with `alpha`, which counts as `PRIOR_TESTS` tests. Steps without drafts are steps of the window
-    too: so the policy forgets why it stopped, and tries again. Window and prior are ours.
+    SmartSpec (Liu et al., arXiv 2406.14066), for one request. T is the time of a step, which the engine there
+    fits to measurements and the simulation here provides; α is the acceptance rate of the tokens tested in
+    the last `window` steps, with `alpha` as a prior of `PRIOR_TESTS` tests. Steps without drafts count in the
+    window, so that the policy resumes drafting. Window and prior are choices of specsim.
     """
 
     most: int = 16
     window: int = 64
     alpha: float = 0.7
 
-    planned = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("most", self.most)
-        check_count("window", self.window)
-        check_between("alpha", self.alpha, 0.0, 1.0, "probability")
+    counts, probabilities = ("most", "window"), ("alpha",)
 
     def __str__(self) -> str:
         return "SmartSpec goodput"
@@ -48,7 +40,7 @@ class Goodput(Policy):
         self._gamma = self.best(self.alpha)
 
     def best(self, alpha: float) -> int:
-        """The k with the largest goodput at `alpha`, the least of several."""
+        """The smallest k with the largest goodput at `alpha`."""
         tokens = power = 1.0
         best, highest = 0, 1.0 / self._times[0]
         for k in range(1, self.most + 1):
@@ -57,9 +49,6 @@ class Goodput(Policy):
             if tokens / self._times[k] > highest:
                 best, highest = k, tokens / self._times[k]
         return best
-
-    def more(self, step: Drafted) -> bool:
-        return step.size < self._gamma
 
     def learn(self, step: Drafted, accepted: int) -> None:
         tested = min(accepted + 1, step.size)
@@ -75,15 +64,16 @@ class Goodput(Policy):
 
 
 @dataclass
-class Cascade(Policy):
-    """Test phases that climb to the K of the largest utility, then a long stretch with it, or with no drafts at all.
+class Cascade(PlannedPolicy):
+    """Test phases that search the K with the largest utility, each followed by a long phase with that K or no
+    drafts.
 
-    Saxena et al., arXiv 2506.20675. Utility = (tokens per step) / (time per step over that without drafts), so that below
-    1 drafting slows down. A test phase begins with the K that held last, `gamma` at first, and tries neighbours of the
-    best K so far, the smaller first, until both are known or `trials` of them were tried, each for `trial` steps. If the
-    best utility is below 1, drafting is off for `settle` steps, twice as many each time in a row (up to `LONGEST_PAUSE`
-    times as many); otherwise the best K holds for `settle` steps, in which its utility is measured again. The lengths of
-    the phases and the order of the climb are ours.
+    Saxena et al., arXiv 2506.20675. Utility = (tokens per step) / (time per step over that without drafts);
+    below 1 drafting slows down. A test phase begins with the last K, `gamma` at first, and tries neighbours
+    of the best K so far, the smaller first, until both are known or `trials` of them were tried, each for
+    `trial` steps. If the best utility is below 1, drafting pauses for `settle` steps, doubled each time in a
+    row (up to `LONGEST_PAUSE` times); otherwise the best K is used for `settle` steps, in which its utility
+    is measured again. The lengths of the phases and the order of the search are choices of specsim.
     """
 
     gamma: int = 3
@@ -92,12 +82,10 @@ class Cascade(Policy):
     trials: int = 4
     settle: int = 256
 
-    planned = True
+    counts = ("gamma", "most", "trial", "trials", "settle")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("gamma", "most", "trial", "trials", "settle"):
-            check_count(name, getattr(self, name))
         if self.gamma > self.most:
             raise ValueError(f"gamma: {self.gamma} is more than most = {self.most}; begin lower")
 
@@ -109,9 +97,6 @@ class Cascade(Policy):
         self._pause = 1
         self._last = self.gamma
         self._begin_test({})
-
-    def more(self, step: Drafted) -> bool:
-        return step.size < self._gamma
 
     def learn(self, step: Drafted, accepted: int) -> None:
         self._left -= 1
@@ -132,7 +117,7 @@ class Cascade(Policy):
         self._next_trial()
 
     def _next_trial(self) -> None:
-        """Try the next K of the climb, or end the phase where there is none."""
+        """Try the next K, or end the phase if there is none."""
         best = max(self._utilities, key=self._utilities.__getitem__) if self._utilities else None
         candidates = [self._last] if best is None else [best - 1, best + 1]
         untried = [k for k in candidates if 1 <= k <= self.most and k not in self._utilities]

@@ -1,8 +1,8 @@
-"""Policies fitted beforehand, on a part of the log that they are not judged on.
+"""Policies that are fitted on a part of the log before they are simulated on another part.
 
-The papers train small networks on the hidden states of the draft. An n-gram has none; here q of the drafted token, the
-entropy and the largest entry of its row stand for them, and logistic or linear regression for the network. What they
-show is the rule that turns a prediction into a length, not what a larger predictor could see.
+The papers train small networks on the hidden states of the draft. Here q of the drafted token, the entropy
+and the largest entry of its row replace the hidden states, and logistic or linear regression the network. The
+results compare the rules that turn a prediction into a length, not larger predictors.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.core.distributions import Floats
+from specsim.core._checks import check_count
+from specsim.core._types import Floats
 from specsim.planning.costs import StepCost
-from specsim.planning.policies._fitting import examples, least_squares, logistic, tested_positions
+from specsim.planning.policies._fitting import examples, least_squares, logistic, select_tested
 from specsim.planning.policies._log import DraftLog, Features
-from specsim.planning.policies._policy import Drafted, Policy, check_between, check_count
-
-__all__ = ["AdaEagle", "Disco", "SpecDecPP"]
+from specsim.planning.policies._policy import Drafted, Policy, check_between
 
 
 def _inputs(features: Features) -> Floats:
@@ -36,12 +35,12 @@ def _probability(coefficients: tuple[float, ...], step: Drafted, *others: float)
 
 @dataclass
 class SpecDecPP(Policy):
-    """Stop once the predicted probability 1 - Π P̂(accepted) that some token will be rejected exceeds `threshold`.
+    """Stop once the predicted probability 1 - Π P̂(accepted) of a rejected token exceeds `threshold`.
 
-    Huang, Guo & Wang, arXiv 2405.19715: with a draft's pass of c1 and a target's of c2, stopping is best as soon as the
-    probability reaches (c2 + Δ)/(c1 + c2 + Δ) with some Δ ≥ 0. Here P̂ is a logistic model of the token's features,
-    `coefficients` from `fit`. Defaults as in the authors' example (Kaffaljidhmah2/SpecDec_pp): threshold 0.3, 2 to 20
-    tokens, rejections weighted 6 times.
+    Huang, Guo & Wang, arXiv 2405.19715: with a draft's pass of c1 and a target's of c2, stopping is optimal
+    once the probability reaches (c2 + Δ)/(c1 + c2 + Δ) with some Δ ≥ 0. Here P̂ is a logistic model of the
+    token's features, `coefficients` from `fit`. Defaults as in the authors' example
+    (Kaffaljidhmah2/SpecDec_pp): threshold 0.3, 2 to 20 tokens, rejections weighted 6 times.
     """
 
     coefficients: tuple[float, ...]
@@ -49,10 +48,10 @@ class SpecDecPP(Policy):
     least: int = 2
     most: int = 20
 
+    counts, probabilities = ("least",), ("threshold",)
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_between("threshold", self.threshold, 0.0, 1.0, "probability")
-        check_count("least", self.least)
         check_count("most", self.most, self.least)
 
     def __str__(self) -> str:
@@ -62,9 +61,9 @@ class SpecDecPP(Policy):
     def fit(
         cls, train: DraftLog, threshold: float = 0.3, least: int = 2, most: int = 20, weight: float = 6.0
     ) -> SpecDecPP:
-        """Learn from every tested position of `train`, rejected ones counted `weight` > 0 times."""
+        """Fit on every tested position of `train`, rejected ones with weight `weight` > 0."""
         check_between("weight", weight, 1e-6, 1e6, "weight of a rejected token")
-        features, accepted = tested_positions(train)
+        features, accepted = select_tested(train)
         coefficients = logistic(_inputs(features), accepted, np.where(accepted, 1.0, weight))
         return cls(coefficients, threshold, least, most)
 
@@ -80,28 +79,26 @@ class SpecDecPP(Policy):
 
 @dataclass
 class Disco(Policy):
-    """Stop behind the first token whose predicted probability of being accepted in the end is below `threshold`.
+    """Stop after the first token whose predicted probability of acceptance is below `threshold`.
 
-    DISCO (Mamou et al., arXiv 2405.04304) asks a classifier after each drafted token, from the draft's probabilities,
-    its entropy and the position in the step; tokens behind a rejected one count as rejected. Theirs is a network of two
-    layers, here a logistic model with log(position) as a further input. The default threshold is ours.
+    DISCO (Mamou et al., arXiv 2405.04304) applies a classifier after each drafted token to the draft's
+    probabilities, its entropy and the position in the step; tokens after a rejected one count as rejected.
+    The classifier there has two layers; here it is a logistic model with log(position) as a further input.
+    The default threshold is specsim's.
     """
 
     coefficients: tuple[float, ...]
     threshold: float = 0.5
     most: int = 16
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_between("threshold", self.threshold, 0.0, 1.0, "probability")
-        check_count("most", self.most)
+    counts, probabilities = ("most",), ("threshold",)
 
     def __str__(self) -> str:
         return f"DISCO {self.threshold:g}"
 
     @classmethod
     def fit(cls, train: DraftLog, threshold: float = 0.5, most: int = 16) -> Disco:
-        """Learn from drafts of `most` tokens at every position of `train`, on through rejections."""
+        """Fit on drafts of `most` tokens at every position of `train`, rejected tokens included."""
         check_count("most", most)
         found = examples(train, most)
         position = np.broadcast_to(np.arange(most), found.features.top.shape)
@@ -113,34 +110,31 @@ class Disco(Policy):
     def more(self, step: Drafted) -> bool:
         if step.size == 0:
             return True
-        return step.size < self.most and (
-            _probability(self.coefficients, step, math.log(step.size)) >= self.threshold
-        )
+        likely = _probability(self.coefficients, step, math.log(step.size)) >= self.threshold
+        return likely and step.size < self.most
 
 
 @dataclass
 class AdaEagle(Policy):
-    """Predict the accepted length when the step begins, and draft so many tokens, 1 to `most`.
+    """Predict the accepted length at the beginning of the step, and draft that many tokens, 1 to `most`.
 
-    AdaEAGLE (arXiv 2412.18910) predicts it with a network of three layers from the hidden state before drafting. Here the
-    draft's first row and token stand for that state, so that one token is always drafted, and the prediction is linear in
-    their features, the squares of these, and how many tokens the last step had accepted. The overhead is paid once in
-    each step.
+    AdaEAGLE (arXiv 2412.18910) predicts it from the hidden state before drafting with a network of three
+    layers. Here the draft's first row and token replace that state, so that one token is always drafted, and
+    the prediction is linear in their features, the squares of these, and the accepted length of the last
+    step. The overhead counts once per step.
     """
 
     coefficients: tuple[float, ...]
     most: int = 16
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("most", self.most)
+    counts = ("most",)
 
     def __str__(self) -> str:
         return "AdaEAGLE"
 
     @classmethod
     def fit(cls, train: DraftLog, most: int = 16) -> AdaEagle:
-        """Learn from steps of `most` drafted tokens along `train`, each beginning where the one before it ended."""
+        """Fit on consecutive steps of `most` drafted tokens along `train`."""
         check_count("most", most)
         found = examples(train, most)
         starts, start, before = [], 0, [0]
@@ -149,7 +143,8 @@ class AdaEagle(Policy):
             before.append(int(found.accepted[start]))
             start += before[-1] + 1
         first = Features(*(column[starts, 0] for column in found.features))
-        inputs = _length_inputs(_inputs(first), np.array(before[:-1], dtype=np.float64))
+        x = _inputs(first)
+        inputs = np.column_stack([x, x * x, before[:-1]])
         return cls(least_squares(inputs, found.accepted[starts].astype(np.float64)), most)
 
     def reset(self, cost: StepCost) -> None:
@@ -160,22 +155,15 @@ class AdaEagle(Policy):
         if step.size == 0:
             return True
         if step.size == 1:
-            self._length = self._predicted(step)
+            x = (math.log(step.confidence[0]), step.entropy[0], math.log(step.top[0]))
+            terms = (*x, *(value * value for value in x), self._before)
+            intercept, *slopes = self.coefficients
+            length = intercept + sum(slope * term for slope, term in zip(slopes, terms, strict=True))
+            self._length = min(max(round(length), 1), self.most)
         return step.size < self._length
 
     def learn(self, step: Drafted, accepted: int) -> None:
         self._before = accepted
 
-    def spent(self, drafted: int) -> float:
+    def decision_time(self, drafted: int) -> float:
         return self.overhead
-
-    def _predicted(self, step: Drafted) -> int:
-        x = (math.log(step.confidence[0]), step.entropy[0], math.log(step.top[0]))
-        terms = (*x, *(value * value for value in x), self._before)
-        intercept, *slopes = self.coefficients
-        length = intercept + sum(slope * term for slope, term in zip(slopes, terms, strict=True))
-        return min(max(round(length), 1), self.most)
-
-
-def _length_inputs(x: Floats, before: Floats) -> Floats:
-    return np.column_stack([x, x * x, before])

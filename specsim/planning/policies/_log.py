@@ -1,29 +1,32 @@
-"""A log of drafts: for every position of one text, whether the token drafted there was accepted, and what the draft
-knew. Every policy that chooses γ can be simulated on it, all of them with the same random numbers.
+"""A log of drafts: for each position of a text the drafted token, its features, and whether it was accepted.
+
+Every draft-length policy can be simulated on one log, hence all with the same random numbers.
 
 **The claim.** Take a text x_1 … x_N from the target, and at every position t, independently given the text,
 
-- accepted_t with probability min(1, q(x_t) / p(x_t)), p and q being the rows after x_1 … x_{t-1}; the drafted token
-  was then x_t;
-- where not accepted, a drafted token d_t ∝ (q - p)₊, and behind it a tail, drawn token by token from the draft's rows
-  after x_1 … x_{t-1}, d_t, without a look at anything else.
+- accepted_t with probability min(1, q(x_t) / p(x_t)), p and q being the rows after x_1 … x_{t-1}; the drafted
+  token was then x_t;
+- where not accepted, a drafted token d_t ∝ (q - p)₊, and after it a tail, drawn token by token from the
+  draft's rows after x_1 … x_{t-1}, d_t, independently of all else.
 
-A step that begins at t drafts what the log has there: accepted tokens, then the first rejected one, then its tail. If
-its policy stops after g tokens, of which the first a were accepted, it emits x_t … x_{t+a}, and the next step begins at
-t + a + 1. Then steps follow exactly the law of standard speculative sampling (Leviathan et al., arXiv 2211.17192), for
-every policy that decides from what has been drafted and from the outcomes of earlier steps.
+A step that begins at t drafts the tokens of the log from t on: accepted tokens, then the first rejected one,
+then its tail. If its policy stops after g tokens, of which the first a were accepted, it emits x_t … x_{t+a},
+and the next step begins at t + a + 1. Then steps follow exactly the law of standard speculative sampling
+(Leviathan et al., arXiv 2211.17192), for every policy that decides from what has been drafted and from the
+outcomes of earlier steps.
 
-**Proof.** Of one tested position, standard sampling says P(accepted, token x) = min(p, q)(x), and P(rejected, d drafted,
-x emitted) = (q - p)₊(d) · (p - q)₊(x) / Σ(p - q)₊. Summed over all outcomes x has the law p. Given x, the drafted token
-was accepted with probability min(p, q)(x) / p(x) = min(1, q(x) / p(x)); given a rejection, d and x are independent, d
-∝ (q - p)₊. That is the log's law, so one tested position is right, given the text before it. Tokens drafted behind a
-rejected d come from the draft after d, and no test looks at them; hence the tail. Tokens drafted behind an accepted one
-come from the next position, whose bit and token are independent of all earlier bits given the text; so the law of
-what is drafted next depends on the tokens drafted so far and not on whether they were accepted, which is why a policy
-may look at them. No bit is looked at twice: a step ends with its first rejected position, or with an untested one, whose
-token is the target's own, and the next step begins behind it. ∎
+**Proof.** Of one tested position, standard sampling says P(accepted, token x) = min(p, q)(x), and P(rejected,
+d drafted, x emitted) = (q - p)₊(d) · (p - q)₊(x) / Σ(p - q)₊. Summed over all outcomes x has the law p. Given
+x, the drafted token was accepted with probability min(p, q)(x) / p(x) = min(1, q(x) / p(x)); given a
+rejection, d and x are independent, d ∝ (q - p)₊. That is the log's law, so one tested position has the right
+law, given the text before it. Tokens drafted after a rejected d come from the draft after d and are not
+tested; hence the tail. Tokens drafted after an accepted one come from the next position, whose bit and token
+are independent of all earlier bits given the text; so the law of the next drafted token depends on the tokens
+drafted so far and not on whether they were accepted, which is why a policy may use them. No bit is used
+twice: a step ends with its first rejected position, or with an untested one, whose token is the target's own,
+and the next step begins after it. ∎
 
-An oracle looks ahead, so nothing of this holds for it; it is a bound, not a decoder.
+The oracle uses later outcomes, so the claim does not hold for it; it is a bound, not a decoder.
 """
 
 from __future__ import annotations
@@ -35,11 +38,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 
-__all__ = ["ACCEPTED", "REJECTED", "UNKNOWN", "DraftLog", "Features", "read_rows"]
-
-#: What `DraftLog.accepted` holds. A trace does not know what would have become of a draft at a bonus position.
+#: The values of `DraftLog.accepted`. A trace has no test of a draft at a bonus position.
 ACCEPTED, REJECTED, UNKNOWN = 1, 0, -1
 
 #: Arrays of a log with one entry for each position.
@@ -47,7 +48,7 @@ PER_POSITION = ("tokens", "drafted", "accepted", "beta", "tail")
 
 
 class Features(NamedTuple):
-    """What the draft knows of a token that it drafted, arrays of one shape."""
+    """The draft's statistics of drafted tokens, arrays of one shape."""
 
     confidence: Floats  #: q(drafted token), in (0, 1]
     entropy: Floats  #: H(q) in nats
@@ -69,18 +70,18 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DraftLog:
-    """A text of N ≥ 1 positions and what the draft proposed at each; see the module's text for its law.
+    """A text of N ≥ 1 positions and what the draft proposed at each; the module's docstring has its law.
 
-    Made by `draft_log` or `log_from_trace`. By hand, for a test: every array must be of the shape below. Raises
-    ValueError where one is not, or holds a value out of range.
+    Returned by `draft_log` and `log_from_trace`. Raises ValueError for an array of a wrong shape or with a
+    value out of range.
     """
 
-    tokens: NDArray[np.int32] = field(repr=False)  #: [N] the text; -1 where a trace does not say
+    tokens: NDArray[np.int32] = field(repr=False)  #: [N] the text; -1 where unknown
     drafted: NDArray[np.int32] = field(repr=False)  #: [N] the token drafted there; -1 likewise
     accepted: NDArray[np.int8] = field(repr=False)  #: [N] `ACCEPTED`, `REJECTED` or `UNKNOWN`
     features: Features = field(repr=False)  #: [N] of the token drafted there
     beta: Floats = field(repr=False)  #: [N] Σ min(p, q)
-    tail: Ints = field(repr=False)  #: [N] the row of `tails` behind a rejected token, else -1
+    tail: Ints = field(repr=False)  #: [N] the row of `tails` after a rejected token, else -1
     tails: Features = field(repr=False)  #: [R, ahead] of the tokens drafted there
     source: str = "made by hand"
     root: int | None = None  #: the seed that draws it again
@@ -88,7 +89,7 @@ class DraftLog:
     def __post_init__(self) -> None:
         n = len(self.accepted)
         if n == 0:
-            raise ValueError("log: empty; it needs one position at least, so draw a longer one")
+            raise ValueError("log: empty; it needs at least one position; draw a longer one")
         columns: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in PER_POSITION}
         for name, column in (columns | self.features._asdict()).items():
             if np.shape(column) != (n,):
@@ -110,7 +111,7 @@ class DraftLog:
 
     @property
     def ahead(self) -> int:
-        """Tokens that the log has behind a rejected one: a step of up to ahead + 1 of them never leaves it."""
+        """Tokens after each rejected one: steps of up to ahead + 1 tokens are never truncated."""
         return int(self.tails.confidence.shape[1])
 
     @property
@@ -120,11 +121,10 @@ class DraftLog:
 
     @cached_property
     def runs(self) -> Ints:
-        """[N] how many drafted tokens would be accepted from each position on, were drafting without end."""
+        """[N] the number of drafted tokens that would be accepted from each position on."""
         n = len(self)
         stops = np.where(self.accepted == ACCEPTED, n, np.arange(n))
-        found: Ints = np.minimum.accumulate(stops[::-1])[::-1] - np.arange(n)
-        return found
+        return np.asarray(np.minimum.accumulate(stops[::-1])[::-1] - np.arange(n))
 
     @cached_property
     def columns(self) -> Columns:
@@ -138,7 +138,7 @@ class DraftLog:
         )
 
     def part(self, start: int, stop: int) -> DraftLog:
-        """Positions [start, stop) as a log of its own; they must be some, within [0, N]."""
+        """The positions [start, stop) as a log; they must be a non-empty part of [0, N)."""
         if not 0 <= start < stop <= len(self):
             raise ValueError(f"part [{start}, {stop}) is empty or outside the log's [0, {len(self)})")
         chosen = slice(start, stop)
@@ -150,10 +150,7 @@ class DraftLog:
         )
 
     def split(self, share: float) -> tuple[DraftLog, DraftLog]:
-        """The first `share` of the positions, to fit policies on, and the others, to compare them on.
-
-        Raises ValueError where one of both would be empty.
-        """
+        """The first `share` of the positions, to fit policies, and the others, to compare them."""
         cut = int(share * len(self)) if 0 < share < 1 else 0
         if not 0 < cut < len(self):
             raise ValueError(f"share: {share} of {len(self)} positions leaves one part empty; try 0.25")
@@ -162,10 +159,10 @@ class DraftLog:
 
 def read_rows(q: Floats, drafted: NDArray[np.int32]) -> Features:
     """The features of tokens `drafted` [B] from rows q [B, V]."""
-    from scipy.special import entr  # here, so that importing the package does not wait for scipy
+    from scipy.special import entr  # deferred: scipy imports slowly
 
     confidence = q[np.arange(len(q)), drafted]
-    # rounding may leave a certain row a hair above 1
+    # rounding may leave a row slightly above 1
     return Features(confidence.clip(max=1.0), entr(q).sum(axis=1).clip(min=0.0), q.max(axis=1).clip(max=1.0))
 
 

@@ -1,6 +1,6 @@
 """A log drawn from two models: a text of the target, and the drafts along it.
 
-Every number is a function of the seed and the position, so a longer log begins with the shorter one.
+Every random number is a function of the seed and the position, so a longer log begins with the shorter one.
 """
 
 from __future__ import annotations
@@ -8,21 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from specsim.core._checks import check_count
 from specsim.core._kernels import kernel
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform, uniforms
-from specsim.core.distributions import Floats, cumulative_draw
+from specsim.core._types import Floats, TokenArray
+from specsim.core.distributions import cumulative_draw
 from specsim.core.distributions import temperature as at_temperature
 from specsim.models import Model, check_pair, shared_contexts
 from specsim.planning.policies._log import DraftLog, Features, read_rows
 
-__all__ = ["draft_log"]
-
-#: Positions whose rows are made at a time: few enough to stay in cache.
+#: Positions whose rows are computed at a time: few enough to stay in cache.
 CHUNK = 1024
-
-Tokens = NDArray[np.int32]
 
 
 def draft_log(
@@ -34,20 +31,41 @@ def draft_log(
     ahead: int = 16,
     temperature: float = 1.0,
 ) -> DraftLog:
-    """Draw a text of `length` ≥ 1 tokens from `target`, and what `draft` proposes at every position of it.
+    """Draw a text from `target`, and what `draft` proposes at each of its positions, to simulate draft-length
+    policies.
 
-    The text begins after one of the models' contexts. Behind every rejected token the log keeps `ahead` ≥ 0 more, so
-    that no step of up to ahead + 1 drafted tokens leaves it. Both models' rows are taken at `temperature` ≥ 0.
+    Parameters
+    ----------
+    target, draft : Model
+        Two models over one vocabulary; the text begins after one of their contexts.
+    length : int
+        TokenArray of the text, ≥ 1.
+    rng : int, Generator or None
+        The seed.
+    ahead : int
+        TokenArray kept after each rejected one, ≥ 0: steps of up to `ahead` + 1 drafted tokens are never
+        truncated.
+    temperature : float
+        Of both models' rows, ≥ 0.
 
-    Raises TypeError or ValueError for anything but two models over one vocabulary, and for numbers out of range.
+    Returns
+    -------
+    DraftLog
 
+    Raises
+    ------
+    ValueError, TypeError
+        For anything but two models over one vocabulary, or numbers out of range.
+
+    Examples
+    --------
     >>> from specsim.models import TableModel
     >>> log = draft_log(TableModel([0.5, 0.3, 0.2]), TableModel([0.2, 0.3, 0.5]), 1000, rng=1)
     >>> len(log), round(log.alpha_context, 12), log.ahead
     (1000, 0.7, 16)
     """
     check_pair(target, draft)
-    length, ahead = _whole("length", length, 1), _whole("ahead", ahead, 0)
+    length, ahead = check_count("length", length), check_count("ahead", ahead, 0)
     if not (np.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature: {temperature} is not a finite number ≥ 0")
     root = root_of(rng)
@@ -79,12 +97,12 @@ class _Pair:
         self.order = max(target.order, draft.order)
         self.vocab_size = target.vocab_size
 
-    def rows(self, model: Model, histories: Tokens) -> Floats:
+    def rows(self, model: Model, histories: TokenArray) -> Floats:
         rows = model.rows(histories)
         return rows if self.temperature == 1 else at_temperature(rows, self.temperature)
 
 
-def _draw_text(pair: _Pair, length: int, key: Key) -> Tokens:
+def _draw_text(pair: _Pair, length: int, key: Key) -> TokenArray:
     """The context, then the text: int32 [order + length]."""
     contexts = shared_contexts(pair.target, pair.draft)
     text = np.empty(pair.order + length, dtype=np.int32)
@@ -96,8 +114,8 @@ def _draw_text(pair: _Pair, length: int, key: Key) -> Tokens:
     return text
 
 
-def _draw_part(pair: _Pair, text: Tokens, first: int, ahead: int, key: Key) -> tuple[Any, ...]:
-    """drafted, accepted, β, three features [B], and three of the tails [R, ahead], from position `first` on."""
+def _draw_part(pair: _Pair, text: TokenArray, first: int, ahead: int, key: Key) -> tuple[Any, ...]:
+    """drafted, accepted, β, features [B], and those of the tails [R, ahead], from position `first` on."""
     size = min(CHUNK, len(text) - pair.order - first)
     every = np.arange(size)
     histories = text[first + every[:, None] + np.arange(pair.order)]
@@ -130,7 +148,7 @@ def _residual(p: Floats, q: Floats) -> Floats:
     return weights
 
 
-def _draw(weights: Floats, u: Floats) -> Tokens:
+def _draw(weights: Floats, u: Floats) -> TokenArray:
     out = np.empty(len(weights), dtype=np.int32)
     _draw_rows(np.ascontiguousarray(weights), np.ascontiguousarray(u), out)
     return out
@@ -141,9 +159,3 @@ def _draw_rows(weights, u, out):  # type: ignore[no-untyped-def]
     """A token from each row of weights[B, V], with u[B], into out[B]."""
     for b in range(u.size):
         out[b] = cumulative_draw(weights[b], u[b])
-
-
-def _whole(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name}: {value!r} is not a whole number ≥ {least}")
-    return int(value)

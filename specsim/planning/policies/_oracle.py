@@ -1,4 +1,4 @@
-"""The oracle, which knows what will be accepted: what no policy can beat."""
+"""The oracle, which knows what will be accepted and bounds every policy."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._log import DraftLog
-from specsim.planning.policies._policy import Drafted, Policy, check_count
-
-__all__ = ["Oracle"]
+from specsim.planning.policies._policy import Drafted, Policy
 
 
 @dataclass
 class Oracle(Policy):
-    """The lengths with the least time in all for this very log, by dynamic programming.
+    """The lengths with the least total time on `log`, by dynamic programming.
 
-    It never drafts a token that will be rejected: with `runs` r_t of tokens that would be accepted from t on, the least
-    time V from t to the end is min over g ≤ r_t of step(g) + V(t + g + 1). Where verification costs the same whatever
-    its length and drafting is cheaper, that is g = r_t: as many as will be accepted; where drafting does not pay, g = 0.
-    It bounds every policy that never has more than `most` tokens accepted in one step. Raises ValueError if it is
-    simulated on another log than `log`.
+    It never drafts a token that will be rejected: with `runs` r_t of tokens that would be accepted from t on,
+    the least time V from t to the end is min over g ≤ r_t of step(g) + V(t + g + 1). It bounds every policy
+    that has at most `most` tokens accepted in one step. Raises ValueError if it is simulated on another log.
     """
 
     log: DraftLog
@@ -30,9 +26,7 @@ class Oracle(Policy):
 
     planned = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("most", self.most)
+    counts = ("most",)
 
     def __str__(self) -> str:
         return "oracle"

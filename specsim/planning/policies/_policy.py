@@ -1,32 +1,32 @@
-"""What a policy is: asked after every drafted token whether to draft one more, told afterwards how many were accepted."""
+"""The interface of draft-length policies."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
+from specsim.core._checks import check_count
 from specsim.planning.costs import StepCost
-
-__all__ = ["Drafted", "Policy", "check_between", "check_count"]
 
 
 class Drafted:
-    """What has been drafted in the step so far: its length, and the features of each token.
+    """The tokens drafted in the current step: their number, and the features of each.
 
-    A `planned` policy is shown the length alone, and the lists stay empty.
+    For a `planned` policy the lists stay empty.
     """
 
     __slots__ = ("confidence", "entropy", "size", "start", "top")
 
     def __init__(self, start: int):
-        self.start = start  #: where the step began in the log; for an oracle alone
+        self.start = start  #: where the step began in the log; for the oracle
         self.size = 0
         self.confidence: list[float] = []  #: q(drafted token)
         self.entropy: list[float] = []  #: H(q) in nats
         self.top: list[float] = []  #: the largest probability in q
 
     def add(self, confidence: float, entropy: float, top: float) -> None:
-        """One more token."""
+        """Append a token."""
         self.size += 1
         self.confidence.append(confidence)
         self.entropy.append(entropy)
@@ -35,36 +35,58 @@ class Drafted:
 
 @dataclass
 class Policy:
-    """How many tokens to draft. Subclasses answer `more`; their parameters are fields, their memory is made by `reset`.
+    """Base class of draft-length policies. Subclasses define `more`; parameters are fields, `reset` creates
+    the state.
 
-    `overhead` ≥ 0 is the time, in passes of the target, that deciding takes: in each step where the number is `planned`
-    when the step begins, else for each drafted token, since that is what such a policy looks at.
+    Parameters
+    ----------
+    overhead : float
+        The time of a decision in passes of the target, ≥ 0: per step for a `planned` policy, else per drafted
+        token.
     """
 
     overhead: float = field(default=0.0, kw_only=True)
 
-    #: Whether `more` depends on nothing but the number drafted so far and what was learned from earlier steps.
+    #: Whether `more` depends only on the number of drafted tokens and on earlier steps.
     planned = False
+    #: Names of the fields that are integers ≥ 1, and of those in [0, 1].
+    counts: ClassVar[tuple[str, ...]] = ()
+    probabilities: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         check_between("overhead", self.overhead, 0.0, math.inf, "time in passes of the target")
+        for name in self.counts:
+            check_count(name, getattr(self, name))
+        for name in self.probabilities:
+            check_between(name, getattr(self, name), 0.0, 1.0, "probability")
 
     def __str__(self) -> str:
         return type(self).__name__
 
     def reset(self, cost: StepCost) -> None:
-        """Forget everything: a new text begins, in which a step of g drafted tokens takes `cost.step(g)`."""
+        """Begin a new text, in which a step of g drafted tokens takes `cost.step(g)`."""
 
     def more(self, step: Drafted) -> bool:
-        """Whether to draft another token in `step`, which is empty at first."""
+        """Whether to draft another token in `step`."""
         raise NotImplementedError
 
     def learn(self, step: Drafted, accepted: int) -> None:
-        """The step is over, and the first `accepted` of its tokens were accepted."""
+        """Update the state after a step whose first `accepted` tokens were accepted."""
 
-    def spent(self, drafted: int) -> float:
-        """The time that deciding took in a step of so many drafted tokens."""
+    def decision_time(self, drafted: int) -> float:
+        """The time of the decisions in a step of `drafted` tokens."""
         return self.overhead if self.planned else self.overhead * drafted
+
+
+@dataclass
+class PlannedPolicy(Policy):
+    """A policy that fixes the length `_gamma` before each step."""
+
+    planned = True
+    _gamma = 0
+
+    def more(self, step: Drafted) -> bool:
+        return step.size < self._gamma
 
 
 def check_between(name: str, value: float, low: float, high: float, what: str) -> None:
@@ -72,9 +94,3 @@ def check_between(name: str, value: float, low: float, high: float, what: str) -
     if not (low <= value <= high and math.isfinite(value)):
         allowed = f"[{low:g}, {high:g}]" if math.isfinite(high) else f"[{low:g}, ∞)"
         raise ValueError(f"{name}: {value} is outside {allowed}; give a {what}")
-
-
-def check_count(name: str, value: int, least: int = 1) -> None:
-    """Raise ValueError unless `value` is a whole number and at least `least`."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        raise ValueError(f"{name}: {value!r} is not a whole number ≥ {least}")

@@ -1,4 +1,4 @@
-"""Policies side by side: each walks through the same log, and pays for its steps."""
+"""Simulation of draft-length policies on one log."""
 
 from __future__ import annotations
 
@@ -9,52 +9,54 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from specsim.core._accepted_lengths import accepted_tokens
 from specsim.core._html import html_bars, html_table
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._log import UNKNOWN, DraftLog
 from specsim.planning.policies._oracle import Oracle
 from specsim.planning.policies._policy import Drafted, Policy, check_between
 from specsim.planning.policies._static import Constant
 
-__all__ = ["PolicyRun", "PolicyRuns", "Step", "simulate_policies", "walk"]
-
 DRAFT_COST = 0.05
 
 
 def one_pass(tokens: int) -> float:
-    """Verification that takes one pass of the target, whatever its length."""
+    """Verification of any length in one pass of the target."""
     return 1.0
 
 
 class Step(NamedTuple):
-    """A step that began at position `start`; `beyond`: it was cut since the log ends where its policy would have gone."""
+    """A step from position `start` on; `truncated`: the log ended before the policy stopped drafting."""
 
     start: int
     drafted: int
     accepted: int
-    beyond: bool
+    truncated: bool
 
 
-def walk(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[Step]:
-    """The steps of `policy` from the beginning of `log` to its end. The last one drafts less where the text is over."""
+def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[Step]:
+    """The steps of `policy` along `log`; the last ones draft less, so as not to pass the end of the text.
+
+    Raises ValueError for an oracle of another log.
+    """
     if isinstance(policy, Oracle) and policy.log is not log:
-        raise ValueError("oracle: made for another log; make one with Oracle(log) for the log that is walked")
+        raise ValueError("oracle: made for another log; make one with Oracle(log) for this log")
     policy.reset(cost)
     start, end = 0, len(log)
     while start < end:
         step = Drafted(start)
-        accepted, beyond = _draft(log, policy, step, end - start - 1)
+        accepted, truncated = _draft(log, policy, step, end - start - 1)
         policy.learn(step, accepted)
-        yield Step(start, step.size, accepted, beyond)
+        yield Step(start, step.size, accepted, truncated)
         start += accepted + 1
 
 
 def _draft(log: DraftLog, policy: Policy, step: Drafted, room: int) -> tuple[int, bool]:
-    """Draft up to `room` tokens; how many of them were accepted, and whether the log ended before the policy did."""
+    """Draft up to `room` tokens; returns how many were accepted, and whether the log truncated the step."""
     columns = log.columns
     outcomes, start, run = columns.accepted, step.start, columns.runs[step.start]
-    if policy.planned:  # what is drafted makes no difference
+    if policy.planned:  # the drafted tokens make no difference
         while step.size < room and policy.more(step):
             step.size += 1
         if step.size > run and outcomes[start + run] == UNKNOWN:
@@ -62,7 +64,7 @@ def _draft(log: DraftLog, policy: Policy, step: Drafted, room: int) -> tuple[int
             return run, True
         return min(run, step.size), False
     while step.size < room and policy.more(step):
-        behind = step.size - run - 1  # tokens since the first rejected one
+        behind = step.size - run - 1  # tokens after the first rejected one
         if behind < 0:
             if outcomes[start + step.size] == UNKNOWN:
                 return run, True
@@ -77,24 +79,32 @@ def _draft(log: DraftLog, policy: Policy, step: Drafted, room: int) -> tuple[int
 
 @dataclass(frozen=True, eq=False)
 class PolicyRun:
-    """What a policy did on a log, and what it took; times are in passes of the target over one token.
+    """The result of one policy on a log; times are in passes of the target over one token.
 
-    `counts[g, a]` is the number of steps with g drafted and a accepted tokens. `difference` is the time per token less
-    that of the best constant, `best_constant`, on the same log, and `error` its standard error from means over blocks of
-    the text, the same blocks for all: neighbouring steps are alike, and both policies gain where the text is easy. The
-    best constant is chosen in hindsight, which favours it a little.
+    Parameters
+    ----------
+    policy : str
+    counts : int array, shape [G+1, G+1]
+        `counts[g, a]` steps had g drafted and a accepted tokens.
+    time, plain_time : float
+        The total time, and that of one token without drafts.
+    best_constant : int
+        The γ of the fastest constant policy, chosen in hindsight, which favours it slightly.
+    difference, error : float
+        The time per token less that of the best constant, and its standard error over blocks of the text,
+        which are the same for all policies since neighbouring steps are correlated.
+    truncated : int
+        Steps that the log truncated: their times are too small.
     """
 
     policy: str
     counts: Ints = field(repr=False)
     time: float
-    plain_time: float  #: of one token without drafts
+    plain_time: float
     best_constant: int
     difference: float
     error: float
-    beyond: (
-        int  #: steps cut since the log ends where the policy would have gone: their time comes out too small
-    )
+    truncated: int
 
     @property
     def steps(self) -> int:
@@ -103,28 +113,26 @@ class PolicyRun:
     @property
     def drafted_histogram(self) -> Ints:
         """[G+1] steps by their number of drafted tokens."""
-        found: Ints = self.counts.sum(axis=1)
-        return found
+        return np.asarray(self.counts.sum(axis=1))
 
     @property
     def accepted_histogram(self) -> Ints:
         """[G+1] steps by their number of accepted tokens."""
-        found: Ints = self.counts.sum(axis=0)
-        return found
+        return np.asarray(self.counts.sum(axis=0))
 
     @property
     def drafted(self) -> int:
         """Tokens drafted in all."""
-        return int(self.drafted_histogram @ np.arange(len(self.counts)))
+        return accepted_tokens(self.drafted_histogram)
 
     @property
     def accepted(self) -> int:
         """Drafted tokens accepted in all."""
-        return int(self.accepted_histogram @ np.arange(len(self.counts)))
+        return accepted_tokens(self.accepted_histogram)
 
     @property
     def tokens(self) -> int:
-        """Tokens emitted: the accepted ones, and one more in each step; the whole text."""
+        """Tokens emitted, one per step and the accepted ones: the whole text."""
         return self.accepted + self.steps
 
     @property
@@ -137,7 +145,7 @@ class PolicyRun:
 
     @property
     def speedup(self) -> float:
-        """Against the target alone, one pass per token."""
+        """Relative to the target alone, one pass per token."""
         return self.plain_time / self.time_per_token
 
     @property
@@ -156,7 +164,7 @@ class PolicyRun:
             "best_constant": self.best_constant,
             "difference": self.difference,
             "error": self.error,
-            "beyond": self.beyond,
+            "beyond": self.truncated,
             "counts": self.counts.tolist(),
         }
 
@@ -182,7 +190,7 @@ class PolicyRuns(tuple[PolicyRun, ...]):
                 f"{run.tokens_per_step:.3f}",
                 f"{run.speedup:.3f}",
                 f"{run.difference:+.4f} ± {run.error:.4f} (γ = {run.best_constant})",
-                f"{run.beyond:,} of {run.steps:,} steps",
+                f"{run.truncated:,} of {run.steps:,} steps",
             )
             for run in self
         ]
@@ -201,15 +209,42 @@ def simulate_policies(
     constants: Sequence[int] = range(1, 17),
     blocks: int = 50,
 ) -> PolicyRuns:
-    """Walk `log` with each of `policies`, which all meet the same drafts and tests; see `specsim.planning.policies._log`.
+    """Simulate draft-length policies on one log, all with the same drafts and tests; the result is
+    deterministic.
 
-    A step of g drafted tokens takes g·`draft_cost` + `verify_cost(g + 1)`, in passes of the target, or what a cost model
-    of `specsim.planning.costs` given as `cost` says instead, and the overhead that the policy declares. Time must not fall with
-    g. Each policy is compared with the best of γ in `constants`, over `blocks` ≥ 2 blocks of the text.
+    Parameters
+    ----------
+    log : DraftLog
+    policies : iterable of Policy
+    draft_cost : float
+        The time of one drafted token in passes of the target, ≥ 0.
+    verify_cost : callable
+        The time of verifying n tokens, > 0: a step of g drafted tokens takes g·`draft_cost` + `verify_cost(g
+        + 1)`.
+    cost : StepCost, optional
+        Times of steps, in place of these two; they must not decrease with g. Policies add their overhead.
+    constants : sequence of int
+        The γ ≥ 1 of which the fastest is compared with each policy.
+    blocks : int
+        Blocks of the text for standard errors, from 2 to the number of positions.
 
-    Nothing is random here: the same log gives the same counts. Raises ValueError for no policy, costs that are negative,
-    infinite or fall with g, γ < 1, more blocks than positions; TypeError for anything but policies.
+    Returns
+    -------
+    PolicyRuns
+        One `PolicyRun` for each policy.
 
+    Raises
+    ------
+    ValueError, TypeError
+        For no policy, anything but policies, or arguments out of range.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Algorithm 1; `specsim.planning.policies._log` has the proof
+    that steps cut from one log follow its law.
+
+    Examples
+    --------
     >>> from specsim.planning.policies import SVIP, draft_log
     >>> from specsim.models import TableModel
     >>> log = draft_log(TableModel([0.5, 0.3, 0.2]), TableModel([0.3, 0.3, 0.4]), 5000, rng=1)
@@ -217,14 +252,19 @@ def simulate_policies(
     >>> run.tokens, run.steps + run.accepted
     (5000, 5000)
     """
-    chosen = _check_policies(policies)
+    chosen = list(policies)
+    if not chosen:
+        raise ValueError("policies: none given; pass at least one, such as [Constant(5)]")
+    for policy in chosen:
+        if not isinstance(policy, Policy):
+            raise TypeError(f"policies: {policy!r} is not a policy, such as Constant(5)")
     if not 2 <= blocks <= len(log):
         raise ValueError(f"blocks: {blocks} is outside [2, {len(log)}], the positions of the log")
     if len(constants) == 0:
         raise ValueError("constants: none to compare with; give at least one γ ≥ 1")
     if cost is not None and (draft_cost != DRAFT_COST or verify_cost is not one_pass):
         raise ValueError(
-            "cost: it says what drafts and verification take; leave out draft_cost and verify_cost"
+            "cost: includes the times of drafts and verification; leave out draft_cost and verify_cost"
         )
     if cost is None:
         check_between("draft_cost", draft_cost, 0.0, math.inf, "time in passes of the target")
@@ -245,7 +285,7 @@ def simulate_policies(
                 best_constant=best,
                 difference=float(difference.sum()) / len(log),
                 error=float(difference.std(ddof=1)) * math.sqrt(blocks) / len(log),
-                beyond=tally.beyond,
+                truncated=tally.truncated,
             )
         )
     return PolicyRuns(runs)
@@ -254,18 +294,18 @@ def simulate_policies(
 class _Tally(NamedTuple):
     counts: Ints  #: [G+1, G+1] steps by drafted and accepted tokens
     times: Floats  #: [blocks] by where the step began
-    beyond: int
+    truncated: int
 
 
 def _tally(log: DraftLog, policy: Policy, times: _StepTimes, blocks: int) -> _Tally:
-    steps = np.array([tuple(step) for step in walk(log, policy, times)], dtype=np.int64)
-    start, drafted, accepted, beyond = steps.T
+    steps = np.array([tuple(step) for step in simulate_steps(log, policy, times)], dtype=np.int64)
+    start, drafted, accepted, truncated = steps.T
     size = int(drafted.max()) + 1
     counts = np.bincount(drafted * size + accepted, minlength=size * size).reshape(size, size)
-    time = np.array([times.step(g) + policy.spent(g) for g in range(size)])
+    time = np.array([times.step(g) + policy.decision_time(g) for g in range(size)])
     by_block = np.zeros(blocks)
     np.add.at(by_block, start * blocks // len(log), time[drafted])
-    return _Tally(counts, by_block, int(beyond.sum()))
+    return _Tally(counts, by_block, int(truncated.sum()))
 
 
 @dataclass(frozen=True)
@@ -280,7 +320,7 @@ class _PerToken:
 
 
 class _StepTimes:
-    """The times of a cost model, each asked for once, and checked."""
+    """The checked times of a cost model, each computed once."""
 
     def __init__(self, cost: StepCost):
         self._cost = cost
@@ -296,18 +336,8 @@ class _StepTimes:
                 )
             if g and time < self._times[-1]:
                 raise ValueError(
-                    f"cost: a step of {g} drafted tokens takes {time:.6g}, less than the {self._times[-1]:.6g} of one "
-                    "token fewer; smooth measured times so that they never fall"
+                    f"cost: a step of {g} drafted tokens takes {time:.6g}, less than the "
+                    f"{self._times[-1]:.6g} of one token fewer; smooth measured times so that they never fall"
                 )
             self._times.append(time)
         return self._times[gamma]
-
-
-def _check_policies(policies: Iterable[Policy]) -> list[Policy]:
-    chosen = list(policies)
-    if not chosen:
-        raise ValueError("policies: none given; pass at least one, such as [Constant(5)]")
-    for policy in chosen:
-        if not isinstance(policy, Policy):
-            raise TypeError(f"policies: {policy!r} is not a policy, such as Constant(5)")
-    return chosen

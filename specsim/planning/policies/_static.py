@@ -1,13 +1,12 @@
-"""Policies that know nothing but accepted lengths: a constant γ, and Hugging Face's heuristic."""
+"""Policies that use accepted lengths only: a constant γ, and Hugging Face's heuristic."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specsim.core._checks import check_count
 from specsim.planning.costs import StepCost
-from specsim.planning.policies._policy import Drafted, Policy, check_count
-
-__all__ = ["Constant", "Heuristic"]
+from specsim.planning.policies._policy import Drafted, PlannedPolicy, Policy
 
 
 @dataclass
@@ -17,10 +16,7 @@ class Constant(Policy):
     gamma: int = 5
 
     planned = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("gamma", self.gamma)
+    counts = ("gamma",)
 
     def __str__(self) -> str:
         return f"constant {self.gamma}"
@@ -30,22 +26,22 @@ class Constant(Policy):
 
 
 @dataclass
-class Heuristic(Policy):
-    """γ + 2 after a step whose every draft was accepted, else γ - 1, at least 1; no upper limit.
+class Heuristic(PlannedPolicy):
+    """γ + 2 after a step whose drafts were all accepted, else γ - 1, at least 1; no upper limit.
 
     The schedule "heuristic" of Hugging Face transformers (`update_candidate_strategy` in
-    generation/candidate_generator.py), which keeps γ from one call of `generate` to the next. "heuristic_transient" begins
-    each call with `gamma` again: give `call`, the tokens that a call emits. `gamma` was 5 by default there, later 20.
+    generation/candidate_generator.py), which keeps γ between calls of `generate`. For "heuristic_transient",
+    which resets γ to `gamma` in each call, set `call`, the tokens per call. The default `gamma` there was 5,
+    later 20.
     """
 
     gamma: int = 5
     call: int | None = None
 
-    planned = True
+    counts = ("gamma",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("gamma", self.gamma)
         if self.call is not None:
             check_count("call", self.call)
 
@@ -54,9 +50,6 @@ class Heuristic(Policy):
 
     def reset(self, cost: StepCost) -> None:
         self._gamma, self._emitted = self.gamma, 0
-
-    def more(self, step: Drafted) -> bool:
-        return step.size < self._gamma
 
     def learn(self, step: Drafted, accepted: int) -> None:
         self._gamma = self._gamma + 2 if accepted == step.size else max(1, self._gamma - 1)

@@ -1,4 +1,4 @@
-"""Policies that stop where the draft is unsure: a threshold on q of the drafted token, one on the entropy of q."""
+"""Policies that stop at low confidence: thresholds on q of the drafted token, or on the entropy of q."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from dataclasses import dataclass
 
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._fitting import roc_threshold
-from specsim.planning.policies._policy import Drafted, Policy, check_between, check_count
-
-__all__ = ["SVIP", "ConfidenceThreshold"]
+from specsim.planning.policies._policy import Drafted, Policy, check_between
 
 
 @dataclass
 class ConfidenceThreshold(Policy):
-    """Stop behind the first token drafted with q < `threshold`, or at `most` tokens; at least one is drafted.
+    """Stop after the first token drafted with q < `threshold`, or at `most` tokens; at least one is drafted.
 
-    Hugging Face's `assistant_confidence_threshold` (`ConfidenceCriteria` in generation/stopping_criteria.py; 0.4 and 20
-    tokens by default). With `refit` the threshold follows the outcomes, as in `update_candidate_strategy` there: of all
-    tokens tested in the call, once they are more than 5 and both outcomes are among them, it becomes the one with the
-    least false positives + 3 · false negatives, both as rates. A call of `generate` emits `call` tokens, an assumption
-    of ours; the next one forgets the outcomes and keeps the threshold. Departure: there, in some versions, the new
-    threshold is only looked at in the next call; here in the next step.
+    Hugging Face's `assistant_confidence_threshold` (`ConfidenceCriteria` in generation/stopping_criteria.py;
+    0.4 and 20 tokens by default). With `refit` the threshold follows the outcomes, as in
+    `update_candidate_strategy` there: once more than 5 tokens were tested in the call, with both outcomes, it
+    minimises FPR + 3·FNR over them. A call of `generate` is assumed to emit `call` tokens; the next one
+    forgets the outcomes and keeps the threshold. Departure: in some versions the new threshold takes effect
+    in the next call; here in the next step.
     """
 
     threshold: float = 0.4
@@ -29,11 +27,7 @@ class ConfidenceThreshold(Policy):
     refit: bool = False
     call: int = 512
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_between("threshold", self.threshold, 0.0, 1.0, "probability")
-        check_count("most", self.most)
-        check_count("call", self.call)
+    counts, probabilities = ("most", "call"), ("threshold",)
 
     def __str__(self) -> str:
         return "HF threshold, refitted" if self.refit else f"HF threshold {self.threshold:g}"
@@ -67,10 +61,10 @@ class ConfidenceThreshold(Policy):
 
 @dataclass
 class SVIP(Policy):
-    """Stop behind the first token whose row has √(c·H(q)) > h, or at `most` tokens; at least one is drafted.
+    """Stop after the first token whose row has √(c·H(q)) > h, or at `most` tokens; at least one is drafted.
 
-    Zhang et al., arXiv 2411.18462: β ≥ 1 - √(c·H) is taken for a bound on acceptance. c = 0.15, h = 0.3, at most 40
-    tokens and the order (draft, then look at the row it came from) are those of the authors' code,
+    Zhang et al., arXiv 2411.18462, with β ≥ 1 - √(c·H) as a bound on acceptance. c = 0.15, h = 0.3, at most
+    40 tokens and the order (draft, then test the row it came from) are those of the authors' code,
     Geralt-Targaryen/SVIP, vanilla-sd.
     """
 
@@ -78,11 +72,12 @@ class SVIP(Policy):
     c: float = 0.15
     most: int = 40
 
+    counts = ("most",)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_between("h", self.h, 0.0, math.inf, "threshold on √(c·H)")
         check_between("c", self.c, 0.0, math.inf, "factor on the entropy in nats")
-        check_count("most", self.most)
 
     def __str__(self) -> str:
         return f"SVIP {self.h:g}"

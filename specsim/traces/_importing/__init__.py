@@ -1,7 +1,8 @@
-"""Importers of other people's logs, one file for each format: adding one is adding a file.
+"""Importers of logs of other programs, one file for each format: to add a format, add a file.
 
-A format has `SUFFIXES`, by which it is told, and `read(source)`, which gives `specsim.traces._steps.Logged`: the layout,
-and the steps in order, read as they are asked for. `import_trace` writes them to a trace.
+A format has `SUFFIXES`, by which files are recognised, and `read(source)`, which returns a
+`specsim.traces._steps.Logged`: the layout, and an iterator of the steps. `import_trace` writes them to a
+trace.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from typing import Any
 
 from specsim.core._registry import check_known, modules_beside
 from specsim.traces._reader import Progress, Trace, open_trace
-from specsim.traces._steps import Logged, Source, rows_that_do_not_sum_to_one
+from specsim.traces._steps import Logged, Source, report_wrong_sums
 from specsim.traces._writer import writer
-
-__all__ = ["formats", "import_trace"]
 
 HASHED_AT_ONCE = 2**20
 
 
 def formats() -> list[str]:
-    """The names of the formats, as `import_trace` takes them."""
+    """The names of the formats that `import_trace` reads.
+
+    Examples
+    --------
+    >>> formats()
+    ['jsonl', 'npz', 'parquet', 'safetensors']
+    """
     return modules_beside(__file__)
 
 
@@ -37,22 +42,40 @@ def import_trace(
     dtype: str = "float32",
     progress: Progress | None = None,
 ) -> Trace:
-    """Write the log `source` as a trace into the new or empty folder `out`, and open it.
+    """Convert a log to a trace, and open it.
 
-    `format` is one of `formats()`, told by the file's ending if it is not given; their modules say what they expect.
-    `draft` is the draft's file where it has one of its own; `vocab_size` V, where a log of truncated rows does not tell
-    (else the largest id met, plus one; whole rows must agree with it); `dtype` how rows are stored. It reads as it goes;
-    `progress(steps, of_steps)` is called now and then. Files are named in the trace's provenance, with their sizes and
-    SHA-256.
+    Parameters
+    ----------
+    source, draft : path
+        The log, and the draft's file if the format has two.
+    out : path
+        A new or empty folder.
+    format : str, optional
+        One of `formats()`, by default recognised by the suffix of `source`; their modules document them.
+    vocab_size : int, optional
+        V, for truncated rows; by default the largest id plus one. Whole rows must agree with it.
+    dtype : {"float32", "float16", "bfloat16"}
+        How rows are stored.
+    progress : callable, optional
+        Called with the steps written and their total.
 
-    Raises ValueError for a log that is not as expected, naming file and place: what stands before it is in the trace,
-    which stays readable. FileExistsError if `out` holds anything, OSError where it cannot be written.
+    Returns
+    -------
+    Trace
+        Its provenance has the names, sizes and SHA-256 of the files.
+
+    Raises
+    ------
+    ValueError
+        For a log that is not as expected, naming file and place; the trace has the steps before it.
+    FileExistsError, OSError
+        If `out` is not empty, or cannot be written.
     """
     asked = Source(Path(source), None if draft is None else Path(draft), vocab_size)
     for path in (asked.path, asked.draft):
         if path is not None and not path.exists():
             raise ValueError(f"{path}: there is no such file")
-    name = format or _told_by_ending(asked.path)
+    name = format or _detect_format(asked.path)
     check_known("format", name, formats())
     logged: Logged = import_module(f"{__name__}.{name}").read(asked)
     if logged.top is None and vocab_size not in (None, logged.vocab_size):
@@ -81,13 +104,13 @@ def import_trace(
 
 
 def _more(logged: Logged, error: Exception) -> str:
-    """Of arrays whose rows have the wrong sums: in how many places."""
+    """For arrays whose rows have wrong sums: how many, and the worst."""
     if logged.top is not None or "p" not in logged.columns or "sums to" not in str(error):
         return ""
-    return f"; in all, {rows_that_do_not_sum_to_one(logged.columns)}"
+    return f"; in all, {report_wrong_sums(logged.columns)}"
 
 
-def _told_by_ending(path: Path) -> str:
+def _detect_format(path: Path) -> str:
     for name in formats():
         if path.suffix in import_module(f"{__name__}.{name}").SUFFIXES:
             return name

@@ -1,24 +1,28 @@
-"""JSON Lines of log-probabilities, as OpenAI's interface returns them, and vLLM's.
+"""JSON Lines of log-probabilities, as the APIs of OpenAI and vLLM return them.
 
-Two files, the target's and the draft's: line i of one and of the other are about the same text. A line is a whole response
-of the server or a part of it; what is looked for is, in this order,
+Two files, the target's and the draft's: line i of one and of the other are about the same text. A line is a
+response of the server or a part of one; it has, in this order of precedence,
 
-- `prompt_logprobs`, in a choice or beside `choices` (vLLM): for each token of a prompt, after a null, an object {token id:
-  {"logprob": …, "decoded_token": …}} whose first key is the prompt's own token (vLLM does not say it otherwise, see
+- `prompt_logprobs`, in a choice or beside `choices` (vLLM): for each token of a prompt, after a null, an
+  object {token id: {"logprob": …, "decoded_token": …}} whose first key is the prompt's own token (see
   vllm-project/vllm#10607), unless `prompt_token_ids` is there too;
-- `logprobs` of a completion: {"tokens": […], "token_logprobs": […], "top_logprobs": [{token: logprob, …}, …]};
-- `logprobs` of a chat: {"content": [{"token": …, "logprob": …, "top_logprobs": [{"token": …, "logprob": …}, …]}, …]};
-- one element of such a `content`, for a line that is a single position, with `document` (int) if there are several texts.
+- `logprobs` of a completion: {"tokens": […], "token_logprobs": […], "top_logprobs": [{token: logprob, …},
+  …]};
+- `logprobs` of a chat: {"content": [{"token": …, "logprob": …, "top_logprobs": [{"token": …, "logprob": …},
+  …]}, …]};
+- one element of such a `content`, for a line that is a single position, with `document` (int) if there are
+  several texts.
 
-So the usual pair of files is: the draft's own completions with `logprobs`, and the target's `prompt_logprobs` of prompt and
-completion together, whose last positions are those of the completion. Nothing was drafted in such a log. Each position is
-a context with a row p and a row q, truncated to what was listed, and the token that followed: a trace with γ = 0. Whose
-text it is says `text` in the provenance: contexts of the draft's own text are not those of the target's.
+So the usual pair of files is: the draft's own completions with `logprobs`, and the target's `prompt_logprobs`
+of prompt and completion together, whose last positions are those of the completion. Nothing was drafted in
+such a log. Each position is a context with a row p and a row q, truncated to what was listed, and the token
+that followed: a trace with γ = 0. Whose text it is says `text` in the provenance: contexts of the draft's own
+text are not those of the target's.
 
-Logarithms are natural. What is listed must be the most probable tokens and perhaps the text's own; the tail is one minus
-their mass. Tokens are ids where all of them are: in `prompt_logprobs`, as "token_id:123" (vLLM's
-`return_tokens_as_token_ids`), or as an `id` beside a chat's `token`. Else they are told apart by their strings, and the trace's vocabulary are the strings met, in
-order: two tokens of one row that read alike are refused.
+Logarithms are natural. What is listed must be the most probable tokens and perhaps the text's own; the tail
+is one minus their mass. Tokens are ids where all of them are: in `prompt_logprobs`, as "token_id:123" (vLLM's
+`return_tokens_as_token_ids`), or as an `id` beside a chat's `token`. Otherwise the strings identify them,
+numbered in order of appearance; two tokens of one row with the same string are refused.
 """
 
 from __future__ import annotations
@@ -33,8 +37,6 @@ from typing import Any, NamedTuple
 
 from specsim.traces._steps import Logged, Source, Step, check_id
 
-__all__ = ["SUFFIXES", "read"]
-
 SUFFIXES = (".jsonl", ".ndjson")
 
 ID = "token_id:"
@@ -48,7 +50,7 @@ Token = tuple[int | None, str | None]
 
 
 class Position(NamedTuple):
-    """A row as it was logged, and the token that followed."""
+    """A logged row, and the token that followed."""
 
     place: str
     token: Token
@@ -62,11 +64,11 @@ class Text(NamedTuple):
     document: int | None
     scored: bool
     positions: list[Position]
-    alone: bool = False  #: a line that is a single position: without a document it belongs to document 0
+    alone: bool = False  #: a line with a single position, of document 0 by default
 
 
 class Paired(NamedTuple):
-    """A position of the text with the row of the target and that of the draft."""
+    """A position of the text with the rows of target and draft."""
 
     document: int
     p: Position
@@ -75,7 +77,7 @@ class Paired(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """What one pass over both files finds."""
+    """The result of one pass over both files."""
 
     positions: int
     most: int
@@ -86,7 +88,7 @@ class Extent(NamedTuple):
 
 
 def read(source: Source) -> Logged:
-    """The positions of both files, which are read twice. Raises ValueError, with file and line, for what does not fit."""
+    """The positions of both files, which are read twice. Errors name the file and the line."""
     if source.draft is None:
         raise ValueError(f"{source.path}: the target's log; the draft's is missing (--draft, draft=)")
     extent = _extent(source.path, source.draft)
@@ -108,7 +110,7 @@ def read(source: Source) -> Logged:
 def _extent(target: Path, draft: Path) -> Extent:
     positions, most, largest, ids, strings = 0, 1, 0, True, dict[str, int]()
     kinds = set()
-    for pair in _paired(target, draft):
+    for pair in _pair_positions(target, draft):
         positions += 1
         kinds.add(pair.scored)
         for row in (pair.p, pair.q):
@@ -126,7 +128,7 @@ def _extent(target: Path, draft: Path) -> Extent:
 
 
 def _steps(target: Path, draft: Path, strings: dict[str, int] | None) -> Iterator[Step]:
-    for document, p, q, _ in _paired(target, draft):
+    for document, p, q, _ in _pair_positions(target, draft):
         tokens = [_number(p.token, strings, p.place)]
         yield Step(p.place, document, tokens, None, [_row(p, strings)], [_row(q, strings)])
 
@@ -150,11 +152,8 @@ def _number(token: Token, strings: dict[str, int] | None, place: str) -> int:
     return strings[string]
 
 
-# --- two files, side by side -----------------------------------------------------------------------------
-
-
-def _paired(target: Path, draft: Path) -> Iterator[Paired]:
-    for one, other, number in _texts_of_both(target, draft):
+def _pair_positions(target: Path, draft: Path) -> Iterator[Paired]:
+    for one, other, number in _pair_texts(target, draft):
         p, q = one.positions, other.positions
         if one.scored != other.scored:  # a completion is the end of the prompt that was scored
             length = min(len(p), len(q))
@@ -168,11 +167,11 @@ def _paired(target: Path, draft: Path) -> Iterator[Paired]:
             raise ValueError(f"{one.place}: {len(p)} positions, and {len(q)} in {other.place}")
         document = _document(one, other, number)
         for mine, theirs in zip(p, q, strict=True):
-            yield _checked(document, mine, theirs, (one.scored, other.scored))
+            yield _check_pair(document, mine, theirs, (one.scored, other.scored))
 
 
 def _document(one: Text, other: Text, number: int) -> int:
-    """What either file says, which must be the same; else the `number` of the text."""
+    """The document that the files state, which must agree; by default the `number` of the text."""
     said = [text.document for text in (one, other) if text.document is not None]
     if len(set(said)) > 1:
         raise ValueError(
@@ -183,20 +182,21 @@ def _document(one: Text, other: Text, number: int) -> int:
     return 0 if one.alone else number
 
 
-def _checked(document: int, p: Position, q: Position, scored: tuple[bool, bool]) -> Paired:
-    """Two rows that are about the same token: the one that was generated, where one of them was."""
+def _check_pair(document: int, p: Position, q: Position, scored: tuple[bool, bool]) -> Paired:
+    """Pair two rows of the same token: the generated one, if one of the files was generated."""
     token = q.token if scored == (True, False) else p.token
     own = _same(p, token)
     if own is None or _same(q, token) is None or (scored[0] == scored[1] and _same(p, q.token) != own):
         raise ValueError(
-            f"{p.place}: the text goes on with {_words(p.token)}, and at {q.place} with {_words(q.token)}; the two files "
-            "must be about the same text, with its own token in every row (first, in prompt_logprobs)"
+            f"{p.place}: the text goes on with {_describe(p.token)}, and at {q.place} "
+            f"with {_describe(q.token)}; the two files must be "
+            "about the same text, with its own token in every row (first, in prompt_logprobs)"
         )
     return Paired(document, p._replace(token=own), q, scored)
 
 
 def _same(row: Position, token: Token) -> Token | None:
-    """What `row` lists as `token`: the same id, or the same string where one of them has no id."""
+    """The entry of `row` for `token`: the same id, or the same string if one of them has no id."""
     for listed in row.logprobs:
         both_ids = listed[0] is not None and token[0] is not None
         if listed[0] == token[0] if both_ids else listed[1] == token[1] is not None:
@@ -204,11 +204,11 @@ def _same(row: Position, token: Token) -> Token | None:
     return None
 
 
-def _words(token: Token) -> str:
+def _describe(token: Token) -> str:
     return repr(token[1]) if token[0] is None else f"token {token[0]}"
 
 
-def _texts_of_both(target: Path, draft: Path) -> Iterator[tuple[Text, Text, int]]:
+def _pair_texts(target: Path, draft: Path) -> Iterator[tuple[Text, Text, int]]:
     pairs = itertools.zip_longest(_texts(target), _texts(draft))
     for number, (one, other) in enumerate(pairs):
         if one is None or other is None:
@@ -217,17 +217,14 @@ def _texts_of_both(target: Path, draft: Path) -> Iterator[tuple[Text, Text, int]
         yield one, other, number
 
 
-# --- one file --------------------------------------------------------------------------------------------
-
-
 def _texts(path: Path) -> Iterator[Text]:
-    with path.open("rb") as file:  # decoded line by line, so that what is not UTF-8 has a line
+    with path.open("rb") as file:  # decoded line by line, so that an error has a line number
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             place = f"{path}, line {number}"
             try:
-                yield from _texts_of(_record(line, place), place)
+                yield from _parse_texts(_record(line, place), place)
             except (KeyError, TypeError, AttributeError, IndexError) as error:
                 raise ValueError(f"{place}: {UNKNOWN} ({error!r})") from None
 
@@ -242,7 +239,7 @@ def _record(line: bytes, place: str) -> Any:
         raise ValueError(f"{place}: {UNKNOWN} ({error!r})") from None
 
 
-def _texts_of(record: dict[str, Any], place: str) -> Iterator[Text]:
+def _parse_texts(record: dict[str, Any], place: str) -> Iterator[Text]:
     document = record.get("document")
     if document is not None and type(document) is not int:
         raise ValueError(f"{place}: document is {document!r}, not an integer")
@@ -251,20 +248,23 @@ def _texts_of(record: dict[str, Any], place: str) -> Iterator[Text]:
         logprobs = choice.get("logprobs")
         if prompt:
             ids = choice.get("prompt_token_ids") or record.get("prompt_token_ids") or [None] * len(prompt)
-            yield Text(place, document, True, list(_of_prompt(prompt, ids, place)))
+            yield Text(place, document, True, list(_read_prompt(prompt, ids, place)))
         elif isinstance(logprobs, dict) and logprobs.get("content") is not None:
-            yield Text(place, document, False, _of_content(logprobs["content"], place))
+            yield Text(place, document, False, _read_content(logprobs["content"], place))
         elif isinstance(logprobs, dict):
-            yield Text(place, document, False, list(_of_completion(logprobs, place)))
+            yield Text(place, document, False, list(_read_completion(logprobs, place)))
         elif "token" in record:
-            yield Text(place, document, False, _of_content([record], place), alone=True)
+            yield Text(place, document, False, _read_content([record], place), alone=True)
         else:
             raise ValueError(
-                f"{place}: neither prompt_logprobs, nor logprobs with tokens or content, nor a token; ask the server for them"
+                f"{place}: neither prompt_logprobs, nor logprobs with tokens or content, nor a "
+                "token; ask the server for them"
             )
 
 
-def _of_prompt(prompt: list[dict[str, Any] | None], ids: list[int | None], place: str) -> Iterator[Position]:
+def _read_prompt(
+    prompt: list[dict[str, Any] | None], ids: list[int | None], place: str
+) -> Iterator[Position]:
     if len(prompt) != len(ids):
         raise ValueError(f"{place}: {len(prompt)} prompt_logprobs and {len(ids)} prompt_token_ids")
     for i, (entries, own) in enumerate(zip(prompt, ids, strict=True)):
@@ -282,7 +282,7 @@ def _of_prompt(prompt: list[dict[str, Any] | None], ids: list[int | None], place
         yield _position(where, token, logprobs)
 
 
-def _of_content(content: list[dict[str, Any]], place: str) -> list[Position]:
+def _read_content(content: list[dict[str, Any]], place: str) -> list[Position]:
     found = []
     for i, element in enumerate(content):
         where, top = f"{place}, position {i}", element.get("top_logprobs") or []
@@ -301,7 +301,7 @@ def _entry(entry: dict[str, Any], place: str) -> Token:
     return (own, string) if number is None and type(own) is int else (number, string)
 
 
-def _of_completion(logprobs: dict[str, Any], place: str) -> Iterator[Position]:
+def _read_completion(logprobs: dict[str, Any], place: str) -> Iterator[Position]:
     tokens, own = logprobs["tokens"], logprobs["token_logprobs"]
     tops = logprobs.get("top_logprobs") or [None] * len(tokens)
     if not len(tokens) == len(own) == len(tops):
@@ -330,10 +330,12 @@ def _position(place: str, token: Token, logprobs: dict[Token, Any]) -> Position:
         except OverflowError:  # an integer that no float can hold
             sound = False
         if not sound:
-            raise ValueError(f"{place}: the log-probability of {_words(listed)} is {reprlib.repr(logprob)}")
+            raise ValueError(
+                f"{place}: the log-probability of {_describe(listed)} is {reprlib.repr(logprob)}"
+            )
         if logprob > 0.01:
             raise ValueError(
-                f"{place}: the log-probability of {_words(listed)} is {logprob}, a probability above 1"
+                f"{place}: the log-probability of {_describe(listed)} is {logprob}, a probability above 1"
             )
     return Position(place, token, logprobs)
 

@@ -1,6 +1,7 @@
-"""NumPy's arrays: an .npz file, or a folder of .npy files, named as `specsim.traces._steps.from_columns` says.
+"""NumPy arrays in an .npz file or a folder of .npy files, with the names of
+`specsim.traces._steps.from_columns`.
 
-They are memory-mapped; compressed ones are read as a stream, and must be in C order.
+They are memory-mapped; compressed arrays are read as a stream and must be in C order.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.traces._steps import Column, Logged, Source, from_columns
-
-__all__ = ["SUFFIXES", "read"]
 
 SUFFIXES = (".npz", "")
 
@@ -49,7 +48,7 @@ class _Mapped:
 
 
 class _Member:
-    """An array inside a zip file: mapped, or if it is compressed read from the front to the back."""
+    """An array inside a zip file: memory-mapped, or if compressed read as a stream."""
 
     def __init__(self, path: Path, member: zipfile.ZipInfo):
         self.path, self.name, self._fortran = path, member.filename, False

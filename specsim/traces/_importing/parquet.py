@@ -1,12 +1,12 @@
-"""Parquet, with list columns. One row for each step of speculative decoding:
+"""Parquet tables with list columns. One row for each step of speculative decoding:
 
-    draft_tokens  list<int>           γ of them, the same γ in every row
-    p, q          list<list<float>>   γ+1 rows over the vocabulary (q: or γ)
-    p_tokens, q_tokens  list<list<int>>  optional: then p and q are the probabilities of these tokens, the most probable
-    accepted      int                 optional, in every row or in none
-    context       int                 optional, the document; without it, each row is one of its own
+    draft_tokens  list<int>           γ of them, the same γ in every row p, q          list<list<float>>   γ+1
+    rows over the vocabulary (q: or γ) p_tokens, q_tokens  list<list<int>>  optional: then p and q are the
+    probabilities of these tokens, the most probable accepted      int                 optional, in every row
+    or in none context       int                 optional, the document; without it, each row is one of its
+    own
 
-or, where there is no `draft_tokens`, one row for each place in a text, at which nothing was drafted:
+or, without `draft_tokens`, one row for each position of a text, at which nothing was drafted:
 
     p, q          list<float>         one row over the vocabulary
     p_tokens, q_tokens  list<int>     optional, as above
@@ -22,8 +22,6 @@ from typing import Any
 import numpy as np
 
 from specsim.traces._steps import Logged, Source, Step, as_computed, check_id
-
-__all__ = ["SUFFIXES", "read"]
 
 SUFFIXES = (".parquet",)
 
@@ -44,8 +42,9 @@ def read(source: Source) -> Logged:
     truncated = {"p_tokens", "q_tokens"} <= set(names)
     if not {"p", "q"} <= set(names) or (not truncated and {"p_tokens", "q_tokens"} & set(names)):
         raise ValueError(
-            f"{source.path}: columns {', '.join(table.schema_arrow.names)}; expected p and q (of truncated rows p_tokens "
-            "and q_tokens too), and draft_tokens for steps, or one row for each place of a text"
+            f"{source.path}: columns {', '.join(table.schema_arrow.names)}; expected p and q "
+            "(of truncated rows p_tokens and q_tokens too), "
+            "and draft_tokens for steps, or one row for each place of a text"
         )
     if table.metadata.num_rows == 0:
         raise ValueError(f"{source.path}: no row")

@@ -1,4 +1,4 @@
-"""A safetensors file, of arrays named as `specsim.traces._steps.from_columns` says; memory-mapped."""
+"""Safetensors files with the array names of `specsim.traces._steps.from_columns`; memory-mapped."""
 
 from __future__ import annotations
 
@@ -12,23 +12,13 @@ from numpy.typing import NDArray
 
 from specsim.traces._steps import Column, Logged, Source, from_columns
 
-__all__ = ["SUFFIXES", "read"]
-
 SUFFIXES = (".safetensors",)
 
+NAMES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U32", "U16", "U8")
 DTYPES: dict[str, np.dtype[Any]] = {
-    "F64": np.dtype(np.float64),
-    "F32": np.dtype(np.float32),
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "I64": np.dtype(np.int64),
-    "I32": np.dtype(np.int32),
-    "I16": np.dtype(np.int16),
-    "I8": np.dtype(np.int8),
-    "U32": np.dtype(np.uint32),
-    "U16": np.dtype(np.uint16),
-    "U8": np.dtype(np.uint8),
+    name: np.dtype(f"{name[0].lower()}{int(name[1:]) // 8}") for name in NAMES
 }
+DTYPES["BF16"] = np.dtype(ml_dtypes.bfloat16)
 
 
 def read(source: Source) -> Logged:
