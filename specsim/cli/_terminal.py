@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from specsim.simulation._counting import Progress
-
-__all__ = ["number", "progress_bar", "show"]
 
 
 @contextmanager
@@ -35,11 +33,15 @@ def show(*renderables: Any) -> None:
     from rich.console import Console
 
     # off a terminal there is no width to fit, so let no cell be cut
-    Console(width=None if sys.stdout.isatty() else 120, highlight=False, markup=False).print(
-        *renderables, sep="\n"
-    )
+    width = None if sys.stdout.isatty() else 120
+    Console(width=width, highlight=False, markup=False).print(*renderables, sep="\n")
 
 
-def number(value: float) -> str:
-    """Four decimals; a dash where there is no value, as for the standard error of a single step."""
-    return "–" if math.isnan(value) else f"{value:.4f}"
+def print_result(result: Any, as_json: bool = False) -> None:
+    """Print a result: its `to_dict` as JSON, or its `parts` as text."""
+    if as_json:
+        print(json.dumps(result.to_dict(), allow_nan=False))
+    else:
+        from specsim.core._tables import to_rich
+
+        show(*to_rich(result.parts()))
