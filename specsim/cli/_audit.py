@@ -25,15 +25,15 @@ def audit(
     *,
     against: Annotated[
         str | None,
-        Parameter(help="Another verifier: ask only whether the two follow one law, whatever it is."),
+        Parameter(help="Another verifier: test only whether both have the same output distribution."),
     ] = None,
     level: Level = "quick",
     seconds: Annotated[
         float | None,
-        Parameter(name="--time", help="About so many seconds in all, for a slow verifier; fewer steps."),
+        Parameter(name="--time", help="Total time in seconds, for slow verifiers: fewer steps are drawn."),
     ] = None,
     fail_fast: Annotated[bool, Parameter(negative="", help="Stop after the first case that fails.")] = False,
-    timeout: Annotated[float, Parameter(help="Seconds after which one call counts as hanging.")] = 60.0,
+    timeout: Annotated[float, Parameter(help="Seconds after which a call is reported as hanging.")] = 60.0,
     seed: Seed = None,
     threads: Threads = None,
     executor: Executor = None,
@@ -46,7 +46,7 @@ def audit(
         ),
     ] = None,
 ) -> int:
-    """Is a verifier exact? Verdict, evidence, and what would have been found. Exit code 0 if consistent, else 1."""
+    """Is a verifier exact? Print verdict, evidence and detectable deviations. Exit code 0 if consistent, else 1."""
     from specsim import auditing
 
     limits: dict[str, Any] = {
@@ -123,7 +123,7 @@ def audit_replay(
     seed: Annotated[int, Parameter(converter=whole, help="Seed of the audit, as its report printed it.")],
     level: Level = "quick",
 ) -> None:
-    """Print one step of an audit again: what was drafted, with p and q, and what the verifier made of it."""
+    """Print one step of an audit again: the draft, p and q, and the output of the verifier."""
     from specsim.auditing._replay import replay_step
 
     print(replay_step(verifier, case, step, seed, level))
@@ -131,7 +131,7 @@ def audit_replay(
 
 @app.command
 def engines() -> None:
-    """List the engines whose verifiers and decoders are known by name to audit."""
+    """List the engines whose verifiers and decoders audit knows by name."""
     from specsim.auditing.adapters import ENGINES
     from specsim.core._tables import Table
 

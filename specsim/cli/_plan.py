@@ -39,7 +39,7 @@ def plan(
     most: Most = 64,
     as_json: Json = False,
 ) -> None:
-    """The γ that gains most, what it gains, what that depends on; or which of several drafts to take."""
+    """The fastest γ, its speed-up and sensitivity; or the best of several drafts."""
     if sum(given is not None for given in (alpha, trace, drafts)) != 1:
         raise ValueError("give one of --alpha, --trace and --draft")
     if drafts is not None:

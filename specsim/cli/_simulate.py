@@ -53,7 +53,7 @@ def simulate(
     shard: Shard = None,
     as_json: Counts = False,
 ) -> None:
-    """Draw speculative steps, and print α and tokens per step beside the closed form."""
+    """Simulate speculative steps, and print α and tokens per step beside the closed form."""
     if shard is not None and checkpoint is None:
         raise ValueError("--shard counts a part of a run: give the file for it with --out")
     target, draft = pair_of(source, vocab_size, overlap)

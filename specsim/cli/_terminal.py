@@ -30,11 +30,14 @@ def progress_bar(label: str, unit: str = " steps") -> Iterator[Progress | None]:
 
 
 def show(*renderables: Any) -> None:
+    """Print on a terminal to its width; elsewhere whole lines, and tables to 120 columns."""
     from rich.console import Console
+    from rich.table import Table
 
-    # off a terminal there is no width to fit, so let no cell be cut
-    width = None if sys.stdout.isatty() else 120
-    Console(width=width, highlight=False, markup=False).print(*renderables, sep="\n")
+    off = not sys.stdout.isatty()
+    console = Console(width=120 if off else None, highlight=False, markup=False)
+    for one in renderables:
+        console.print(one, soft_wrap=off and not isinstance(one, Table))
 
 
 def print_result(result: Any, as_json: bool = False) -> None:

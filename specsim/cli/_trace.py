@@ -26,7 +26,7 @@ def trace_record(
     dtype: Dtype = "float32",
     top: Annotated[
         int | None,
-        Parameter(converter=whole, help="Log only so many of each row's most probable tokens."),
+        Parameter(converter=whole, help="Log only this number of most probable tokens per row."),
     ] = None,
     seed: Seed = None,
 ) -> None:
@@ -62,7 +62,7 @@ def trace_import(
     out: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
     draft: Annotated[
         Path | None,
-        Parameter(help="The draft's own .jsonl, beside the target's: the same texts, line by line."),
+        Parameter(help="The draft's .jsonl, with the same texts as the target's, line by line."),
     ] = None,
     format: Annotated[
         str | None, Parameter(help="jsonl, npz, parquet or safetensors; default: by the file's ending.")
@@ -71,12 +71,12 @@ def trace_import(
         int | None,
         Parameter(
             converter=whole,
-            help="V, where a log of truncated rows does not tell; default: the largest id + 1.",
+            help="V, if a log of truncated rows does not say; default: the largest id + 1.",
         ),
     ] = None,
     dtype: Dtype = "float32",
 ) -> None:
-    """Turn somebody else's log of p and q into a trace; what each format should hold is in docs/importing-logs.md."""
+    """Convert a log of p and q to a trace; docs/importing-logs.md says what each format must contain."""
     from specsim.traces._importing import import_trace
 
     with progress_bar("import") as progress:
@@ -90,7 +90,7 @@ def trace_import(
 
 @trace_app.command(name="info")
 def trace_info(path: Folder = None) -> int:
-    """What a trace holds, and whether every row is as it was written. Exit code 2 if one is not."""
+    """Describe a trace, and verify the checksum of every row. Exit code 2 if a row is damaged."""
     trace = trace_of(path)
     _describe(trace)
     with progress_bar("check", " rows") as progress:
@@ -104,7 +104,7 @@ def trace_info(path: Folder = None) -> int:
 def trace_upgrade(
     path: Annotated[Path, Parameter(help="Folder of a trace of version 1 of the format.")],
 ) -> None:
-    """Add to an older trace the SHA-256 of its manifest; rows are checked before, and stay as they are."""
+    """Add the SHA-256 of the manifest to an older trace, after its rows have been verified; rows do not change."""
     from specsim.traces import upgrade_trace
 
     with progress_bar("check", " rows") as progress:

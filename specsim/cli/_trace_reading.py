@@ -21,14 +21,14 @@ def trace_alpha(
     path: Folder = None,
     *,
     skip_damaged: Annotated[
-        bool, Parameter(negative="", help="Leave damaged shards out, and say so.")
+        bool, Parameter(negative="", help="Leave out damaged shards, and name them.")
     ] = False,
     entropy_of: Annotated[str, Parameter(help="Group contexts by the entropy of q, or of p.")] = "q",
     bins: Annotated[int, Parameter(converter=whole, help="Groups of as many contexts each.")] = 8,
     seed: Annotated[int, Parameter(converter=whole, help="Seed of the bootstrap over documents.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """The three α of a trace along its own path: by position, entropy and document, and how sure they are."""
+    """The three α of a trace along its own path: by position, entropy and document, with intervals."""
     from specsim.traces import summarise
     from specsim.traces._analysis import read_alpha
 
@@ -43,6 +43,8 @@ def trace_alpha(
     if as_json:
         print(json.dumps(found.to_dict() | {"reading": reading.to_dict()}, allow_nan=False))
         return
+    if "text" in trace.provenance:
+        print(f"the text is {trace.provenance['text']}")
     print_result(found)
     print()
     print_result(reading)
@@ -60,7 +62,7 @@ def trace_audit(
 ) -> int:
     """Do the accept flags and the drafted tokens follow from the log's own rows? Exit code 1 if they do not.
 
-    For the standard rule, or lenience. It says nothing of whether the target's law was sampled: a log cannot.
+    For the standard rule, or lenience. A log cannot show whether the target's law was sampled.
     """
     from specsim.traces._consistency import audit_log
 
@@ -84,9 +86,9 @@ def trace_simulate(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Another rule, or fewer drafted tokens, on the logged rows as they are (frozen: drafts are drawn again, rows stay).
+    """Another rule, or fewer drafted tokens, on the logged rows (frozen rows: only drafts are drawn again).
 
-    Of truncated rows: bounds on what a rule emits along the log's own drafts, if their own probabilities tell it.
+    For truncated rows: bounds on the tokens that a rule emits along the logged drafts.
     """
     trace = trace_of(path)
     shape = draft_of(rule, max(1, trace.gamma) if gamma is None else gamma, None, None)
@@ -113,9 +115,9 @@ def trace_policies(
     c: Annotated[float, RATIO],
     as_json: Json = False,
 ) -> None:
-    """Policies that choose γ step by step, walked along the log: what each would have drafted, and gained.
+    """Policies that choose γ step by step, simulated along the log: drafted tokens and speed-up of each.
 
-    Learned policies are left out: a log does not say what the draft would have done behind a rejected token.
+    Learned policies are left out: a log has no draft rows after a rejected token.
     """
     from specsim.planning import policies as lookahead
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,11 +52,11 @@ def audit_page(audit: Audit) -> str:
         findings=_grouped(audit),
         worst=worst,
         deviations=[
-            (text, _svg(figures.deviation_figure(one), f"d{i}", text))
+            (text, _svg(lambda one=one: figures.deviation_figure(one), f"d{i}", text))
             for i, (one, text) in enumerate(zip(worst, captions, strict=True))
         ],
         purposes={case.case: case.purpose for case in audit.cases},
-        power=_svg(figures.power_figure(audit), "p", "Detectable TV against the number of steps")
+        power=_svg(lambda: figures.power_figure(audit), "p", "Detectable TV against the number of steps")
         if shown
         else "",
         detectable=[_detectable(audit, one) for one in shown],
@@ -79,7 +80,7 @@ def _detectable(audit: Audit, tested: figures.Tested) -> dict[str, str]:
     return {"detectable TV": tested.name, "this audit": f"{tested.table.detectable_tv:.4f}", **levels}
 
 
-def _svg(figure: Figure, prefix: str, label: str) -> Any:
+def _svg(draw: Callable[[], Figure], prefix: str, label: str) -> Any:
     """A figure for a page: no header, no metadata, ids of its own, colours by the page's names."""
     import matplotlib
     from markupsafe import Markup, escape
@@ -88,7 +89,7 @@ def _svg(figure: Figure, prefix: str, label: str) -> Any:
 
     buffer = io.StringIO()
     with figure_style(), matplotlib.rc_context(STYLE):
-        figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+        draw().savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     drawn = buffer.getvalue()
     drawn = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", drawn[drawn.index("<svg") :])
     for color, name in COLORS.items():

@@ -181,8 +181,8 @@ class PolicyRuns(tuple[PolicyRun, ...], Shown):
         fastest = max(range(len(self)), key=lambda i: self[i].speedup)
         return [
             Table(names, rows, bold=[fastest]),
-            f"Best constant: γ = {self[0].best_constant}, chosen in hindsight.",
-            "Cut: share of steps that the policy would have continued beyond the end of the log; their time is too small.",
+            f"best constant: γ = {self[0].best_constant}, chosen in hindsight",
+            "cut: share of steps that the policy would have continued beyond the end of the log; their time is too small",
         ]
 
     def records(self) -> list[dict[str, Any]]:
