@@ -344,7 +344,8 @@ class Audit(Shown):
         """A row for each case, without its tables."""
         rows = []
         for case in self.cases:
-            row = {k: v for k, v in case.to_dict().items() if not isinstance(v, (list, dict))}
+            nested = ("parents", "findings", "lengths", "iid_tokens_per_step", "efficiency", "tables")
+            row = {k: v for k, v in case.to_dict().items() if k not in nested}
             first = case.first_token
             row["findings"], row["p_value"] = len(case.findings), case.smallest_p
             row["log10_e"] = case.largest_log10_e

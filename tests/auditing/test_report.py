@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 import verifiers
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from specsim.auditing import audit
@@ -316,6 +317,18 @@ def test_the_diagnosis_is_told(audits, pages):
         for text in (printed(audits["biased"]), Page(pages["biased"]).text, output):
             assert flat(line) in flat(text)
     assert words.diagnosis(audits["consistent"]) == []
+
+
+def test_an_audit_is_a_table_and_a_picture(audits):
+    rows = audits["biased"].to_arrow().to_pylist()
+    assert [row["verdict"] for row in rows] == [str(case.verdict) for case in audits["biased"].cases]
+    assert {"log10_e", "detectable_tv", "efficiency"} <= rows[0].keys()
+    worst = worst_tables(audits["biased"])[0].table
+    axes = audits["biased"].plot(Figure().subplots())
+    ratios = [seen / expected for seen, expected in zip(worst.observed, worst.expected, strict=True)]
+    assert set(axes.lines[1].get_xdata()) <= set(ratios)
+    with pytest.raises(ValueError, match="no table can be plotted"):
+        audits["nothing"].plot(Figure().subplots())
 
 
 def test_how_to_run_it_again(audits):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,11 +53,11 @@ def audit_page(audit: Audit) -> str:
         findings=_grouped(audit),
         worst=worst,
         deviations=[
-            (text, _svg(lambda one=one: figures.deviation_figure(one), f"d{i}", text))
+            (text, _svg(partial(figures.deviation_figure, one), f"d{i}", text))
             for i, (one, text) in enumerate(zip(worst, captions, strict=True))
         ],
         purposes={case.case: case.purpose for case in audit.cases},
-        power=_svg(lambda: figures.power_figure(audit), "p", "Detectable TV against the number of steps")
+        power=_svg(partial(figures.power_figure, audit), "p", "Detectable TV against the number of steps")
         if shown
         else "",
         detectable=[_detectable(audit, one) for one in shown],
