@@ -203,7 +203,7 @@ def test_without_its_family_the_answer_is_unknown(name):
     found = diagnosed(mutants.get(name).function, known=known)
     assert not found.known
     assert found.nearest
-    assert "None of the known mistakes" in found.lines()[0]
+    assert "No known bug fits" in found.lines()[0]
 
 
 def mixture(draft_tokens, p, q, rng):
