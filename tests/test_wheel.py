@@ -47,7 +47,9 @@ def test_the_wheel_has_the_library_alone(wheel):
     with zipfile.ZipFile(wheel) as archive:
         inside = {name for name in archive.namelist() if ".dist-info/" not in name}
     sources = {path for path in (ROOT / "specsim").rglob("*") if path.is_file() and path.suffix != ".pyc"}
-    assert inside == {path.relative_to(ROOT).as_posix() for path in sources if "__pycache__" not in path.parts}
+    assert inside == {
+        path.relative_to(ROOT).as_posix() for path in sources if "__pycache__" not in path.parts
+    }
 
 
 def test_the_wheel_works_by_itself(wheel, tmp_path):
