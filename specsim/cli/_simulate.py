@@ -18,6 +18,7 @@ from specsim.cli._options import (
     Executor,
     Gamma,
     Json,
+    Models,
     Overlap,
     Rule,
     Seed,
@@ -58,43 +59,25 @@ def simulate(
         raise ValueError("--shard counts a part of a run: give the file for it with --out")
     target, draft = pair_of(source, vocab_size, overlap)
     shape = draft_of(rule, gamma, tree, drawing)
-    simulate_and_print(target, draft, rule, shape, steps, seed, threads, as_json, executor, checkpoint, shard)
+    work: dict[str, Any] = {"threads": threads, "executor": executor, "checkpoint": checkpoint}
+    part = None if shard is None else shard_of(shard)
+    simulate_and_print(
+        target, draft, as_json, rule=rule, gamma=shape, steps=steps, rng=seed, shard=part, **work
+    )
 
 
 def simulate_and_print(
-    target: Any,
-    draft: Any,
-    rule: str,
-    shape: Any,
-    steps: int,
-    seed: int | None,
-    threads: int | None,
-    as_json: bool,
-    executor: str | None = None,
-    checkpoint: Path | None = None,
-    shard: str | None = None,
+    target: Any, draft: Any, as_json: bool, checkpoint: Path | None = None, **options: Any
 ) -> None:
     """What `specsim simulate` prints, and `specsim trace simulate`; of truncated rows what they allow."""
     from specsim.traces import Trace
 
     if isinstance(target, Trace) and (target.top is not None or target.gamma == 0):
-        print_bounds(target, rule, shape, seed, as_json)
+        print_bounds(target, options["rule"], options["gamma"], options["rng"], as_json)
         return
     try:
         with progress_bar("simulate") as progress:
-            run = specsim.simulate(
-                target,
-                draft,
-                rule=rule,
-                gamma=shape,
-                steps=steps,
-                rng=seed,
-                threads=threads,
-                executor=executor,
-                checkpoint=checkpoint,
-                shard=None if shard is None else shard_of(shard),
-                progress=progress,
-            )
+            run = specsim.simulate(target, draft, checkpoint=checkpoint, progress=progress, **options)
     except KeyboardInterrupt:
         if checkpoint is not None and checkpoint.exists():
             print(f"{checkpoint} has what was counted; the same command goes on from it", file=sys.stderr)
@@ -174,9 +157,7 @@ def replay(
 
 @app.command
 def generate(
-    source: Annotated[
-        str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")
-    ] = "ngram",
+    source: Models = "ngram",
     *,
     prompt: Annotated[str, Parameter(help="Text to continue; tokens are its bytes.")] = "import ",
     max_new_tokens: Annotated[int, Parameter(converter=whole, help="Tokens to generate.")] = 200,
@@ -193,19 +174,10 @@ def generate(
     shape = gamma if tree is None and drawing is None else draft_of(rule, gamma, tree, drawing)
 
     def both(length: int, seed: int | None) -> tuple[Any, Any]:
-        found = specsim.generate(
-            target,
-            draft,
-            prompt.encode(),
-            max_new_tokens=length,
-            gamma=shape,
-            rule=rule,
-            drafting=drafting,
-            rng=seed,
-        )
-        return found, specsim.sample(
-            target, prompt.encode(), max_new_tokens=length, rng=found.provenance.root
-        )
+        text = prompt.encode()
+        options: dict[str, Any] = {"gamma": shape, "rule": rule, "drafting": drafting}
+        found = specsim.generate(target, draft, text, max_new_tokens=length, rng=seed, **options)
+        return found, specsim.sample(target, text, max_new_tokens=length, rng=found.provenance.root)
 
     both(2, 0)  # compiles, so that the seconds below are those of decoding
     speculative, plain = both(max_new_tokens, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -15,3 +16,10 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     if count < least:
         raise ValueError(f"{name}: {value!r} is not a whole number ≥ {least}")
     return count
+
+
+def check_between(name: str, value: float, low: float, high: float, what: str) -> None:
+    """Raise ValueError unless `low` ≤ value ≤ `high` (below it, where that is infinite)."""
+    if not (low <= value <= high and math.isfinite(value)):
+        allowed = f"[{low:g}, {high:g}]" if math.isfinite(high) else f"[{low:g}, ∞)"
+        raise ValueError(f"{name}: {value} is outside {allowed}; give a {what}")

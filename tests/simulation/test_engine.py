@@ -458,7 +458,7 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
         (([0.5, 0.5], [1.5, -0.5]), {}, r"draft, token 1: -0\.5 is not a probability"),
         (([np.nan, 1.0], [0.5, 0.5]), {}, "target, token 0: nan is not a probability"),
         ((P, Q), {"gamma": 0}, "gamma: 0 drafted tokens leave nothing to verify"),
-        ((P, Q), {"steps": 0}, "steps: 0 is not a positive integer"),
+        ((P, Q), {"steps": 0}, "steps: 0 is not a whole number ≥ 1"),
         ((P, Q), {"steps": 1.5}, r"steps: 1\.5 is not"),
         ((P, Q), {"steps": True}, "steps: True is not"),
         ((P, Q), {"threads": 0}, "threads: 0 is not at least 1"),
