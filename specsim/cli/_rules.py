@@ -38,10 +38,8 @@ def rules() -> None:
         "name=value, as in lenience:lenience=0.5."
     )
     for name in names():
-        for parameter in get(name).parameters:
-            print(
-                f"  {name}: {parameter.name} in {parameter.range}, {parameter.default:g}: {parameter.meaning}"
-            )
+        for one in get(name).parameters:
+            print(f"  {name}: {one.name} in {one.range}, {one.default:g}: {one.meaning}")
 
 
 @app.command

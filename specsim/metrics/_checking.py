@@ -257,9 +257,8 @@ def _texts(numbers: Mapping[str, Any]) -> dict[str, Value]:
 def _check_together(given: Mapping[str, Range]) -> None:
     positions = sum(name.startswith("position") for name in given)
     if positions and "gamma" in given and given["gamma"].low != positions:
-        raise ValueError(
-            f"by_position: {positions} rates for gamma {given['gamma']}; give one for each position"
-        )
+        gamma = given["gamma"]
+        raise ValueError(f"by_position: {positions} rates for gamma {gamma}; give one for each position")
     for name in ("draft_time", "step_time"):
         if name in given and "target_time" not in given:
             raise ValueError(f"{name}: give target_time too; only their ratio counts")

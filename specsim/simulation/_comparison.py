@@ -97,9 +97,8 @@ class Comparison(Shown):
         """Tokens per step against total variation, every rule with a claim a point."""
         ax = axes_or_new(ax)
         for group in GROUPS:
-            points = [
-                (one.tv, one.tokens_per_step) for one in self if one.group == group and one.tv is not None
-            ]
+            some = [one for one in self if one.group == group and one.tv is not None]
+            points = [(one.tv, one.tokens_per_step) for one in some]
             if points:
                 ax.plot(*zip(*points, strict=True), "o", label=GROUPS[group])
         ax.set(xlabel="total variation", ylabel="tokens per step")
@@ -206,12 +205,8 @@ def as_markdown(comparison: Comparison) -> str:
     """A Markdown table of every rule with its claim and its results on this pair."""
     lines = []
     for group, claim in GROUPS.items():
-        lines += [
-            f"**{claim.capitalize()}**",
-            "",
-            "| rule | lossless for, or law | tokens/step | TV | source |",
-        ]
-        lines += ["|---|---|---|---|---|"]
+        head = "| rule | lossless for, or law | tokens/step | TV | source |"
+        lines += [f"**{claim.capitalize()}**", "", head, "|---|---|---|---|---|"]
         for entry in comparison:
             if entry.group == group:
                 rule = rules.get(entry.name)

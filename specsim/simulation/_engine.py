@@ -240,9 +240,8 @@ def simulate(
         except LostWorkers as error:
             if checkpoint is None:
                 raise
-            raise LostWorkers(
-                f"{error}; {checkpoint} has the counts so far; the same call continues from it"
-            ) from error
+            kept_so_far = f"{checkpoint} has the counts so far; the same call continues from it"
+            raise LostWorkers(f"{error}; {kept_so_far}") from error
     assert not (lost := missing(total.intervals, first, end)), f"steps {lost} were not counted"
     provenance = Provenance.record(root, threads, total.seconds)
     return _simulation(source.kind, str(rules.get(rule)), source.tree, total, alpha_context, provenance)
@@ -399,9 +398,8 @@ def _lookup_rows(target: Any, lookup: PromptLookup, tree: Tree, rule: rules.Rule
     if not tree.is_chain or rule.leaf_rows:
         raise ValueError("gamma: prompt lookup drafts one chain, and has no row q after it")
     if lookup.text.size <= target.order:
-        raise ValueError(
-            f"text: {lookup.text.size} tokens; the target reads {target.order} before the first step"
-        )
+        size, order = lookup.text.size, target.order
+        raise ValueError(f"text: {size} tokens; the target reads {order} before the first step")
     check_tokens(lookup.text, target.vocab_size, "text")
     return LookupRows(target, lookup, tree)
 
@@ -418,12 +416,9 @@ def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceR
         )
     if not tree.is_chain:
         raise ValueError("gamma: a trace logs the rows along one path, so it cannot answer for a tree")
-    if tree.size > trace.gamma:
-        raise ValueError(
-            f"gamma: the trace logged {trace.gamma} drafted tokens a step, {tree.size} were asked for"
-        )
-    if leaf_rows and tree.size == trace.gamma and not trace.layout.bonus:
-        raise ValueError(
-            f"gamma: the rule reads q after {tree.size} drafted tokens, and the trace did not log it there"
-        )
+    gamma, logged = tree.size, trace.gamma
+    if gamma > logged:
+        raise ValueError(f"gamma: the trace logged {logged} drafted tokens a step, {gamma} were asked for")
+    if leaf_rows and gamma == logged and not trace.layout.bonus:
+        raise ValueError(f"gamma: the rule reads q after {gamma} drafted tokens; it was not logged there")
     return TraceRows(trace, tree, leaf_rows)

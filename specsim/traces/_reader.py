@@ -134,13 +134,14 @@ class Shard:
         header = raw[:start].tobytes()
         places = self._places(header[8:])
         self._check_size(size - start, places)
-        columns = {
-            name: raw[start + begin : start + end].view(dtype).reshape(shape)
-            for (name, (dtype, shape)), (begin, end) in zip(
-                self.layout.columns(self.num_rows).items(), places, strict=True
-            )
-        }
+        columns, data = {}, raw[start:]
+        for (name, (dtype, shape)), place in zip(self._columns.items(), places, strict=True):
+            columns[name] = data[slice(*place)].view(dtype).reshape(shape)
         return header, self.layout.named(columns)
+
+    @property
+    def _columns(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        return self.layout.columns(self.num_rows)
 
     def _places(self, header: bytes) -> list[tuple[int, int]]:
         """Where each column begins and ends after the header, in the order of the layout."""
@@ -151,14 +152,14 @@ class Shard:
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise self._damaged(0, f"the header is not that of a safetensors file ({error})") from None
         codes = {dtype: code for code, dtype in SAFETENSORS.items()}
-        wanted = {n: (codes[t], shape) for n, (t, shape) in self.layout.columns(self.num_rows).items()}
+        wanted = {name: (codes[dtype], shape) for name, (dtype, shape) in self._columns.items()}
         for name in sorted(wanted.keys() | stated.keys()):
             if stated.get(name) != wanted.get(name):
                 column, asked = (_describe(columns.get(name)) for columns in (stated, wanted))
                 raise self._damaged(0, f"column {name} is {column}, the manifest asks for {asked}")
         end = 0  # columns, in some order, must follow each other without a gap
         for name in sorted(places, key=places.__getitem__):
-            dtype, shape = self.layout.columns(self.num_rows)[name]
+            dtype, shape = self._columns[name]
             begin, end = end, end + dtype.itemsize * math.prod(shape)
             if places[name] != (begin, end):
                 raise self._damaged(0, f"column {name} is at {places[name]} instead of ({begin}, {end})")
@@ -259,10 +260,14 @@ class Trace:
             For a damaged shard or row, which is named, and for truncated rows.
         """
         if self.top is not None:
-            raise ValueError(
-                f"{self.path}: rows are cut to their {self.top} most probable tokens; whole rows are needed"
-            )
-        wanted = self._indices(indices)
+            kept = f"their {self.top} most probable tokens"
+            raise ValueError(f"{self.path}: rows are cut to {kept}; whole rows are needed")
+        wanted = np.asarray(indices)
+        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            raise ValueError(f"indices: expected int[B], got {wanted.dtype} of shape {wanted.shape}")
+        if (outside := (wanted < 0) | (wanted >= self.num_steps)).any():
+            raise IndexError(f"step {wanted[outside][0]} is outside [0, {self.num_steps}) of {self.path}")
+        wanted = wanted.astype(np.int64)
         stride = self.layout.rows_per_step
         tokens = np.empty((wanted.size, self.gamma), np.int32)
         p = np.empty((wanted.size, stride, self.vocab_size))
@@ -303,15 +308,6 @@ class Trace:
             found.append(ShardStatus(shard.name, shard.num_rows, shard.num_bytes, damage))
             done += shard.num_rows
         return tuple(found)
-
-    def _indices(self, indices: ArrayLike) -> Ints:
-        wanted = np.asarray(indices)
-        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
-            raise ValueError(f"indices: expected int[B], got {wanted.dtype} of shape {wanted.shape}")
-        outside = (wanted < 0) | (wanted >= self.num_steps)
-        if outside.any():
-            raise IndexError(f"step {wanted[outside][0]} is outside [0, {self.num_steps}) of {self.path}")
-        return wanted.astype(np.int64)
 
 
 def open_trace(path: str | Path) -> Trace:
