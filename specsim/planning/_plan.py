@@ -245,19 +245,12 @@ class Ranking(tuple[Ranked, ...], Shown):
     __slots__ = ()
 
     def parts(self) -> list[Piece]:
-        rows = [
-            (
-                one.candidate.name,
-                f"{one.candidate.alpha:.4f}",
-                f"{one.candidate.c:g}",
-                one.gamma,
-                f"{one.improvement:.4f}",
-                f"{one.low:.4f} – {one.high:.4f}" if one.low < one.high else NONE,
-                bar,
-                "surely worse" if one.surely_worse and one.low < one.high else "",
-            )
-            for one, bar in zip(self, bars([one.improvement for one in self]), strict=True)
-        ]
+        rows = []
+        for one, bar in zip(self, bars([one.improvement for one in self]), strict=True):
+            draft, uncertain = one.candidate, one.low < one.high
+            known = draft.name, f"{draft.alpha:.4f}", f"{draft.c:g}", one.gamma, f"{one.improvement:.4f}"
+            interval = f"{one.low:.4f} – {one.high:.4f}" if uncertain else NONE
+            rows.append((*known, interval, bar, "surely worse" if one.surely_worse and uncertain else ""))
         return [Table(("draft", "α", "c", "best γ", "improvement", "interval", "", ""), rows)]
 
     def records(self) -> list[dict[str, Any]]:

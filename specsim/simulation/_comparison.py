@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import rules
+from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._kernels import available_threads
 from specsim.core._plotting import axes_or_new
 from specsim.core._provenance import Provenance
@@ -165,16 +166,8 @@ def compare(
         tree = draft_for(rule, gamma, drafts)
         run = simulate(target, draft, rule=str(rule), gamma=tree, steps=steps, rng=root, threads=threads)
         source = run.source
-        entries.append(
-            Entry(
-                rule=str(rule),
-                group=rules.group_of(rule.name),
-                drafts=describe(tree, gamma),
-                tokens_per_step=run.tokens_per_step,
-                error=run.tokens_per_step_error,
-                tv=None if rule.control else _mean_tv(rule, p, q),
-            )
-        )
+        tv, measured = None if rule.control else _mean_tv(rule, p, q), mean_tokens(run.lengths)
+        entries.append(Entry(str(rule), rules.group_of(rule.name), describe(tree, gamma), *measured, tv))
         if progress is not None:
             progress(done, len(chosen))
     seconds = time.perf_counter() - started

@@ -256,20 +256,21 @@ class TraceBounds(Accepted):
     @property
     def beta_by_position(self) -> Floats:
         """[γ+1, 2] bounds on the mean β at each position, the bonus last; NaN where there is no row."""
-        low, high = (_ratios(sums, self.rows_by_position) for sums in self.beta_sums)
-        return np.clip(np.stack([low - self.rounding, high + self.rounding], axis=1), 0.0, 1.0)
+        return self._widened([_ratios(sums, self.rows_by_position) for sums in self.beta_sums]).T
 
     @property
     def alpha_context(self) -> Interval:
         """Bounds on the mean β over the contexts of the target's own text: positions 0 … τ, or see above."""
         last = self.gamma + 1 if self.flags else 1
-        rows = int(self.rows_by_position[:last].sum())
-        return self._interval(*(self.beta_sums[:, :last].sum(axis=1) / rows))
+        sums, rows = self.beta_sums[:, :last].sum(axis=1), int(self.rows_by_position[:last].sum())
+        low, high = self._widened(sums[:, None] / rows)[:, 0].tolist()
+        return low, high
 
     @property
     def expected_verified(self) -> Interval:
         """Bounds on the mean β over the tested positions."""
-        return self._interval(*(self.beta_sums[:, :-1].sum(axis=1) / self.tested))
+        low, high = self._widened(self.beta_sums[:, :-1].sum(axis=1)[:, None] / self.tested)[:, 0].tolist()
+        return low, high
 
     @property
     def expected_tokens(self) -> Floats:
@@ -277,9 +278,7 @@ class TraceBounds(Accepted):
         tokens: 1 + Σ_j β_j Π_{i<j} min(1, p/q)(drafted i), which rises with every factor. For γ = 0 see
         `one_token`.
         """
-        widening = np.array([[-self.rounding], [self.rounding]])
-        shares = np.clip(self.token_sums / self.steps + widening, 0.0, 1.0)
-        return np.asarray(1.0 + np.cumsum(shares, axis=1).T)
+        return np.asarray(1.0 + np.cumsum(self._widened(self.token_sums / self.steps), axis=1).T)
 
     @property
     def one_token(self) -> Interval:
@@ -310,8 +309,9 @@ class TraceBounds(Accepted):
             yield self._positions()
         yield from (f"left out: {damage}" for damage in self.skipped)
 
-    def _interval(self, low: float, high: float) -> Interval:
-        return max(0.0, float(low) - self.rounding), min(1.0, float(high) + self.rounding)
+    def _widened(self, bounds: Any) -> Floats:
+        """`bounds` [2, n] on means in [0, 1], with the rounding of the stored rows."""
+        return np.clip(bounds + np.array([[-self.rounding], [self.rounding]]), 0.0, 1.0)
 
 
 def summarise(

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._checks import check_count
 from specsim.core._files import atomic_write
-from specsim.core._types import Ints
 from specsim.core.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
 from specsim.traces._checksums import FAULTS, SOUND, measure
 from specsim.traces._format import DTYPES, MOST_TOKENS, NONE, AnyColumns, Columns, Layout, digest, take
@@ -87,9 +86,8 @@ def writer(
     """
     layout = _layout(vocab_size, gamma, dtype, top, flags, bonus)
     stride = layout.rows_per_step
-    rows = layout.row_bytes * stride
     if rows_per_shard is None:
-        steps = max(1, SHARD_BYTES // rows)
+        steps = max(1, SHARD_BYTES // (layout.row_bytes * stride))
     else:  # at least the gamma + 1 rows of one step
         steps = check_count("rows_per_shard", rows_per_shard, stride) // stride
     facts = dict(provenance or {})
@@ -152,7 +150,10 @@ class TraceWriter:
         if self.closed:
             raise ValueError(f"{self.path}: the trace is closed, a step can no longer be added")
         layout = self.layout
-        drafted = self._check_tokens(tokens)
+        drafted = check_tokens(tokens, layout.vocab_size, "tokens")
+        if drafted.shape != (layout.gamma,) and (layout.gamma or drafted.shape != (1,)):
+            wanted = f"({layout.gamma},), one per drafted token"
+            raise ValueError(f"tokens: shape {drafted.shape}, expected {wanted}")
         marks = self._check_accepted(accepted)
         document = _integer(context, "context")
         if not -(2**63) <= document < 2**63:
@@ -176,9 +177,8 @@ class TraceWriter:
         for row, token in enumerate(drafted[: layout.gamma]):
             _check_support(row, token, *listing[row])
             own = token if isinstance(rows, Columns) else rows.q_tokens[row] == token
-            rows.q[row, own] = np.maximum(
-                rows.q[row, own], smallest
-            )  # it was possible, and is not rounded to 0
+            # it was possible, and must not be rounded to 0
+            rows.q[row, own] = np.maximum(rows.q[row, own], smallest)
         self._seal(rows)
 
         self.steps += 1
@@ -226,13 +226,6 @@ class TraceWriter:
         """Replace the manifest by one that lists `shards`."""
         content = {"complete": complete, "provenance": self.provenance, "shards": shards}
         write_manifest(self.path, layout_entries(self.layout) | content)
-
-    def _check_tokens(self, tokens: ArrayLike) -> Ints:
-        drafted = check_tokens(tokens, self.layout.vocab_size, "tokens")
-        gamma = self.layout.gamma
-        if drafted.shape != (gamma,) and not (gamma == 0 and drafted.shape == (1,)):
-            raise ValueError(f"tokens: shape {drafted.shape}, expected ({gamma},), one per drafted token")
-        return drafted
 
     def _check_accepted(self, accepted: int | None) -> list[int]:
         """The column `accepted` of a step: ones, a zero at the rejection, `NONE` after it."""

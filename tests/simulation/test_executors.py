@@ -373,7 +373,8 @@ def test_an_executor_of_the_users_that_breaks_is_an_error_that_names_the_checkpo
         broken = executor.submit(die)
         assert broken.exception() is not None
         with pytest.raises(
-            LostWorkers, match=r"lost in the middle of the run \(BrokenProcessPool.*run\.part has the counts so far"
+            LostWorkers,
+            match=r"lost in the middle of the run \(BrokenProcessPool.*run\.part has the counts so far",
         ):
             simulate(P, Q, steps=STEPS, rng=3, executor=executor, checkpoint=path)
     assert steps_in(path) == 0

@@ -177,18 +177,12 @@ class PolicyRuns(tuple[PolicyRun, ...], Shown):
             "cut",
             "",
         )
-        rows = [
-            (
-                run.policy,
-                f"{run.drafted / run.steps:.2f}",
-                f"{run.tokens_per_step:.4f}",
-                f"{run.speedup:.4f}",
-                f"{run.difference:+.4f} ± {run.error:.4f}",
-                f"{run.truncated / run.steps:.0%}" if run.truncated else NONE,
-                bar,
-            )
-            for run, bar in zip(self, bars([run.speedup for run in self]), strict=True)
-        ]
+        rows = []
+        for run, bar in zip(self, bars([run.speedup for run in self]), strict=True):
+            drafted, rates = f"{run.drafted / run.steps:.2f}", (run.tokens_per_step, run.speedup)
+            difference = f"{run.difference:+.4f} ± {run.error:.4f}"
+            cut = f"{run.truncated / run.steps:.0%}" if run.truncated else NONE
+            rows.append((run.policy, drafted, *map("{:.4f}".format, rates), difference, cut, bar))
         fastest = max(range(len(self)), key=lambda i: self[i].speedup)
         return [
             Table(names, rows, bold=[fastest]),
@@ -281,18 +275,17 @@ def simulate_policies(
     for policy in chosen:
         tally = _tally(log, policy, times, blocks)
         difference = tally.times - baselines[best].times
-        runs.append(
-            PolicyRun(
-                policy=str(policy),
-                counts=tally.counts,
-                time=float(tally.times.sum()),
-                plain_time=times.step(0),
-                best_constant=best,
-                difference=float(difference.sum()) / len(log),
-                error=float(difference.std(ddof=1)) * math.sqrt(blocks) / len(log),
-                truncated=tally.truncated,
-            )
+        run = PolicyRun(
+            policy=str(policy),
+            counts=tally.counts,
+            time=float(tally.times.sum()),
+            plain_time=times.step(0),
+            best_constant=best,
+            difference=float(difference.sum()) / len(log),
+            error=float(difference.std(ddof=1)) * math.sqrt(blocks) / len(log),
+            truncated=tally.truncated,
         )
+        runs.append(run)
     return PolicyRuns(runs)
 
 
