@@ -214,8 +214,8 @@ class TraceWriter:
             with atomic_write(path) as temporary:
                 save_file(columns._asdict(), temporary)
         except (OSError, SafetensorError) as error:  # safetensors has its own error for a full disk
-            done = self.steps - self._pending
-            raise OSError(f"{path}: cannot be written ({error}); {done} steps can be read") from None
+            done = f"{self.steps - self._pending} steps"
+            raise OSError(f"{path}: cannot be written ({error}); {done} before it can be read") from None
         sha256 = digest(_header(path), columns.checksum)
         entry = {"file": path.name, "rows": rows, "bytes": path.stat().st_size, "sha256": sha256}
         shards = [*self.shards, entry]
