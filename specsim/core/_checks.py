@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 
@@ -18,3 +19,10 @@ def check_counts(**values: Any) -> None:
     """`check_count` for several arguments, each at least 1."""
     for name, value in values.items():
         check_count(name, value)
+
+
+def check_between(name: str, value: float, low: float, high: float, what: str) -> None:
+    """Raise ValueError unless `low` ≤ value ≤ `high` (below it, where that is infinite)."""
+    if not (low <= value <= high and math.isfinite(value)):
+        allowed = f"[{low:g}, {high:g}]" if math.isfinite(high) else f"[{low:g}, ∞)"
+        raise ValueError(f"{name}: {value} is outside {allowed}; give a {what}")
