@@ -47,8 +47,7 @@ def audit(
 ) -> int:
     """Audit a verifier: verdict, evidence and power.
 
-    Exit code 0 if consistent or lossy as declared, else 1.
-    """
+    Exit code 0 if consistent or lossy as declared, else 1."""
     from specsim import auditing
 
     limits: dict[str, Any] = {"seconds": seconds, "timeout": timeout}

@@ -42,8 +42,7 @@ def check_metrics(
 ) -> int:
     """Check whether reported numbers can all be true. Exit code 0 if they can, 1 if not.
 
-    Give numbers as printed: their digits determine the precision.
-    """
+    Give numbers as printed: their digits determine the precision."""
     options = locals()
     found = specsim.check_metrics(**{name: value for name, value in options.items() if name != "as_json"})
     print_result(found, as_json)

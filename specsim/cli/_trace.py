@@ -140,8 +140,7 @@ def trace_audit(
 ) -> int:
     """Check the accept flags and drafted tokens of a trace against its rows. Exit code 1 if they disagree.
 
-    For the standard rule, or lenience. A log cannot show whether the output has the target's law.
-    """
+    For the standard rule, or lenience. A log cannot show whether the output has the target's law."""
     from specsim.traces._consistency import audit_log
 
     with progress_bar("audit", " rows") as progress:
@@ -165,8 +164,7 @@ def trace_simulate(
 ) -> None:
     """Simulate another rule, or fewer drafted tokens, on the logged rows (frozen: drafts are redrawn).
 
-    For truncated rows: bounds of the expected tokens per step along the logged drafts.
-    """
+    For truncated rows: bounds of the expected tokens per step along the logged drafts."""
     trace = trace_of(path)
     shape = draft_of(rule, max(1, trace.gamma) if gamma is None else gamma, None, None)
     simulate_and_print(trace, None, as_json, rule=rule, gamma=shape, steps=steps, rng=seed, threads=threads)
@@ -189,8 +187,7 @@ def trace_plan(
 def trace_policies(path: Folder = None, *, c: Annotated[float, RATIO], as_json: Json = False) -> None:
     """Compare policies that choose γ step by step along a trace: drafted tokens and speedup.
 
-    Learned policies are not included: a log has no rows of the draft after a rejected token.
-    """
+    Learned policies are not included: a log has no rows of the draft after a rejected token."""
     from specsim.planning import policies as lookahead
 
     trace = trace_of(path)

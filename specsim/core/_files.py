@@ -13,8 +13,7 @@ from pathlib import Path
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary file to fill, which replaces `path` at the end, or is removed on an exception.
 
-    The temporary file is beside `path` and is flushed to disk before the replacement.
-    """
+    The temporary file is beside `path` and is flushed to disk before the replacement."""
     place = Path(path)
     if not place.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(place.parent))

@@ -75,8 +75,7 @@ class Kernel:
     def contents(self) -> str | None:
         """A digest of what numba compiles: this kernel and all kernels that it calls. None if it is not kept on disk.
 
-        Globals and cells enter by value, since numba compiles them as constants.
-        """
+        Globals and cells enter by value, since numba compiles them as constants."""
         found, described = [self], []
         try:
             for part in found:  # grows while it is read
@@ -205,8 +204,7 @@ class _Entries:
     """What numba calls the cache of a dispatcher: the compiled code of one kernel, a file for each signature.
 
     A file holds the digest of the rest, the key, and the pickled code. If one of these is not as expected, the kernel
-    is compiled again and the file replaced. If no file can be written, the code stays in memory.
-    """
+    is compiled again and the file replaced. If no file can be written, the code stays in memory."""
 
     def __init__(self, kernel: str):
         self.kernel = kernel

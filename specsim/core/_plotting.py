@@ -64,8 +64,7 @@ def heading(figure: Figure, text: str) -> None:
 def save_figure(figure: Figure, path: Path) -> None:
     """Write `figure` to `path` (.png, .svg or .pdf) atomically. Raises ValueError for another ending.
 
-    The file has no date in it, so that the same figure gives the same file.
-    """
+    The file has no date in it, so that the same figure gives the same file."""
     kind = path.suffix.lstrip(".")
     if kind not in ("png", "svg", "pdf"):
         raise ValueError(f"{path}: a figure is saved as .png, .svg or .pdf")

@@ -376,8 +376,7 @@ def cumulative_draw(weights, u):
     """Inverse CDF: the first token whose cumulative weight exceeds u · (sum of weights), u in [0, 1).
 
     `weights` (float64 [V]) need not be normalised, and must have positive mass. A token of weight 0 is never
-    drawn, also where rounding makes the running sum end below u · total.
-    """
+    drawn, also where rounding makes the running sum end below u · total."""
     total = 0.0
     for x in range(weights.size):
         total += weights[x]
@@ -448,8 +447,7 @@ def alias_draws(tables, start, size, u, drawn):
 
     Look-ups and arithmetic are separate loops, so that the compiler vectorises the second. Neither has a
     branch, which would be mispredicted: the index is unsigned, so that it cannot count from the end, and
-    `alias` is all ones or all zeros.
-    """
+    `alias` is all ones or all zeros."""
     for s in range(u.size):
         drawn[s] = tables[np.uint64(start[s] + np.int64(u[s] * size))]
     for s in range(u.size):

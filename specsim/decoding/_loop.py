@@ -132,8 +132,7 @@ class _Speculation:
     def shape(self, room: int) -> Tree | None:
         """What to draft where `room` tokens may precede the last one; None: sample from the target.
 
-        A lossy rule always drafts, since it declares another law than the target's own.
-        """
+        A lossy rule always drafts, since it declares another law than the target's own."""
         return _truncate(self.tree, room if self.rule.declared is None else max(room, 1))
 
 

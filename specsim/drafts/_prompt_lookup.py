@@ -143,8 +143,7 @@ def lookup_drafts(
 def _taken(start: Any, size: Any, n: int, gamma: int, whole: bool) -> Any:
     """Whether tokens from `start` on, after the first match of n tokens, are drafted; `size` is the text's.
 
-    If they are not, neither are those after a later occurrence.
-    """
+    If they are not, neither are those after a later occurrence."""
     return (start + gamma <= size) & (start < size - n) if whole else start < size
 
 

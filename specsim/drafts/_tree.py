@@ -125,8 +125,7 @@ class Tree:
     ) -> Iterator[tuple[tuple[int, ...], Any]]:
         """Yield every draft of positive probability, with that probability.
 
-        row(seen, ahead) is q after the drafted tokens `seen`, `ahead` tokens further on.
-        """
+        row(seen, ahead) is q after the drafted tokens `seen`, `ahead` tokens further on."""
         inner = [node for node in range(self.size + 1) if self.children(node)]
         paths = {node: self.path(node) for node in inner}
 

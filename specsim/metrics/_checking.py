@@ -36,8 +36,7 @@ ORDER = (
 class Check:
     """One statement, and the ranges of its sides under the reported numbers and the statements before it.
 
-    `slack` is the room between the sides, in their unit; if negative, how far apart they are.
-    """
+    `slack` is the room between the sides, in their unit; if negative, how far apart they are."""
 
     name: str
     statement: str

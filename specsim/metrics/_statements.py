@@ -36,8 +36,7 @@ BONUS: Form = {"bonus": 1}
 class Statement:
     """`low` ≤ `left` ≤ `high`, linear forms; one of the bounds may be None.
 
-    It is reported if one of `about` was given, with its sides divided by the form `over`, if any.
-    """
+    It is reported if one of `about` was given, with its sides divided by the form `over`, if any."""
 
     name: str
     text: str

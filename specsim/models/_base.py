@@ -54,8 +54,7 @@ class Model(Protocol):
     def row(self, context: Sequence[int]) -> Sequence[Any] | Floats:
         """The row after one `context` of at least `order` tokens, in plain Python and NumPy.
 
-        Equal to that of `rows` bit for bit, or exact if the model is.
-        """
+        Equal to that of `rows` bit for bit, or exact if the model is."""
 
 
 def check_pair(target: Any, draft: Any) -> None:

@@ -157,8 +157,7 @@ def plan_from_trace(
     found: TraceSummary | TraceBounds, c: float, c_hat: float | None = None, *, most: int = 64
 ) -> tuple[Plan, ...]:
     """The plan for the acceptance rates by position that `summarise` found; without accept flags two plans,
-    for the least and the largest α that the rows allow. Other parameters and errors as `plan`.
-    """
+    for the least and the largest α that the rows allow. Other parameters and errors as `plan`."""
     if isinstance(found, TraceBounds) and not found.flags:
         low, high = found.alpha_context
         return plan(low, c, c_hat, most=most), plan(high, c, c_hat, most=most)

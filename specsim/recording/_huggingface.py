@@ -64,8 +64,7 @@ class CachedModel:
     def rows(self, tokens: Sequence[int], count: int) -> Floats:
         """Rows [count, V] after each of the last `count` of all `tokens` so far; those not yet read are fed.
 
-        Raises ValueError, naming the model and the position, for logits that are no numbers.
-        """
+        Raises ValueError, naming the model and the position, for logits that are no numbers."""
         logits = self._feed(tokens)[0, -count:, : self.vocab_size].double().cpu().numpy()
         bad = np.isnan(logits) | (logits == np.inf)
         if bad.any() or (logits.max(axis=1) == -np.inf).any():
@@ -266,8 +265,7 @@ def _step(
 def load(name: str | Path, device: str = "cpu") -> tuple[Any, Any]:
     """Load the model and the tokenizer that `from_pretrained` finds under `name`.
 
-    Raises ValueError without torch and transformers, without `device`, and where nothing can be loaded.
-    """
+    Raises ValueError without torch and transformers, without `device`, and where nothing can be loaded."""
     try:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer

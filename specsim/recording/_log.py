@@ -30,8 +30,7 @@ def new_log(
     a step.
 
     With `top` = k of each row the k most probable tokens are kept, or k - 1 and the drafted one. Raises as
-    `specsim.traces.writer`.
-    """
+    `specsim.traces.writer`."""
     provenance = {**facts, **Provenance.record(root, 1, 0.0).to_dict()}
     del provenance["seconds"]  # not known before the end, and the manifest is written first
     if top is not None:

@@ -29,8 +29,7 @@ CHECKPOINT_SECONDS = 60.0
 class Part:
     """The counts of a run by name: the steps of a simulation, or the cases of an audit.
 
-    `run` identifies the run, in plain values; `about` holds the other values of its result.
-    """
+    `run` identifies the run, in plain values; `about` holds the other values of its result."""
 
     run: dict[str, Any]
     about: dict[str, Any]
@@ -159,8 +158,7 @@ def check_shard(shard: tuple[int, int]) -> tuple[int, int]:
 class Checkpoint:
     """Stores a part in the file `path`: at the start, every minute, and at the end, also after an exception.
 
-    If the file exists, its part is read. Raises ValueError for a file of another run, and as `Part.read`.
-    """
+    If the file exists, its part is read. Raises ValueError for a file of another run, and as `Part.read`."""
 
     def __init__(self, path: str | os.PathLike[str], run: dict[str, Any], about: dict[str, Any]):
         self.part, self._path = Part(run, about, {}), path

@@ -39,8 +39,7 @@ SWEEP = 9
 class Entry:
     """One rule on one pair; `tv` is the mean total variation of the claimed law from the target's.
 
-    It is 0 for a lossless rule, and None for a negative control, whose claim is false.
-    """
+    It is 0 for a lossless rule, and None for a negative control, whose claim is false."""
 
     rule: str
     group: str

@@ -31,8 +31,7 @@ BOUNDS = ("sampled", "without replacement", "top and sample", "top")
 class Acceptance:
     """The acceptance of a rule or bound at one number of drafts, with the standard `error`.
 
-    `simulated` is None for a bound, `theory` None without a closed form.
-    """
+    `simulated` is None for a bound, `theory` None without a closed form."""
 
     name: str
     drawing: str

@@ -276,8 +276,7 @@ def count_spans(
 ) -> Iterator[Partial]:
     """Yield the counts of each span of the steps in `intervals`, in any order.
 
-    Raises TypeError for a job that cannot be pickled, and as `Workers.results`.
-    """
+    Raises TypeError for a job that cannot be pickled, and as `Workers.results`."""
     packed = _pack(job)
     digest = hashlib.sha256(packed).hexdigest()
     spans = _Spans(intervals, chunk)

@@ -27,8 +27,7 @@ ROW_BATCH_BYTES = 2**21
 class Rows:
     """Drafted tokens with their rows: draft_tokens int64 [B, n], p float64 [B, n+1, V], q float64 [B, m, V].
 
-    `parents` int64 [B, n] is the tree of each step, see `specsim.drafts._tree`; a chain has m = n = γ.
-    """
+    `parents` int64 [B, n] is the tree of each step, see `specsim.drafts._tree`; a chain has m = n = γ."""
 
     draft_tokens: Ints
     p: Floats
@@ -89,8 +88,7 @@ class _PairRows:
 class ModelRows(_PairRows):
     """Positions in a step depend on the tokens drafted before them, as in real decoding; steps are independent.
 
-    With `leaf_rows` all nodes have rows of q, for rules that read them.
-    """
+    With `leaf_rows` all nodes have rows of q, for rules that read them."""
 
     tree: Tree
     leaf_rows: bool = False
@@ -187,8 +185,7 @@ class DynamicRows(_PairRows):
 class LookupRows:
     """Steps that begin at a uniformly drawn position of a text, with drafts found in the text before it.
 
-    q is 1 at the drafted token. If fewer than γ tokens are found, the draft is padded with token 0.
-    """
+    q is 1 at the drafted token. If fewer than γ tokens are found, the draft is padded with token 0."""
 
     target: Model
     lookup: PromptLookup

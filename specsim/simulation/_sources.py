@@ -29,8 +29,7 @@ FIXED_PAIR_BATCH = 8192
 class Batch:
     """Consecutive steps from `first`: tokens int32 [depth+1, B], padded with -1, and accepted int64 [B].
 
-    `rows` holds the verified rows, if the source has rows.
-    """
+    `rows` holds the verified rows, if the source has rows."""
 
     first: int
     tokens: TokenArray

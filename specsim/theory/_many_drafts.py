@@ -87,8 +87,7 @@ def draws_inside(q: Floats, drafts: int) -> Floats:
         1 - ∫ P(fewer than K of H have rung by t) · r e^{-rt} dt,  r = q(outside H).
 
     In log t the integrand is analytic and decays fast at both ends, so that the trapezoidal rule is accurate
-    to rounding. Where q has fewer than K tokens, all of these are drawn, and then others uniformly.
-    """
+    to rounding. Where q has fewer than K tokens, all of these are drawn, and then others uniformly."""
     size, drawable = q.size, q > 0
     support = int(drawable.sum())
     if support < drafts:

@@ -21,8 +21,7 @@ LABELS = {
 def rates(found: Any, gamma: int | None, errors: Mapping[str, float] | None = None) -> Table:
     """`found` has each rate as a number or as bounds; `errors` its standard error, by name.
 
-    For steps of a chain of `gamma` tokens with what the i.i.d. formula makes of each α.
-    """
+    For steps of a chain of `gamma` tokens with what the i.i.d. formula makes of each α."""
     rows = []
     for name, label in LABELS.items():
         value = getattr(found, name)

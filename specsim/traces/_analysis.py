@@ -250,8 +250,7 @@ def document_draws(documents: int, root: int) -> Ints:
 
 def outer_quantiles(draws: Ints, low: Any, high: Any, below: Any) -> Interval:
     """The interval of a ratio of sums [D] over documents, `below` the denominator and `low` and `high` bounds
-    on the numerator; the outer quantiles.
-    """
+    on the numerator; the outer quantiles."""
     base, tail = draws @ below, (1 - CONFIDENCE) / 2
     least, most = np.quantile((draws @ low) / base, tail), np.quantile((draws @ high) / base, 1 - tail)
     return float(least), float(most)

@@ -132,8 +132,7 @@ def _as_float16(word):  # type: ignore[no-untyped-def]
 
     A subnormal number, below 2^-14, has no implied 1, but counts in the steps of the next exponent: from x,
     with the 1 and the smaller steps, to 2x - 2^-14, which is below x just where x is below 2^-14. In whatever
-    order it is computed, the lesser of the two is exact; no word gives infinity or NaN.
-    """
+    order it is computed, the lesser of the two is exact; no word gives infinity or NaN."""
     moved = np.uint32(np.uint32(word) << np.uint32(13))
     normal = np.uint32(moved + np.uint32(112 << 23)).view(np.float32)
     return min(normal, normal + normal - np.float32(2.0**-14))
@@ -166,8 +165,7 @@ def _make_measure(value: Kernel, fold: Kernel, single: bool = False) -> Kernel:
 
     β is summed in float64; if `single`, within a block, in float32. Of multiples of 2^-24, as float16 has
     them, every sum up to 1 is a float32 number, so what comes out below 1 is exact. A block of more is summed
-    again.
-    """
+    again."""
     number: Any = np.float32 if single else np.float64
     overlap_of_words = _make_overlap(value)
 
@@ -277,8 +275,7 @@ def _measure_labels(  # type: ignore[no-untyped-def]
 ):
     """Add the labels to each row's checksum, and check that they describe the steps `step_ids`.
 
-    Columns come as unsigned views, in which −1 is the largest number.
-    """
+    Columns come as unsigned views, in which −1 is the largest number."""
     stride = step.size // step_ids.size
     for s in range(step_ids.size):
         first = s * stride

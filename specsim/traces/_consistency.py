@@ -64,8 +64,7 @@ class LogAudit(Shown):
     """The result of `audit_log`, decided by base-10 logarithms of e-values; `flags` and `chi_square_p` are
     for information.
 
-    `contradictions` counts impossible flags. `e_flags` is None without flags.
-    """
+    `contradictions` counts impossible flags. `e_flags` is None without flags."""
 
     steps: int
     lenience: float

@@ -37,8 +37,7 @@ class ExpectedTokens(Shown):
     """The result of `expect_tokens`. Row g - 1 of an array with γ rows is for steps with g drafted tokens.
 
     `expected_tokens` bounds the mean over the log's steps for all completions of its rows, without sampling
-    error; `intervals` are 95 % confidence intervals of the mean over documents, around both bounds.
-    """
+    error; `intervals` are 95 % confidence intervals of the mean over documents, around both bounds."""
 
     rule: str
     vocab_size: int

@@ -63,16 +63,14 @@ class Shard:
         """The shard's columns, views of the memory-mapped file; `scan` checks the rows.
 
         Raises ValueError, naming the file and the first row lost, if it is missing, cut or its header
-        altered.
-        """
+        altered."""
         return self._mapped[1]
 
     def scan(self) -> Iterator[tuple[AnyColumns, Floats]]:
         """Chunks of whole steps in order, each with bounds [2, R] on β = Σ min(p, q) of its rows, equal for
         dense rows.
 
-        Raises ValueError at the first damaged row, naming the file, the row and the damage.
-        """
+        Raises ValueError at the first damaged row, naming the file, the row and the damage."""
         header, columns = self._mapped
         stride = self.layout.rows_per_step
         steps = max(1, CHUNK_BYTES // (self.layout.row_bytes * stride))

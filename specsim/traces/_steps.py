@@ -64,8 +64,7 @@ def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
     accepted [N] and context [N] (by default each step is a document); with p_tokens and q_tokens of the
     shapes of p and q, these are the probabilities of k tokens each, padded with -1.
 
-    Raises ValueError, naming the array and what was expected.
-    """
+    Raises ValueError, naming the array and what was expected."""
     missing = sorted({"draft_tokens", "p", "q"} - columns.keys())
     if missing:
         raise ValueError(

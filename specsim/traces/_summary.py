@@ -132,8 +132,7 @@ class Accepted(Shown):
     def records(self) -> list[dict[str, Any]]:
         """A row for each position, the bonus last: tested, accepted, their ratio α, and the mean β or bounds on it.
 
-        Without accept flags only β.
-        """
+        Without accept flags only β."""
         beta = np.atleast_2d(self.beta_by_position.T)
         names = ("beta",) if len(beta) == 1 else ("beta_low", "beta_high")
         columns: dict[str, Any] = {"position": np.arange(1, self.gamma + 2)}
@@ -172,8 +171,7 @@ class TraceSummary(Accepted):
     """The result of `summarise` for a trace with whole rows, flags and bonus rows. β is Σ min(p, q) at a row.
 
     Standard errors assume independent steps, not independent positions. Stored rows sum to 1 up to rounding,
-    so β may be slightly above 1: sums are kept, means are clipped at 1.
-    """
+    so β may be slightly above 1: sums are kept, means are clipped at 1."""
 
     beta_sums: Floats  #: [γ+1] Σ β by position, over the steps that reached it
     reached_moments: tuple[float, float]  #: Σ x² and Σ x·n over steps; x = Σ β over the n positions reached
@@ -229,8 +227,7 @@ class TraceBounds(Accepted):
 
     They do not include sampling errors. Without flags counts raise ValueError, `alpha_context` is the mean β
     of the contexts where steps begin (in a text, γ = 0: of all), and `beta_by_position` that of all rows at
-    each position.
-    """
+    each position."""
 
     top: int | None  #: the k of truncated rows
     flags: bool  #: whether accepted drafts were logged
@@ -275,8 +272,7 @@ class TraceBounds(Accepted):
     def expected_tokens(self) -> Floats:
         """[γ, 2] bounds on the mean tokens per step of the standard rule with the first 1, 2, … γ drafted
         tokens: 1 + Σ_j β_j Π_{i<j} min(1, p/q)(drafted i), which rises with every factor. For γ = 0 see
-        `one_token`.
-        """
+        `one_token`."""
         return np.asarray(1.0 + np.cumsum(self._widened(self.token_sums / self.steps), axis=1).T)
 
     @property
@@ -416,8 +412,7 @@ def _tally_shard(shard: Shard) -> _Tally:
 def bound_reach(chances: Floats, beta: Floats) -> Floats:
     """[2, S, γ] bounds on P(the standard rule accepts at least 1, 2, … γ tokens), from those on the
     acceptance of the drafted tokens [2, S, γ] and on β [2, S, γ+1], which replaces the factor of the last
-    token.
-    """
+    token."""
     before = np.cumprod(np.pad(chances, [(0, 0), (0, 0), (1, 0)], constant_values=1.0), axis=2)
     return np.asarray(before[..., :-1] * beta[..., :-1])
 

@@ -23,8 +23,7 @@ def drafted_probabilities(columns: AnyColumns, layout: Layout, slack: float = 0.
     positive.
 
     They include the rounding of the stored dtype, which moves p and q by at most u times themselves or half
-    the smallest subnormal number, and a relative error `slack` of the logged p and q.
-    """
+    the smallest subnormal number, and a relative error `slack` of the logged p and q."""
     info = ml_dtypes.finfo(DTYPES[layout.dtype])
     u, tiny = float(info.eps) / 2 + slack, float(info.smallest_subnormal)
     stride, every = layout.rows_per_step, _token_ends(columns, layout)

@@ -21,8 +21,7 @@ class Goodput(PlannedPolicy):
     SmartSpec (Liu et al., arXiv 2406.14066), for one request. T is the time of a step, which the engine there
     fits to measurements and the simulation here provides; α is the acceptance rate of the tokens tested in
     the last `window` steps, with `alpha` as a prior of `PRIOR_TESTS` tests. Steps without drafts count in the
-    window, so that the policy resumes drafting. Window and prior are choices of specsim.
-    """
+    window, so that the policy resumes drafting. Window and prior are choices of specsim."""
 
     most: int = 16
     window: int = 64
@@ -73,8 +72,7 @@ class Cascade(PlannedPolicy):
     of the best K so far, the smaller first, until both are known or `trials` of them were tried, each for
     `trial` steps. If the best utility is below 1, drafting pauses for `settle` steps, doubled each time in a
     row (up to `LONGEST_PAUSE` times); otherwise the best K is used for `settle` steps, in which its utility
-    is measured again. The lengths of the phases and the order of the search are choices of specsim.
-    """
+    is measured again. The lengths of the phases and the order of the search are choices of specsim."""
 
     gamma: int = 3
     most: int = 16

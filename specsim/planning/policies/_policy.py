@@ -13,8 +13,7 @@ from specsim.planning.costs import StepCost
 class Drafted:
     """The tokens drafted in the current step: their number, and the features of each.
 
-    For a `planned` policy the lists stay empty.
-    """
+    For a `planned` policy the lists stay empty."""
 
     __slots__ = ("confidence", "entropy", "size", "start", "top")
 

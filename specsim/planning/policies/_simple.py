@@ -38,8 +38,7 @@ class Heuristic(PlannedPolicy):
     The schedule "heuristic" of Hugging Face transformers (`update_candidate_strategy` in
     generation/candidate_generator.py), which keeps γ between calls of `generate`. For "heuristic_transient",
     which resets γ to `gamma` in each call, set `call`, the tokens per call. The default `gamma` there was 5,
-    later 20.
-    """
+    later 20."""
 
     gamma: int = 5
     call: int | None = None
@@ -73,8 +72,7 @@ class ConfidenceThreshold(Policy):
     `update_candidate_strategy` there: once more than 5 tokens were tested in the call, with both outcomes, it
     minimises FPR + 3·FNR over them. A call of `generate` is assumed to emit `call` tokens; the next one
     forgets the outcomes and keeps the threshold. Departure: in some versions the new threshold takes effect
-    in the next call; here in the next step.
-    """
+    in the next call; here in the next step."""
 
     threshold: float = 0.4
     most: int = 20
@@ -119,8 +117,7 @@ class SVIP(Policy):
 
     Zhang et al., arXiv 2411.18462, with β ≥ 1 - √(c·H) as a bound on acceptance. c = 0.15, h = 0.3, at most
     40 tokens and the order (draft, then test the row it came from) are those of the authors' code,
-    Geralt-Targaryen/SVIP, vanilla-sd.
-    """
+    Geralt-Targaryen/SVIP, vanilla-sd."""
 
     h: float = 0.3
     c: float = 0.15

@@ -40,8 +40,7 @@ class Step(NamedTuple):
 def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[Step]:
     """The steps of `policy` along `log`; the last ones draft less, so as not to pass the end of the text.
 
-    Raises ValueError for an oracle of another log.
-    """
+    Raises ValueError for an oracle of another log."""
     if isinstance(policy, Oracle) and policy.log is not log:
         raise ValueError("oracle: made for another log; make one with Oracle(log) for this log")
     policy.reset(cost)
@@ -335,8 +334,7 @@ def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
     on `train`.
 
     Policies that look at tokens draft at most `ahead` + 1 tokens, so that the logs never truncate their
-    steps.
-    """
+    steps."""
     most = min(train.ahead, log.ahead) + 1
     return (
         Constant(5),

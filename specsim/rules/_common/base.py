@@ -64,8 +64,7 @@ def check_parameters(
 ) -> dict[str, float]:
     """A number for each of the `parameters` of `owner`: the one in `values`, or its default.
 
-    Raises ValueError naming `owner` and the parameter, for a parameter that is unknown or out of range.
-    """
+    Raises ValueError naming `owner` and the parameter, for a parameter that is unknown or out of range."""
     known = {parameter.name: parameter for parameter in parameters}
     for name in values:
         if name not in known:
@@ -227,8 +226,7 @@ class Rule:
     def with_parameters(self, **values: float) -> Rule:
         """The same rule with other values of some parameters.
 
-        Raises ValueError for a parameter that is unknown or out of range.
-        """
+        Raises ValueError for a parameter that is unknown or out of range."""
         return replace(self, values={**self.values, **values})
 
     @property

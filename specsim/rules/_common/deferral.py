@@ -33,8 +33,7 @@ def rule(
     parameter: Parameter,
 ) -> Rule:
     """The rule of the test follows_target(p, q, **values), in plain Python, compiled as defers(p, q,
-    value).
-    """
+    value)."""
 
     def pi(p: Row, q: Row, **values: Any) -> Row:
         return p if follows_target(p, q, **values) else q
