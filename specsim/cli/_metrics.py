@@ -1,7 +1,5 @@
 """`specsim check-metrics`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from cyclopts import Parameter

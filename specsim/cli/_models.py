@@ -1,7 +1,5 @@
 """`specsim models build`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

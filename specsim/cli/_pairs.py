@@ -1,7 +1,5 @@
 """The pair of p and q, and the draft's shape, that options name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`specsim trace record` and `record hf`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """`specsim simulate`, `replay` and `generate`."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`specsim trace` with import, info, upgrade, alpha, audit, simulate, plan and policies."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

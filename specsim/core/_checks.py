@@ -1,7 +1,5 @@
 """Checks of arguments that several rooms share."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

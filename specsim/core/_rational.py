@@ -3,8 +3,6 @@
 The two compare and hash alike, and may be mixed; ``mpq`` is several times faster. Users are given `Fraction`.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

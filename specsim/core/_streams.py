@@ -14,8 +14,6 @@ The key comes from `numpy.random.SeedSequence(root, spawn_key=cell)`: `root` is 
 record; `cell` names the part of an experiment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import IntEnum
 

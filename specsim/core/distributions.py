@@ -7,8 +7,6 @@ The rows of a user must sum to 1 up to the rounding of their own dtype (`TOLERAN
 float64. A larger deviation is an error that states its size; rows are never renormalised silently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any

@@ -6,8 +6,6 @@ may be examined after any number of draws, because the probability that it ever 
 at most δ (Ville's inequality).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

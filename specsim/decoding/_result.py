@@ -1,7 +1,5 @@
 """A generated text and the statistics of its steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -15,8 +15,6 @@ The target's rows determine what is emitted, so a wrong state of the target bias
 the draft only lowers acceptance, because drafts are verified against the rows that they were drawn from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

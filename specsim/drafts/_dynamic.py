@@ -15,8 +15,6 @@ The tree is a function of q alone. A rule that is lossless for any draft, such a
 Cost: `depth` calls of the draft, on at most `width` paths each; O(width² · depth) candidates to sort.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -20,8 +20,6 @@ one a step, and the window moves by one token even where a step emits more.
 Cost: W rows of the target a step besides those of the drafts; in a real engine all are one pass.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

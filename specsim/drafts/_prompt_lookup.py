@@ -13,8 +13,6 @@ Cost: O(T) for one history of T tokens; `lookup_drafts` sorts the n-grams of a t
 positions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

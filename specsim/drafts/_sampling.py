@@ -4,8 +4,6 @@ A rule is lossless for a sampling method, never on its own: what a verifier may 
 depends on how it was drafted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -20,8 +20,6 @@ Chen et al., "Sequoia", arXiv 2402.12374.
 Cost: O(n² · B) for B ranks, times the depth if that is limited.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ parents (0, 1, …, γ-1), K drafts of one token (0, …, 0). The rows of a tree
 them, and q after every node up to the last that has children, `num_rows` of them, so that a chain has γ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """`check_metrics`: tests the statements one after the other, and derives what follows if all can hold."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

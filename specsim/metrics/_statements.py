@@ -16,8 +16,6 @@ n_i:
   time, one after the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

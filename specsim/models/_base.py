@@ -1,7 +1,5 @@
 """The protocol of models, and the checks on histories and contexts that they share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 

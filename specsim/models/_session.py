@@ -4,8 +4,6 @@ The rows of a session depend only on the tokens that it consumed. A token that i
 after its rejection therefore shows in the rows, as in a real engine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

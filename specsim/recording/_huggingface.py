@@ -5,8 +5,6 @@ cache to what was accepted. Rows are float64 softmaxes of the logits, after the 
 top-p for both models. torch and transformers are imported when something is recorded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

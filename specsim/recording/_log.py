@@ -1,7 +1,5 @@
 """Writes a recorded trace: its provenance, and steps whose rows may be truncated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Record a trace of two specsim models along a speculative trajectory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ Compared are, in this order, the number of tokens, the id of each, the special t
 texts. Two vocabularies of one size may still number different pieces, so the size alone is not enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The acceptance of one of K drafted tokens by each rule, and its upper bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

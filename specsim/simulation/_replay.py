@@ -3,8 +3,6 @@
 Uniforms come from Philox in Python integers, and kernels run uncompiled. Tests assert that the tokens are
 those of the engine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 A reader draws the drafts of steps with their rows of p and q. Random numbers are functions of (key, purpose,
 step), so the rows of a step do not depend on how a run is split."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

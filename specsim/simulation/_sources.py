@@ -3,8 +3,6 @@
 A source draws batches of steps. Random numbers are functions of (key, purpose, step), so the steps do not
 depend on how a run is split."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property

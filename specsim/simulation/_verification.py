@@ -1,7 +1,5 @@
 """One step of verification on given arrays: the accept test, and the whole step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

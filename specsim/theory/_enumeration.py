@@ -7,8 +7,6 @@ with zero tolerance, over every draft of positive probability. A lossy rule is c
 the law that it declares, given prefix and position.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

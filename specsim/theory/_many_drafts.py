@@ -12,8 +12,6 @@ out of range, and TypeError for a K that is not an integer. Sampling methods are
 `specsim.drafts.SAMPLING_METHODS`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of rates that simulations, traces and generated texts show: tokens per step, and α in its three meanings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -5,8 +5,6 @@ steps begin; in a text (γ = 0) all. Intervals resample whole documents (block b
 column), since tokens and steps of one document are correlated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -12,8 +12,6 @@ So every change of a single word is detected, and other changes but for one in 2
 accidents, not against an adversary.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

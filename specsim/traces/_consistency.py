@@ -19,8 +19,6 @@ image is counted in equal bins and tested as in `specsim.core.stats`. Tokens dra
 temperature, fail.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field

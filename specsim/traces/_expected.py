@@ -12,8 +12,6 @@ All rules are evaluated along the same drafts, so their differences are more pre
 but needs both rows, and its bounds widen as fewer tokens are listed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

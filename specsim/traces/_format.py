@@ -9,8 +9,6 @@ bonus position: a dense trace repeats p there, which is not used; a truncated on
 nothing was drafted: every row is a position of a text, and `token` the token that followed (-1 if unknown).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from typing import Any, NamedTuple

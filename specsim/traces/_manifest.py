@@ -5,8 +5,6 @@ the flags and the list of shards are in the manifest alone, hence its own SHA-25
 of the bytes, so the file may be reformatted. It guards against accidents, not against an adversary.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Reading a trace: memory-mapped columns, whose rows are checked as they are read."""
 
-from __future__ import annotations
-
 import json
 import math
 import operator

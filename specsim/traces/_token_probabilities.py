@@ -4,8 +4,6 @@ Whole rows determine these up to rounding. A token that a truncated row does not
 listed probability, and at most the tail.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Fitting of learned policies: ROC thresholds, logistic regression, least squares, and training examples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Policies that weigh tokens against time: SmartSpec's goodput, and Cascade's utility."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 

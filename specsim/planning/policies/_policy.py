@@ -1,7 +1,5 @@
 """The interface of draft-length policies."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import ClassVar

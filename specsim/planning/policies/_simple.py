@@ -1,7 +1,5 @@
 """Policies that are neither fitted nor weigh times: schedules, thresholds, and the oracle, which bounds all others."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

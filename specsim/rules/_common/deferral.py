@@ -6,8 +6,6 @@ comes from π as well, so that q is needed after the last drafted token too. The
 point, and its outcome is then taken as given. This module builds a rule from its test.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ from step to step. With tokens sorted by q/p the tokens of positive weight are a
 differences of two prefix sums, so mass and inverse CDF cost a binary search each: O(log V) for any b and d.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -8,8 +8,6 @@ Such a rule is a law at one node. This module builds from it the law of a whole 
 fixed-pair kernel. After a path that was accepted whole, the bonus comes from p.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

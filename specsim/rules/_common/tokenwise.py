@@ -5,8 +5,6 @@ token recovered after a rejection, and the law of the bonus, by default p. This 
 law of a whole step, the row kernel, and the fixed-pair kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -25,8 +25,6 @@ is one minus their mass. Tokens are ids where all of them are: in `prompt_logpro
 numbered in order of appearance; two tokens of one row with the same string are refused.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

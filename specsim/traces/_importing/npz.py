@@ -4,8 +4,6 @@
 They are memory-mapped; compressed arrays are read as a stream and must be in C order.
 """
 
-from __future__ import annotations
-
 import math
 import weakref
 import zipfile

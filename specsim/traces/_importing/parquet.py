@@ -14,8 +14,6 @@ or, without `draft_tokens`, one row for each position of a text, at which nothin
     context             int                optional, the document; without it, all rows are one text
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Safetensors files with the array names of `specsim.traces._steps.from_columns`; memory-mapped."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
