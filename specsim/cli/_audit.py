@@ -40,8 +40,8 @@ def audit(
     out: Annotated[
         Path | None,
         Parameter(
-            help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for against.json; with "
-            "--shard the file to write."
+            help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for "
+            "against.json; with --shard the file to write."
         ),
     ] = None,
 ) -> int:

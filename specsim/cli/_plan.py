@@ -31,8 +31,8 @@ def plan(
         Parameter(
             name="--draft",
             negative="",
-            help="One of several drafts: name=alpha,c, where alpha may be accepted/tested or the folder of a trace; "
-            "may be repeated.",
+            help="One of several drafts: name=alpha,c, where alpha may be accepted/tested or the folder of a "
+            "trace; may be repeated.",
         ),
     ] = None,
     c: Annotated[float | None, RATIO] = None,

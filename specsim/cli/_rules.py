@@ -31,9 +31,9 @@ def rules() -> None:
         columns = ("rule", "lossless for, or law", "tokens/step", "TV", "paper")
         show(claim, Table(columns, rows).to_rich(), "")
     print(
-        f"tokens/step and TV: n-gram pair, {comparison.gamma} drafted tokens, or two chains of them for trees; "
-        f"{comparison.steps:,} steps, seed {comparison.provenance.root}. Parameters: a rule's name, then "
-        "name=value, as in lenience:lenience=0.5."
+        f"tokens/step and TV: n-gram pair, {comparison.gamma} drafted tokens, or two chains of them for "
+        f"trees; {comparison.steps:,} steps, seed {comparison.provenance.root}. Parameters: a rule's name, "
+        "then name=value, as in lenience:lenience=0.5."
     )
     for name in names():
         for one in get(name).parameters:

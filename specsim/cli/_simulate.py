@@ -99,8 +99,8 @@ def _print_one_token(trace: Any, rule: str, as_json: bool) -> None:
 
     if str(get(rule)) != "standard":
         raise ValueError(
-            f"{trace.path}: nothing was drafted; of such a log only the standard rule can be bounded, {rule} takes the "
-            "drafted tokens"
+            f"{trace.path}: nothing was drafted; of such a log only the standard rule can be bounded, {rule} "
+            "takes the drafted tokens"
         )
     found = summarise(trace)
     assert isinstance(found, TraceBounds)

@@ -69,7 +69,8 @@ def trace_upgrade(
         trace = upgrade_trace(path, progress)
     _describe(trace)
     print(
-        "every row is as it was written; whether the above is, version 1 cannot tell: compare it with what was recorded"
+        "every row is as it was written; whether the above is, version 1 cannot tell: compare it with what "
+        "was recorded"
     )
 
 

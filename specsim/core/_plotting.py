@@ -41,7 +41,7 @@ def axes_or_new(ax: Axes | None) -> Axes:
 
 
 def lengths_plot(ax: Axes, lengths: Ints, laws: Mapping[str, Floats]) -> Axes:
-    """Bars for the measured law of the number of emitted tokens, and markers for each of `laws`, {name: [γ+1]}."""
+    """Bars for the measured law of the emitted tokens' number, markers for each of `laws`, {name: [γ+1]}."""
     emitted = np.arange(1, len(lengths) + 1)
     measured = lengths / lengths.sum()
     ax.bar(emitted, measured, color="0.85", label=f"measured, mean {measured @ emitted:.3f}")

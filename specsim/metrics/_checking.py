@@ -386,7 +386,8 @@ def _compare_iid(given: Mapping[str, Range], implied: Sequence[Implied]) -> list
         return []
     gamma, tokens = int(given["gamma"].low), values["tokens per step"]
     names = {
-        "α verified": "it holds on average for independent acceptances with one probability and drafts of γ tokens"
+        "α verified": "it holds on average for independent acceptances with one probability and drafts of γ "
+        "tokens"
     }
     if "acceptance_rate" in given:
         names["α drafted"] = (

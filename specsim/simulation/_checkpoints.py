@@ -86,7 +86,7 @@ class Part:
         return cls(part["run"], part["about"], found)
 
     def check_same_run(self, run: dict[str, Any], path: str | os.PathLike[str], other: str) -> None:
-        """Raise ValueError with the field that differs unless this part, of the file `path`, belongs to `run`."""
+        """Raise ValueError, naming the field that differs, unless this part of `path` belongs to `run`."""
         run = json.loads(json.dumps(run))  # as read from a file: tuples become lists
         for name in dict.fromkeys([*run, *self.run]):
             there, known = self.run.get(name), run.get(name)

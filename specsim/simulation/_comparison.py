@@ -86,7 +86,8 @@ class Comparison(Shown):
         ]
         return [
             Table(("rule", "drafts", "tokens/step", "TV"), rows),
-            f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}; TV –: wrong on purpose",
+            f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}; TV –: wrong on "
+            "purpose",
         ]
 
     def records(self) -> list[dict[str, Any]]:

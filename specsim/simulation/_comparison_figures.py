@@ -77,7 +77,7 @@ def _draw_lossy(axis: Axes, entries: list[Entry]) -> None:
 
 
 def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
-    """Acceptance by number of drafts: simulated points, closed forms (thin lines), bounds α* (thick lines)."""
+    """Acceptance by number of drafts: simulated points, closed forms (thin), bounds α* (thick lines)."""
     from matplotlib.figure import Figure
 
     rows = list(found)

@@ -70,7 +70,7 @@ class StepTally:
 
 @kernel
 def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-def]
-    """Add tokens[depth+1, B], accepted[B] to lengths[depth+1], and by position to emitted[2, 1+V], -1 to entry 0."""
+    """Add tokens[depth+1, B], accepted[B] to lengths[depth+1] and emitted[2, 1+V]; entry 0 counts -1."""
     for k in range(lengths.size):
         lengths[k] += np.sum(accepted == k)
     positions = tokens.shape[0]
@@ -137,7 +137,8 @@ class Simulation(Shown):
         return as_dict(self, *derived, without=("tree",), draft=self.tree)
 
     def parts(self) -> Iterator[Piece]:
-        yield f"{self.source}, rule {self.rule}, {self.tree}: {self.steps:,} steps, seed {self.provenance.root}"
+        seed = self.provenance.root
+        yield f"{self.source}, rule {self.rule}, {self.tree}: {self.steps:,} steps, seed {seed}"
         errors = {"tokens_per_step": self.tokens_per_step_error}
         yield rates(self, self.gamma if self.tree.is_chain else None, errors)
         shares = [row["share"] for row in self.records()]
@@ -150,7 +151,7 @@ class Simulation(Shown):
         return [{"accepted": k, "steps": n, "share": n / self.steps} for k, n in counts]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The share of steps by the number of tokens emitted, with the law of a chain whose acceptances are i.i.d."""
+        """The share of steps by number of emitted tokens, with the law for i.i.d. acceptances on a chain."""
         law = accepted_law(self.alpha_context, self.gamma) if self.tree.is_chain else None
         return lengths_plot(axes_or_new(ax), self.lengths, {} if law is None else {"i.i.d., α context": law})
 
@@ -256,7 +257,7 @@ def _count(
     workers: Workers | None,
     threads: int,
 ) -> Iterator[Partial]:
-    """Count the steps in `intervals` on `workers` or on `threads` of this process; yields parts in any order."""
+    """Count the steps in `intervals` on `workers` or `threads` of this process; yields parts in any order."""
     if workers is None:
         return count_chunks(source, tally, key, intervals, threads=threads)
     job = _SimulationJob(rules.registered_spec(rule), source.tree, *_models_of(source))
@@ -351,8 +352,8 @@ def _digest(source: FixedPairSource | RowSource) -> str:
         pickler.dump(_models_of(source))
     except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
         raise TypeError(
-            f"checkpoint: what p and q are cannot be told from the models ({error}); write them as classes of a module that "
-            "can be pickled"
+            f"checkpoint: what p and q are cannot be told from the models ({error}); write them as classes "
+            "of a module that can be pickled"
         ) from error
     return hashlib.sha256(stream.getvalue()).hexdigest()[:16]
 
@@ -411,8 +412,8 @@ def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceR
         raise ValueError(f"{trace.path}: the trace holds no step")
     if trace.top is not None:
         raise ValueError(
-            f"{trace.path}: rows are cut to their {trace.top} most probable tokens; a rule needs whole rows of p and q "
-            "(specsim.traces._expected bounds what some rules would emit)"
+            f"{trace.path}: rows are cut to their {trace.top} most probable tokens; a rule needs whole rows "
+            "of p and q (specsim.traces._expected bounds what some rules would emit)"
         )
     if not tree.is_chain:
         raise ValueError("gamma: a trace logs the rows along one path, so it cannot answer for a tree")

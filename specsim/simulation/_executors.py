@@ -92,8 +92,8 @@ def workers_of(executor: Executor | str | None, threads: int | None = None) -> I
             yield Workers(f"Dask ({executor})", found)
     else:
         raise ValueError(
-            f"executor: {executor!r} is none of {', '.join(NAMES)}, and no address of a Dask scheduler such as "
-            "tcp://host:8786"
+            f"executor: {executor!r} is none of {', '.join(NAMES)}, and no address of a Dask scheduler such "
+            "as tcp://host:8786"
         )
 
 
@@ -254,8 +254,8 @@ class Workers:
             ) from error
         if times >= TRIES:
             raise LostWorkers(
-                f"{self.name}: {times} times a worker died of the same task, perhaps out of memory; a script must call "
-                "this under if __name__ == '__main__':, since every process imports it"
+                f"{self.name}: {times} times a worker died of the same task, perhaps out of memory; a script "
+                "must call this under if __name__ == '__main__':, since every process imports it"
             ) from error
         self.executor.shutdown(wait=False)
         self.executor = self._renew()
@@ -308,7 +308,7 @@ def _pack(job: Job) -> bytes:
 
 
 class _Spans:
-    """Splits intervals into spans of whole chunks of about a second, by measured times; shorter at the end."""
+    """Splits intervals into spans of whole chunks of about a second, as measured; shorter at the end."""
 
     def __init__(self, intervals: Sequence[Interval], chunk: int):
         self._left = deque(intervals)
@@ -366,7 +366,7 @@ def _unpack(packed: bytes) -> Job:
         job: Job = pickle.loads(zlib.decompress(packed))
     except (ImportError, AttributeError) as error:
         raise TypeError(
-            f"executor: a worker cannot import the run ({error}); define models in a module that it can import, "
-            "or use executor='threads'"
+            f"executor: a worker cannot import the run ({error}); define models in a module that it can "
+            "import, or use executor='threads'"
         ) from error
     return job

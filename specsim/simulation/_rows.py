@@ -78,13 +78,13 @@ class _PairRows:
         return self.rows_after(start, uniforms(key, int(Purpose.DRAFT), first, steps, self.tree.size))
 
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
-        """Drafts after each of the contexts `start` [B, order], node j + 1 drawn with u[j], u of shape [n, B]."""
+        """Drafts after each of the contexts `start` [B, order]; u[j], of u [n, B], draws node j + 1."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class ModelRows(_PairRows):
-    """Positions in a step depend on the tokens drafted before them, as in real decoding; steps are independent.
+    """Positions in a step depend on the tokens drafted before, as in real decoding; steps are independent.
 
     With `leaf_rows` all nodes have rows of q, for rules that read them."""
 
@@ -158,7 +158,7 @@ class TraceRows:
 
 @dataclass(frozen=True)
 class DynamicRows(_PairRows):
-    """As `ModelRows`, with a tree for each step, chosen by the draft's probabilities; drafts are deterministic."""
+    """As `ModelRows`, with a tree for each step from the draft's probabilities; drafts are deterministic."""
 
     tree: DynamicTree
     kind = "models, dynamic tree"

@@ -50,7 +50,7 @@ class Source(Batches, Described, Protocol):
 
 @dataclass(frozen=True)
 class FixedPairSource:
-    """One pair of pmfs p, q of shape [V], the same at every position, through the rule's fixed-pair kernel."""
+    """One pair of pmfs p, q of shape [V] at every position, through the rule's fixed-pair kernel."""
 
     rule: Rule
     p: Floats

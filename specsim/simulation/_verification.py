@@ -164,7 +164,8 @@ def verify(
         if given.shape != wanted:
             hint = " (p has one row more than there are drafted tokens)" if name == "p" else ""
             raise ValueError(
-                f"{name}: shape {given.shape}, expected {wanted} for draft_tokens of shape {tokens.shape}{hint}"
+                f"{name}: shape {given.shape}, expected {wanted} for draft_tokens of shape "
+                f"{tokens.shape}{hint}"
             )
     single = tokens.ndim == 1
     if single:
@@ -192,13 +193,13 @@ def _check_drafts(rule: Rule, tree: Tree, tokens: Ints, q: Floats, single: bool)
         if alike.any():
             step, place = (int(i) for i in np.argwhere(alike)[0])
             raise ValueError(
-                f"draft_tokens{'' if single else f', step {step}'}: token {siblings[step, place]} stands twice below "
-                f"node {node}; {rule.name} forbids siblings with the same token"
+                f"draft_tokens{'' if single else f', step {step}'}: token {siblings[step, place]} stands "
+                f"twice below node {node}; {rule.name} forbids siblings with the same token"
             )
 
 
 def _undraftable(place: object, token: int) -> ValueError:
     return ValueError(
-        f"draft_tokens, position {place}: token {token} has q = 0, so it was not drawn from q; hand over the row "
-        "that the draft sampled from (after temperature and filters)"
+        f"draft_tokens, position {place}: token {token} has q = 0, so it was not drawn from q; hand over the "
+        "row that the draft sampled from (after temperature and filters)"
     )

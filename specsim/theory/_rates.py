@@ -1,4 +1,4 @@
-"""The table of rates that simulations, traces and generated texts show: tokens per step, and α in its three meanings."""
+"""The table of rates of simulations, traces and generated texts: tokens per step, and three α."""
 
 import math
 from collections.abc import Mapping

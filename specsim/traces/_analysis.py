@@ -74,7 +74,8 @@ class Reading(Shown):
 
     def parts(self) -> Iterator[Piece]:
         if self.intervals:
-            yield f"{CONFIDENCE:.0%} intervals, from {len(self.documents):,} documents resampled (seed {self.root}):"
+            number = len(self.documents)
+            yield f"{CONFIDENCE:.0%} intervals, from {number:,} documents resampled (seed {self.root}):"
             names = [name.replace("_", " ").replace("alpha", "α") for name in self.intervals]
             yield Table((), [*zip(names, map(span, self.intervals.values()), strict=True)])
         else:

@@ -111,7 +111,8 @@ class LogAudit(Shown):
             said = "not logged" if e is None else f"e = 10^{e:.1f}, rejected from 10^{self.alarm:.1f}"
             yield f"{name:<15} {said}"
         if self.contradictions:
-            yield f"{self.contradictions:,} flags are impossible: rejected, though the acceptance probability is 1"
+            wrong = "rejected, though the acceptance probability is 1"
+            yield f"{self.contradictions:,} flags are impossible: {wrong}"
         found = f" ({', '.join(self.findings)})" if self.findings else ""
         yield f"{self.steps:,} steps: {self.verdict}{found}"
         yield "This compares the log with itself; it does not show whether the target's law was sampled."

@@ -50,7 +50,7 @@ class Logged(NamedTuple):
 
 
 class Column(Protocol):
-    """An array on disk, read in slices of the first axis, fastest in order; memory-mapped arrays are columns."""
+    """An array on disk, read in slices of the first axis, in order fastest; a memory map is one."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...

@@ -130,7 +130,7 @@ class Accepted(Shown):
         return float(np.sqrt(max(residual, 0.0) * steps / (steps - 1)) / self._sum(n))
 
     def records(self) -> list[dict[str, Any]]:
-        """A row for each position, the bonus last: tested, accepted, their ratio α, and the mean β or bounds on it.
+        """A row for each position, the bonus last: tested, accepted, their ratio α, and the mean β or bounds.
 
         Without accept flags only β."""
         beta = np.atleast_2d(self.beta_by_position.T)
@@ -216,14 +216,15 @@ class TraceSummary(Accepted):
         errors, stored = self.standard_errors, f"V = {self.vocab_size:,}, stored {self.dtype}"
         yield f"{self.num_steps:,} steps, γ = {self.gamma}; {stored}: each β within {self.rounding:.1g}"
         yield rates(self, self.gamma, errors)
-        yield f"α verified, expected from β: {with_error(self.expected_verified, errors['expected_verified'])}"
+        expected = with_error(self.expected_verified, errors["expected_verified"])
+        yield f"α verified, expected from β: {expected}"
         yield self._positions()
         yield from (f"left out: {damage}" for damage in self.skipped)
 
 
 @dataclass(frozen=True, eq=False)
 class TraceBounds(Accepted):
-    """The result of `summarise` for an incomplete trace: intervals (low, high) over all completions of its rows.
+    """The result of `summarise` for an incomplete trace: (low, high) over all completions of its rows.
 
     They do not include sampling errors. Without flags counts raise ValueError, `alpha_context` is the mean β
     of the contexts where steps begin (in a text, γ = 0: of all), and `beta_by_position` that of all rows at

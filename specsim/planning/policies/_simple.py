@@ -1,4 +1,4 @@
-"""Policies that are neither fitted nor weigh times: schedules, thresholds, and the oracle, which bounds all others."""
+"""Policies that are neither fitted nor weigh times: schedules, thresholds, the oracle, which bounds all."""
 
 import math
 from dataclasses import dataclass

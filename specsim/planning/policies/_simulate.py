@@ -186,7 +186,8 @@ class PolicyRuns(tuple[PolicyRun, ...], Shown):
         return [
             Table(names, rows, bold=[fastest]),
             f"best constant: γ = {self[0].best_constant}, chosen in hindsight",
-            "cut: share of steps that the policy would have continued beyond the end of the log; their time is too small",
+            "cut: share of steps that the policy would have continued beyond the end of the log; their time "
+            "is too small",
         ]
 
     def records(self) -> list[dict[str, Any]]:
