@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._reference import StepLaw, minimum_ratio, residual, stop_law
+from specsim.auditing.mutants._laws import StepLaw, minimum_ratio, residual, stop_law
 from specsim.core._types import Row, Tokens
 from specsim.core.distributions import inverse_cdf
 from specsim.models import Model
@@ -128,7 +128,7 @@ class Decoder:
 
 
 def decoder_mutant(
-    make: Callable[..., Mutant],
+    family: str,
     name: str,
     mechanism: str,
     decode: Decoder,
@@ -138,15 +138,8 @@ def decoder_mutant(
     """Make a mutant of `decode`; it has no law of a step where only its states or its output are wrong."""
     places = ("drafting", "verified_q", "verified_p", "bonus", "late")
     replaced = any(getattr(decode, place) is not getattr(Decoder(), place) for place in places)
-    return make(
-        name=name,
-        mechanism=mechanism,
-        threads=threads,
-        decode=decode,
-        law=decode.law if replaced else None,
-        drafting=decode.drafting,
-        parameters=parameters,
-    )
+    law = decode.law if replaced else None
+    return Mutant(name, family, mechanism, threads, None, decode, law, decode.drafting, parameters)
 
 
 def sequence_law(

@@ -11,27 +11,26 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
-from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
-from specsim.auditing.mutants._reference import apply_temperature, as_given, normalise, round_to
+from specsim.auditing.mutants._laws import apply_temperature, as_given, likeliest_first, normalise
+from specsim.auditing.mutants._reference import round_to
 from specsim.core._types import Row
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common.base import Parameter
 
-mutant = partial(Mutant, family="proposal is not the law drawn from")
-decoder = partial(decoder_mutant, mutant)
+decoder = partial(decoder_mutant, "proposal is not the law drawn from")
 
 
 def likeliest(row: Row, k: Any) -> list[Any]:
     """The k most probable tokens, the lowest among ties."""
-    kept = sorted(range(len(row)), key=lambda y: -row[y])[: int(k)]
+    kept = likeliest_first(row)[: int(k)]
     return normalise([a if y in kept else 0 * a for y, a in enumerate(row)])
 
 
 def best_of(row: Row, draws: Any) -> list[Any]:
     """The likeliest of several samples: P(none is likelier) to the power of their number, differenced."""
     law, left = [0 * a for a in row], sum(row)
-    for y in sorted(range(len(row)), key=lambda y: -row[y]):
+    for y in likeliest_first(row):
         law[y] = left ** int(draws) - (left - row[y]) ** int(draws)
         left -= row[y]
     return [max(a, 0 * a) for a in law]
