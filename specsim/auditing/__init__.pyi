@@ -1,6 +1,7 @@
 from . import adapters as adapters
 from . import mutants as mutants
 from ._cases.battery import LEVELS as LEVELS
+from ._replay import replay_step as replay_step
 from ._results import BUDGET as BUDGET
 from ._results import CaseResult as CaseResult
 from ._results import Finding as Finding

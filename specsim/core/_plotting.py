@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 #: Letters of a heading in an inch, at its font size.
 LETTERS_PER_INCH = 10.5
-STYLE = Path(__file__).with_name("specsim.mplstyle")
 
 
 @contextmanager
@@ -27,7 +26,7 @@ def figure_style() -> Iterator[None]:
     """Draw in specsim's style inside the `with`."""
     import matplotlib.style
 
-    with matplotlib.style.context(STYLE):
+    with matplotlib.style.context("specsim.style"):
         yield
 
 

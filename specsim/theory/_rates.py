@@ -29,10 +29,15 @@ def rates(found: Any, gamma: int | None, errors: Mapping[str, float] | None = No
         if value is None or isinstance(value, tuple):
             rows.append([label, NONE if value is None else span(value, "{:.5f}".format), ""])
             continue
-        error = (errors or {}).get(name)
-        known = "" if error is None else f" ± {NONE if math.isnan(error) else format(error, '.5f')}"
         iid = "" if gamma is None or name == "tokens_per_step" else f"{expected_tokens(value, gamma):.5f}"
-        rows.append([label, f"{value:.5f}{known}", iid])
+        rows.append([label, with_error(value, (errors or {}).get(name)), iid])
     if gamma is None:
         return Table((), [row[:2] for row in rows])
     return Table(("", "mean", "i.i.d. formula: tokens per step"), rows)
+
+
+def with_error(value: float, error: float | None) -> str:
+    """A mean with its standard error, where there is one: of a single step it is NaN, shown as a dash."""
+    return f"{value:.5f}" + (
+        "" if error is None else f" ± {NONE if math.isnan(error) else format(error, '.5f')}"
+    )

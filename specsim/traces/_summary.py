@@ -19,7 +19,7 @@ from specsim.core._kernels import available_threads, kernel
 from specsim.core._plotting import axes_or_new
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, plain, span
 from specsim.core._types import Floats, Ints
-from specsim.theory._rates import rates
+from specsim.theory._rates import rates, with_error
 from specsim.traces._format import Layout, rounding
 from specsim.traces._reader import Progress, Shard, Trace
 from specsim.traces._token_probabilities import acceptance_chances
@@ -225,7 +225,7 @@ class TraceSummary(Accepted):
             f"{self.rounding:.1g}"
         )
         yield rates(self, self.gamma, errors)
-        yield f"α verified, expected from β: {self.expected_verified:.5f} ± {errors['expected_verified']:.5f}"
+        yield f"α verified, expected from β: {with_error(self.expected_verified, errors['expected_verified'])}"
         yield self._positions(self.beta_by_position)
         yield from (f"left out: {damage}" for damage in self.skipped)
 
