@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import EngineMissing, engine_function, seed_of, seeded_torch
-from specsim.auditing.adapters._paths import leaf_paths
+from specsim.auditing.adapters import _engines as engines
 from specsim.drafts import Tree
 
 REFERENCE = "eagle.model.utils:evaluate_posterior"
@@ -36,26 +35,26 @@ REFERENCE = "eagle.model.utils:evaluate_posterior"
 def verifier_1() -> Verifier:
     """Adapt EAGLE-1's own function. Raises EngineMissing if it is not installed."""
     install = "pip install --no-deps eagle-llm, and torch, transformers"
-    function = engine_function(REFERENCE, install)
+    function = engines.engine_function(REFERENCE, install)
     if not _is_first(function):
-        raise EngineMissing(f"{REFERENCE} is that of EAGLE-2 and 3; {install}")
+        raise engines.EngineMissing(f"{REFERENCE} is that of EAGLE-2 and 3; {install}")
     return adapt_1(function)
 
 
 def verifier_2() -> Verifier:
     """The own function of EAGLE-2 and 3. Raises EngineMissing without it."""
     install = "clone SafeAILab/EAGLE and pip install it"
-    function = engine_function(REFERENCE, install)
+    function = engines.engine_function(REFERENCE, install)
     if _is_first(function):
-        raise EngineMissing(f"{REFERENCE} is that of EAGLE-1; {install}")
+        raise engines.EngineMissing(f"{REFERENCE} is that of EAGLE-1; {install}")
     return adapt_2(function)
 
 
-def _is_first(evaluate_posterior: Callable[..., Any]) -> bool:
+def _is_first(evaluate_posterior: engines.Function) -> bool:
     return "cart_candidates_prob" in inspect.signature(evaluate_posterior).parameters
 
 
-def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
+def adapt_1(evaluate_posterior: engines.Function) -> Verifier:
     """Make a tree verifier of a function with EAGLE-1's signature, for siblings drawn without replacement."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="without replacement")
@@ -63,7 +62,7 @@ def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
         import torch
 
         tree, drafted = Tree(tuple(int(parent) for parent in parents)), [int(token) for token in tokens]
-        paths = leaf_paths(tree)
+        paths = engines.leaf_paths(tree)
         levels = [
             [node for node in range(tree.size + 1) if tree.depths[node] == i and tree.children(node)]
             for i in range(tree.depth)
@@ -97,20 +96,20 @@ def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
     return verify
 
 
-def adapt_2(evaluate_posterior: Callable[..., Any]) -> Verifier:
+def adapt_2(evaluate_posterior: engines.Function) -> Verifier:
     """Make a tree verifier of a function with the signature of EAGLE-2, for the draft's most probable tokens."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         tree = Tree(tuple(int(parent) for parent in parents))
         drafted = [int(token) for token in tokens]
-        return _evaluate(evaluate_posterior, leaf_paths(tree), drafted, p, rng)
+        return _evaluate(evaluate_posterior, engines.leaf_paths(tree), drafted, p, rng)
 
     return verify
 
 
 def _evaluate(
-    evaluate_posterior: Callable[..., Any],
+    evaluate_posterior: engines.Function,
     paths: list[list[int]],
     drafted: list[int],
     p: Any,
@@ -121,7 +120,7 @@ def _evaluate(
     import torch
 
     candidates = torch.tensor([[-1 if node < 0 else [0, *drafted][node] for node in path] for path in paths])
-    with seeded_torch(rng), _seeded_random(rng):
+    with engines.seeded_torch(rng), _seeded_random(rng):
         best, length, sample_p = evaluate_posterior(
             p.log()[torch.tensor(paths)], candidates, _identity, *rest
         )
@@ -138,7 +137,7 @@ def _identity(_: Any, logits: Any) -> Any:
 def _seeded_random(rng: np.random.Generator) -> Iterator[None]:
     """Python's global generator seeded from `rng`, and restored afterwards."""
     state = random.getstate()
-    random.seed(seed_of(rng))
+    random.seed(engines.seed_of(rng))
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ import torch
 from transformers import DynamicCache, GenerationMixin, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from specsim.auditing.adapters._cached import last_rows
+from specsim.auditing.adapters._engines import last_rows
 from specsim.models import Model
 
 
