@@ -44,6 +44,7 @@ CODE = (
 )
 
 Job = Callable[..., Any]
+RunEach = Callable[..., Iterator[tuple[int, Any]]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Execution:
 
     subject: Subject
     run: Job
-    run_each: Callable[..., Iterator[tuple[int, Any]]] | None = None
+    run_each: RunEach | None = None
 
 
 @contextmanager
@@ -281,9 +282,8 @@ def _run_each(
     arguments: Sequence[Any],
 ) -> Iterator[tuple[int, Any]]:
     """See `Execution`. Raises ValueError if a worker cannot load the verifier, and as `Workers.results`."""
-    tasks = [
-        Task(_run_in_worker, (sources_digest(), reference, timeout, work, argument)) for argument in arguments
-    ]
+    code = sources_digest()
+    tasks = [Task(_run_in_worker, (code, reference, timeout, work, one)) for one in arguments]
     number, waiting = {task: i for i, task in enumerate(tasks)}, iter(tasks)
     # the tasks are few and long: all of them are submitted at once
     for task, _, result in workers.results(lambda: next(waiting, None), room=len(tasks)):

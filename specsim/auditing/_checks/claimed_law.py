@@ -34,9 +34,8 @@ class Claim:
             q = None
         key = (p.tobytes(), b"" if q is None else q.tobytes(), position)
         if key not in self.known:
-            row = self.rule.declared(
-                p.tolist(), None if q is None else q.tolist(), position, **self.rule.values
-            )
+            given = p.tolist(), None if q is None else q.tolist()
+            row = self.rule.declared(*given, position, **self.rule.values)
             self.known[key] = np.clip(np.array([float(weight) for weight in row]), 0.0, None)
         return self.known[key]
 

@@ -33,12 +33,19 @@ from specsim.simulation._sources import FixedPairSource, RowSource, Source, rule
 
 
 class _Counted:
-    """A subject whose source and tally of the latest case are cached, since a case is counted in several
-    pieces.
-    """
+    """A subject with its cases. The source and tally of the latest are cached: a case is counted in several pieces."""
 
     cases: Any
+    plan: Callable[[int, str], Plan]
     _counter: Callable[..., tuple[Any, Any]]
+
+    def plans(self, level: str) -> list[Plan]:
+        """The plans of all cases."""
+        return [self.plan(index, level) for index in range(len(self.cases))]
+
+    def index(self, name: str) -> int:
+        """The number of the case of that name. Raises ValueError for an unknown one."""
+        return [case.name for case in self.cases].index(name)
 
     @cached_property
     def counter(self) -> Callable[..., tuple[Any, Any]]:
@@ -85,14 +92,18 @@ class RuleSubject(_Counted):
 
 
 @dataclass(frozen=True)
-class VerifierSubject(_Counted):
-    """A user's verifier. It runs on one thread, since it need not be thread-safe."""
+class _FunctionSubject(_Counted):
+    """A user's function. It runs on one thread, since it need not be thread-safe."""
 
     name: str
     function: Verifier
     declared: Declared
     timeout: float = TIMEOUT
     threads = 1
+
+
+class VerifierSubject(_FunctionSubject):
+    """A user's verifier."""
 
     @cached_property
     def cases(self) -> list[Case]:
@@ -116,15 +127,8 @@ class VerifierSubject(_Counted):
         return source, AuditTally(case, Claim(None, case.tree), reference)
 
 
-@dataclass(frozen=True)
-class DecoderSubject(_Counted):
+class DecoderSubject(_FunctionSubject):
     """A user's decoder: the whole loop, drafting included."""
-
-    name: str
-    function: Verifier
-    declared: Declared
-    timeout: float = TIMEOUT
-    threads = 1
 
     @cached_property
     def cases(self) -> list[DecoderCase]:

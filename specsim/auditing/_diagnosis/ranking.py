@@ -92,11 +92,9 @@ def merge_rankings(first: Sequence[Scored], fitting: Sequence[Scored]) -> list[S
 
     Mistakes that do not fit stay as far behind the likeliest as on the first part.
     """
-    likeliest = max(one.log_likelihood for one in first)
-    top = max((one.log_likelihood for one in fitting), default=likeliest)
-    others = (
-        replace(one, log_likelihood=top + one.log_likelihood - likeliest) for one in first if one.fit < FIT
-    )
+    best = max(one.log_likelihood for one in first)
+    top = max((one.log_likelihood for one in fitting), default=best)
+    others = (replace(one, log_likelihood=top + one.log_likelihood - best) for one in first if one.fit < FIT)
     return sort_ranking([*fitting, *others])
 
 
@@ -149,18 +147,12 @@ def misfit_of(observed: Ints, law: Floats) -> tuple[float, int]:
 
 def conclude(ranking: Sequence[Scored], exact: Mutant, steps: int, evidence: str, place: str) -> Diagnosis:
     """The diagnosis of a ranking: unknown if nothing fits, or if `exact` fits as well."""
-    named = alike(ranking)
-    if any(one.mutant.name == exact.name for one in named):
-        named = []
-    best = ranking[0].log_likelihood
+    named, best = alike(ranking), ranking[0].log_likelihood
+    wrong = [one for one in ranking if one.mutant.name != exact.name]
     candidates = [
-        _candidate(one, float(best - one.log_likelihood)) for one in ranking if one.mutant.name != exact.name
+        Candidate(str(m), m.family, m.mechanism, m.threads, float(best - one.log_likelihood), one.fit >= FIT)
+        for one, m in ((one, one.mutant) for one in wrong)
     ]
-    if not named:
-        evidence = place = ""
+    if not named or any(one.mutant.name == exact.name for one in named):
+        return Diagnosis((), tuple(candidates[:5]), steps, "", "")
     return Diagnosis(tuple(candidates[: len(named)]), tuple(candidates[:5]), steps, evidence, place)
-
-
-def _candidate(one: Scored, behind: float) -> Candidate:
-    mutant = one.mutant
-    return Candidate(str(mutant), mutant.family, mutant.mechanism, mutant.threads, behind, one.fit >= FIT)

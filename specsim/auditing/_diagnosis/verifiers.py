@@ -17,22 +17,11 @@ from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.subjects import VerifierSubject
-from specsim.auditing._checks.tables import Plan
+from specsim.auditing._diagnosis import ranking as ranks
 from specsim.auditing._diagnosis.dependence import Signature, signature
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases, path_of
 from specsim.auditing._diagnosis.predictions import leaves_the_path, predict
-from specsim.auditing._diagnosis.ranking import (
-    FIT,
-    SEPARATE,
-    Scored,
-    alike,
-    conclude,
-    fit_of,
-    fit_parameter,
-    merge_rankings,
-    score_mutant,
-    sort_ranking,
-)
+from specsim.auditing._diagnosis.ranking import FIT, SEPARATE, Scored, alike, conclude, score_mutant
 from specsim.auditing._execution import Execution
 from specsim.auditing._results import CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT, verifier_source
@@ -90,10 +79,10 @@ def _rank(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[I
     """Rank the mistakes; only those that fit the other cases are tested on the relabelled case."""
     plain = [i for i, case in enumerate(cases) if not case.rotated]
     some, counts = [cases[i] for i in plain], [outcomes[i] for i in plain]
-    found = [score_mutant(fit_parameter(mutant, some, counts), some, counts) for mutant in mutants]
+    found = [score_mutant(ranks.fit_parameter(mutant, some, counts), some, counts) for mutant in mutants]
     first = _discount_exact([one for one in found if one is not None], some)
     whole = [(one, score_mutant(one.mutant, cases, outcomes)) for one in first if one.fit >= FIT]
-    return merge_rankings(first, [again or one for one, again in whole])
+    return ranks.merge_rankings(first, [again or one for one, again in whole])
 
 
 def _discount_exact(found: list[Scored], cases: Sequence[Case]) -> list[Scored]:
@@ -144,7 +133,7 @@ def _separate_by_tables(
             more, p_value = _by_tables(one.mutant, subject, result, level)
             gain, fit = gain + more, min(fit, p_value)
         rescored.append(Scored(one.mutant, one.log_likelihood + gain, fit))
-    return sort_ranking(rescored) + [one for one in ranking if one not in tied]
+    return ranks.sort_ranking(rescored) + [one for one in ranking if one not in tied]
 
 
 def _exact_fits(ranking: Sequence[Scored]) -> bool:
@@ -172,17 +161,12 @@ def _count_mismatches(mutant: Signature | None, seen: Signature | None) -> int:
     return sum(mutant[pair] != agree for pair, agree in seen.items())
 
 
-def _plan_of(subject: VerifierSubject, result: CaseResult, level: str) -> Plan:
-    """The plan of the case that gave `result`."""
-    return subject.plan([case.name for case in subject.cases].index(result.case), level)
-
-
 def _by_tables(
     mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str
 ) -> tuple[float, float]:
     """(log-likelihood, p-value of the fit) of the rejected tables of `result`, from a run of the mutant."""
-    plan = _plan_of(subject, result, level)
-    case = next(case for case in subject.cases if case.name == result.case)
+    index = subject.index(result.case)
+    plan, case = subject.plan(index, level), subject.cases[index]
     source = verifier_source(mutant.function, PLAIN, case, subject.timeout)
     tally, steps = AuditTally(case, Claim(None, case.tree)), min(plan.steps, COMPARED_STEPS)
     try:
@@ -197,7 +181,7 @@ def _by_tables(
             total += float(seen @ np.log(law))
             x2, cells = _two_samples(seen, drawn)
             statistic, df = statistic + x2, df + cells
-    return total, fit_of(statistic, df)
+    return total, ranks.fit_of(statistic, df)
 
 
 def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:

@@ -22,7 +22,11 @@ def converter(declared: Declared) -> Callable[[Any], Any]:
     if declared.arrays == "numpy":
         return _read_only
     try:
-        return _to_torch(declared.device) if declared.arrays == "torch" else _to_jax()
+        if declared.arrays == "torch":
+            return _to_torch(declared.device)
+        import jax.numpy as jnp
+
+        return jnp.asarray
     except ImportError as error:
         raise ValueError(f"the verifier asks for {declared.arrays} arrays: {error}; install it") from error
 
@@ -46,12 +50,6 @@ def _to_torch(device: str) -> Callable[[Any], Any]:
         return tensor.to(device)
 
     return convert
-
-
-def _to_jax() -> Callable[[Any], Any]:
-    import jax.numpy as jnp
-
-    return jnp.asarray
 
 
 def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
@@ -79,9 +77,8 @@ def read_tokens(
     longest = np.full(steps, gamma) if lengths is None else lengths
     broken, strayed = _read(tokens, drafted, longest, vocab_size, laid_out, accepted)
     if broken >= 0:
-        raise BrokenVerifier(
-            f"step {first + broken}{_what_is_broken(tokens[broken], int(longest[broken]), vocab_size)}"
-        )
+        fault = _what_is_broken(tokens[broken], int(longest[broken]), vocab_size)
+        raise BrokenVerifier(f"step {first + broken}{fault}")
     if strayed >= 0:
         position = int((tokens[strayed, :gamma] != drafted[strayed]).argmax())
         raise NotADraftPath(

@@ -34,24 +34,20 @@ REFERENCE = "eagle.model.utils:evaluate_posterior"
 
 def verifier_1() -> Verifier:
     """Adapt EAGLE-1's own function. Raises EngineMissing if it is not installed."""
-    install = "pip install --no-deps eagle-llm, and torch, transformers"
-    function = engines.engine_function(REFERENCE, install)
-    if not _is_first(function):
-        raise engines.EngineMissing(f"{REFERENCE} is that of EAGLE-2 and 3; {install}")
-    return adapt_1(function)
+    return adapt_1(_own(True, "pip install --no-deps eagle-llm, and torch, transformers"))
 
 
 def verifier_2() -> Verifier:
-    """The own function of EAGLE-2 and 3. Raises EngineMissing without it."""
-    install = "clone SafeAILab/EAGLE and pip install it"
+    """Adapt the own function of EAGLE-2 and 3. Raises EngineMissing if it is not installed."""
+    return adapt_2(_own(False, "clone SafeAILab/EAGLE and pip install it"))
+
+
+def _own(first: bool, install: str) -> engines.Function:
+    """The installed function, which is that of EAGLE-1 (`first`) or of EAGLE-2 and 3."""
     function = engines.engine_function(REFERENCE, install)
-    if _is_first(function):
-        raise engines.EngineMissing(f"{REFERENCE} is that of EAGLE-1; {install}")
-    return adapt_2(function)
-
-
-def _is_first(evaluate_posterior: engines.Function) -> bool:
-    return "cart_candidates_prob" in inspect.signature(evaluate_posterior).parameters
+    if ("cart_candidates_prob" in inspect.signature(function).parameters) != first:
+        raise engines.EngineMissing(f"{REFERENCE} is that of EAGLE-{'2 and 3' if first else '1'}; {install}")
+    return function
 
 
 def adapt_1(evaluate_posterior: engines.Function) -> Verifier:
@@ -80,18 +76,11 @@ def adapt_1(evaluate_posterior: engines.Function) -> Verifier:
         def table(at: Callable[[int], Any], root: Any) -> list[list[Any]]:
             return [[root if node <= 0 else at(node) for node in path] for path in paths]
 
-        return _evaluate(
-            evaluate_posterior,
-            paths,
-            drafted,
-            p,
-            rng,
-            torch.tensor(table(chance, 1.0)),
-            op,
-            table(lambda node: levels[tree.depths[node] - 1].index(tree.parents[node - 1]), 0),
-            torch.tensor([[0, *drafted]]),
-            table(lambda node: torch.tensor(earlier(node), dtype=torch.long), []),
-        )
+        chances, tree_candidates = torch.tensor(table(chance, 1.0)), torch.tensor([[0, *drafted]])
+        p_indices = table(lambda node: levels[tree.depths[node] - 1].index(tree.parents[node - 1]), 0)
+        b_indices = table(lambda node: torch.tensor(earlier(node), dtype=torch.long), [])
+        rest = chances, op, p_indices, tree_candidates, b_indices
+        return _evaluate(evaluate_posterior, paths, drafted, p, rng, *rest)
 
     return verify
 
@@ -121,9 +110,8 @@ def _evaluate(
 
     candidates = torch.tensor([[-1 if node < 0 else [0, *drafted][node] for node in path] for path in paths])
     with engines.seeded_torch(rng), _seeded_random(rng):
-        best, length, sample_p = evaluate_posterior(
-            p.log()[torch.tensor(paths)], candidates, _identity, *rest
-        )
+        logits = p.log()[torch.tensor(paths)]
+        best, length, sample_p = evaluate_posterior(logits, candidates, _identity, *rest)
         token = torch.multinomial(sample_p, 1)
     return paths[int(best)][1 : int(length) + 1], int(token)
 

@@ -65,10 +65,6 @@ block_verify = partial(
 )
 
 
-def product_test(u: Floats, x: Ints, p: Floats, q: Floats) -> Any:
-    return np.cumprod(u, axis=1) < np.cumprod(ratio(at(p, x), at(q, x)), axis=1)
-
-
 @of_chain
 def product_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """-log of the products of uniforms are the arrivals of a Poisson process; test i passes if the i-th is late."""
@@ -214,7 +210,7 @@ MUTANTS = (
         "The block ends at the last position where Π min(1, p/q) exceeds the product of uniforms.",
         threads=("vllm-project/vllm-ascend#7807", "vllm-project/vllm-ascend#7808"),
         verify=block_verify,
-        passes=product_test,
+        passes=lambda u, x, p, q: u.cumprod(axis=1) < ratio(at(p, x), at(q, x)).cumprod(axis=1),
         rows=ref.own_rows,
         law=product_law,
     ),

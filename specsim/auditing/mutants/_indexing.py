@@ -25,21 +25,9 @@ def law_of_last_from(rows_of: Callable[..., Any]) -> Callable[..., StepLaw]:
     return chain_law(follow=lambda tokens, p, q: follow_rows(tokens, *rows_of(list(p), list(q))))
 
 
-def bonus_before(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    return np.concatenate([p[:, :-1], p[:, -2:-1]], axis=1), q
-
-
 def next_rows(rows: Floats) -> Floats:
     """At each position the row after it; the last has none, and keeps its own."""
     return np.concatenate([rows[:, 1:], rows[:, -1:]], axis=1)
-
-
-def first_target(x: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    return np.concatenate([np.repeat(p[:, :1], q.shape[1], axis=1), p[:, -1:]], axis=1), q
-
-
-def tests_next(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    return verify(draft_tokens, p[:, 1:], q, rng, rows=lambda *_: (p, q))
 
 
 def one_late(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
@@ -86,20 +74,12 @@ def without_recovered(drafted: Tokens, accepted: int, last: int) -> Tokens:
     return drafted[:accepted] if 0 < accepted < len(drafted) else (*drafted[:accepted], last)
 
 
-def one_past_eos(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
-    return (tokens[: tokens.index(eos) + 2], True) if eos in tokens else (tokens, False)
-
-
-def eos_at_the_end(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
-    return tokens, tokens[-1] == eos
-
-
 MUTANTS = (
     mutant(
         "bonus_row_before",
         "The bonus is drawn from the target's row of the last drafted token, one too early.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
-        rows=bonus_before,
+        rows=lambda x, p, q: (p[:, [*range(x.shape[1]), -2]], q),
         law=law_of_last_from(lambda p, q: ([*p[:-1], p[-2]], q)),
     ),
     mutant(
@@ -118,14 +98,14 @@ MUTANTS = (
     mutant(
         "residual_first_target_row",
         "The residual is computed from the target's row at the first position.",
-        rows=first_target,
+        rows=lambda x, p, q: (p[:, [0] * x.shape[1] + [-1]], q),
         law=law_of_last_from(lambda p, q: ([p[0]] * len(q) + [p[-1]], q)),
     ),
     mutant(
         "tests_next_row",
         "Drafted tokens are tested against the target's row of the next position.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
-        verify=tests_next,
+        verify=lambda x, p, q, rng: verify(x, p[:, 1:], q, rng, rows=lambda *_: (p, q)),
         law=chain_law(lambda tokens, p, q: ratios(tokens, p[1:], q)),
     ),
     mutant(
@@ -211,11 +191,11 @@ MUTANTS = (
     decoder(
         "token_after_eos",
         "The token after a drafted end-of-sequence token is emitted too.",
-        Decoder(ends=one_past_eos),
+        Decoder(ends=lambda step, eos: (step[: step.index(eos) + 2], True) if eos in step else (step, False)),
     ),
     decoder(
         "eos_in_draft_unseen",
         "Only the last token of a step is compared with the end-of-sequence token.",
-        Decoder(ends=eos_at_the_end),
+        Decoder(ends=lambda step, eos: (step, step[-1] == eos)),
     ),
 )

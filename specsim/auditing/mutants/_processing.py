@@ -13,7 +13,7 @@ from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
 from specsim.auditing.mutants._laws import apply_temperature, law, residual
 from specsim.auditing.mutants._reference import argmax, at, excess, verifier_mutant
 from specsim.core._types import Row
-from specsim.core.distributions import Floats, Ints
+from specsim.core.distributions import Floats
 from specsim.rules._chain.greedy_match import argmax as argmax_row
 from specsim.rules._common.base import Parameter
 from specsim.rules._common.tokenwise import positive_part
@@ -55,11 +55,6 @@ def softmax_row(p: Row) -> list[Any]:
     return laws.as_given([exp(a) for a in p], p)
 
 
-def largest_excess(p: Floats, q: Floats, x: Ints) -> Floats:
-    left = excess(p, q)
-    return argmax(left) * left.any(axis=1, keepdims=True)
-
-
 MUTANTS = (
     mutant(
         "bonus_argmax",
@@ -71,8 +66,8 @@ MUTANTS = (
         "bonus_temperature",
         "The bonus is drawn at another temperature than the tokens before it.",
         threads=("SafeAILab/EAGLE bf10ac5",),
-        bonus=lambda p, q, temperature: at_temperature(p, temperature),
-        law=law(bonus=lambda p, q, temperature: apply_temperature(p, temperature)),
+        bonus=lambda p, q, **heat: at_temperature(p, **heat),
+        law=law(bonus=lambda p, q, **heat: apply_temperature(p, **heat)),
         parameters=temperature(1.5),
     ),
     mutant(
@@ -95,16 +90,14 @@ MUTANTS = (
     mutant(
         "residual_temperature",
         "The residual uses the target at another temperature than the test.",
-        recover=lambda p, q, x, temperature: excess(at_temperature(p, temperature), q),
-        law=law(
-            recovered=lambda p, q, x, temperature: positive_part(apply_temperature(p, temperature), q, p)
-        ),
+        recover=lambda p, q, x, **heat: excess(at_temperature(p, **heat), q),
+        law=law(recovered=lambda p, q, x, **heat: positive_part(apply_temperature(p, **heat), q, p)),
         parameters=temperature(1.5),
     ),
     mutant(
         "greedy_residual",
         "The recovered token is the argmax of the residual.",
-        recover=largest_excess,
+        recover=lambda p, q, x: np.where((p > q).any(axis=1, keepdims=True), argmax(excess(p, q)), 0.0),
         law=law(recovered=lambda p, q, x: argmax_row(residual(p, q))),
     ),
     mutant(

@@ -36,20 +36,6 @@ def best_of(row: Row, draws: Any) -> list[Any]:
     return [max(a, 0 * a) for a in law]
 
 
-def in_bfloat16(row: Row) -> list[Any]:
-    return as_given(round_to([float(a) for a in row], bfloat16), row)
-
-
-def shift_ids(row: Row) -> list[Any]:
-    """The row in ids of which each is one too high."""
-    return [row[-1], *row[:-1]]
-
-
-def halve_first(row: Row) -> list[Any]:
-    """Two ids of the draft stand for token 0, and one of them overwrites the other, half the mass being its."""
-    return [row[0] / 2, *row[1:]]
-
-
 MUTANTS = (
     decoder(
         "greedy_draft",
@@ -92,19 +78,21 @@ MUTANTS = (
     decoder(
         "bfloat16_draft",
         "The draft is sampled from q in bfloat16, and is verified with q in full precision.",
-        Decoder(drafting=in_bfloat16),
+        Decoder(drafting=lambda row: as_given(round_to([float(a) for a in row], bfloat16), row)),
         threads=("DeepSpec#31",),
     ),
     decoder(
         "unmapped_ids",
+        # each id is one too high
         "q is given in the draft's token ids, which are not mapped to the target's.",
-        Decoder(verified_q=shift_ids),
+        Decoder(verified_q=lambda row: [row[-1], *row[:-1]]),
         threads=("rtp-llm#1311", "rtp-llm#1295"),
     ),
     decoder(
         "merged_ids",
+        # two ids stand for token 0, each with half of its mass
         "Two ids of the draft map to one id of the target, and one's probability overwrites the other's.",
-        Decoder(verified_q=halve_first),
+        Decoder(verified_q=lambda row: [row[0] / 2, *row[1:]]),
         threads=("rtp-llm#1311",),
     ),
 )

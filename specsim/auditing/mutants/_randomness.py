@@ -45,9 +45,8 @@ def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
 def test_draws_too_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """After a rejection the uniform is known to lie above the ratio; after the whole draft, below the last."""
     passed = ratios(tokens, p, q)
-    recovered = [
-        laws.within(laws.residual(a, b), ratio, 1) for a, b, ratio in zip(p, q, passed, strict=False)
-    ]
+    rows = zip(laws.follow_rows(tokens, p, q), passed, strict=False)
+    recovered = [laws.within(row, ratio, 1) for row, ratio in rows]
     return stop_law(passed), [*recovered, laws.within(p[-1], 0, passed[-1])]
 
 
@@ -105,18 +104,6 @@ def ranks_disagree_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     return stop, [mixed] * len(stop)
 
 
-def every_row_alike(rng: np.random.Generator, steps: int, count: int) -> Floats:
-    return np.repeat(rng.random((1, count)), steps, axis=0)
-
-
-def pairs_alike(rng: np.random.Generator, steps: int, count: int) -> Floats:
-    return np.repeat(rng.random(((steps + 1) // 2, count)), 2, axis=0)[:steps]
-
-
-def seeded_anew(rng: np.random.Generator, steps: int, count: int) -> Floats:
-    return np.random.default_rng(0).random((steps, count))
-
-
 MUTANTS = (
     mutant(
         "one_uniform",
@@ -158,18 +145,18 @@ MUTANTS = (
         "batch_shares_uniforms",
         "All rows of a batch get the same uniforms.",
         threads=("NVIDIA/TensorRT-LLM#19487",),
-        uniforms=every_row_alike,
+        uniforms=lambda rng, steps, count: np.repeat(rng.random((1, count)), steps, axis=0),
     ),
     mutant(
         "pairs_share_uniforms",
         "Pairs of rows get the same uniforms.",
         threads=("vllm-project/vllm#9441", "vllm-project/vllm#10863", "vllm-project/vllm#11123"),
-        uniforms=pairs_alike,
+        uniforms=lambda rng, steps, count: rng.random((-(-steps // 2), count)).repeat(2, axis=0)[:steps],
     ),
     mutant(
         "reseeded",
         "The generator is seeded again at every call.",
         threads=("vllm-project/vllm#6038", "vllm-project/vllm#6034", "feifeibear/LLMSpeculativeSampling#19"),
-        uniforms=seeded_anew,
+        uniforms=lambda rng, steps, count: np.random.default_rng(0).random((steps, count)),
     ),
 )

@@ -22,6 +22,7 @@ from specsim.core._types import Row
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
+from specsim.rules._common.tokenwise import positive_part
 from specsim.rules._lossy.lenience import RULE as LENIENCE
 
 mutant = partial(verifier_mutant, "wrong residual")
@@ -108,9 +109,7 @@ MUTANTS = (
         "swapped_residual",
         "The residual is (q - p)₊: target and draft are swapped.",
         recover=lambda p, q, x: np.maximum(q - p, 0.0),
-        law=law(
-            recovered=lambda p, q, x: normalise_or([max(b - a, 0) for a, b in zip(p, q, strict=True)], p)
-        ),
+        law=law(recovered=lambda p, q, x: positive_part(q, p, p)),
     ),
     mutant(
         "zeroed_in_place",

@@ -12,7 +12,6 @@ from specsim.auditing.mutants import _reference as ref
 from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
 from specsim.auditing.mutants._laws import Rows, StepLaw, minimum_ratio, of_chain, residual, stop_law
 from specsim.auditing.mutants._reference import verifier_mutant
-from specsim.core._types import Tokens
 from specsim.core.distributions import Floats, Ints
 from specsim.rules._common.base import Parameter
 
@@ -56,10 +55,6 @@ def until(tokens: Sequence[int], q: Rows, threshold: Any) -> int:
     return next((i for i, x in enumerate(tokens) if q[i][x] < threshold), len(tokens))
 
 
-def before_eos(drafted: Tokens, eos: int | None) -> int:
-    return drafted.index(eos) if eos in drafted else len(drafted)
-
-
 MUTANTS = (
     mutant(
         "discards_unlikely_last",
@@ -80,6 +75,6 @@ MUTANTS = (
     decoder(
         "cuts_at_eos",
         "The draft is cut before an end-of-sequence token, which is then emitted from p only.",
-        Decoder(cut=before_eos),
+        Decoder(cut=lambda drafted, eos: drafted.index(eos) if eos in drafted else len(drafted)),
     ),
 )
