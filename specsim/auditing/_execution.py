@@ -115,8 +115,7 @@ def is_rule(name: str) -> bool:
 class Child:
     """Runs jobs on the verifier `reference`: `job(subject, *arguments, progress=...)`, a module's function.
 
-    Raises ValueError if the verifier cannot be loaded.
-    """
+    Raises ValueError if the verifier cannot be loaded."""
 
     def __init__(self, reference: str, timeout: float):
         self.reference = reference
@@ -251,8 +250,7 @@ def serve(handle: int, reference: str, timeout: float) -> None:
 def load(reference: str) -> Verifier:
     """Import "package.module:function", or the function of an adapter such as "hf:generate,top_k=3".
 
-    Raises ValueError with the part that is missing.
-    """
+    Raises ValueError with the part that is missing."""
     if adapters.is_engine(reference):
         return adapters.get(reference)
     module_name, _, function_name = reference.partition(":")

@@ -35,8 +35,7 @@ SEARCHED_STEPS = 2**13
 class Steps:
     """Steps [first, first + steps) of a case to count.
 
-    `patience` is a factor of the time-out of each call.
-    """
+    `patience` is a factor of the time-out of each call."""
 
     case: str
     key: Key
@@ -48,8 +47,7 @@ class Steps:
 def count(subject: Subject, asked: Steps, progress: Progress | None = None) -> Partial:
     """Count the steps `asked` of a case of the audit or of its diagnosis.
 
-    Raises BrokenVerifier or NotADraftPath if a step breaks the contract.
-    """
+    Raises BrokenVerifier or NotADraftPath if a step breaks the contract."""
     source, tally = subject.counter(asked.case, asked.patience)
     intervals = [(asked.first, asked.first + asked.steps)]
     if isinstance(subject, RuleSubject) and subject.workers is not None:

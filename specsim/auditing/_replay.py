@@ -1,7 +1,6 @@
 """Replay one step of an audit: the rows that the verifier got, and the tokens that it returned.
 
-The step is drawn in the same batch as in the audit, so that the verifier's generator has the same state.
-"""
+The step is drawn in the same batch as in the audit, so that the verifier's generator has the same state."""
 
 from __future__ import annotations
 

@@ -43,8 +43,7 @@ class Verdict(StrEnum):
 class Finding:
     """One reason for a verdict; `kind` is deviation, support, dependence, path, or contract.
 
-    `text` may hold an error message of the verifier, so it is escaped and cut for all forms of a report.
-    """
+    `text` may hold an error message of the verifier, so it is escaped and cut for all forms of a report."""
 
     kind: str
     text: str
@@ -231,8 +230,7 @@ class ProofSummary:
 class Candidate:
     """A known mistake with fitted parameters; `behind` is the distance in nats to the largest likelihood.
 
-    `fits` says whether a chi-square at level 1e-4 accepts its prediction.
-    """
+    `fits` says whether a chi-square at level 1e-4 accepts its prediction."""
 
     name: str
     family: str
@@ -280,8 +278,7 @@ class Diagnosis:
 class Audit(Shown):
     """The result of `specsim.audit`. `budget` is the total false-alarm probability, split over `tests`.
 
-    If `interrupted` by Ctrl-C, cases are missing or have fewer steps than planned.
-    """
+    If `interrupted` by Ctrl-C, cases are missing or have fewer steps than planned."""
 
     verifier: str
     level: str

@@ -1,7 +1,6 @@
 """Run the battery: plan every case, set the error budget, count steps, test the counts, judge.
 
-The verifier may run in another process (`_execution.py`), where only the jobs of `_jobs.py` run.
-"""
+The verifier may run in another process (`_execution.py`), where only the jobs of `_jobs.py` run."""
 
 from __future__ import annotations
 

@@ -109,8 +109,7 @@ def case_key(root: int, case: str) -> Key:
 def battery(subject: Rule | Declared) -> list[Case]:
     """All cases of a built-in rule, or of a user's verifier with these declarations.
 
-    A rule for several drafts gets pairs of chains, sampled by the first of its `draft_sampling` methods.
-    """
+    A rule for several drafts gets pairs of chains, sampled by the first of its `draft_sampling` methods."""
     if isinstance(subject, Declared):
         return _for_verifier(subject)
     cases = [make(BITS["float64"]) for make in _PAIRS.values()] + [_markov(24), _ngrams()]
@@ -227,8 +226,7 @@ def _opposite(bits: int) -> Case:
 def _rounded_rows() -> Case:
     """Rows of a softmax, which sum to 1 only to the rounding of the verifier's dtype.
 
-    In float32 that changes their law by 1e-7, too little to be detected.
-    """
+    In float32 that changes their law by 1e-7, too little to be detected."""
     p, q = normalise(np.random.default_rng(5).gamma(0.5, size=(2, 24)))
     return Case("rounded rows", "rows that sum to 1 only to rounding", TableModel(p), TableModel(q), chain(3))
 

@@ -23,8 +23,7 @@ from specsim.theory import acceptance_rate
 class CaseRows(Rows):
     """Rows of a case.
 
-    `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair; `lengths` int64 [B].
-    """
+    `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair; `lengths` int64 [B]."""
 
     shifts: Ints | None = None
     lengths: Ints | None = None
@@ -46,8 +45,7 @@ def row_dtype(name: str) -> np.dtype[Any]:
 class PairRows:
     """Chains of one pair, in the dtype of the case.
 
-    Without rotation all calls of one size share their arrays.
-    """
+    Without rotation all calls of one size share their arrays."""
 
     case: Case
     made: dict[int, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)

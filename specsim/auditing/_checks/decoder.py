@@ -130,8 +130,7 @@ class DecoderTally:
     """Counts of one case: lengths, the tokens after each prefix, and impossible tokens.
 
     `lengths[n]` is the number of sequences of n + 1 tokens. The arrays have the names and layout of those of
-    `AuditTally`; `tail` has no row, since the vocabularies are small.
-    """
+    `AuditTally`; `tail` has no row, since the vocabularies are small."""
 
     case: DecoderCase
     processing: Processing = Processing()
@@ -171,8 +170,7 @@ class DecoderTally:
 def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -> list[Table]:
     """The tables of `steps` sequences with at least two cells of expected count ≥ 10.
 
-    There is one table for each prefix without the end of the text; its expected count is exact.
-    """
+    There is one table for each prefix without the end of the text; its expected count is exact."""
 
     def laws(prefix: Tokens) -> tuple[Floats, Floats]:
         law = processing.rows(np.asarray(case.target.row((*case.prompt, *prefix)), dtype=np.float64))

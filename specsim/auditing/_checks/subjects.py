@@ -1,7 +1,6 @@
 """Subjects of an audit: a built-in rule, a user's verifier, or a decoder, each with its battery of cases.
 
-A subject plans a case from its models alone, and counts its steps with the verifier.
-"""
+A subject plans a case from its models alone, and counts its steps with the verifier."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ class _Counted:
 class RuleSubject(_Counted):
     """A built-in rule, through its fixed-pair kernel where p and q never change, else its row kernel.
 
-    If `workers` are given they count the steps; the rule must then be in the registry.
-    """
+    If `workers` are given they count the steps; the rule must then be in the registry."""
 
     rule: Rule
     threads: int

@@ -27,8 +27,7 @@ Signature = dict[tuple[str, tuple[int, int]], bool]
 def signature(function: Verifier, declared: Declared, timeout: float) -> Signature | None:
     """For each case and pair, whether they agree more often than two independent draws.
 
-    None for a broken contract, and where the verifier's vocabulary is too small for all of these cases.
-    """
+    None for a broken contract, and where the verifier's vocabulary is too small for all of these cases."""
     found: Signature = {}
     for case in (case for case in battery(declared) if case.name in CASES):
         calls, reader = Calls.of(function, declared, case, timeout), PairRows(case)

@@ -90,8 +90,7 @@ def sort_ranking(ranking: Iterable[Scored]) -> list[Scored]:
 def merge_rankings(first: Sequence[Scored], fitting: Sequence[Scored]) -> list[Scored]:
     """Merge the scores of all mistakes on a `first` part with those of the `fitting` ones on everything.
 
-    Mistakes that do not fit stay as far behind the likeliest as on the first part.
-    """
+    Mistakes that do not fit stay as far behind the likeliest as on the first part."""
     best = max(one.log_likelihood for one in first)
     top = max((one.log_likelihood for one in fitting), default=best)
     others = (replace(one, log_likelihood=top + one.log_likelihood - best) for one in first if one.fit < FIT)

@@ -120,8 +120,7 @@ def _separate_by_tables(
 ) -> list[Scored]:
     """Order the mistakes that are alike by the rejected tables of the audit.
 
-    If the exact verifier fits the outcomes too, all mistakes that fit are ordered by the tables.
-    """
+    If the exact verifier fits the outcomes too, all mistakes that fit are ordered by the tables."""
     tied = [one for one in ranking if one.fit >= FIT] if _exact_fits(ranking) else alike(ranking)
     if len(tied) < 2 and not _exact_fits(ranking):
         return ranking
@@ -143,8 +142,7 @@ def _exact_fits(ranking: Sequence[Scored]) -> bool:
 def _between_steps(mutants: Sequence[Mutant], execution: Execution, steps: int) -> Diagnosis:
     """Rank the mistakes without a law of a step by which steps depend on each other.
 
-    The outcomes are not used, since the steps are not independent.
-    """
+    The outcomes are not used, since the steps are not independent."""
     seen, ranking = execution.run(jobs.shared_noise), []
     for mutant in (mutant for mutant in mutants if mutant.law is None):
         found = signature(mutant.function, PLAIN, TIMEOUT)

@@ -17,8 +17,7 @@ from specsim.core.distributions import Ints
 def converter(declared: Declared) -> Callable[[Any], Any]:
     """A function that converts one array. Raises ValueError if the library is not installed.
 
-    NumPy arrays are made read-only, so that a verifier that writes to them raises at that line.
-    """
+    NumPy arrays are made read-only, so that a verifier that writes to them raises at that line."""
     if declared.arrays == "numpy":
         return _read_only
     try:

@@ -41,9 +41,7 @@ def adapt(speculative_decoding: engines.Function) -> Verifier:
 
 
 decoder = engines.installed(
-    adapt,
-    "speculative_decoding:speculative_decoding",
-    install="pip install torch speculative-decoding",
+    adapt, "speculative_decoding:speculative_decoding", install="pip install torch speculative-decoding"
 )
 
 

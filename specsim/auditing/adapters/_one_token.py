@@ -3,8 +3,7 @@
     function(p[V], q[V], rng) -> token                   drafting included      `adapt_decoder`
     function(p[V], q[V], draft_token, rng) -> token      verification only      `adapt`
 
-p and q are NumPy rows, `rng` a NumPy Generator.
-"""
+p and q are NumPy rows, `rng` a NumPy Generator."""
 
 from __future__ import annotations
 

@@ -34,13 +34,7 @@ def adapt(rejection_sample: engines.Function, device: str = "cpu") -> Verifier:
 
     @declares(arrays="torch", device=device, dtypes=("float32",), lengths=True, seeds=True, one_hot=True)
     def verify(
-        draft_tokens: Any,
-        p: Any,
-        q: Any,
-        rng: np.random.Generator,
-        *,
-        lengths: Any = None,
-        seeds: Sequence[int | None] | None = None,
+        draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator, *, lengths: Any = None, seeds: Any = ()
     ) -> Any:
         import torch
 
@@ -48,7 +42,7 @@ def adapt(rejection_sample: engines.Function, device: str = "cpu") -> Verifier:
         counts = [gamma] * steps if lengths is None else [int(length) for length in lengths]
         generators = {
             step: torch.Generator(p.device).manual_seed(seed)
-            for step, seed in enumerate(seeds or ())
+            for step, seed in enumerate(seeds)
             if seed is not None
         }
         target = flatten(p, counts)
@@ -79,10 +73,7 @@ def adapt(rejection_sample: engines.Function, device: str = "cpu") -> Verifier:
 
 
 verifier = engines.installed(
-    adapt,
-    "vllm.v1.sample.rejection_sampler:rejection_sample",
-    install="pip install vllm",
-    device="cuda",
+    adapt, "vllm.v1.sample.rejection_sampler:rejection_sample", install="pip install vllm", device="cuda"
 )
 
 

@@ -37,16 +37,14 @@ def law_or(otherwise: Callable[[Row], Row]) -> Callable[..., StepLaw]:
     return law(recovered=recovered)
 
 
-def or_token(p: Floats, q: Floats, x: Ints, threshold: float, token: int) -> Floats:
-    """The residual; one token where its mass is too small."""
-    left = excess(p, q)
-    left[left.sum(axis=1) <= threshold] = np.eye(1, p.shape[1], token % p.shape[1])[0]
-    return left
+def or_else(otherwise: Callable[[Floats], Floats]) -> Callable[..., Floats]:
+    """The residual; otherwise(p) where its mass is too small."""
 
+    def recover(p: Floats, q: Floats, x: Ints, threshold: float) -> Floats:
+        left = excess(p, q)
+        return np.where(left.sum(axis=1, keepdims=True) <= threshold, otherwise(p), left)
 
-def or_target(p: Floats, q: Floats, x: Ints, threshold: float) -> Floats:
-    left = excess(p, q)
-    return np.where(left.sum(axis=1, keepdims=True) <= threshold, p, left)
+    return recover
 
 
 def padding_wins(
@@ -65,7 +63,7 @@ MUTANTS = (
         "residual_floor",
         "A residual of little mass is replaced by p.",
         threads=("DeepSpec sample_residual",),
-        recover=or_target,
+        recover=or_else(lambda p: p),
         law=law_or(lambda p: p),
         parameters=threshold(1e-8),
     ),
@@ -73,7 +71,7 @@ MUTANTS = (
         "last_id_if_degenerate",
         "Where the residual has little mass, the last id of the vocabulary is emitted.",
         threads=("rtp-llm#1295", "sgl-project/sglang chain_speculative_sampling_triton"),
-        recover=partial(or_token, token=-1),
+        recover=or_else(lambda p: np.eye(1, p.shape[1], p.shape[1] - 1)),
         law=law_or(lambda p: one_hot(len(p), len(p) - 1)),
         parameters=threshold(1e-6),
     ),
@@ -81,7 +79,7 @@ MUTANTS = (
         "first_id_if_degenerate",
         "Where the residual has little mass, it underflows to zeros, whose argmax is token 0.",
         threads=("vllm-project/vllm sample_recovered_tokens",),
-        recover=partial(or_token, token=0),
+        recover=or_else(lambda p: np.eye(1, p.shape[1])),
         law=law_or(lambda p: one_hot(len(p), 0)),
         parameters=threshold(1e-6),
     ),

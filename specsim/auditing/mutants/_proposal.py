@@ -1,7 +1,6 @@
 """The q that verification is given is not the law that the drafted tokens were drawn from.
 
-All are decoders: a verifier alone cannot know.
-"""
+All are decoders: a verifier alone cannot know."""
 
 from __future__ import annotations
 

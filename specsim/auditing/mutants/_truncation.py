@@ -22,20 +22,14 @@ THRESHOLD = (Parameter("threshold", 0.3, 0.0, 1.0, "of q, below which a drafted 
 
 
 def cut(
-    sizes: Callable[..., Ints],
-    draft_tokens: Ints,
-    p: Floats,
-    q: Floats,
-    rng: np.random.Generator,
-    threshold: float,
+    sizes: Callable[..., Ints], x: Ints, p: Floats, q: Floats, rng: np.random.Generator, threshold: float
 ) -> Ints:
-    """Standard verification of the first sizes(x, q, threshold) drafted tokens; then a bonus from the row there."""
-    verified = sizes(draft_tokens, q, threshold)
-    passed, u = ref.accept_standard(draft_tokens, p, q, rng)
+    """Standard verification of the first sizes(x, q, threshold) drafted tokens, then a bonus from the row there."""
+    verified = sizes(x, q, threshold)
+    passed, u = ref.accept_standard(x, p, q, rng)
     accepted = np.minimum(passed, verified)
-    last = ref.last_token(draft_tokens, p, q, accepted, u)
-    bonus = ref.draw(p[np.arange(len(p)), accepted], u)
-    return ref.pack_output(draft_tokens, accepted, np.where(passed >= verified, bonus, last))
+    last, bonus = ref.last_token(x, p, q, accepted, u), ref.draw(p[np.arange(len(p)), accepted], u)
+    return ref.pack_output(x, accepted, np.where(passed >= verified, bonus, last))
 
 
 def cut_law(size: Callable[..., int]) -> Callable[..., StepLaw]:
