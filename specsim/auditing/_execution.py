@@ -4,8 +4,6 @@ A function given by name may hang or crash, so it runs in a child process. A job
 and its result one message back. Before calls of the function, at most every half second, the child sends a
 sign of life. A child that dies, or sends nothing for too long, is replaced for the next job."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -3,8 +3,6 @@
 A job is called as job(subject, *arguments, progress=...). Its arguments and its result are sent between
 processes, so both are small: jobs count, the parent plans and judges."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import time
@@ -22,7 +20,7 @@ from specsim.auditing._diagnosis.dependence import Signature, signature
 from specsim.auditing._diagnosis.outcomes import OutcomeTally
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath
 from specsim.core._streams import Key
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.simulation._counting import Failure, Partial, Progress, Tally, add_up, count_chunks
 from specsim.simulation._executors import count_spans
 from specsim.simulation._sources import Batch, Batches

@@ -12,7 +12,7 @@ import numpy as np
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._provenance import Provenance
 from specsim.core._tables import Shown, as_dict, plain
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.core.stats import ChiSquare
 from specsim.drafts import Tree
 from specsim.simulation._counting import Example

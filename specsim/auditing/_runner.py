@@ -130,7 +130,7 @@ def audit(
         return replace(found, diagnosis=_diagnosis(execution, found)) if diagnose else found
 
 
-def check_limits(level: str, seconds: float | None, timeout: float) -> None:
+def check_limits(level: str, seconds: float | None = None, timeout: float = TIMEOUT) -> None:
     """Raise ValueError for an unknown level, and for times that are not positive."""
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")

@@ -33,7 +33,7 @@ from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core._tables import Piece
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.core.stats import detectable_tv, log_two_sample_e
 from specsim.simulation._counting import Counts, Progress, offset
 
@@ -87,7 +87,7 @@ def audit_against(
     >>> audit_against("standard", "standard", "smoke", rng=0).verdict
     'same'
     """
-    check_limits(level, None, timeout)
+    check_limits(level, timeout=timeout)
     root, started = root_of(rng), time.perf_counter()
     with (
         open_execution(_as_function(new), 1, timeout) as one,

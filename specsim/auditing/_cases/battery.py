@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from specsim.auditing._verifier.contract import Declared
 from specsim.core._streams import Key, key_of
+from specsim.core._types import Floats
 from specsim.core.distributions import dyadic, normalise, synthetic_pair
 from specsim.drafts import Tree, branching, chain, chains
 from specsim.models import Model, TableModel, default_pair, shared_contexts
@@ -170,9 +171,7 @@ def _cut(tree: Tree, declared: Declared) -> Tree:
     return chain(declared.gamma, tree.sampling)
 
 
-def _pair(
-    name: str, purpose: str, rows: Iterable[NDArray[np.float64]], gamma: int, **more: Any
-) -> Callable[[int], Case]:
+def _pair(name: str, purpose: str, rows: Iterable[Floats], gamma: int, **more: Any) -> Callable[[int], Case]:
     """A fixed pair, as a function of the bits of its fractions: its rows sum to exactly 1 in the verifier's dtype."""
     p, q = rows
     return lambda bits: Case(

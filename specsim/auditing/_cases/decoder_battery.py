@@ -4,15 +4,14 @@ Rows are 24-bit dyadic fractions, which sum to exactly 1. V^max_new_tokens is at
 token is counted after every prefix; sequences are long enough for several steps of two or three drafted
 tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from specsim.core.distributions import Floats, dyadic, normalise
+from specsim.core._types import Floats
+from specsim.core.distributions import dyadic, normalise
 from specsim.models import Mixture, Model, TableModel
 
 

@@ -1,7 +1,5 @@
 """The rows that a user's verifier gets, generated fast: those of one pair, or relabelled row by row."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,7 +10,7 @@ from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
 from specsim.core._streams import Key, Purpose, uniforms
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.drafts import Tree
 from specsim.simulation._engine import model_rows
 from specsim.simulation._rows import RowReader, Rows, broadcast_parents

@@ -1,14 +1,11 @@
 """The claimed law of a verifier's tokens: the target's law, or the one that a lossy rule declares."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core._types import TokenArray
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, TokenArray
 from specsim.drafts import Tree
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows

@@ -3,8 +3,6 @@
 Each promise is checked with a few small calls. A broken promise gives the verdict `broken`, an impossible
 token `biased`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +14,7 @@ from specsim.auditing._results import CaseResult, Finding
 from specsim.auditing._verifier.calls import Calls
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
 from specsim.core._streams import Key
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.drafts import chain
 from specsim.models import TableModel
 from specsim.simulation._counting import Partial

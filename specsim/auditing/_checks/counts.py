@@ -12,8 +12,6 @@ if steps are independent.
 Where a case relabels the vocabulary row by row, tokens are read in the labels of its pair before they are
 counted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -27,8 +25,7 @@ from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim, rows_on_path
 from specsim.core._kernels import kernel
 from specsim.core._streams import Key, Purpose, uniforms
-from specsim.core._types import TokenArray
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints, TokenArray
 from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import Batch, RowVerifier
@@ -125,7 +122,7 @@ def _in_labels_of_pair(tokens: TokenArray, rows: Rows | None, vocab_size: int) -
     return np.where(tokens < 0, tokens, (tokens - shifts.T) % vocab_size).astype(np.int32)
 
 
-def _count_neighbours(first: Floats, table: NDArray[np.int64]) -> None:
+def _count_neighbours(first: Floats, table: Ints) -> None:
     """Add pairs of quarters to `table` [2, 16]; a batch is verified in two calls, one for each half."""
     quarters = np.minimum((first * QUARTERS).astype(np.int64), QUARTERS - 1)
     half, even = (len(quarters) + 1) // 2, len(quarters) // 2 * 2

@@ -25,8 +25,8 @@ from specsim.auditing._checks.tables import Table, prefix_tables
 from specsim.auditing._verifier.calls import TIMEOUT, call_safely
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._streams import Key
-from specsim.core._types import TokenArray, Tokens
-from specsim.core.distributions import Floats, temperature, top_k, top_p
+from specsim.core._types import Floats, TokenArray, Tokens
+from specsim.core.distributions import temperature, top_k, top_p
 from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._sources import Batch
 

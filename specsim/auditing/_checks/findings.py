@@ -1,7 +1,5 @@
 """Judge the counts of a case: which tables are rejected, and the findings in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,7 +10,7 @@ from specsim.auditing._checks.counts import NEIGHBOURS, QUARTERS, TAIL_EDGES
 from specsim.auditing._checks.tables import LOOKS, Plan, Table
 from specsim.auditing._results import BUDGET, Alphas, CaseResult, Efficiency, Finding, TableResult
 from specsim.core._accepted_lengths import alpha_drafted, alpha_verified, mean_tokens
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.core.stats import (
     MIN_EXPECTED,
     ChiSquare,

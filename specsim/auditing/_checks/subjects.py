@@ -2,8 +2,6 @@
 
 A subject plans a case from its models alone, and counts its steps with the verifier."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -22,7 +20,7 @@ from specsim.auditing._checks.tables import Plan, plan_case
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases
 from specsim.auditing._verifier.calls import TIMEOUT, verifier_source
 from specsim.auditing._verifier.contract import Declared, Verifier
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.drafts import chain
 from specsim.rules import Rule
 from specsim.simulation._counting import Tally, no_counts

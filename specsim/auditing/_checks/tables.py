@@ -1,7 +1,5 @@
 """The plan of a case, fixed from p and q before the first draw: its steps, and its tables, which share the budget."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +18,7 @@ from specsim.auditing._checks.counts import (
     AuditTally,
     table_positions,
 )
-from specsim.core._types import Tokens
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints, Tokens
 from specsim.core.stats import merge_cells
 from specsim.simulation._counting import Counts, Partial, no_counts
 

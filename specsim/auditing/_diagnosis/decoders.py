@@ -3,8 +3,6 @@
 The number of drafted tokens is unknown, so every mistake is tried with several draft lengths. If a decoder
 processes the models' rows, the mistakes use the processed rows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +23,7 @@ from specsim.auditing._results import CaseResult, Diagnosis
 from specsim.auditing._verifier.contract import BrokenVerifier
 from specsim.auditing.mutants import Mutant, catalogue, sequence_law
 from specsim.auditing.mutants._decoding import Decoder
-from specsim.core._types import Tokens
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints, Tokens
 from specsim.models import Model, TableModel
 
 #: Drafted tokens that a decoder may use.

@@ -4,8 +4,6 @@ In many pairs of small calls of four rows, how often do two first tokens agree t
 neighbours in a call, rows further apart, and rows at the same place of two calls? One case has a random
 recovered token, the other a random acceptance."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from specsim.auditing._cases.battery import battery

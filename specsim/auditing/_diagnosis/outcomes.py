@@ -4,8 +4,6 @@ An audit tests only emitted tokens. The drafted tokens separate mistakes better:
 recovered token can equal the rejected one. An outcome is the drafted path, the number of accepted tokens, and
 the last token."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,7 +14,8 @@ from numpy.typing import NDArray
 from specsim.auditing._cases.battery import BITS, Case
 from specsim.auditing._verifier.contract import Declared
 from specsim.core._streams import Key
-from specsim.core.distributions import Ints, dyadic
+from specsim.core._types import Ints
+from specsim.core.distributions import dyadic
 from specsim.drafts import chain
 from specsim.models import TableModel
 from specsim.simulation._sources import Batch

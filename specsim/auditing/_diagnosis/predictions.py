@@ -3,8 +3,6 @@
 The prediction is exact from the mutant's law, or simulated if the law depends on other rows or on token
 labels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,7 +13,7 @@ from specsim.auditing._diagnosis.outcomes import OutcomeTally, path_of
 from specsim.auditing._verifier.calls import verifier_source
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.mutants import Mutant
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.models import Model
 from specsim.simulation._counting import run
 

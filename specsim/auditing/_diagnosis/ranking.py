@@ -1,7 +1,5 @@
 """Rank known mistakes: likelihood and fit of predictions, fitted parameters, and the resulting diagnosis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +11,7 @@ from specsim.auditing._cases.battery import Case
 from specsim.auditing._diagnosis.predictions import Prediction, predict
 from specsim.auditing._results import Candidate, Diagnosis
 from specsim.auditing.mutants import Mutant
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.rules._common.base import Parameter
 
 #: Nats by which the likeliest mistake must lead, and the least p-value of a fit.

@@ -4,8 +4,6 @@ Steps of the diagnostic cases are drawn until one mistake is far likelier than a
 reached. Mistakes that are alike there, because they show only in a precision, in a tail, or between the rows
 of a call, are separated by the rejected tables of the audit: each mistake is run on the same case."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -29,7 +27,7 @@ from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADr
 from specsim.auditing.mutants import Mutant, catalogue
 from specsim.auditing.mutants import _randomness as randomness
 from specsim.auditing.mutants import _reference as pieces
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.rules import get
 from specsim.simulation._counting import run
 

@@ -1,7 +1,5 @@
 """An audit as JUnit XML, which continuous integration reads."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree
 
 from specsim.auditing._report import text as words

@@ -1,7 +1,5 @@
 """The sentences and tables that every form of a report shares; `audit_parts` and `comparison_parts` put them in order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

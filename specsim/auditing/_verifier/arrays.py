@@ -1,7 +1,5 @@
 """Convert arrays for a verifier (on the CPU without a copy), and check the tokens that it returns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +8,7 @@ from numpy.typing import NDArray
 
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.core._kernels import kernel
-from specsim.core._types import TokenArray
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints, TokenArray
 
 
 def converter(declared: Declared) -> Callable[[Any], Any]:

@@ -23,8 +23,7 @@ from specsim.auditing._cases.rows import CaseRows, row_dtype, rows_of
 from specsim.auditing._verifier.arrays import as_path, as_tokens, converter, read_tokens
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, Verifier
 from specsim.core._streams import Key, Purpose, uniforms
-from specsim.core._types import TokenArray
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints, TokenArray
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import RowSource
 

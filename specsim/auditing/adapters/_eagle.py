@@ -15,8 +15,6 @@ are the draft's most probable tokens, for which q counts as 1. The last token is
 Known issues: Python's `random` for the coins; EAGLE-1 draws the bonus without the logits processor
 (temperature ignored); no guard where the residual is zero."""
 
-from __future__ import annotations
-
 import inspect
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Helpers of the adapters: an engine's function, seeds, the form of a decoder, rows of a cache, paths of a tree."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.drafts import Tree
 from specsim.models import Model
 

@@ -10,8 +10,6 @@
 It needs a GPU. Known issues: `accepted` counts every position whose own test passes, as if they were
 independent, `emitted` stops at the first rejection; of a tensor of seeds only the first is read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

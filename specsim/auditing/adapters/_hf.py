@@ -18,8 +18,6 @@ on purpose, the law w·p + (1-w)·q.
 the assistant is less than 40 % sure, and the sampling of `temperature`, `top_k` and `top_p` applied to both
 models."""
 
-from __future__ import annotations
-
 import inspect
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """A transformers model with the rows of a `specsim.models.Model` after what its KV cache holds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -11,8 +11,6 @@ The adapter decodes one sequence with every token kept (`filter_thres=0`), and c
 does not know. Known issues: accepts unless u > p/q; divides the residual by its sum without a guard; with
 `lenience` the residual does not use the scaled q."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from specsim.auditing._verifier.contract import Verifier

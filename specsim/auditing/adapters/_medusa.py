@@ -10,8 +10,6 @@ where p(x) > min(threshold, alpha·exp(-entropy)); the longest path wins, then t
 it is drawn outside, from p: the adapter does that. In sampling 'nucleus' of later versions each path draws
 target tokens of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

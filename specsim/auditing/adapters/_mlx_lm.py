@@ -10,8 +10,6 @@ target's: exact, at the price of a lower acceptance than min(1, p/q). The adapte
 temperature 1, and stops at `eos`, which the loop leaves to its caller. MLX's global generator is seeded, and
 not restored."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -8,8 +8,6 @@ One sequence at a time; `rejected_idx` is the number of accepted tokens. Known i
 the ratio and to *every* entry of the residual, so that with V tokens and a residual of mass m a share
 V·1e-9/m of them is noise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

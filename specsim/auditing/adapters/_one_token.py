@@ -5,8 +5,6 @@
 
 p and q are NumPy rows, `rng` a NumPy Generator."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -15,8 +15,6 @@ holds, at each of them, the token that follows it.
 It needs a GPU. Known issues: one coin per node serves all its children, by adding up their probabilities,
 which is exact only where siblings are distinct and both thresholds are 1; a lower threshold is lossy."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -11,8 +11,6 @@ bonus from the target's last row, which the adapter does with the same generator
 Known issues: rejects where u > q/p; no guard where the residual is zero, so that `multinomial` raises;
 drafted tokens go through pinned memory, which asks for a GPU in some versions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

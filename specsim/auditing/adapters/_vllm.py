@@ -15,8 +15,6 @@ generator.
 The kernels are Triton's, so the engine needs a GPU. Known issues: accepts where p/q ≥ u, u in float64 on
 purpose; one exponential vector per request serves all its positions; an all-zero residual gives token 0."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from types import SimpleNamespace

@@ -17,8 +17,6 @@ temperature 1.
 Known issues: newer versions use pinned memory, which needs an accelerator; with IS_NGRAM the function of
 recovered tokens set entries of target_probs to 0 in place (vllm-project/vllm-ascend#2881)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

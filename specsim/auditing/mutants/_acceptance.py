@@ -1,7 +1,5 @@
 """A wrong test of the drafted tokens, and lossy tests that are not declared to be lossy."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
@@ -14,7 +12,7 @@ from specsim.auditing.mutants import _laws as laws
 from specsim.auditing.mutants import _reference as ref
 from specsim.auditing.mutants._laws import Rows, StepLaw, chain_law, follow_rows, law, of_chain, ratios
 from specsim.auditing.mutants._reference import at, verifier_mutant
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.rules._chain.greedy_match import RULE as GREEDY_MATCH
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter

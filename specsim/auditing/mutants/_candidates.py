@@ -1,7 +1,5 @@
 """Several candidates or several draws where the law allows for one."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -9,8 +7,7 @@ import numpy as np
 
 from specsim.auditing.mutants._laws import law, likeliest_first, normalise
 from specsim.auditing.mutants._reference import at, mask_drafted, target, verifier_mutant
-from specsim.core._types import Row
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
 

@@ -3,8 +3,6 @@
 A step drafts γ tokens (fewer near the end of the text), verifies them with the standard rule, and emits the
 accepted tokens and one more. Draft and target each keep a state: the tokens that they have processed."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

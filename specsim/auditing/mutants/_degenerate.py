@@ -3,8 +3,6 @@
 In exact arithmetic an empty residual follows no rejection; with rounding, thresholds and low precision it
 does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,8 +12,7 @@ import numpy as np
 from specsim.auditing.mutants import _reference as ref
 from specsim.auditing.mutants._laws import StepLaw, law, one_hot, residual
 from specsim.auditing.mutants._reference import excess, verifier_mutant
-from specsim.core._types import Row
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints, Row
 from specsim.rules._common.base import Parameter
 
 mutant = partial(verifier_mutant, "degenerate residual")

@@ -1,7 +1,5 @@
 """Exact controls: exact verifiers and decoders that accept less than they could; an audit must not reject them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 
@@ -13,7 +11,7 @@ from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
 from specsim.auditing.mutants._indexing import whole_draft, without_last_drafted
 from specsim.auditing.mutants._laws import Rows, StepLaw, of_chain, one_hot
 from specsim.auditing.mutants._reference import at, verifier_mutant
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.rules._chain import block
 from specsim.rules._chain.one_hot import RULE as ONE_HOT
 from specsim.rules._chain.sampler_match import RULE as SAMPLER_MATCH

@@ -1,7 +1,5 @@
 """Rows of the wrong position or of the wrong request, or rows used one token late."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,8 +10,7 @@ from specsim.auditing.mutants import _reference as ref
 from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
 from specsim.auditing.mutants._laws import Rows, StepLaw, chain_law, follow_rows, of_chain, ratios, stop_law
 from specsim.auditing.mutants._reference import pack_output, verifier_mutant, verify
-from specsim.core._types import Tokens
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints, Tokens
 
 FAMILY = "wrong row or position"
 mutant = partial(verifier_mutant, FAMILY)

@@ -3,8 +3,6 @@
 The parts are those of `specsim.rules._common.tokenwise.law`, with rows as sequences of Fractions or floats. All
 parts get the mutant's values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from numbers import Rational

@@ -1,7 +1,5 @@
 """The edges of uniforms, and low precision."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import ceil, exp, expm1, floor
 from typing import Any
@@ -12,8 +10,7 @@ from ml_dtypes import bfloat16
 from specsim.auditing.mutants import _reference as ref
 from specsim.auditing.mutants._laws import as_given, law, normalise, residual
 from specsim.auditing.mutants._reference import at, excess, round_to, verifier_mutant
-from specsim.core._types import Row
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints, Row
 from specsim.rules._common.base import Parameter
 
 mutant = partial(verifier_mutant, "precision and edges")

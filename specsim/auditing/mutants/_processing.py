@@ -1,7 +1,5 @@
 """Verified, recovered and bonus tokens come from rows that were processed differently."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import exp
 from typing import Any
@@ -12,8 +10,7 @@ from specsim.auditing.mutants import _laws as laws
 from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
 from specsim.auditing.mutants._laws import apply_temperature, law, residual
 from specsim.auditing.mutants._reference import argmax, at, excess, verifier_mutant
-from specsim.core._types import Row
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import argmax as argmax_row
 from specsim.rules._common.base import Parameter
 from specsim.rules._common.tokenwise import positive_part

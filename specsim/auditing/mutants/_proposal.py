@@ -2,8 +2,6 @@
 
 All are decoders: a verifier alone cannot know."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

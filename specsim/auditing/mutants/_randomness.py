@@ -1,7 +1,5 @@
 """Random numbers that are used twice."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -12,8 +10,7 @@ from specsim.auditing.mutants import _laws as laws
 from specsim.auditing.mutants import _reference as ref
 from specsim.auditing.mutants._laws import Rows, StepLaw, chain_law, law, of_chain, ratios, stop_law
 from specsim.auditing.mutants._reference import verifier_mutant
-from specsim.core._types import Row
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints, Row
 
 FAMILY = "reused randomness"
 mutant = partial(verifier_mutant, FAMILY)

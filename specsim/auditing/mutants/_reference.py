@@ -4,8 +4,6 @@ A test takes u float[B, γ], the drafted tokens x int[B, γ], and p and q float[
 A recovered token or a bonus is drawn from p, q float[R, V], with the rejected tokens x int[R]; weights need
 not be normalised, and a row of zeros is replaced by p. All parts get the mutant's values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._laws import StepLaw
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.rules._common.base import Parameter
 
 

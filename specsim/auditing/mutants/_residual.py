@@ -1,7 +1,5 @@
 """After a rejection the token is drawn from something else than (p - q)₊."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -18,8 +16,7 @@ from specsim.auditing.mutants._reference import (
     verifier_mutant,
     verify,
 )
-from specsim.core._types import Row
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints, Row
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
 from specsim.rules._common.tokenwise import positive_part

@@ -1,7 +1,5 @@
 """The draft is cut short by what was drawn, and the rest verified as if it had not been looked at."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,7 +10,7 @@ from specsim.auditing.mutants import _reference as ref
 from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
 from specsim.auditing.mutants._laws import Rows, StepLaw, minimum_ratio, of_chain, residual, stop_law
 from specsim.auditing.mutants._reference import verifier_mutant
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.rules._common.base import Parameter
 
 FAMILY = "draft cut by its own tokens"
