@@ -124,9 +124,8 @@ def code_digest(subject: Subject, progress: Progress | None = None) -> str | Non
 def tokens(subject: Subject, asked: Steps, progress: Progress | None = None) -> Ints:
     """The emitted tokens [positions, steps]."""
     source, _ = subject.counter(asked.case)
-    return np.concatenate(
-        [batch.tokens for batch in source.batches(asked.key, asked.first, asked.steps)], axis=1
-    )
+    batches = source.batches(asked.key, asked.first, asked.steps)
+    return np.concatenate([batch.tokens for batch in batches], axis=1)
 
 
 def batch_of(

@@ -1,7 +1,5 @@
 """The battery: cases of a target and a draft, each designed to expose one kind of defect."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial

@@ -10,11 +10,9 @@ Whole sequences are counted: how often each token followed each prefix. That cov
 the end of the text. A lossless decoder draws every token from the target's row after prompt and prefix, or
 from the processed row if it declares a temperature, top-k or top-p."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +49,7 @@ class Processing:
         self.rows(np.ones(1))
 
     @classmethod
-    def of(cls, declared: Declared) -> Processing:
+    def of(cls, declared: Declared) -> Self:
         """What a decoder declares."""
         return cls(declared.temperature, declared.top_k or None, declared.top_p)
 
@@ -108,20 +106,18 @@ def _what_is_broken(tokens: NDArray[Any], case: DecoderCase) -> str | None:
         return ": returned no token"
     if tokens.dtype.kind not in "iu":
         return f": returned {tokens.dtype}, expected integer tokens"
-    size, most, eos = case.target.vocab_size, case.max_new_tokens, case.eos
+    n, size, most, eos = tokens.size, case.target.vocab_size, case.max_new_tokens, case.eos
     if (bad := (tokens < 0) | (tokens >= size)).any():
         position = int(bad.argmax())
         return f", position {position + 1}: token {tokens[position]} is outside [0, {size})"
-    if tokens.size > most:
-        return (
-            f": returned {tokens.size} tokens, more than max_new_tokens = {most} (do not return the prompt)"
-        )
+    if n > most:
+        return f": returned {n} tokens, more than max_new_tokens = {most} (do not return the prompt)"
     if eos is not None and (tokens[:-1] == eos).any():
         position = int((tokens == eos).argmax())
         return f", position {position + 2}: a token follows eos = {eos}, which ends the text"
-    if tokens.size < most and (eos is None or tokens[-1] != eos):
+    if n < most and (eos is None or tokens[-1] != eos):
         without = "" if eos is None else f" without eos = {eos}"
-        return f": stopped after {tokens.size} of {most} tokens{without}"
+        return f": stopped after {n} of {most} tokens{without}"
     return None
 
 

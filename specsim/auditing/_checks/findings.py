@@ -116,11 +116,9 @@ def find(
 
 def _support(counts: Counts, examples: Sequence[Example]) -> Iterator[Finding]:
     total = int(counts["impossible"].sum())
-    named = (f"step {s}, position {i + 1}: token {x}" for s, i, x in sorted(examples)[:NAMED])
+    named = "; ".join(f"step {s}, position {i + 1}: token {x}" for s, i, x in sorted(examples)[:NAMED])
     if total:
-        yield Finding(
-            "support", f"{total:,} emitted tokens have probability 0 under the target ({'; '.join(named)})"
-        )
+        yield Finding("support", f"{total:,} emitted tokens have probability 0 under the target ({named})")
 
 
 def _deviations(

@@ -120,9 +120,8 @@ def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
         def loss(value: float, tried: Mutant = tried, name: str = parameter.name) -> float:
             return -_score_fixed(tried.with_parameters(**{name: value}), seen).log_likelihood
 
-        best = _of_best_length(
-            tried.with_parameters(**{parameter.name: ranks.likeliest(parameter, loss)}), seen
-        )
+        value = ranks.likeliest(parameter, loss)
+        best = _of_best_length(tried.with_parameters(**{parameter.name: value}), seen)
     return best
 
 

@@ -45,9 +45,7 @@ class Tested:
 
 def worst_tables(audit: Audit) -> list[Tested]:
     """The most telling table of each case that has a rejected one, worst first; without any finding the one nearest to it."""
-    drawn = (
-        [Tested(case, table) for table in case.tables if table.observed and table.n] for case in audit.cases
-    )
+    drawn = ([Tested(case, one) for one in case.tables if one.observed and one.n] for case in audit.cases)
     worst = [max(tables, key=lambda tested: tested.table.log10_e) for tables in drawn if tables]
     worst.sort(key=lambda tested: tested.table.log10_e, reverse=True)
     if any(case.findings for case in audit.cases):

@@ -3,8 +3,6 @@
 Each batch is verified in at least two calls with one generator, so that the counts show random numbers shared
 by rows or by calls. Any error inside the verifier is raised as `BrokenVerifier`."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -13,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +46,7 @@ class Calls:
     timeout: float
 
     @classmethod
-    def of(cls, function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> Calls:
+    def of(cls, function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> Self:
         return cls(function, declared, case, converter(declared), timeout)
 
     def __call__(self, rows: Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:

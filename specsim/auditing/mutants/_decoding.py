@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._laws import StepLaw, minimum_ratio, residual, stop_law
+from specsim.auditing.mutants._laws import Rows, StepLaw, minimum_ratio, residual, stop_law
 from specsim.core._types import Row, Tokens
 from specsim.core.distributions import inverse_cdf
 from specsim.models import Model
@@ -93,13 +93,7 @@ class Decoder:
         return list(text[len(prompt) :])
 
     def _verify(
-        self,
-        target: Model,
-        seen: Tokens,
-        drafted: Tokens,
-        q: Sequence[Row],
-        rng: np.random.Generator,
-        **values: float,
+        self, target: Model, seen: Tokens, drafted: Tokens, q: Rows, rng: np.random.Generator, **values: float
     ) -> tuple[int, int]:
         """The number of accepted tokens, and the token after them."""
         for i, x in enumerate(drafted):
@@ -111,9 +105,7 @@ class Decoder:
                 return i, inverse_cdf(weights if any(weights) else p, rng.random())
         return len(drafted), inverse_cdf(self.bonus(_floats(target, seen + drafted), **values), rng.random())
 
-    def law(
-        self, parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any
-    ) -> StepLaw:
+    def law(self, parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> StepLaw:
         """The law of verification, on the models' rows."""
         against = [self.verified_p(row, **values) for row in p[: len(tokens)]]
         verified_q = [self.verified_q(row, **values) for row in q]

@@ -15,6 +15,9 @@ from specsim.rules._common.tokenwise import normalise, positive_part
 Rows = Sequence[Row]
 #: The probability of stopping at each node, and the pmf of the token after it.
 StepLaw = tuple[list[Any], list[Any]]
+#: law(parents, tokens, p, q, **values), see `Mutant`.
+Law = Callable[..., StepLaw]
+Part = Callable[..., Any]
 
 
 def minimum_ratio(p: Row, q: Row, x: int, **values: Any) -> Any:
@@ -27,11 +30,7 @@ def residual(p: Row, q: Row, x: int | None = None, **values: Any) -> list[Any]:
     return positive_part(p, q)
 
 
-def law(
-    accept: Callable[..., Any] = minimum_ratio,
-    recovered: Callable[..., Row] = residual,
-    bonus: Callable[..., Row] | None = None,
-) -> Callable[..., StepLaw]:
+def law(accept: Part = minimum_ratio, recovered: Part = residual, bonus: Part | None = None) -> Law:
     """The law of a verifier that decides each position from its own rows."""
     return tokenwise.law("a mutant", accept, recovered, bonus)
 
@@ -44,7 +43,7 @@ def follow_rows(tokens: Sequence[int], p: Rows, q: Rows) -> list[Row]:
     return [*(residual(*rows) for rows in zip(p, q, strict=False)), p[-1]]
 
 
-def of_chain(step: Callable[..., StepLaw]) -> Callable[..., StepLaw]:
+def of_chain(step: Part) -> Law:
     """The law of a verifier of chains, from step(tokens, p, q, **values)."""
 
     def of_a_step(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> StepLaw:
@@ -54,9 +53,7 @@ def of_chain(step: Callable[..., StepLaw]) -> Callable[..., StepLaw]:
     return of_a_step
 
 
-def chain_law(
-    chances: Callable[..., list[Any]] = ratios, follow: Callable[..., list[Any]] = follow_rows
-) -> Callable[..., StepLaw]:
+def chain_law(chances: Part = ratios, follow: Part = follow_rows) -> Law:
     """The law of a verifier that looks at other positions too.
 
     chances(tokens, p, q, **values) gives the γ probabilities of passing, each given that the ones before
