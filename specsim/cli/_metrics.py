@@ -44,22 +44,7 @@ def check_metrics(
 
     Give numbers as printed: their digits determine the precision.
     """
-    found = specsim.check_metrics(
-        engine=engine,
-        gamma=gamma,
-        acceptance_rate=acceptance_rate,
-        tokens_per_step=tokens_per_step,
-        accepted=accepted,
-        drafted=drafted,
-        emitted=emitted,
-        steps=steps,
-        bonus=bonus,
-        by_position=by_position,
-        draft_time=draft_time,
-        target_time=target_time,
-        step_time=step_time,
-        speedup=speedup,
-        requests=requests,
-    )
+    options = locals()
+    found = specsim.check_metrics(**{name: value for name, value in options.items() if name != "as_json"})
     print_result(found, as_json)
     return found.exit_code

@@ -59,6 +59,7 @@ SourceName = Annotated[
         "one-hot, near-equal, asymmetric), an .npz file of models, or the folder of a trace."
     ),
 ]
+Models = Annotated[str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")]
 VocabSize = Annotated[int, Parameter(converter=whole, help="Vocabulary size of a synthetic pair.")]
 Overlap = Annotated[float, Parameter(help="Σ min(p, q) of a synthetic pair, from 0 to 1.")]
 Level = Annotated[str, Parameter(help="Number of steps: smoke, quick, standard or deep.")]

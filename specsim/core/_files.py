@@ -29,6 +29,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write `text` to `path` in UTF-8, atomically."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def _default_mode() -> int:
     """The permissions of a new file. The process's mask can only be read by setting it."""
     mask = os.umask(0)

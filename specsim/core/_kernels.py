@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Kernel", "available_threads", "interpreted", "kernel", "sources_digest", "summary_kernel"]
+from specsim.core._checks import check_count
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -139,11 +139,7 @@ def available_threads(threads: int | None = None) -> int:
     """`threads`, or as many as this process has cores. Raises ValueError below 1, TypeError for no integer."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not hasattr(threads, "__index__"):
-        raise TypeError(f"threads: expected an int, got {type(threads).__name__}")
-    if threads < 1:
-        raise ValueError(f"threads: {threads} is not at least 1")
-    return int(threads)
+    return check_count("threads", threads)
 
 
 @cache

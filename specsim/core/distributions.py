@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from specsim.core._checks import check_count
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Ints
 
@@ -254,10 +255,7 @@ def top_k(p: ArrayLike, k: int) -> Floats:
     array([0.625, 0.375, 0.   ])
     """
     rows = check_rows(p)
-    if not hasattr(k, "__index__"):
-        raise TypeError(f"top_k: expected an integer k, got {type(k).__name__}")
-    if k < 1:
-        raise ValueError(f"top_k: {k} keeps no token; k must be at least 1")
+    check_count("k", k)
     kth = np.sort(rows, axis=-1)[..., -min(k, rows.shape[-1])]
     return normalise(np.where(rows >= kth[..., None], rows, 0.0))
 
@@ -354,10 +352,8 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
     array([0.25, 0.75])
     """
     rows = check_rows(p)
-    if not hasattr(bits, "__index__"):
-        raise TypeError(f"dyadic: expected an integer number of bits, got {type(bits).__name__}")
-    if not 1 <= bits <= 52:
-        raise ValueError(f"dyadic: bits = {bits} is outside [1, 52]")
+    if check_count("bits", bits) > 52:
+        raise ValueError(f"bits: {bits} is more than 52, those of a float64")
     scaled = rows * 2.0**bits
     floors = np.floor(scaled)
     missing = (2.0**bits - floors.sum(axis=-1)).astype(np.int64)

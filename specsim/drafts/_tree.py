@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._checks import check_count
 from specsim.drafts._sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
 
 #: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN). The limit guards against mistyped sizes.
@@ -233,10 +234,6 @@ def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
 
 
 def _whole(value: int, name: str) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
-        raise TypeError(f"{name}: expected an int, got {type(value).__name__}")
-    if value < 1:
-        raise ValueError(f"{name}: {value} drafted tokens leave nothing to verify; it must be at least 1")
-    if value > MAX_NODES:
+    if check_count(name, value) > MAX_NODES:
         raise ValueError(f"{name}: {value} drafted tokens a step are too many; at most {MAX_NODES}")
     return int(value)

@@ -242,10 +242,8 @@ def critical_context(cost: Roofline, alpha: float, gamma: int, longest: float = 
     """
 
     def falls(context: float) -> bool:
-        here, twice = (
-            improvement(replace(cost, context=context, batch=batch), alpha, gamma)
-            for batch in (cost.batch, 2 * cost.batch)
-        )
+        costs = (replace(cost, context=context, batch=factor * cost.batch) for factor in (1, 2))
+        here, twice = (improvement(one, alpha, gamma) for one in costs)
         return twice < here * (1 - 1e-9)
 
     if falls(longest):

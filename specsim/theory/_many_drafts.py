@@ -19,6 +19,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
 
@@ -296,11 +297,7 @@ def _pair(p: ArrayLike, q: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _count(drafts: int, q: Floats, distinct: bool = False) -> int:
-    if isinstance(drafts, bool) or not hasattr(drafts, "__index__"):
-        raise TypeError(f"drafts: expected an int, got {type(drafts).__name__}")
-    if drafts < 1:
-        raise ValueError(f"drafts: {drafts} is not at least 1")
-    if distinct and drafts > q.size:
+    if check_count("drafts", drafts) > q.size and distinct:
         raise ValueError(f"drafts: {drafts} distinct tokens cannot be drawn from {q.size}")
     return int(drafts)
 

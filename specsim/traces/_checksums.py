@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from specsim.core._kernels import Kernel, kernel, summary_kernel
 from specsim.core._types import Floats, Ints
-from specsim.traces._format import AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
+from specsim.traces._format import LABELS, AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
 from specsim.traces._truncated import NO_TOKEN, bound_rows
 
 #: The faults of a row.
@@ -61,29 +61,14 @@ def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
     # kernels in plain Python warn of modular arithmetic, and of sums that are not finite
     with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(columns, Columns):
-            _MEASURE_DENSE[layout.dtype](
-                _bits(columns.p),
-                _bits(columns.q),
-                _outside(columns.p),
-                sum_tolerance(layout),
-                found.beta[0],
-                *found[1:],
-            )
+            words = _bits(columns.p), _bits(columns.q), _outside(columns.p)
+            _MEASURE_DENSE[layout.dtype](*words, sum_tolerance(layout), found.beta[0], *found[1:])
             found.beta[1] = found.beta[0]
         else:
             _measure_truncated(columns, layout, found)
-        _measure_labels(
-            columns.step.view(np.uint64),
-            columns.context.view(np.uint64),
-            columns.position.view(np.uint32),
-            columns.token.view(np.uint32),
-            columns.accepted.view(np.uint8),
-            step_ids.view(np.uint64),
-            layout.vocab_size,
-            layout.flags,
-            found.checksum,
-            found.fault,
-        )
+        labels = [column.view(f"u{column.itemsize}") for column in columns[: len(LABELS)]]
+        wanted = step_ids.view(np.uint64), layout.vocab_size, layout.flags
+        _measure_labels(*labels, *wanted, found.checksum, found.fault)
     if not layout.bonus and isinstance(columns, Columns):
         found.beta[:, layout.gamma :: layout.rows_per_step] = [[0.0], [1.0]]
     return found

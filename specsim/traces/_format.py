@@ -24,7 +24,7 @@ from specsim.core.distributions import TOLERANCE
 
 DENSE, TRUNCATED = "probabilities", "top-k"
 
-#: How p and q may be stored, and the name of each type in a safetensors header.
+#: How p and q may be stored.
 DTYPES: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
     "float16": np.dtype(np.float16),
@@ -37,14 +37,10 @@ LABELS: dict[str, np.dtype[Any]] = {
     "token": np.dtype(np.int32),
     "accepted": np.dtype(np.int8),
 }
-CODES = {
-    "int8": "I8",
-    "int32": "I32",
-    "int64": "I64",
-    "uint64": "U64",
-    "float32": "F32",
-    "float16": "F16",
-    "bfloat16": "BF16",
+#: The types of a safetensors header.
+_NAMES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8")
+SAFETENSORS = {name: np.dtype(f"{name[0].lower()}{int(name[1:]) // 8}") for name in _NAMES} | {
+    "BF16": DTYPES["bfloat16"]
 }
 
 #: The largest vocabulary: token ids are stored as int32.
@@ -67,11 +63,6 @@ class Columns(NamedTuple):
     q: NDArray[Any]  #: [R, V] the draft's
     checksum: NDArray[np.uint64]  #: [R] of the row's other columns
 
-    def take(self, rows: slice | Ints) -> Columns:
-        """The chosen rows: views for a slice, copies for an array of row numbers."""
-        chosen: Any = (column[rows] for column in self)
-        return Columns(*chosen)
-
 
 class TruncatedColumns(NamedTuple):
     """The columns of R truncated rows, as `Columns`; p and q [R, k] are of the tokens [R, k] beside them."""
@@ -87,13 +78,14 @@ class TruncatedColumns(NamedTuple):
     q: NDArray[Any]
     checksum: NDArray[np.uint64]
 
-    def take(self, rows: slice | Ints) -> TruncatedColumns:
-        """The chosen rows: views for a slice, copies for an array of row numbers."""
-        chosen: Any = (column[rows] for column in self)
-        return TruncatedColumns(*chosen)
-
 
 AnyColumns = Columns | TruncatedColumns
+
+
+def take(columns: AnyColumns, rows: slice | Ints) -> AnyColumns:
+    """The chosen rows: views for a slice, copies for an array of row numbers."""
+    chosen: Any = (column[rows] for column in columns)
+    return type(columns)(*chosen)
 
 
 class Layout(NamedTuple):

@@ -125,16 +125,13 @@ class Cascade(PlannedPolicy):
             self._trials += 1
             self._begin(untried[0], self.trial)
         elif best is not None:
-            self._settle(best)
-
-    def _settle(self, best: int) -> None:
-        self._testing, self._last = False, best
-        if self._utilities[best] < 1.0:
-            self._begin(0, self.settle * self._pause)
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        else:
-            self._begin(best, self.settle)
-            self._pause = 1
+            self._testing, self._last = False, best
+            if self._utilities[best] < 1.0:
+                self._begin(0, self.settle * self._pause)
+                self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            else:
+                self._begin(best, self.settle)
+                self._pause = 1
 
     def _begin(self, gamma: int, steps: int) -> None:
         self._gamma, self._left = gamma, steps

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.core._checks import check_count
+from specsim.core._checks import check_between, check_count
 from specsim.core._types import Floats
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._fitting import examples, least_squares, logistic, select_tested
 from specsim.planning.policies._log import DraftLog, Features
-from specsim.planning.policies._policy import Drafted, Policy, check_between
+from specsim.planning.policies._policy import Drafted, Policy
 
 
 def _inputs(features: Features) -> Floats:
