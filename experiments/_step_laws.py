@@ -25,7 +25,7 @@ from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import PIT_BINS, TAIL_EDGES, AuditTally, table_positions
-from specsim.auditing._checks.decoder import Processing, counted_positions, plan_decoder_tables
+from specsim.auditing._checks.decoder import Processing, plan_decoder_tables
 from specsim.auditing._checks.subjects import Subject
 from specsim.auditing._checks.tables import Table, interim_looks, plan_tables
 from specsim.auditing._execution import here
@@ -126,7 +126,7 @@ def known_decoder(mutant: Mutant, case: DecoderCase) -> Known:
     found = sequence_law(mutant, case.target, case.draft, case.prompt, case.max_new_tokens, case.eos)
     fatal = [_breaks_contract(tokens, case) or _impossible(tokens, case) for tokens in found]
     kept, length, size = tuple(found), case.max_new_tokens, case.target.vocab_size
-    return Known(case.name, size, length, counted_positions(case), kept, _as_law(found), np.array(fatal))
+    return Known(case.name, size, length, table_positions(case), kept, _as_law(found), np.array(fatal))
 
 
 def tables_of(case: Case | DecoderCase, claim: Claim | None, steps: int) -> list[Table]:
