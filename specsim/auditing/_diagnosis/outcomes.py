@@ -50,7 +50,7 @@ def diagnostic_cases(declared: Declared) -> list[Case]:
 
 @dataclass(frozen=True)
 class OutcomeTally:
-    """Counts outcomes[path, accepted, last token] int64 [V^γ, γ+1, V] of a case, in the labels of its pair."""
+    """Counts int64 [V^γ, γ+1, V] of (path, accepted, last token) in a case, in the labels of its pair."""
 
     case: Case
 
