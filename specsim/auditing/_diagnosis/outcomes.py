@@ -22,7 +22,8 @@ from specsim.models import TableModel
 from specsim.simulation._sources import Batch
 
 
-def diagnostic_cases(declared: Declared) -> list[Case]:
+@cache  # the same objects for equal declarations, by which predictions are kept
+def diagnostic_cases(declared: Declared) -> tuple[Case, ...]:
     """Small pairs that separate the known mistakes: zeros, rows that depend on context, a long chain,
     relabelled rows.
     """
@@ -49,7 +50,7 @@ def diagnostic_cases(declared: Declared) -> list[Case]:
         length = gamma if declared.gamma is None else min(gamma, declared.gamma)
         tree = chain(length)
         cases.append(Case(f"diagnosis, {name}", name, target, draft, tree, rotated=rotated, dtype=dtype))
-    return cases
+    return tuple(cases)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ labels."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -33,9 +33,22 @@ class Prediction:
 
 def predict(mutant: Mutant, case: Case) -> Prediction | None:
     """The prediction of `mutant` for `case`; None if it breaks the contract."""
-    if mutant.law is not None and not case.rotated:
-        return Prediction(_enumerate_law(mutant, case))
-    return _simulate_law(mutant, case)
+    return _predict(_Key((mutant.verify, mutant.law, *mutant.values.items()), mutant), case)
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A mutant, told from others by its functions and parameters, since a dictionary has no hash."""
+
+    parts: tuple[object, ...]
+    mutant: Mutant = field(compare=False)
+
+
+@lru_cache(maxsize=2**13)  # each round of a diagnosis fits the parameters on the same grids
+def _predict(key: _Key, case: Case) -> Prediction | None:
+    if key.mutant.law is not None and not case.rotated:
+        return Prediction(_enumerate_law(key.mutant, case))
+    return _simulate_law(key.mutant, case)
 
 
 def leaves_the_path(mutant: Mutant, case: Case) -> bool:
