@@ -14,9 +14,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import specsim
-from figures._palette import COLORS
-from specsim.core._plotting import figure_style
 
+plt.style.use("specsim.style")
 p = [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)]
 q = [Fraction(1, 6), Fraction(1, 3), Fraction(1, 2)]
 
@@ -26,17 +25,16 @@ q = [Fraction(1, 6), Fraction(1, 3), Fraction(1, 2)]
 
 # %%
 tokens, common = np.arange(3), np.minimum(p, q).astype(float)
-with figure_style():
-    figure, (left, right) = plt.subplots(1, 2, figsize=(7.0, 2.6), sharey=True)
-    for axis, row, name, rest in (
-        (left, q, "draft q", "may be rejected"),
-        (right, p, "target p", "residual"),
-    ):
-        axis.bar(tokens, common, color=COLORS[0], label="min(p, q)")
-        axis.bar(tokens, np.array(row, dtype=float) - common, bottom=common, color=COLORS[1], label=rest)
-        axis.set(title=name, xlabel="token", xticks=tokens)
-        axis.legend(loc="upper center")
-    left.set(ylabel="probability", ylim=(0, 0.75))
+figure, (left, right) = plt.subplots(1, 2, figsize=(7.0, 2.6), sharey=True)
+for axis, row, name, rest in (
+    (left, q, "draft q", "may be rejected"),
+    (right, p, "target p", "residual"),
+):
+    axis.bar(tokens, common, color="C0", label="min(p, q)")
+    axis.bar(tokens, np.array(row, dtype=float) - common, bottom=common, color="C1", label=rest)
+    axis.set(title=name, xlabel="token", xticks=tokens)
+    axis.legend(loc="upper center")
+left.set(ylabel="probability", ylim=(0, 0.75))
 plt.show()
 
 # %% [markdown]
@@ -109,12 +107,11 @@ run
 # %%
 alpha = specsim.theory.acceptance_rate(*pair)
 law = specsim.theory.accepted_law(alpha, 5)
-with figure_style():
-    figure, axis = plt.subplots(figsize=(5.0, 2.6))
-    axis.bar(np.arange(6), run.lengths / run.steps, width=0.6, color=COLORS[0], label="simulated")
-    axis.plot(np.arange(6), law, "_", color=COLORS[1], markersize=24, markeredgewidth=2, label="theory")
-    axis.set(xlabel="accepted tokens of 5", ylabel="share of the steps")
-    axis.legend()
+figure, axis = plt.subplots(figsize=(5.0, 2.6))
+axis.bar(np.arange(6), run.lengths / run.steps, width=0.6, color="C0", label="simulated")
+axis.plot(np.arange(6), law, "_", color="C1", markersize=24, markeredgewidth=2, label="theory")
+axis.set(xlabel="accepted tokens of 5", ylabel="share of the steps")
+axis.legend()
 plt.show()
 expected = specsim.theory.expected_tokens(alpha, gamma=5)
 print(f"tokens per step: {run.tokens_per_step:.4f} ± {run.tokens_per_step_error:.4f}, theory {expected:.4f}")

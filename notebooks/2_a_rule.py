@@ -16,11 +16,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import specsim
-from figures._palette import COLORS
-from specsim.core._kernels import kernel
-from specsim.core._plotting import figure_style
-from specsim.rules import Parameter, Rule
-from specsim.rules._common import tokenwise
+from specsim.rules import Parameter, Rule, kernel, tokenwise
+
+plt.style.use("specsim.style")
 
 # %% [markdown]
 # ## The law
@@ -129,12 +127,11 @@ runs = [
     for h in values
 ]
 expected = specsim.theory.expected_tokens(specsim.theory.acceptance_rate(*pair) * values, gamma=5)
-with figure_style():
-    figure, axis = plt.subplots(figsize=(5.0, 2.6))
-    axis.plot(values, expected, color=COLORS[1], label="theory")
-    axis.plot(values, [run.tokens_per_step for run in runs], "o", color=COLORS[0], label="simulated")
-    axis.set(xlabel="h", ylabel="tokens per step, γ = 5", ylim=(0.9, None))
-    axis.legend()
+figure, axis = plt.subplots(figsize=(5.0, 2.6))
+axis.plot(values, expected, color="C1", label="theory")
+axis.plot(values, [run.tokens_per_step for run in runs], "o", color="C0", label="simulated")
+axis.set(xlabel="h", ylabel="tokens per step, γ = 5", ylim=(0.9, None))
+axis.legend()
 plt.show()
 assert all(
     abs(run.tokens_per_step - n) <= 6 * run.tokens_per_step_error

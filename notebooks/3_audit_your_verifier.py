@@ -13,10 +13,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import specsim
-from figures._palette import COLORS
-from specsim.auditing import LEVELS
-from specsim.auditing._replay import replay_step
-from specsim.core._plotting import figure_style
+from specsim.auditing import LEVELS, replay_step
+
+plt.style.use("specsim.style")
 
 # %% [markdown]
 # Here is one as an engine would write it, without a loop over rows. It has the classic mistake: after a rejection the token
@@ -78,12 +77,11 @@ audit
 case = next(case for case in audit.cases if case.case == "asymmetric")
 table = next(table for table in case.tables if table.position == 0 and table.kind == "prefix")
 places = np.arange(table.cells)
-with figure_style():
-    figure, axis = plt.subplots(figsize=(6.0, 2.6))
-    axis.bar(places - 0.2, np.divide(table.expected, table.n), width=0.4, color=COLORS[0], label="target p")
-    axis.bar(places + 0.2, np.divide(table.observed, table.n), width=0.4, color=COLORS[1], label="observed")
-    axis.set(xlabel="first token", ylabel="share", xticks=places)
-    axis.legend()
+figure, axis = plt.subplots(figsize=(6.0, 2.6))
+axis.bar(places - 0.2, np.divide(table.expected, table.n), width=0.4, color="C0", label="target p")
+axis.bar(places + 0.2, np.divide(table.observed, table.n), width=0.4, color="C1", label="observed")
+axis.set(xlabel="first token", ylabel="share", xticks=places)
+axis.legend()
 plt.show()
 
 # %% [markdown]

@@ -13,9 +13,7 @@ from ipywidgets import FloatLogSlider, FloatSlider, Image, IntSlider, Layout, VB
 from matplotlib.figure import Figure
 
 import specsim
-from figures._palette import COLORS
-from specsim.core._plotting import figure_style
-from specsim.planning._plan import Candidate
+from specsim.planning import Candidate
 from specsim.planning.costs import (
     ConstantRatio,
     Hardware,
@@ -25,6 +23,8 @@ from specsim.planning.costs import (
     critical_context,
     improvement,
 )
+
+plt.style.use("specsim.style")
 
 # %% [markdown]
 # ## From two numbers
@@ -51,17 +51,16 @@ for shift in plan.sensitivity:
 
 # %%
 gammas = np.arange(21)
-with figure_style():
-    figure, axis = plt.subplots(figsize=(5.5, 3.0))
-    for alpha, color in zip((0.6, 0.7, 0.8, 0.9), COLORS, strict=False):
-        choices = specsim.plan(alpha, c=0.05).choices[:21]
-        best = max(choices, key=lambda choice: choice.improvement)
-        axis.plot(gammas, [choice.improvement for choice in choices], color=color, label=f"α = {alpha}")
-        axis.plot(best.gamma, best.improvement, "o", color=color)
-        assert choices[best.gamma + 4].improvement > choices[best.gamma - 4].improvement
-    axis.axhline(1.0, color="black", linestyle=":", linewidth=1)
-    axis.set(xlabel="γ", ylabel="improvement, c = 0.05", xticks=gammas[::4])
-    axis.legend(loc="upper left", ncols=2)
+figure, axis = plt.subplots(figsize=(5.5, 3.0))
+for alpha, color in zip((0.6, 0.7, 0.8, 0.9), ("C0", "C1", "C2", "C3"), strict=True):
+    choices = specsim.plan(alpha, c=0.05).choices[:21]
+    best = max(choices, key=lambda choice: choice.improvement)
+    axis.plot(gammas, [choice.improvement for choice in choices], color=color, label=f"α = {alpha}")
+    axis.plot(best.gamma, best.improvement, "o", color=color)
+    assert choices[best.gamma + 4].improvement > choices[best.gamma - 4].improvement
+axis.axhline(1.0, color="black", linestyle=":", linewidth=1)
+axis.set(xlabel="γ", ylabel="improvement, c = 0.05", xticks=gammas[::4])
+axis.legend(loc="upper left", ncols=2)
 plt.show()
 
 # %% [markdown]
@@ -120,22 +119,21 @@ def choose(alpha=0.8, c=0.05, batch=1, context=1000):
     small = Network(parameters=c * target.parameters, cache_bytes_per_token=c * target.cache_bytes_per_token)
     models = {
         "verification is free": (ConstantRatio(c), "#8a8a8a"),
-        f"batch {batch}, context {context:,}": (Roofline(target, small, hardware, batch, context), COLORS[0]),
+        f"batch {batch}, context {context:,}": (Roofline(target, small, hardware, batch, context), "C0"),
     }
-    with figure_style():
-        figure = Figure(figsize=(5.5, 3.0))
-        axis = figure.subplots()
-        for name, (cost, color) in models.items():
-            best = best_gamma(cost, alpha)
-            axis.plot(gammas, [improvement(cost, alpha, gamma) for gamma in gammas], color=color, label=name)
-            if best <= gammas[-1]:
-                axis.plot(best, improvement(cost, alpha, best), "o", color=color)
-        axis.axhline(1.0, color="black", linestyle=":", linewidth=1)
-        axis.set(xlabel="γ", ylabel="improvement", xticks=gammas[::4], ylim=(0, None))
-        axis.set_title(
-            f"α = {alpha:.2f}, c = {c:.3f}: γ = {best}, {improvement(cost, alpha, best):.2f} times as fast"
-        )
-        axis.legend(loc="lower left")
+    figure = Figure(figsize=(5.5, 3.0))
+    axis = figure.subplots()
+    for name, (cost, color) in models.items():
+        best = best_gamma(cost, alpha)
+        axis.plot(gammas, [improvement(cost, alpha, gamma) for gamma in gammas], color=color, label=name)
+        if best <= gammas[-1]:
+            axis.plot(best, improvement(cost, alpha, best), "o", color=color)
+    axis.axhline(1.0, color="black", linestyle=":", linewidth=1)
+    axis.set(xlabel="γ", ylabel="improvement", xticks=gammas[::4], ylim=(0, None))
+    axis.set_title(
+        f"α = {alpha:.2f}, c = {c:.3f}: γ = {best}, {improvement(cost, alpha, best):.2f} times as fast"
+    )
+    axis.legend(loc="lower left")
     return figure
 
 

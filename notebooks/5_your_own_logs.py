@@ -14,8 +14,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import specsim
-from figures._palette import COLORS
-from specsim.core._plotting import figure_style
 from specsim.planning.policies import (
     SVIP,
     ConfidenceThreshold,
@@ -28,6 +26,7 @@ from specsim.planning.policies import (
 from specsim.recording import record
 from specsim.traces import summarise
 
+plt.style.use("specsim.style")
 folder = TemporaryDirectory()
 
 # %% [markdown]
@@ -74,15 +73,12 @@ assert np.isclose(by_position, summary.tokens_per_step)
 rates, betas = summary.alpha_by_position, summary.beta_by_position[:-1]
 errors = np.sqrt(rates * (1 - rates) / summary.tested_by_position)
 positions = np.arange(1, trace.gamma + 1)
-with figure_style():
-    figure, axis = plt.subplots(figsize=(5.0, 2.8))
-    axis.errorbar(
-        positions, rates, 2 * errors, fmt="o", color=COLORS[0], capsize=3, label="α, ± 2 standard errors"
-    )
-    axis.plot(positions, betas, "_", color=COLORS[1], markersize=20, markeredgewidth=2, label="mean β")
-    axis.axhline(summary.alpha_drafted, color="#8a8a8a", linestyle=":", label="α drafted")
-    axis.set(xlabel="position in the step", ylabel="acceptance", ylim=(0, 0.9), xticks=positions)
-    axis.legend(loc="upper left")
+figure, axis = plt.subplots(figsize=(5.0, 2.8))
+axis.errorbar(positions, rates, 2 * errors, fmt="o", color="C0", capsize=3, label="α, ± 2 standard errors")
+axis.plot(positions, betas, "_", color="C1", markersize=20, markeredgewidth=2, label="mean β")
+axis.axhline(summary.alpha_drafted, color="#8a8a8a", linestyle=":", label="α drafted")
+axis.set(xlabel="position in the step", ylabel="acceptance", ylim=(0, 0.9), xticks=positions)
+axis.legend(loc="upper left")
 plt.show()
 assert (abs(rates - betas) < 5 * errors).all()
 

@@ -1,15 +1,16 @@
 from . import adapters as adapters
 from . import mutants as mutants
 from ._cases.battery import LEVELS as LEVELS
+from ._replay import replay_step as replay_step
 from ._results import BUDGET as BUDGET
 from ._results import CaseResult as CaseResult
-from ._results import Comparison as Comparison
 from ._results import Finding as Finding
 from ._results import TableResult as TableResult
 from ._results import Verdict as Verdict
 from ._runner import Audit as Audit
 from ._runner import audit as audit
 from ._shards import audit_shard as audit_shard
+from ._two_sample import Comparison as Comparison
 from ._two_sample import audit_against as audit_against
 from ._verifier.contract import Declared as Declared
 from ._verifier.contract import declares as declares

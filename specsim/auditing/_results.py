@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._provenance import Provenance
+from specsim.core._tables import Shown, as_dict, plain
 from specsim.core.distributions import Ints
 from specsim.core.stats import ChiSquare
 from specsim.drafts import Tree
@@ -173,29 +174,18 @@ class CaseResult:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, tables included."""
         alphas, efficiency = self.alphas, self.efficiency
-        return {
-            "case": self.case,
-            "purpose": self.purpose,
-            "kernel": self.kernel,
-            "vocab_size": self.vocab_size,
-            "gamma": self.gamma,
-            "parents": self.tree and list(self.tree.parents),
-            "drawing": self.tree and self.tree.sampling,
-            "declared_tv": self.declared_tv,
-            "steps": self.steps,
-            "planned": self.planned,
-            "interrupted": self.interrupted,
-            "verdict": str(self.verdict),
-            "findings": [asdict(finding) for finding in self.findings],
-            "lengths": self.lengths.tolist(),
-            "tokens_per_step": self.tokens_per_step,
-            "alpha_context": alphas and alphas.context,
-            "alpha_verified": alphas and alphas.verified,
-            "alpha_drafted": alphas and alphas.drafted,
-            "iid_tokens_per_step": alphas and alphas.formula(),
-            "efficiency": efficiency and {**asdict(efficiency), "wasteful": efficiency.wasteful},
-            "tables": [asdict(table) for table in self.tables],
-        }
+        return as_dict(
+            self,
+            *("gamma", "verdict", "lengths", "tokens_per_step"),
+            without=("tree", "iid", "positions", "counts", "measures", "examples", "seconds"),
+            parents=self.tree and self.tree.parents,
+            drawing=self.tree and self.tree.sampling,
+            alpha_context=alphas and alphas.context,
+            alpha_verified=alphas and alphas.verified,
+            alpha_drafted=alphas and alphas.drafted,
+            iid_tokens_per_step=alphas and alphas.formula(),
+            efficiency=efficiency and as_dict(efficiency, "wasteful"),
+        )
 
     @property
     def verdict(self) -> Verdict:
@@ -284,21 +274,21 @@ class Diagnosis:
         """The diagnosis in words."""
         if self.known:
             first, *others = self.named
-            text = [f"It looks like {first.name} ({first.family}): {first.mechanism}"]
+            text = [f"Closest known bug: {first.name} ({first.family}). {first.mechanism}"]
             if first.threads:
                 text.append(f"Reported in {', '.join(first.threads)}.")
             if others:
-                text.append(f"Not distinguishable from {', '.join(one.name for one in others)}.")
+                text.append(f"The audit cannot distinguish it from {', '.join(one.name for one in others)}.")
         else:
-            text = ["None of the known mistakes fits."]
+            text = ["No known bug fits."]
             if self.nearest:
                 one = self.nearest[0]
-                text.append(f"The nearest is {one.name}, which does not fit: {one.mechanism}")
+                text.append(f"Nearest known bug: {one.name}, which does not fit. {one.mechanism}")
         return [*text, *(line for line in (self.evidence, self.place) if line)]
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Shown):
     """The result of `specsim.audit`. `budget` is the total false-alarm probability, split over `tests`.
 
     If `interrupted` by Ctrl-C, cases are missing or have fewer steps than planned.
@@ -349,30 +339,32 @@ class Audit:
         """Whether a case certainly emits fewer tokens per step than the standard rule."""
         return any(case.efficiency is not None and case.efficiency.wasteful for case in self.cases)
 
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each case, without its tables."""
+        rows = []
+        for case in self.cases:
+            nested = ("parents", "findings", "lengths", "iid_tokens_per_step", "efficiency", "tables")
+            row = {k: v for k, v in case.to_dict().items() if k not in nested}
+            first = case.first_token
+            row["findings"], row["p_value"] = len(case.findings), case.smallest_p
+            row["log10_e"] = case.largest_log10_e
+            row["detectable_tv"] = None if first is None else first.detectable_tv
+            row["efficiency"] = case.efficiency and case.efficiency.ratio
+            rows.append(row)
+        return rows
+
     @cached_property
     def steps(self) -> int:
         return sum(case.steps for case in self.cases)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON; no verdict if it was interrupted before the first
-        step.
-        """
-        return {
-            "verifier": self.verifier,
-            "level": self.level,
-            "verdict": None if self.nothing_run else str(self.verdict),
-            "exit_code": self.exit_code,
-            "interrupted": self.interrupted,
-            "declared_tv": self.declared_tv,
-            "wasteful": self.wasteful,
-            "budget": self.budget,
-            "tests": self.tests,
-            "steps": self.steps,
-            "proof": self.proof and {**asdict(self.proof), "as_claimed": self.proof.as_claimed},
-            "diagnosis": self.diagnosis and asdict(self.diagnosis),
-            "cases": [case.to_dict() for case in self.cases],
-            "provenance": self.provenance.to_dict(),
-        }
+        """Everything as plain Python values, for JSON; no verdict if it was interrupted before the first step."""
+        return as_dict(
+            self,
+            *("exit_code", "declared_tv", "wasteful", "steps"),
+            verdict=None if self.nothing_run else self.verdict,
+            proof=self.proof and as_dict(self.proof, "as_claimed"),
+        )
 
 
 @dataclass(frozen=True)
@@ -397,7 +389,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """The result of `audit_against`. `budget` is the total false-alarm probability, split over `tests`."""
 
     new: str
@@ -430,16 +422,12 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        return {
-            "new": self.new,
-            "old": self.old,
-            "level": self.level,
-            "verdict": self.verdict,
-            "identical": self.identical,
-            "exit_code": self.exit_code,
-            "interrupted": self.interrupted,
-            "budget": self.budget,
-            "tests": self.tests,
-            "cases": [asdict(case) for case in self.cases],
-            "provenance": self.provenance.to_dict(),
-        }
+        return as_dict(self, "verdict", "identical", "exit_code")
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each case."""
+        return [
+            {k: v for k, v in plain(case).items() if k != "tokens_per_step"}
+            | dict(zip(("new_tokens_per_step", "old_tokens_per_step"), case.tokens_per_step, strict=True))
+            for case in self.cases
+        ]

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from specsim.auditing import _jobs as jobs
 from specsim.auditing import _results
@@ -23,16 +24,22 @@ from specsim.auditing._checks.tables import Plan, interim_looks
 from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._execution import AGAIN, Execution, open_execution
-from specsim.auditing._report import audit_to_html
+from specsim.auditing._report.figures import draw_deviation, worst_tables
+from specsim.auditing._report.text import audit_parts
 from specsim.auditing._results import BUDGET, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._kernels import available_threads
+from specsim.core._plotting import axes_or_new
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
+from specsim.core._tables import Piece
 from specsim.rules import Rule
 from specsim.simulation._counting import Failure, Partial, Progress, offset
 from specsim.simulation._executors import workers_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Ends of the first pieces of a case with limited time: the first compiles, the second measures the pace.
 PACE_STEPS = (8, 16)
@@ -41,8 +48,15 @@ PACE_STEPS = (8, 16)
 class Audit(_results.Audit):
     """The result of `specsim.audit`, with a display for Jupyter."""
 
-    def _repr_html_(self) -> str:
-        return audit_to_html(self)
+    def parts(self) -> Iterator[Piece]:
+        return audit_parts(self)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The table with the largest e-value: observed over expected counts in its cells."""
+        worst = worst_tables(self)
+        if not worst:
+            raise ValueError("no table can be plotted: no case has a table of at most 64 cells")
+        return draw_deviation(axes_or_new(ax), worst[0])
 
 
 def audit(

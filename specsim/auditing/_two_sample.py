@@ -9,7 +9,7 @@ show whether the tokens are identical."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -18,18 +18,21 @@ import numpy as np
 
 from specsim import rules
 from specsim.auditing import _jobs as jobs
+from specsim.auditing import _results
 from specsim.auditing._cases.battery import BITS, Case, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.subjects import Subject, rule_function
 from specsim.auditing._checks.tables import Plan, Table
 from specsim.auditing._execution import Execution, is_rule, open_execution
-from specsim.auditing._results import BUDGET, Comparison, Difference
+from specsim.auditing._report.text import comparison_parts
+from specsim.auditing._results import BUDGET, Difference
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, key_of, root_of
+from specsim.core._tables import Piece
 from specsim.core.distributions import Ints
 from specsim.core.stats import detectable_tv, log_two_sample_e
 from specsim.simulation._counting import Counts, Progress, offset
@@ -38,6 +41,13 @@ from specsim.simulation._counting import Counts, Progress, offset
 BLOCKS = tuple(1.5**-k for k in range(14, -1, -1))
 #: Steps that both verifiers get with the same rng.
 SAME_SEED_STEPS = 512
+
+
+class Comparison(_results.Comparison):
+    """The result of `audit_against`, which shows itself in the terminal and in Jupyter."""
+
+    def parts(self) -> Iterator[Piece]:
+        return comparison_parts(self)
 
 
 def audit_against(

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from specsim.cli._app import app, audit_app
 from specsim.cli._options import Executor, Level, Seed, Shard, Threads, shard_of, whole
-from specsim.cli._terminal import progress_bar, show
+from specsim.cli._terminal import print_result, progress_bar, show
 
 if TYPE_CHECKING:
     from specsim.auditing import Audit
@@ -31,7 +31,7 @@ def audit(
         Parameter(name="--time", help="Time limit in seconds, for a slow verifier; fewer steps."),
     ] = None,
     fail_fast: Annotated[bool, Parameter(negative="", help="Stop after the first case that fails.")] = False,
-    timeout: Annotated[float, Parameter(help="Seconds after which one call counts as hanging.")] = 60.0,
+    timeout: Annotated[float, Parameter(help="Seconds after which a call is reported as hanging.")] = 60.0,
     seed: Seed = None,
     threads: Threads = None,
     executor: Executor = None,
@@ -135,16 +135,11 @@ def audit_replay(
 @app.command
 def engines() -> None:
     """List the engines that audit knows by name."""
-    from rich.table import Table
-
     from specsim.auditing.adapters import ENGINES
+    from specsim.core._tables import Table
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("engine", "what is audited"):
-        table.add_column(column)
-    for name, (_, description) in ENGINES.items():
-        table.add_row(name, description)
-    show(table)
+    rows = [(name, description) for name, (_, description) in ENGINES.items()]
+    show(Table(("engine", "what is audited"), rows).to_rich())
 
 
 def report(result: Audit, out: Path | None, as_json: bool = False) -> int:
@@ -154,7 +149,7 @@ def report(result: Audit, out: Path | None, as_json: bool = False) -> int:
     if as_json:
         print(report.audit_to_json(result))
     else:
-        show(*report.audit_to_terminal(result))
+        print_result(result)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         from specsim.core._files import atomic_write
@@ -173,11 +168,10 @@ def report(result: Audit, out: Path | None, as_json: bool = False) -> int:
 
 def _audit_against(new: str, old: str, level: str, timeout: float, seed: int | None, out: Path | None) -> int:
     from specsim.auditing import audit_against
-    from specsim.auditing._report import comparison_to_terminal
 
     with progress_bar("audit") as progress:
         found = audit_against(new, old, level, seed, timeout=timeout, progress=progress)
-    show(*comparison_to_terminal(found))
+    print_result(found)
     if out is not None:
         from specsim.core._files import atomic_write
 

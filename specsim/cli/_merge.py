@@ -11,7 +11,7 @@ import specsim
 from specsim.cli._app import app
 from specsim.cli._audit import report
 from specsim.cli._options import Json
-from specsim.cli._simulate import show_run
+from specsim.cli._terminal import print_result
 
 
 @app.command
@@ -26,5 +26,5 @@ def merge(
     found = specsim.merge(files)
     if isinstance(found, specsim.Audit):
         return report(found, out, as_json)
-    show_run(found, as_json)
+    print_result(found, as_json)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -10,7 +9,7 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli._app import app
 from specsim.cli._options import Json
-from specsim.cli._terminal import show
+from specsim.cli._terminal import print_result
 
 
 @app.command(name="check-metrics")
@@ -62,36 +61,5 @@ def check_metrics(
         speedup=speedup,
         requests=requests,
     )
-    if as_json:
-        print(json.dumps(found.to_dict(), allow_nan=False))
-        return found.exit_code
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for column in (
-        "statement",
-        "",
-        "left, for each step" if found.per_step else "left",
-        "right",
-        "slack",
-        "",
-    ):
-        table.add_column(column, justify="right" if column == "slack" else "left")
-    for check in found.checks:
-        verdict = "holds" if check.holds else "fails"
-        table.add_row(check.statement, verdict, str(check.left), str(check.right), f"{check.slack:.4g}")
-    implied = Table(box=None, pad_edge=False)
-    for column in ("it follows", "", ""):
-        implied.add_column(column)
-    for item in found.implied:
-        implied.add_row(item.name, str(item.value), item.note)
-    for part in (table, implied):
-        if part.row_count:
-            show(part, "")
-    for check in found.checks:
-        if check.note:
-            print(f"{check.name}: {check.note}")
-    for remark in found.remarks:
-        print(f"remark: {remark}")
-    print(found.verdict)
+    print_result(found, as_json)
     return found.exit_code

@@ -12,10 +12,9 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli._app import app
 from specsim.cli._options import RATIO, CHat, Json, Most
-from specsim.cli._terminal import show
+from specsim.cli._terminal import print_result
 
 if TYPE_CHECKING:
-    from specsim.planning._plan import Plan
     from specsim.traces import Trace
 
 
@@ -52,10 +51,7 @@ def plan(
     if trace is not None:
         return print_trace_plan(specsim.open_trace(trace), c, c_hat, most, as_json)
     made = specsim.plan(alpha, c, c_hat, most=most)  # type: ignore[arg-type]  # one of the three is given
-    if as_json:
-        print(json.dumps(made.to_dict(), allow_nan=False))
-        return None
-    return _print_plan(made)
+    return print_result(made, as_json)
 
 
 def print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, as_json: bool) -> None:
@@ -73,60 +69,13 @@ def print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, as_
             print(
                 f"no accept flags were logged; with α context {which} {one.alphas[0]:.4f}, at every position:"
             )
-        _print_plan(one)
-
-
-def _print_plan(made: Plan) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for column in ("γ", "tokens/step", "improvement", "operations", ""):
-        table.add_column(column, justify="right" if column else "left")
-    for choice in made.choices[: made.best.gamma + 4]:
-        notes = ["best"] if choice == made.best else []
-        notes += ["beyond the log"] if choice.gamma > made.measured else []
-        numbers = (choice.tokens_per_step, choice.improvement, choice.operations)
-        table.add_row(str(choice.gamma), *(f"{number:.4f}" for number in numbers), ", ".join(notes))
-    show(table, "")
-    for shift in made.sensitivity:
-        print(
-            f"{shift.what:<8} best γ {shift.gamma}: {shift.improvement:.4f}; γ {made.best.gamma}: {shift.kept:.4f}"
-        )
-    if not made.best.gamma:
-        print("Do not speculate: no γ gains, since α does not exceed c.")
-        return
-    print(
-        f"γ = {made.best.gamma}: {made.best.improvement:.4f} times as fast as the target alone, with "
-        f"{made.best.operations:.4f} times its operations"
-    )
+        print_result(one)
 
 
 def _rank_drafts(drafts: Sequence[str], most: int, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from rich.table import Table
-
     from specsim.planning._plan import rank_drafts
 
-    ranked = rank_drafts([_candidate(text) for text in drafts], most=most)
-    if as_json:
-        print(json.dumps([asdict(one) for one in ranked], allow_nan=False))
-        return
-    table = Table(box=None, pad_edge=False)
-    for column in ("draft", "α", "c", "γ", "improvement", "interval", ""):
-        table.add_column(column, justify="left" if column in ("draft", "") else "right")
-    for one in ranked:
-        draft = one.candidate
-        table.add_row(
-            draft.name,
-            f"{draft.alpha:.4f}",
-            f"{draft.c:g}",
-            str(one.gamma),
-            f"{one.improvement:.4f}",
-            f"{one.low:.4f} – {one.high:.4f}" if draft.low < draft.high else "–",
-            "surely worse" if one.surely_worse and draft.low < draft.high else "",
-        )
-    show(table)
+    print_result(rank_drafts([_candidate(text) for text in drafts], most=most), as_json)
 
 
 def _candidate(text: str) -> Any:

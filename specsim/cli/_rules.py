@@ -11,14 +11,13 @@ from cyclopts import Parameter
 from specsim.cli._app import app
 from specsim.cli._options import Overlap, Seed, SourceName, Threads, VocabSize, whole
 from specsim.cli._pairs import pair_of
-from specsim.cli._terminal import progress_bar, show
+from specsim.cli._terminal import print_result, progress_bar, show
 
 
 @app.command
 def rules() -> None:
     """List the verification rules: paper, claim, and results on the n-gram pair."""
-    from rich.table import Table
-
+    from specsim.core._tables import NONE, Table
     from specsim.rules import GROUPS, get, names
     from specsim.simulation import load_bundled
     from specsim.simulation._comparison import show_tv
@@ -26,14 +25,13 @@ def rules() -> None:
     comparison = load_bundled()
     found = {entry.name: entry for entry in comparison}
     for group, claim in GROUPS.items():
-        table = Table(box=None, pad_edge=False, title=claim, title_justify="left")
-        for column in ("rule", "lossless for, or law", "tokens/step", "TV", "paper"):
-            table.add_column(column, justify="right" if column in ("tokens/step", "TV") else "left")
+        rows = []
         for name in names(group):
             rule, entry = get(name), found.get(name)  # a rule just added has no entry before make docs
-            numbers = ("–", "–") if entry is None else (f"{entry.tokens_per_step:.3f}", show_tv(entry.tv))
-            table.add_row(name, rule.claim, *numbers, rule.citation)
-        show(table, "")
+            numbers = (NONE, NONE) if entry is None else (f"{entry.tokens_per_step:.3f}", show_tv(entry.tv))
+            rows.append((name, rule.claim, *numbers, rule.citation))
+        columns = ("rule", "lossless for, or law", "tokens/step", "TV", "paper")
+        show(claim, Table(columns, rows).to_rich(), "")
     print(
         f"tokens/step and TV: n-gram pair, {comparison.gamma} drafted tokens, or two chains of them for trees; "
         f"{comparison.steps:,} steps, seed {comparison.provenance.root}. Parameters: a rule's name, then "
@@ -72,10 +70,7 @@ def compare(
     ] = None,
 ) -> None:
     """Compare rules on one pair: tokens per step and total variation."""
-    from rich.table import Table
-
     from specsim.simulation import compare as compare_rules
-    from specsim.simulation._comparison import show_tv
 
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -93,15 +88,7 @@ def compare(
             threads=threads,
             progress=progress,
         )
-    table = Table(box=None, pad_edge=False)
-    for column in ("rule", "drafts", "tokens/step", "±", "TV"):
-        table.add_column(column, justify="left" if column in ("rule", "drafts") else "right")
-    for entry in sorted(found, key=lambda entry: -entry.tokens_per_step):
-        table.add_row(
-            entry.rule, entry.drafts, f"{entry.tokens_per_step:.4f}", f"{entry.error:.4f}", show_tv(entry.tv)
-        )
-    show(table)
-    print(f"{found.source}, {steps:,} steps a rule, seed {found.provenance.root}; TV –: wrong on purpose")
+    print_result(found)
     if out is not None:
         _write_comparison(out, found, vocab_size, overlap, seed)
 

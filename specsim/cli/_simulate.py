@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +30,7 @@ from specsim.cli._options import (
     whole,
 )
 from specsim.cli._pairs import draft_of, models_of, pair_of
-from specsim.cli._terminal import progress_bar, show
+from specsim.cli._terminal import print_result, progress_bar, show
 
 Counts = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON, counts included.")]
 
@@ -98,36 +99,11 @@ def simulate_and_print(
         if checkpoint is not None and checkpoint.exists():
             print(f"{checkpoint} has what was counted; the same command goes on from it", file=sys.stderr)
         raise
-    show_run(run, as_json)
-
-
-def show_run(run: specsim.Simulation, as_json: bool) -> None:
-    """Print a simulation."""
-    if as_json:
-        print(json.dumps(run.to_dict(), allow_nan=False))
-        return
-    from specsim.theory import expected_tokens
-
-    print(f"{run.source}, rule {run.rule}, {run.tree}: {run.steps:,} steps, seed {run.provenance.root}")
-    print(f"tokens per step  {run.tokens_per_step:.5f} ± {run.tokens_per_step_error:.5f}")
-    for name in ("context", "verified", "drafted"):
-        alpha = getattr(run, f"alpha_{name}")
-        print(
-            f"α {name:<9}      {alpha:.5f}"
-            + (
-                f"   i.i.d. formula {expected_tokens(alpha, run.gamma):.5f} tokens per step"
-                if run.tree.is_chain
-                else ""
-            )
-        )
-    print("accepted         " + "  ".join(f"{k}: {n / run.steps:.4f}" for k, n in enumerate(run.lengths)))
+    print_result(run, as_json)
 
 
 def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, as_json: bool) -> None:
-    """What rows that are not whole say of a rule along the log: bounds, for each number of drafted tokens up
-    to `shape`.
-    """
-    from specsim.traces._analysis import CONFIDENCE
+    """Bounds for a rule on truncated rows along the log, for each number of drafted tokens up to `shape`."""
     from specsim.traces._expected import expect_tokens
 
     if not shape.is_chain:
@@ -148,23 +124,15 @@ def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, as_json: b
         print(json.dumps(found.to_dict() | asked, allow_nan=False))
         return
     print(
-        f"{trace.path}: the {trace.top} most probable tokens of each row, so that what follows are bounds, along the log's "
-        "own path, and no simulation"
+        f"{trace.path}: bounds along the log's own path, from the {trace.top} most probable tokens of each row"
     )
-    for gamma, (low, high) in enumerate(found.expected_tokens[: shape.size].tolist(), 1):
-        sure = ""
-        if found.intervals is not None:
-            sure = f"; {CONFIDENCE:.0%}: {found.intervals[gamma - 1, 0]:.5f} – {found.intervals[gamma - 1, 1]:.5f}"
-        print(f"tokens per step  {low:.5f} – {high:.5f}, rule {found.rule}, γ = {gamma}{sure}")
-    print(
-        "one document: no interval; it takes two or more, since tokens of one are alike"
-        if found.intervals is None
-        else f"{CONFIDENCE:.0%} intervals: {found.documents:,} documents drawn again (seed {found.root})"
-    )
+    intervals = found.intervals if found.intervals is None else found.intervals[: shape.size]
+    print_result(replace(found, expected_tokens=found.expected_tokens[: shape.size], intervals=intervals))
 
 
 def _print_one_token(trace: Any, rule: str, as_json: bool) -> None:
     """Where nothing was drafted β is all that is known, and so the standard rule with one drafted token."""
+    from specsim.core._tables import Table, span
     from specsim.rules import get
     from specsim.traces import TraceBounds, summarise
 
@@ -179,11 +147,10 @@ def _print_one_token(trace: Any, rule: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"rule": "standard", "gamma": 1, "tokens_per_step": [low, high]}))
         return
-    print(
-        f"{trace.path}: no drafts, so that what follows are bounds, along the log's own path, and no simulation"
-    )
-    print(f"α context        {found.alpha_context[0]:.5f} – {found.alpha_context[1]:.5f}")
-    print(f"tokens per step  {low:.5f} – {high:.5f}, rule standard, γ = 1")
+    print(f"{trace.path}: nothing was drafted; bounds for the standard rule along the log's own path")
+    rows = [("α context", span(found.alpha_context, "{:.5f}".format))]
+    rows.append(("tokens per step, γ = 1", span(found.one_token, "{:.5f}".format)))
+    show(Table((), rows).to_rich())
 
 
 @app.command
@@ -245,13 +212,10 @@ def generate(
     if as_json:
         print(json.dumps({"speculative": speculative.to_dict(), "plain": plain.to_dict()}, allow_nan=False))
         return
-    from rich.table import Table
+    from specsim.core._tables import NONE, Table
 
     print(prompt + bytes(speculative.tokens).decode(errors="replace"))
-    table = Table(box=None, pad_edge=False, title=f"seed {speculative.provenance.root}", title_justify="left")
-    for column in ("", "speculative", "target alone"):
-        table.add_column(column)
     beside = plain.table()
-    for name, value in speculative.table().items():
-        table.add_row(name, value, beside.get(name, "–"))
-    show("", table)
+    rows = [(name, value, beside.get(name, NONE)) for name, value in speculative.table().items()]
+    title = f"seed {speculative.provenance.root}"
+    show(title, Table(("", "speculative", "target alone"), rows).to_rich())

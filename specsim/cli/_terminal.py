@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,14 +30,21 @@ def progress_bar(label: str, unit: str = " steps") -> Iterator[Progress | None]:
 
 
 def show(*renderables: Any) -> None:
+    """Print on a terminal to its width; elsewhere whole lines, and tables to 120 columns."""
     from rich.console import Console
+    from rich.table import Table
 
-    # off a terminal there is no width to fit, so let no cell be cut
-    Console(width=None if sys.stdout.isatty() else 120, highlight=False, markup=False).print(
-        *renderables, sep="\n"
-    )
+    off = not sys.stdout.isatty()
+    console = Console(width=120 if off else None, highlight=False, markup=False)
+    for one in renderables:
+        console.print(one, soft_wrap=off and not isinstance(one, Table))
 
 
-def number(value: float) -> str:
-    """Four decimals; a dash where there is no value, as for the standard error of a single step."""
-    return "–" if math.isnan(value) else f"{value:.4f}"
+def print_result(result: Any, as_json: bool = False) -> None:
+    """Print a result: its `to_dict` as JSON, or its `parts` as text."""
+    if as_json:
+        print(json.dumps(result.to_dict(), allow_nan=False))
+    else:
+        from specsim.core._tables import to_rich
+
+        show(*to_rich(result.parts()))

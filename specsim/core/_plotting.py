@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from specsim.core._files import atomic_write
+from specsim.core._types import Floats, Ints
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Letters of a heading in an inch, at its font size.
 LETTERS_PER_INCH = 10.5
-STYLE = Path(__file__).with_name("specsim.mplstyle")
 
 
 @contextmanager
@@ -23,8 +26,33 @@ def figure_style() -> Iterator[None]:
     """Draw in specsim's style inside the `with`."""
     import matplotlib.style
 
-    with matplotlib.style.context(STYLE):
+    with matplotlib.style.context("specsim.style"):
         yield
+
+
+def axes_or_new(ax: Axes | None) -> Axes:
+    """`ax`, or the axes of a new figure in specsim's style, which Jupyter shows as pyplot's figures."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    with figure_style():
+        return plt.subplots()[1]
+
+
+def lengths_plot(ax: Axes, lengths: Ints, laws: Mapping[str, Floats]) -> Axes:
+    """Bars for the measured law of the number of emitted tokens, and markers for each of `laws`, {name: [γ+1]}."""
+    emitted = np.arange(1, len(lengths) + 1)
+    measured = lengths / lengths.sum()
+    ax.bar(emitted, measured, color="0.85", label=f"measured, mean {measured @ emitted:.3f}")
+    for marker, (name, law) in zip("oDv", laws.items(), strict=False):
+        ax.plot(emitted, law, marker, label=f"{name}, mean {law @ emitted:.3f}")
+    ax.set(xticks=emitted, xlabel="tokens emitted in a step", ylabel="probability")
+    ax.set_ylim(
+        0.0, 1.45 * max(float(law.max()) for law in (measured, *laws.values()))
+    )  # room for the legend
+    ax.legend(loc="upper right")
+    return ax
 
 
 def heading(figure: Figure, text: str) -> None:

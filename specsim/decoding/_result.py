@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from specsim.core._html import html_list
 from specsim.core._provenance import Provenance
+from specsim.core._tables import NONE, Piece, Shown, Table, as_dict
 from specsim.drafts import Tree
 
 #: What `Generation.to_dict` adds to the fields.
@@ -26,7 +26,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Generation:
+class Generation(Shown):
     """The new `tokens` after `prompt`, and the steps that emitted them.
 
     Every iteration is one pass of the target and emits the accepted tokens and one more; `dropped` of these
@@ -112,17 +112,7 @@ class Generation:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        return {
-            "prompt": list(self.prompt),
-            "tokens": list(self.tokens),
-            "rule": self.rule,
-            "draft": None if self.tree is None else self.tree.to_dict(),
-            "drafting": self.drafting,
-            **{name: getattr(self, name) for name in DERIVED},
-            "steps": [step._asdict() for step in self.steps],
-            "seconds": dict(self.seconds),
-            "provenance": self.provenance.to_dict(),
-        }
+        return as_dict(self, *DERIVED, without=("tree",), draft=self.tree)
 
     def table(self) -> Mapping[str, str]:
         """The numbers as text, by name."""
@@ -146,9 +136,13 @@ class Generation:
             }
         return rows | {"seconds": ", ".join(f"{part} {spent:.3f}" for part, spent in self.seconds.items())}
 
-    def _repr_html_(self) -> str:
-        return html_list(self.table())
+    def parts(self) -> list[Piece]:
+        return [Table((), [*self.table().items()])]
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each step."""
+        return [step._asdict() for step in self.steps]
 
 
 def _rate(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
+    return NONE if value is None else f"{value:.4f}"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any, NamedTuple
 
-from specsim.core._html import html_table
 from specsim.core._registry import nearest
+from specsim.core._tables import Piece, Shown, Table, as_dict
 from specsim.metrics._definitions import DEFINITIONS, NOT_KNOWN, Definition
 from specsim.metrics._feasible import Program, minus, plus
 from specsim.metrics._intervals import COUNTS, Range, Value, read
@@ -52,7 +51,7 @@ class Implied(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MetricsCheck:
+class MetricsCheck(Shown):
     """The result of `check_metrics`.
 
     Parameters
@@ -106,26 +105,18 @@ class MetricsCheck:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON; no bound is None."""
+        sides = [{"left": list(check.left), "right": list(check.right)} for check in self.checks]
+        return as_dict(
+            self,
+            "possible",
+            "verdict",
+            definition=DEFINITIONS[self.engine],
+            checks=[vars(check) | ends for check, ends in zip(self.checks, sides, strict=True)],
+            implied=[item._asdict() | {"value": list(item.value)} for item in self.implied],
+        )
 
-        def ends(found: Range) -> list[float | None]:
-            return [end if math.isfinite(end) else None for end in found]
-
-        return {
-            "engine": self.engine,
-            "definition": asdict(DEFINITIONS[self.engine]),
-            "reported": dict(self.reported),
-            "per_step": self.per_step,
-            "possible": self.possible,
-            "verdict": self.verdict,
-            "checks": [asdict(c) | {"left": ends(c.left), "right": ends(c.right)} for c in self.checks],
-            "conflict": list(self.conflict),
-            "implied": [{**item._asdict(), "value": ends(item.value)} for item in self.implied],
-            "remarks": list(self.remarks),
-        }
-
-    def _repr_html_(self) -> str:
-        unit = ", for each step" if self.per_step else ""
-        checks = [
+    def parts(self) -> Iterator[Piece]:
+        rows = [
             (
                 check.statement,
                 "holds" if check.holds else "fails",
@@ -136,13 +127,27 @@ class MetricsCheck:
             for check in self.checks
         ]
         wrong = [i for i, check in enumerate(self.checks) if not check.holds]
-        parts = [html_table(("statement", "", f"left{unit}", "right", "slack"), checks, wrong)]
+        unit = ", for each step" if self.per_step else ""
+        if rows:
+            yield Table(("statement", "", f"left{unit}", "right", "slack"), rows, bold=wrong)
         if self.implied:
-            parts.append(html_table(("it follows", "", ""), self.implied))
-        notes = [f"{check.name}: {check.note}" for check in self.checks if check.note]
-        notes += [f"remark: {remark}" for remark in self.remarks]
-        parts += [f"<p>{escape(line)}</p>" for line in (*notes, self.verdict)]
-        return "".join(parts)
+            yield Table(("it follows", "", ""), self.implied)
+        yield from (f"{check.name}: {check.note}" for check in self.checks if check.note)
+        yield from (f"remark: {remark}" for remark in self.remarks)
+        yield self.verdict
+
+    def records(self) -> list[dict[str, Any]]:
+        """The checks, with both ends of their sides."""
+        sides = ("left", "right")
+        return [
+            {k: v for k, v in asdict(check).items() if k not in sides}
+            | {
+                f"{side}_{end}": getattr(getattr(check, side), end)
+                for side in sides
+                for end in ("low", "high")
+            }
+            for check in self.checks
+        ]
 
 
 def check_metrics(

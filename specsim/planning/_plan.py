@@ -6,7 +6,7 @@ Inputs are an acceptance rate, or one for each position as a log gives it, and a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim.core._checks import check_count
-from specsim.core._html import html_bars, html_table
+from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats
 from specsim.planning.costs import ConstantRatio, StepCost
 from specsim.theory import expected_tokens_by_position
@@ -47,7 +47,7 @@ class Shift:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """The result of `plan`.
 
     Parameters
@@ -74,23 +74,36 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        return asdict(self) | {"cost": str(self.cost)}
+        return as_dict(self, cost=str(self.cost))
 
-    def _repr_html_(self) -> str:
+    def parts(self) -> Iterator[Piece]:
+        best, shown = self.best, self.choices[: self.best.gamma + 4]
         rows = [
             (
-                str(choice.gamma),
-                *(
-                    f"{number:.3f}"
-                    for number in (choice.tokens_per_step, choice.improvement, choice.operations)
-                ),
+                choice.gamma,
+                f"{choice.tokens_per_step:.4f}",
+                f"{choice.improvement:.4f}",
+                f"{choice.operations:.4f}",
+                bar,
+                "best" if choice == best else "beyond the log" if choice.gamma > self.measured else "",
             )
-            for choice in self.choices[: self.best.gamma + 4]
+            for choice, bar in zip(shown, bars([choice.improvement for choice in shown]), strict=True)
         ]
-        table = html_table(
-            ("γ", "tokens/step", "improvement", "operations"), rows, emphasised=[self.best.gamma]
+        yield Table(("γ", "tokens/step", "improvement", "operations", "", ""), rows, bold=[best.gamma])
+        yield Table(
+            ("if", "best γ", "improvement", f"with γ = {best.gamma}"),
+            [(one.what, one.gamma, f"{one.improvement:.4f}", f"{one.kept:.4f}") for one in self.sensitivity],
         )
-        return table + html_bars("improvement, by γ", {row[0]: float(row[2]) for row in rows})
+        yield (
+            f"γ = {best.gamma}: {best.improvement:.4f} times as fast as the target alone, with "
+            f"{best.operations:.4f} times its operations"
+            if best.gamma
+            else "Do not speculate: no γ gains, since α does not exceed c."
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """The choices, γ = 0, 1, …"""
+        return [asdict(choice) for choice in self.choices]
 
 
 def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 64) -> Plan:
@@ -234,26 +247,36 @@ class Ranked:
     surely_worse: bool
 
 
-class Ranking(tuple[Ranked, ...]):
+class Ranking(tuple[Ranked, ...], Shown):
     """Candidates by expected improvement, the best first."""
 
     __slots__ = ()
 
-    def _repr_html_(self) -> str:
+    def parts(self) -> list[Piece]:
         rows = [
             (
                 one.candidate.name,
                 f"{one.candidate.alpha:.4f}",
                 f"{one.candidate.c:g}",
                 one.gamma,
-                f"{one.improvement:.3f}",
-                f"{one.low:.3f} – {one.high:.3f}" if one.low < one.high else "–",
+                f"{one.improvement:.4f}",
+                f"{one.low:.4f} – {one.high:.4f}" if one.low < one.high else NONE,
+                bar,
                 "surely worse" if one.surely_worse and one.low < one.high else "",
             )
-            for one in self
+            for one, bar in zip(self, bars([one.improvement for one in self]), strict=True)
         ]
-        table = html_table(("draft", "α", "c", "best γ", "improvement", "interval", ""), rows)
-        return table + html_bars("improvement", {one.candidate.name: one.improvement for one in self})
+        return [Table(("draft", "α", "c", "best γ", "improvement", "interval", "", ""), rows)]
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each candidate."""
+        return [
+            asdict(one.candidate) | {k: v for k, v in asdict(one).items() if k != "candidate"} for one in self
+        ]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Everything as plain Python values, for JSON."""
+        return [asdict(one) for one in self]
 
 
 def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:

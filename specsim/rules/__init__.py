@@ -18,10 +18,15 @@ import pkgutil
 from functools import cache
 from pathlib import Path
 
+from specsim.core._kernels import kernel
 from specsim.core._registry import nearest
+from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Parameter, Rule, parse_parameters
 
-__all__ = ["GROUPS", "FixedPair", "Parameter", "Rule", "get", "group_of", "names", "registered_spec"]
+__all__ = [
+    "GROUPS", "FixedPair", "Parameter", "Rule",
+    "get", "group_of", "kernel", "names", "registered_spec", "tokenwise",
+]  # fmt: skip
 
 #: The groups of rules, and what is claimed of each.
 GROUPS: dict[str, str] = {

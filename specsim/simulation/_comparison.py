@@ -7,22 +7,26 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import rules
-from specsim.core._html import html_table
 from specsim.core._kernels import available_threads
+from specsim.core._plotting import axes_or_new
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
+from specsim.core._tables import Piece, Shown, Table, as_dict
 from specsim.core.distributions import Floats, check_rows
 from specsim.drafts import Tree, chain, chains
 from specsim.models import Model, shared_contexts
 from specsim.rules import GROUPS, Parameter, Rule
 from specsim.simulation._counting import Progress
 from specsim.simulation._engine import simulate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: The most contexts for mean total variation, since declared laws are computed in Python.
 CONTEXTS = 256
@@ -59,7 +63,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """Rules on one pair of target and draft, `steps` steps each, all with the same random numbers."""
 
     source: str
@@ -73,26 +77,34 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        return {
-            "source": self.source,
-            "gamma": self.gamma,
-            "steps": self.steps,
-            "entries": [asdict(entry) for entry in self.entries],
-            "provenance": self.provenance.to_dict(),
-        }
+        return as_dict(self)
 
-    def _repr_html_(self) -> str:
+    def parts(self) -> list[Piece]:
         rows = [
-            (
-                entry.rule,
-                GROUPS[entry.group],
-                entry.drafts,
-                f"{entry.tokens_per_step:.4f} ± {entry.error:.4f}",
-                show_tv(entry.tv),
-            )
-            for entry in self.entries
+            (one.rule, one.drafts, f"{one.tokens_per_step:.4f} ± {one.error:.4f}", show_tv(one.tv))
+            for one in sorted(self.entries, key=lambda entry: -entry.tokens_per_step)
         ]
-        return html_table(("rule", "claim", "drafts", "tokens per step", "TV"), rows)
+        return [
+            Table(("rule", "drafts", "tokens/step", "TV"), rows),
+            f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}; TV –: wrong on purpose",
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each rule."""
+        return [asdict(entry) for entry in self.entries]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Tokens per step against total variation, every rule with a claim a point."""
+        ax = axes_or_new(ax)
+        for group in GROUPS:
+            points = [
+                (one.tv, one.tokens_per_step) for one in self if one.group == group and one.tv is not None
+            ]
+            if points:
+                ax.plot(*zip(*points, strict=True), "o", label=GROUPS[group])
+        ax.set(xlabel="total variation", ylabel="tokens per step")
+        ax.legend()
+        return ax
 
 
 def show_tv(tv: float | None) -> str:

@@ -11,22 +11,23 @@ import io
 import os
 import pickle
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
 from specsim.core._accepted_lengths import accepted_tokens, alpha_drafted, alpha_verified, mean_tokens
-from specsim.core._html import html_bars, html_list
 from specsim.core._kernels import available_threads, kernel
+from specsim.core._plotting import axes_or_new, lengths_plot
 from specsim.core._provenance import Provenance, this_code
 from specsim.core._streams import Key, RandomSource, key_of, root_of
+from specsim.core._tables import Piece, Shown, Table, as_dict, bars
 from specsim.core.distributions import Ints, check_rows, check_tokens
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
 from specsim.models import Model, check_pair, shared_contexts
@@ -35,7 +36,12 @@ from specsim.simulation._counting import Interval, Partial, Progress, count_chun
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 from specsim.simulation._rows import DynamicRows, LookupRows, TraceRows, model_rows
 from specsim.simulation._sources import Batch, FixedPairSource, RowSource, rule_verifier
+from specsim.theory import accepted_law
+from specsim.theory._rates import rates
 from specsim.traces import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: The name of the counts of a simulation in its checkpoints.
 STEPS = "steps"
@@ -80,7 +86,7 @@ def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-
 
 
 @dataclass(frozen=True)
-class Simulation:
+class Simulation(Shown):
     """The counts of a simulated run, and the rates that follow from them.
 
     `lengths[k]` is the number of steps with k accepted tokens, `tokens[x]` the number of emitted tokens x.
@@ -128,35 +134,29 @@ class Simulation:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        return {
-            "source": self.source,
-            "rule": self.rule,
-            "gamma": self.gamma,
-            "draft": self.tree.to_dict(),
-            "steps": self.steps,
-            "lengths": self.lengths.tolist(),
-            "tokens": self.tokens.tolist(),
-            "alpha_context": self.alpha_context,
-            "alpha_verified": self.alpha_verified,
-            "alpha_drafted": self.alpha_drafted,
-            "tokens_per_step": self.tokens_per_step,
-            "tokens_per_step_error": self.tokens_per_step_error,
-            "provenance": self.provenance.to_dict(),
-        }
+        derived = ("gamma", "alpha_verified", "alpha_drafted", "tokens_per_step", "tokens_per_step_error")
+        return as_dict(self, *derived, without=("tree",), draft=self.tree)
 
-    def _repr_html_(self) -> str:
-        rows: Mapping[str, str] = {
-            "source": self.source,
-            "rule": self.rule,
-            "draft": str(self.tree),
-            "steps": f"{self.steps:,}",
-            "α context": f"{self.alpha_context:.5f}",
-            "α verified": f"{self.alpha_verified:.5f}",
-            "α drafted": f"{self.alpha_drafted:.5f}",
-            "tokens per step": f"{self.tokens_per_step:.5f} ± {self.tokens_per_step_error:.5f}",
-        }
-        shares = {str(k): n / self.steps for k, n in enumerate(self.lengths.tolist())}
-        return html_list(rows) + html_bars("share of steps, by accepted tokens", shares)
+    def parts(self) -> Iterator[Piece]:
+        yield f"{self.source}, rule {self.rule}, {self.tree}: {self.steps:,} steps, seed {self.provenance.root}"
+        errors = {"tokens_per_step": self.tokens_per_step_error}
+        yield rates(self, self.gamma if self.tree.is_chain else None, errors)
+        shares = [row["share"] for row in self.records()]
+        rows = [
+            (k, f"{share:.4f}", bar) for k, (share, bar) in enumerate(zip(shares, bars(shares), strict=True))
+        ]
+        yield Table(("accepted", "share of steps", ""), rows)
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each number of accepted tokens: steps, and their share."""
+        return [
+            {"accepted": k, "steps": n, "share": n / self.steps} for k, n in enumerate(self.lengths.tolist())
+        ]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The share of steps by the number of tokens emitted, with the law of a chain whose acceptances are i.i.d."""
+        law = accepted_law(self.alpha_context, self.gamma) if self.tree.is_chain else None
+        return lengths_plot(axes_or_new(ax), self.lengths, {} if law is None else {"i.i.d., α context": law})
 
 
 def simulate(

@@ -17,8 +17,8 @@ from functools import cache
 from typing import Any
 
 from specsim import rules
-from specsim.core._html import html_list
 from specsim.core._rational import as_fraction, rational
+from specsim.core._tables import Piece, Shown, Table
 from specsim.core._types import Tokens
 from specsim.drafts import Tree, as_tree, chain
 from specsim.models import Model, check_pair, row_ahead, shared_contexts
@@ -111,7 +111,7 @@ def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
 
 
 @dataclass(frozen=True)
-class Proof:
+class Proof(Shown):
     """The result of an enumeration.
 
     Attributes
@@ -150,21 +150,20 @@ class Proof:
         """True iff the rule is lossless on this pair: as claimed, and the joint law is the target's."""
         return self.tv == 0 and self.as_claimed
 
-    def _repr_html_(self) -> str:
-        rows = {
-            "rule": self.rule,
-            "draft": self.tree,
-            "drafts enumerated": self.drafts,
-            "tokens per step": f"{self.mean_tokens} = {float(self.mean_tokens):.5f}",
-            "TV from the target": f"{self.tv} = {float(self.tv):.5f}" if self.tv else "0, exactly",
-        }
+    def parts(self) -> list[Piece]:
+        rows: list[tuple[str, object]] = [
+            ("rule", self.rule),
+            ("draft", self.tree),
+            ("drafts enumerated", self.drafts),
+            ("tokens per step", f"{self.mean_tokens} = {float(self.mean_tokens):.5f}"),
+            ("TV from the target", f"{self.tv} = {float(self.tv):.5f}" if self.tv else "0, exactly"),
+        ]
         if self.worst_prefix is None:
-            rows["every next token"] = "as claimed"
+            rows.append(("every next token", "as claimed"))
         else:
-            rows["worst next token"] = (
-                f"after {list(self.worst_prefix)}, TV {self.worst_tv} = {float(self.worst_tv):.5f}"
-            )
-        return html_list(rows)
+            worst = f"after {list(self.worst_prefix)}, TV {self.worst_tv} = {float(self.worst_tv):.5f}"
+            rows.append(("worst next token", worst))
+        return [Table((), rows)]
 
 
 def prove(

@@ -7,6 +7,7 @@ column), since tokens and steps of one document are correlated.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from specsim.core._autocorrelation import grouped_autocorrelation
-from specsim.core._html import html_bars, html_list
 from specsim.core._streams import RandomSource, root_of
+from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, span
 from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import decode
 from specsim.traces._format import AnyColumns, Columns, Layout, rounding
@@ -28,6 +29,8 @@ from specsim.traces._token_probabilities import acceptance_chances
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 LAGS = range(1, 21)
+#: Lags of the autocorrelation that are shown.
+LAGS_SHOWN = (1, 2, 4, 8, 16)
 
 
 class Group(NamedTuple):
@@ -42,7 +45,7 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class Reading(Shown):
     """The result of `read_alpha`.
 
     Parameters
@@ -68,23 +71,52 @@ class Reading:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        return {
-            "entropy_of": self.entropy_of,
-            "by_entropy": [group._asdict() for group in self.by_entropy],
-            "documents": [group._asdict() for group in self.documents],
-            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "confidence": CONFIDENCE,
-            "autocorrelation": self.autocorrelation,
-            "root": self.root,
-        }
+        return as_dict(self, confidence=CONFIDENCE)
 
-    def _repr_html_(self) -> str:
-        rows = {name: f"{low:.5f} – {high:.5f}" for name, (low, high) in self.intervals.items()}
-        rows["documents"] = f"{len(self.documents):,}"
-        bars = {f"{group.least:.2f} – {group.most:.2f}": group.beta[0] for group in self.by_entropy}
-        known = all(f"{low:.3f}" == f"{high:.3f}" for low, high in (group.beta for group in self.by_entropy))
-        title = f"β by entropy of {self.entropy_of}, nats" + ("" if known else ": at least")
-        return html_list(rows) + html_bars(title, bars)
+    def parts(self) -> Iterator[Piece]:
+        if self.intervals:
+            yield f"{CONFIDENCE:.0%} intervals, from {len(self.documents):,} documents resampled (seed {self.root}):"
+            yield Table(
+                (),
+                [
+                    (name.replace("_", " ").replace("alpha", "α"), span(ends))
+                    for name, ends in self.intervals.items()
+                ],
+            )
+        else:
+            yield "one document: no intervals; they need two or more, since the tokens of one document are alike"
+        rows = [
+            (
+                f"{group.least:.2f} – {group.most:.2f}",
+                f"{group.contexts:,}",
+                span(group.beta),
+                f"{group.accepted / group.tested:.4f}" if group.tested else NONE,
+                bar,
+            )
+            for group, bar in zip(
+                self.by_entropy, bars([group.beta[0] for group in self.by_entropy]), strict=True
+            )
+        ]
+        yield Table((f"entropy of {self.entropy_of}", "contexts", "mean β", "accepted", ""), rows)
+        if (
+            len(self.documents) > 1
+        ):  # the k-th of the true means lies between the k-th lower and the k-th upper bound
+            ranked = list(zip(*map(sorted, zip(*(d.beta for d in self.documents), strict=True)), strict=True))
+            least, median, most = (span(ranked[k]) for k in (0, len(ranked) // 2, -1))
+            yield f"documents: mean β from {least} to {most}, median {median}"
+        for name, values in self.autocorrelation.items():
+            shown = [f"{lag}: {values[lag - 1][0]:.3f}" for lag in LAGS_SHOWN if values[lag - 1][1]]
+            if shown:
+                yield f"autocorrelation of {name:<10}  " + "  ".join(shown)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The groups by entropy, then the documents."""
+        return [
+            {"group": kind, **{k: v for k, v in group._asdict().items() if k != "beta"}}
+            | {"beta_low": group.beta[0], "beta_high": group.beta[1]}
+            for kind, groups in (("entropy", self.by_entropy), ("document", self.documents))
+            for group in groups
+        ]
 
 
 def read_alpha(

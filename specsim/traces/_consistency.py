@@ -22,6 +22,7 @@ temperature, fail.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
+from specsim.core._tables import Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import TOLERANCE
 from specsim.core.stats import chi_square, log_e_value
@@ -58,7 +60,7 @@ class FlagBin(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LogAudit:
+class LogAudit(Shown):
     """The result of `audit_log`, decided by base-10 logarithms of e-values; `flags` and `chi_square_p` are
     for information.
 
@@ -97,20 +99,39 @@ class LogAudit:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON; an infinite e-value is "inf"."""
-        return {
-            "verdict": self.verdict,
-            "findings": list(self.findings),
-            "steps": self.steps,
-            "lenience": self.lenience,
-            "flags": [bin._asdict() for bin in self.flags],
-            "contradictions": self.contradictions,
-            "log10_e_flags": None if self.e_flags is None else _finite(self.e_flags),
-            "token_counts": self.token_counts.tolist(),
-            "chi_square_p": self.chi_square_p,
-            "log10_e_tokens": self.e_tokens,
-            "alarm": self.alarm,
-            "root": self.root,
-        }
+        e_flags = None if self.e_flags is None else _finite(self.e_flags)
+        more = {"log10_e_flags": e_flags, "log10_e_tokens": self.e_tokens}
+        return as_dict(self, "verdict", "findings", "alarm", without=("e_flags", "e_tokens"), **more)
+
+    def parts(self) -> Iterator[Piece]:
+        if self.e_flags is not None:
+            rows = [
+                (
+                    f"{one.least:.1f} – {one.most:.1f}",
+                    f"{one.tested:,}",
+                    f"{one.accepted:,}",
+                    span(one.expected, "{:.1f}".format),
+                    f"{one.z:.1f}",
+                )
+                for one in self.flags
+            ]
+            yield Table(("min(1, p/q)", "tested", "accepted", "expected", "z"), rows)
+        for name, e in (("accept flags", self.e_flags), ("drafted tokens", self.e_tokens)):
+            said = "not logged" if e is None else f"e = 10^{e:.1f}, rejected from 10^{self.alarm:.1f}"
+            yield f"{name:<15} {said}"
+        if self.contradictions:
+            yield f"{self.contradictions:,} flags are impossible: rejected, though the acceptance probability is 1"
+        found = f" ({', '.join(self.findings)})" if self.findings else ""
+        yield f"{self.steps:,} steps: {self.verdict}{found}"
+        yield "This compares the log with itself; it does not show whether the target's law was sampled."
+
+    def records(self) -> list[dict[str, Any]]:
+        """The bins of the accept flags."""
+        bins = [bin._asdict() for bin in self.flags]
+        ends = [
+            dict(zip(("expected_low", "expected_high"), bin.pop("expected"), strict=True)) for bin in bins
+        ]
+        return [bin | expected for bin, expected in zip(bins, ends, strict=True)]
 
 
 def audit_log(

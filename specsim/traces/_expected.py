@@ -14,14 +14,15 @@ but needs both rows, and its bounds widen as fewer tokens are listed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from specsim import rules
-from specsim.core._html import html_list
 from specsim.core._streams import RandomSource, root_of
+from specsim.core._tables import Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats, Ints
 from specsim.drafts import chain
 from specsim.rules import Rule
@@ -32,7 +33,7 @@ from specsim.traces._token_probabilities import drafted_probabilities
 
 
 @dataclass(frozen=True, eq=False)
-class ExpectedTokens:
+class ExpectedTokens(Shown):
     """The result of `expect_tokens`. Row g - 1 of an array with γ rows is for steps with g drafted tokens.
 
     `expected_tokens` bounds the mean over the log's steps for all completions of its rows, without sampling
@@ -52,28 +53,34 @@ class ExpectedTokens:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        plain = ("rule", "vocab_size", "gamma", "dtype", "top", "steps", "documents")
-        return {
-            **{name: getattr(self, name) for name in plain},
-            "expected_tokens": self.expected_tokens.tolist(),
-            "intervals": None if self.intervals is None else self.intervals.tolist(),
-            "confidence": CONFIDENCE,
-            "root": self.root,
-        }
+        return as_dict(self, confidence=CONFIDENCE)
 
-    def _repr_html_(self) -> str:
-        kept = "" if self.top is None else f", top {self.top}"
-        rows = {
-            "rule": self.rule,
-            "steps": f"{self.steps:,} of γ = {self.gamma}, in {self.documents:,} documents",
-            "vocabulary": f"{self.vocab_size:,}, {self.dtype}{kept}",
-        }
-        for gamma, (low, high) in enumerate(self.expected_tokens, 1):
-            rows[f"γ = {gamma}"] = f"{low:.5f} – {high:.5f} tokens per step"
-            if self.intervals is not None:
-                low, high = self.intervals[gamma - 1]
-                rows[f"γ = {gamma}"] += f"; {CONFIDENCE:.0%}: {low:.5f} – {high:.5f}"
-        return html_list(rows)
+    def parts(self) -> Iterator[Piece]:
+        kept = "" if self.top is None else f", the top {self.top}"
+        yield f"rule {self.rule}: {self.steps:,} steps, V = {self.vocab_size:,}{kept}, stored {self.dtype}"
+        names = ("γ", "tokens per step") + (
+            (f"{CONFIDENCE:.0%} interval",) if self.intervals is not None else ()
+        )
+        columns = [self.expected_tokens] + ([] if self.intervals is None else [self.intervals])
+        yield Table(
+            names,
+            [
+                (i, *(span(ends, "{:.5f}".format) for ends in row))
+                for i, row in enumerate(zip(*columns, strict=True), 1)
+            ],
+        )
+        yield (
+            "one document: no intervals; they need two or more, since the tokens of one document are alike"
+            if self.intervals is None
+            else f"{CONFIDENCE:.0%} intervals: {self.documents:,} documents resampled (seed {self.root})"
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each γ."""
+        return [
+            {"gamma": gamma, "low": low, "high": high}
+            for gamma, (low, high) in enumerate(self.expected_tokens.tolist(), 1)
+        ]
 
 
 def expect_tokens(

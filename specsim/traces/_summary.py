@@ -7,25 +7,31 @@ mean; without accept flags so are the tokens that the standard rule would emit (
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._html import html_bars, html_list
 from specsim.core._kernels import available_threads, kernel
+from specsim.core._plotting import axes_or_new
+from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, plain, span
 from specsim.core._types import Floats, Ints
+from specsim.theory._rates import rates, with_error
 from specsim.traces._format import Layout, rounding
 from specsim.traces._reader import Progress, Shard, Trace
 from specsim.traces._token_probabilities import acceptance_chances
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
-class Accepted:
+class Accepted(Shown):
     """Statistics that follow from the accepted lengths. Standard errors as for `TraceSummary`."""
 
     vocab_size: int
@@ -83,6 +89,36 @@ class Accepted:
         return self.accepted / self.drafted
 
     @property
+    def beta_by_position(self) -> Floats:
+        """The mean β at each position, the bonus last, or bounds on it."""
+        raise NotImplementedError
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each position, the bonus last: tested, accepted, their ratio α, and the mean β."""
+        columns = {
+            "position": np.arange(1, self.gamma + 2),
+            "tested": [*self.tested_by_position.tolist(), None],
+            "accepted": [*self.accepted_by_position.tolist(), None],
+            "alpha": [*self.alpha_by_position.tolist(), None],
+            "beta": self.beta_by_position,
+        }
+        return [
+            dict(zip(columns, row, strict=True)) for row in zip(*map(plain, columns.values()), strict=True)
+        ]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Accepted / tested by position, with the mean β beside it."""
+        ax = axes_or_new(ax)
+        positions = np.arange(1, self.gamma + 1)
+        ax.plot(positions, self.alpha_by_position, "o-", label="α: accepted / tested")
+        beta = np.atleast_2d(self.beta_by_position.T)[:, :-1]
+        ax.fill_between(positions, beta[0], beta[-1], alpha=0.3)
+        ax.plot(positions, beta.mean(axis=0), "s--", label="mean β")
+        ax.set(xlabel="position", ylabel="acceptance rate", xticks=positions)
+        ax.legend()
+        return ax
+
+    @property
     def tokens_per_step(self) -> float:
         """Mean number of tokens that a step emits, the accepted ones and one more."""
         return self.accepted / self.num_steps + 1
@@ -100,6 +136,19 @@ class Accepted:
             "alpha_drafted": self._ratio_error(self.alpha_drafted, x2, self.accepted * self.gamma, drafted),
             "tokens_per_step": self._ratio_error(mean, x2, self.accepted, np.ones_like(lengths)),
         }
+
+    def _positions(self, betas: Floats, flags: bool = True) -> Table:
+        """The table by position; `betas` has the mean β at each, or bounds on it."""
+        spans = [span(np.atleast_1d(ends)[[0, -1]]) for ends in betas]
+        lengths = bars([float(np.mean(ends)) for ends in betas])
+        if not flags:
+            rows = [[i, *row] for i, row in enumerate(zip(spans, lengths, strict=True), 1)]
+            return Table(("position", "mean β", ""), rows)
+        counts = zip(self.tested_by_position, self.accepted_by_position, self.alpha_by_position, strict=True)
+        cells = [[f"{n:,}", f"{k:,}", span((alpha, alpha))] for n, k, alpha in counts]
+        cells.append([NONE] * 3)
+        rows = [[i, *row, *last] for i, (row, *last) in enumerate(zip(cells, spans, lengths, strict=True), 1)]
+        return Table(("position", "tested", "accepted", "α", "mean β", ""), rows)
 
     def _length_moment(self, values: Ints) -> int:
         """Σ over steps of `values` [γ+1] by accepted length."""
@@ -155,44 +204,30 @@ class TraceSummary(Accepted):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Counts, derived values and standard errors for JSON: None for NaN."""
-        means = (
-            "alpha_context", "alpha_verified", "alpha_drafted", "expected_verified", "tokens_per_step",
-        )  # fmt: skip
-        return {
-            **{name: getattr(self, name) for name in ("vocab_size", "gamma", "dtype")},
-            "steps": self.num_steps,
-            **{name: getattr(self, name) for name in ("drafted", "tested", "accepted")},
-            "accepted_lengths": self.accepted_lengths.tolist(),
-            **{name: getattr(self, name) for name in means},
-            "standard_errors": {name: _or_none(error) for name, error in self.standard_errors.items()},
-            "alpha_by_position": [_or_none(value) for value in self.alpha_by_position],
-            "beta_by_position": [_or_none(value) for value in self.beta_by_position],
-            "rounding": self.rounding,
-            "skipped": list(self.skipped),
-        }
+        """Counts, derived values and standard errors, as JSON can hold them: None where there is no value."""
+        derived = ("drafted", "tested", "accepted", "alpha_context", "alpha_verified", "alpha_drafted")
+        return as_dict(
+            self,
+            *derived,
+            "expected_verified",
+            "tokens_per_step",
+            "standard_errors",
+            "alpha_by_position",
+            "beta_by_position",
+            without=("beta_sums", "reached_moments", "tested_moments"),
+            steps=self.num_steps,
+        )
 
-    def _repr_html_(self) -> str:
+    def parts(self) -> Iterator[Piece]:
         errors = self.standard_errors
-        shown = {
-            "α context": "alpha_context",
-            "α verified": "alpha_verified",
-            "α verified, expected": "expected_verified",
-            "α drafted": "alpha_drafted",
-            "tokens per step": "tokens_per_step",
-        }
-        rows = {
-            "steps": f"{self.num_steps:,} of γ = {self.gamma}",
-            "vocabulary": f"{self.vocab_size:,}, {self.dtype}",
-        }
-        rows |= {word: f"{getattr(self, name):.5f} ± {errors[name]:.5f}" for word, name in shown.items()}
-        if self.skipped:
-            rows["left out"] = "; ".join(self.skipped)
-        plots = [
-            html_bars(f"{word} by position", {str(i): float(rate) for i, rate in enumerate(rates, start=1)})
-            for word, rates in (("α", self.alpha_by_position), ("β", self.beta_by_position))
-        ]
-        return html_list(rows) + "".join(plots)
+        yield (
+            f"{self.num_steps:,} steps, γ = {self.gamma}; V = {self.vocab_size:,}, stored {self.dtype}: each β within "
+            f"{self.rounding:.1g}"
+        )
+        yield rates(self, self.gamma, errors)
+        yield f"α verified, expected from β: {with_error(self.expected_verified, errors['expected_verified'])}"
+        yield self._positions(self.beta_by_position)
+        yield from (f"left out: {damage}" for damage in self.skipped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,40 +295,43 @@ class TraceBounds(Accepted):
         return 1.0 + low, 1.0 + high
 
     def to_dict(self) -> dict[str, Any]:
-        """Counts and intervals for JSON: None for NaN."""
-        counts = (
-            "drafted", "tested", "accepted",
-            "alpha_verified", "alpha_drafted", "tokens_per_step", "expected_verified",
-        ) if self.flags else ()  # fmt: skip
-        return {
-            **{
-                name: getattr(self, name)
-                for name in ("vocab_size", "gamma", "dtype", "top", "steps", *counts)
-            },
-            "alpha_context": list(self.alpha_context),
-            "expected_tokens": self.expected_tokens.tolist(),
-            "one_token": list(self.one_token),
-            "beta_by_position": [[_or_none(end) for end in ends] for ends in self.beta_by_position],
-            "rounding": self.rounding,
-            "skipped": list(self.skipped),
-        }
+        """Counts and intervals, as JSON can hold them: None where there is no value."""
+        counts = ("drafted", "tested", "accepted", "alpha_verified", "alpha_drafted", "tokens_per_step")
+        return as_dict(
+            self,
+            *((*counts, "expected_verified") if self.flags else ()),
+            "alpha_context",
+            "expected_tokens",
+            "one_token",
+            "beta_by_position",
+            without=("accepted_lengths", "flags", "beta_sums", "rows_by_position", "token_sums"),
+        )
 
-    def _repr_html_(self) -> str:
-        kept = "" if self.top is None else f", top {self.top}"
-        rows = {
-            "steps": f"{self.steps:,} of γ = {self.gamma}",
-            "vocabulary": f"{self.vocab_size:,}, {self.dtype}{kept}",
-            "α context": _shown(self.alpha_context),
-            "standard rule, γ = 1": f"{_shown(self.one_token)} tokens per step",
-        }
-        if self.gamma > 1:
-            rows[f"standard rule, γ = {self.gamma}"] = f"{_shown(self.expected_tokens[-1])} tokens per step"
+    def parts(self) -> Iterator[Piece]:
+        kept = "" if self.top is None else f", the top {self.top}"
+        steps = f"steps, γ = {self.gamma}" if self.gamma else "places"
+        yield f"{self.steps:,} {steps}; V = {self.vocab_size:,}{kept}, stored {self.dtype}"
         if self.flags:
-            rows["α verified"] = f"{self.alpha_verified:.5f}"
-            rows["tokens per step"] = f"{self.tokens_per_step:.5f}"
-        if self.skipped:
-            rows["left out"] = "; ".join(self.skipped)
-        return html_list(rows)
+            yield rates(self, None, self.standard_errors)
+        bounds = [self.one_token, *self.expected_tokens[1:]]
+        rows = [
+            (f"standard rule, γ = {gamma}", f"{span(ends)} tokens per step")
+            for gamma, ends in enumerate(bounds, 1)
+        ]
+        if not self.flags:
+            yield "no accept flags were logged: what follows are bounds"
+            yield Table((), [("α context", span(self.alpha_context)), *rows])
+        if self.gamma:
+            yield self._positions(self.beta_by_position, self.flags)
+        yield from (f"left out: {damage}" for damage in self.skipped)
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each position, the bonus last; accepted and tested tokens where flags were logged."""
+        counts = super().records() if self.flags else [{"position": i + 1} for i in range(self.gamma + 1)]
+        return [
+            {k: v for k, v in row.items() if k != "beta"} | {"beta_low": low, "beta_high": high}
+            for row, (low, high) in zip(counts, plain(self.beta_by_position), strict=True)
+        ]
 
     def _interval(self, low: float, high: float) -> Interval:
         return max(0.0, float(low) - self.rounding), min(1.0, float(high) + self.rounding)
@@ -451,11 +489,3 @@ def _add_steps(accepted, beta, lengths, beta_sums, moments):  # type: ignore[no-
 
 def _ratios(sums: NDArray[Any], counts: Ints) -> Floats:
     return np.divide(sums, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _shown(interval: Any) -> str:
-    return f"{interval[0]:.5f} – {interval[1]:.5f}"

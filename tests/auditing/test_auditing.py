@@ -21,12 +21,13 @@ from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.findings import judge_table
 from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.tables import plan_tables, table_of
-from specsim.auditing._report import audit_figure, audit_to_html, audit_to_json, audit_to_terminal
+from specsim.auditing._report import audit_figure, audit_to_json
 from specsim.auditing._results import ProofSummary, Verdict
 from specsim.auditing._verifier.calls import Calls
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._plotting import save_figure
 from specsim.core._streams import key_of
+from specsim.core._tables import to_rich
 from specsim.core.stats import MIN_EXPECTED, detectable_tv, log_e_value
 from specsim.drafts import Tree, chain, chains
 from specsim.models import TableModel
@@ -169,7 +170,7 @@ def test_reports_of_a_lossy_rule_say_so(lenient):
     assert document["proof"]["as_claimed"]
     assert document["cases"][0]["declared_tv"] == lenient.cases[0].declared_tv
     console = Console(width=120, file=io.StringIO())
-    console.print(*audit_to_terminal(lenient))
+    console.print(*to_rich(lenient.parts()))
     text = " ".join(console.file.getvalue().split())
     assert f"lenience:lenience=0.5: lossy as declared, TV up to {lenient.declared_tv:.3f}" in text
     assert "the law of a step is the declared one" in text
@@ -221,7 +222,7 @@ def test_a_refuted_rule_is_biased_whatever_the_draws_say(standard, lenient):
         refuted = dataclasses.replace(result, proof=ProofSummary(30, 0.01, result.proof.lossless))
         assert refuted.verdict is Verdict.BIASED
         assert refuted.exit_code == 1
-        assert "NOT " in audit_to_html(refuted)
+        assert "NOT " in refuted._repr_html_()
 
 
 # --- wrong verifiers -------------------------------------------------------------------------------------
@@ -315,7 +316,7 @@ def test_breaches_of_the_contract_are_broken(broken, said):
     assert result.exit_code == 1
     assert any(said in text for _, _, text in findings(result))
     json.loads(audit_to_json(result))
-    audit_to_html(result)
+    result._repr_html_()
     audit_figure(result)
 
 
@@ -529,7 +530,7 @@ def test_reports_say_the_same_in_every_form(standard, tmp_path):
     assert document["provenance"]["root"] == 1
     assert sum(document["cases"][0]["lengths"]) == document["cases"][0]["steps"]
     console = Console(width=120, file=io.StringIO())
-    console.print(*audit_to_terminal(standard))
+    console.print(*to_rich(standard.parts()))
     text = console.file.getvalue()
     for words in ("standard: consistent", "exact", "n-gram pair", "α drafted", "1e-06"):
         assert words in text

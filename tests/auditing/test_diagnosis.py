@@ -107,7 +107,7 @@ def test_so_it_is_with_a_parameter_that_is_not_the_catalogues(name, value):
 def test_somebodys_own_code_is_recognised():
     found = diagnosed(verifiers.resamples_from_target)
     assert first(found) == "resamples_target"
-    assert "accepted 0" in found.evidence
+    assert "accepted none" in found.evidence
 
 
 def test_the_step_that_is_named_shows_the_mistake():
@@ -187,7 +187,7 @@ def test_tables_of_any_number_of_steps_can_be_compared():
     failed = failures(late_bias, names, "quick")
     with open_execution(late_bias, 1, 60) as place:
         ranking = [Scored(mutants.get(name), 0.0, 1.0) for name in ("lenience", "resamples_target")]
-        told = chains._told_apart_by_tables(
+        told = chains._separate_by_tables(
             [*ranking, Scored(chains.EXACT, 0.0, 1.0)], place.subject, failed, "quick"
         )
     assert len(told) == 3
@@ -203,7 +203,7 @@ def test_without_its_family_the_answer_is_unknown(name):
     found = diagnosed(mutants.get(name).function, known=known)
     assert not found.known
     assert found.nearest
-    assert "None of the known mistakes" in found.lines()[0]
+    assert "No known bug fits" in found.lines()[0]
 
 
 def mixture(draft_tokens, p, q, rng):

@@ -295,9 +295,9 @@ def altered(folder, tmp_path, change):
         (lambda document: document.update(cases=[]), "at least one case"),
         (lambda document: document.update(cases=[3]), "'file' is missing"),
         (lambda document: document.update(dtype="float8"), "dtypes"),
-        (lambda document: document.update(root=8), "made the case .* otherwise .*; export again"),
-        (lambda document: document["cases"][0].update(steps=8), "otherwise .*; export again"),
-        (lambda document: document["cases"][0].update(name="unheard of"), "otherwise .*; export again"),
+        (lambda document: document.update(root=8), "made the case .* differently .*; export again"),
+        (lambda document: document["cases"][0].update(steps=8), "differently .*; export again"),
+        (lambda document: document["cases"][0].update(name="unheard of"), "differently .*; export again"),
         (lambda document: document["cases"][0].update(drafts=None), "'drafts' is missing"),
     ],
 )

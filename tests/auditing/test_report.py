@@ -11,21 +11,21 @@ from xml.etree import ElementTree
 
 import pytest
 import verifiers
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from specsim.auditing import audit
 from specsim.auditing._report import (
     audit_figure,
     audit_page,
-    audit_to_html,
     audit_to_json,
     audit_to_junit,
-    audit_to_terminal,
 )
 from specsim.auditing._report import text as words
 from specsim.auditing._report.figures import main_tables, worst_tables
 from specsim.auditing._results import Efficiency, Finding, ProofSummary, Verdict
 from specsim.core._plotting import save_figure
+from specsim.core._tables import to_rich
 
 SEED = 1
 
@@ -83,7 +83,7 @@ KINDS = (
 
 def printed(result, width=80):
     console = Console(width=width, file=io.StringIO())
-    console.print(*audit_to_terminal(result), sep="\n")
+    console.print(*to_rich(result.parts()), sep="\n")
     return console.file.getvalue()
 
 
@@ -133,7 +133,7 @@ def test_every_form_says_the_verdict_the_seed_and_every_finding(audits, pages, k
     document, terminal, compact = (
         json.loads(audit_to_json(result)),
         flat(printed(result)),
-        audit_to_html(result),
+        result._repr_html_(),
     )
     assert document["verdict"] == (None if kind == "nothing" else str(result.verdict))
     assert document["provenance"]["root"] == SEED
@@ -144,7 +144,7 @@ def test_every_form_says_the_verdict_the_seed_and_every_finding(audits, pages, k
     properties = {entry.get("name"): entry.get("value") for entry in suite.iter("property")}
     assert properties["verdict"] == ("none" if kind == "nothing" else str(result.verdict))
     assert properties["seed"] == str(SEED)
-    assert "<h4>" in compact
+    assert words.headline(result) in Page(compact).text
     failures = "".join(element.text for name in ("failure", "error") for element in suite.iter(name))
     for case in result.cases:
         for finding in case.findings:
@@ -221,7 +221,7 @@ def test_an_interrupt_is_said_first(audits, pages):
 def test_fewer_steps_than_planned_are_said(audits, pages):
     limited = audits["limited"]
     planned = 2 * limited.steps
-    said = f"{limited.steps:,} of {planned:,} planned steps in {len(limited.cases)} cases (the time was up)"
+    said = f"{limited.steps:,} of {planned:,} planned steps in {len(limited.cases)} cases (time limit)"
     assert said in flat(printed(limited))
     assert said in Page(pages["limited"]).text
     assert "planned steps" not in printed(audits["biased"])  # these ended early to reject
@@ -311,12 +311,24 @@ def test_wasteful_is_said_and_no_failure(audits):
 
 def test_the_diagnosis_is_told(audits, pages):
     lines = audits["biased"].diagnosis.lines()
-    assert lines[0].startswith("It looks like resamples_target ")
+    assert lines[0].startswith("Closest known bug: resamples_target (")
     output = ElementTree.fromstring(audit_to_junit(audits["biased"])).find("system-out").text
     for line in lines:
         for text in (printed(audits["biased"]), Page(pages["biased"]).text, output):
             assert flat(line) in flat(text)
     assert words.diagnosis(audits["consistent"]) == []
+
+
+def test_an_audit_is_a_table_and_a_picture(audits):
+    rows = audits["biased"].to_arrow().to_pylist()
+    assert [row["verdict"] for row in rows] == [str(case.verdict) for case in audits["biased"].cases]
+    assert {"log10_e", "detectable_tv", "efficiency"} <= rows[0].keys()
+    worst = worst_tables(audits["biased"])[0].table
+    axes = audits["biased"].plot(Figure().subplots())
+    ratios = [seen / expected for seen, expected in zip(worst.observed, worst.expected, strict=True)]
+    assert set(axes.lines[1].get_xdata()) <= set(ratios)
+    with pytest.raises(ValueError, match="no table can be plotted"):
+        audits["nothing"].plot(Figure().subplots())
 
 
 def test_how_to_run_it_again(audits):

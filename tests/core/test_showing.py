@@ -1,16 +1,22 @@
 """What results show in Jupyter: the numbers that they hold, in tables, and nothing that a name could break."""
 
-import re
+import dataclasses
+import io
+import sys
 from fractions import Fraction
 from html.parser import HTMLParser
 
 import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
 
 import specsim
-from specsim.core._html import html_bars
+from specsim.core._tables import as_dict, bars, plain, to_rich
 from specsim.models import TableModel
 from specsim.planning._plan import Candidate, plan, rank_drafts
 from specsim.planning.policies import Constant, Oracle, draft_log
+from specsim.simulation import compare
 from specsim.traces import summarise, writer
 
 
@@ -83,13 +89,51 @@ def test_ranked_drafts_stand_in_their_order():
     assert rows[1][-1] == "surely worse"
 
 
-def test_small_plots_scale_to_their_largest_bar_and_leave_out_what_is_not_finite():
-    page = html_bars("α < 1", {"a": 0.5, "b": 0.25, "c": float("nan")})
-    assert Cells(page).said == ["α < 1", "a", "0.5", "b", "0.25", "c", "–"]
-    widths = [float(width) for width in re.findall(r'<rect[^>]* width="([0-9.]+)"', page)]
-    assert widths == [widths[0], widths[0] / 2, 0.0]
-    assert widths[0] > 0
-    assert "nan" not in html_bars("nothing", {"a": 0.0, "b": float("inf")})
+def test_bars_scale_to_the_largest_and_leave_out_what_is_not_finite():
+    assert bars([0.5, 0.25, float("nan")], width=8) == ["█" * 8, "█" * 4, ""]
+    assert bars([0.0, float("inf")]) == ["", ""]
+
+
+def test_terminal_and_jupyter_show_the_same_cells():
+    made = plan(0.8, 0.05)
+    console = Console(width=100, file=io.StringIO())
+    console.print(*to_rich(made.parts()), sep="\n")
+    lines = console.file.getvalue().splitlines()
+    for row in shown(made).rows:
+        assert any(line.split() == " ".join(row).split() for line in lines), row
+    assert lines[1].startswith(" 0"), "numbers stand to the right"
+
+
+def test_rows_are_there_for_programs(monkeypatch):
+    made = plan(0.8, 0.05)
+    table = made.to_arrow()
+    assert table.column_names == ["gamma", "tokens_per_step", "improvement", "operations"]
+    assert table.to_pylist()[8] == dataclasses.asdict(made.best)
+    run = specsim.simulate([0.5, 0.5], [0.2, 0.8], gamma=2, steps=100, rng=1)
+    assert run.to_arrow()["steps"].to_pylist() == run.lengths.tolist()
+    compared = compare([0.5, 0.5], [0.2, 0.8], names=["standard", "lenience"], steps=100, rng=1)
+    assert compared.to_arrow()["tv"].to_pylist() == [entry.tv for entry in compared]
+    checked = specsim.check_metrics(accepted=20, emitted=30, steps=7)
+    assert checked.to_arrow()["holds"].to_pylist() == [check.holds for check in checked.checks]
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install pandas, or take to_arrow\(\)"):
+        made.to_pandas()
+
+
+def test_pictures_show_the_numbers_of_the_result():
+    run = specsim.simulate([0.5, 0.5], [0.2, 0.8], gamma=2, steps=100, rng=1)
+    axes = Figure().subplots()
+    assert run.plot(axes) is axes
+    assert [bar.get_height() for bar in axes.patches] == pytest.approx((run.lengths / 100).tolist())
+    compared = compare([0.5, 0.5], [0.2, 0.8], names=["standard", "lenience"], steps=100, rng=1)
+    points = [tuple(xy) for line in compared.plot(Figure().subplots()).lines for xy in line.get_xydata()]
+    assert points == [(entry.tv, entry.tokens_per_step) for entry in compared]
+
+
+def test_values_for_json_have_no_arrays_and_nothing_infinite():
+    values = {"a": np.arange(2), "b": (float("nan"), np.float64(0.5)), "c": None}
+    assert plain(values) == {"a": [0, 1], "b": [None, 0.5], "c": None}
+    assert as_dict(plan(0.8, 0.05).best, without=("operations",), more=(1,))["more"] == [1]
 
 
 def test_policies_stand_side_by_side_and_the_fastest_in_bold():
@@ -98,7 +142,7 @@ def test_policies_stand_side_by_side_and_the_fastest_in_bold():
     found = shown(runs)
     assert [row[0] for row in found.rows[1:]] == ["constant 9", "oracle"]
     assert [row[0] for row in found.bold] == ["oracle"]
-    assert found.rows[1][3] == f"{runs[0].speedup:.3f}"
+    assert found.rows[1][3] == f"{runs[0].speedup:.4f}"
     assert isinstance(runs, tuple)
 
 
@@ -119,8 +163,12 @@ def test_a_summary_of_a_trace_shows_its_rates(tmp_path):
             log.append(0, [0, 1], accepted, p, q)
     summary = summarise(specsim.open_trace(tmp_path / "trace"))
     page = shown(summary)
-    found = dict(page.rows)
-    assert found["steps"] == "4 of γ = 2"
-    assert page.said[:5] == ["α by position", "1", "0.25", "2", "0"]
-    assert page.said[5:] == ["β by position", "1", "0.5", "2", "0.5", "3", "–"], "no step reached the bonus"
-    assert found["tokens per step"] == "1.25000 ± 0.25000"
+    assert page.said[0].startswith("4 steps, γ = 2; V = 4")
+    found = {row[0]: row[1:] for row in page.rows}
+    assert found["tokens per step"] == ["1.25000 ± 0.25000", ""]
+    assert found["1"][:4] == ["4", "1", "0.2500", "0.5000"]
+    assert found["2"][:4] == ["1", "0", "0.0000", "0.5000"]
+    assert found["3"][:4] == ["–", "–", "–", "–"], "no step reached the bonus"
+    assert summary.to_arrow()["beta"].to_pylist() == [0.5, 0.5, None]
+    axes = summary.plot(Figure().subplots())
+    assert axes.lines[0].get_ydata().tolist() == [0.25, 0.0]

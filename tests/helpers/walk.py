@@ -17,6 +17,8 @@ ROOT = Path(specsim.__file__).parent
 OUT = "SPECSIM_TEST_WALK"
 #: Files whose calls, and all that follows from them, are not noted.
 ASIDE = ("auditing/_report/", "auditing/_checks/contract_checks.py")
+#: What prints the verdict; its calls are not noted either.
+PRINTS = "print_result"
 
 
 @cache
@@ -50,7 +52,7 @@ class Calls:
         files, above = [], frame
         while above is not None:
             file = file_of(above)
-            if file and (above.f_code.co_name == "<module>" or file.startswith(ASIDE)):
+            if file and (above.f_code.co_name in ("<module>", PRINTS) or file.startswith(ASIDE)):
                 return
             files += [file] if file else []
             above = above.f_back

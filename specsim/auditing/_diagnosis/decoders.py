@@ -174,6 +174,6 @@ def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:
             gains.append((gain, one.case.name, tokens, count / total, predicted, exact))
     _, name, tokens, share, predicted, exact = max(gains)
     return (
-        f"Evidence ({name}): {list(tokens)} in {share:.4f} of the sequences; {predicted:.4f} for this mistake, "
-        f"{exact:.4f} for an exact decoder."
+        f"Evidence (case {name!r}): {100 * share:.4g} % of the sequences were {list(tokens)} (this bug: "
+        f"{100 * predicted:.4g} %; an exact decoder: {100 * exact:.4g} %)."
     )

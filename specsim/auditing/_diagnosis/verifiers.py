@@ -236,8 +236,9 @@ def _evidence(
     path = list(path_of(code, case.target.vocab_size, case.gamma))
     share = counts[code, accepted, token] / counts[code].sum()
     text = (
-        f"Evidence ({case.name}): drafted {path}, accepted {accepted}, then token {token}: {share:.4f} of these "
-        f"steps; {predicted:.4f} for this mistake, {right:.4f} for an exact token-wise verifier."
+        f"Evidence (case {case.name!r}): of the steps that drafted {path} and accepted {accepted or 'none'}, "
+        f"{100 * share:.4g} % emitted token {token} (this bug: {100 * predicted:.4g} %; an exact token-wise verifier: "
+        f"{100 * right:.4g} %)."
     )
     step = execution.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
     where = ""

@@ -10,22 +10,13 @@ import numpy as np
 from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._report.text import headline
 from specsim.auditing._results import Audit, CaseResult, TableResult
+from specsim.core._plotting import figure_style, lengths_plot
 from specsim.core.stats import detectable_tv
-from specsim.theory import accepted_law, expected_tokens
+from specsim.theory import accepted_law
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "Tested",
-    "audit_figure",
-    "deviation_figure",
-    "level_steps",
-    "main_tables",
-    "power_figure",
-    "worst_tables",
-]
 
 INK, ACCENT, BAND = "#2a5c8a", "#d1793b", "#c9d3dc"
 #: Tables, and cells of a table, that a reader is shown: the most telling.
@@ -58,13 +49,14 @@ class Tested:
         return detectable_tv(self.table.cells, steps * visits, audit.budget / audit.tests)
 
 
-# --- which tables to show --------------------------------------------------------------------------------
-
-
 def worst_tables(audit: Audit) -> list[Tested]:
     """The most telling table of each case that has a rejected one, worst first; without any finding the one nearest to it."""
-    worst = [max(tables, key=_telling) for case in audit.cases if (tables := _drawn(case))]
-    worst.sort(key=_telling, reverse=True)
+    worst = [
+        max(tables, key=lambda tested: tested.table.log10_e)
+        for case in audit.cases
+        if (tables := _drawn(case))
+    ]
+    worst.sort(key=lambda tested: tested.table.log10_e, reverse=True)
     if any(case.findings for case in audit.cases):
         return [tested for tested in worst if tested.table.rejected][:MOST_TABLES]
     return worst[:1]
@@ -74,23 +66,19 @@ def _drawn(case: CaseResult) -> list[Tested]:
     return [Tested(case, table) for table in case.tables if table.observed and table.n]
 
 
-def _telling(tested: Tested) -> float:
-    return tested.table.log10_e
-
-
 def main_tables(audit: Audit) -> list[Tested]:
-    """Three tables for the power: the sharpest and the bluntest of first tokens, and the bluntest of last positions."""
+    """Three tables for the power: the most and the least sensitive of first tokens, and the least sensitive of last positions."""
     ran = [case for case in audit.cases if case.steps]
     first = [Tested(case, case.first_token) for case in ran if case.first_token and case.first_token.n]
     last = [Tested(case, case.last_position) for case in ran if case.last_position and case.last_position.n]
     if not first:
         return []
-    chosen = [min(first, key=_blunt), max(first, key=_blunt), max(last, key=_blunt)]
+
+    def detectable(tested: Tested) -> float:
+        return tested.table.detectable_tv
+
+    chosen = [min(first, key=detectable), max(first, key=detectable), max(last, key=detectable)]
     return list({tested.name: tested for tested in chosen}.values())
-
-
-def _blunt(tested: Tested) -> float:
-    return tested.table.detectable_tv
 
 
 def level_steps(audit: Audit) -> dict[str, int]:
@@ -100,19 +88,21 @@ def level_steps(audit: Audit) -> dict[str, int]:
     return {level: getattr(steps, kind) for level, steps in LEVELS.items()}
 
 
-# --- pictures --------------------------------------------------------------------------------------------
-
-
 def deviation_figure(tested: Tested) -> Figure:
-    """Observed over expected counts, in the cells that deviate most; expected is 1, ± 2 standard errors."""
+    """`draw_deviation` as a figure as high as its cells need."""
     from matplotlib.figure import Figure
 
+    figure = Figure(figsize=(5.0, 0.75 + 0.23 * min(len(tested.table.observed), MOST_CELLS)))
+    draw_deviation(figure.subplots(), tested)
+    return figure
+
+
+def draw_deviation(axis: Axes, tested: Tested) -> Axes:
+    """Observed over expected counts, in the cells that deviate most; expected is 1, ± 2 standard errors."""
     observed, expected = np.array(tested.table.observed), np.array(tested.table.expected)
     error = np.sqrt(expected * (1.0 - expected / tested.table.n))
     worst = np.sort(np.argsort(-np.abs(observed - expected) / error)[:MOST_CELLS])
     places = range(len(worst))
-    figure = Figure(figsize=(5.0, 0.75 + 0.23 * len(worst)))
-    axis = figure.subplots()
     band = (error / expected)[worst]
     axis.barh(places, 4.0 * band, left=1.0 - 2.0 * band, height=0.6, color=BAND)
     axis.axvline(1.0, color=INK, linewidth=0.8)
@@ -122,11 +112,11 @@ def deviation_figure(tested: Tested) -> Figure:
     axis.invert_yaxis()
     axis.grid(visible=False, axis="y")
     right = axis.secondary_yaxis("right")
-    right.set_yticks(places, [f"{observed[cell]:,} for {expected[cell]:,.0f}" for cell in worst])
+    right.set_yticks(places, [f"{observed[cell]:,} ({expected[cell]:,.0f} expected)" for cell in worst])
     right.tick_params(length=0)
     right.spines["right"].set_visible(False)
-    axis.set_xlabel("observed ÷ expected, and ± 2 standard errors of chance")
-    return figure
+    axis.set_xlabel("observed / expected; the band is ± 2 standard errors")
+    return axis
 
 
 def power_figure(audit: Audit) -> Figure:
@@ -146,7 +136,7 @@ def power_figure(audit: Audit) -> Figure:
         axis.text(n, 1.02, level, transform=axis.get_xaxis_transform(), ha="center", fontsize=8)
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_xlabel("steps of the case; the points are what was reached")
+    axis.set_xlabel("steps of the case; points: this audit")
     axis.set_ylabel("detectable TV")
     axis.legend(loc="lower left")
     return figure
@@ -155,8 +145,6 @@ def power_figure(audit: Audit) -> Figure:
 def audit_figure(audit: Audit) -> Figure:
     """α against Σ min(p, q), and the law of emitted lengths against theory: one pair, and the n-gram pair."""
     from matplotlib.figure import Figure
-
-    from specsim.core._plotting import figure_style
 
     pairs = [case for case in audit.cases if case.iid and case.alphas is not None]
     models = [case for case in audit.cases if not case.iid and case.alphas is not None]
@@ -194,28 +182,12 @@ def _draw_alphas(axis: Axes, cases: list[CaseResult]) -> None:
 
 
 def _draw_lengths(axis: Axes, case: CaseResult) -> None:
-    """The law of the number of emitted tokens: bars measured, markers the capped geometric law of each α."""
+    """The law of the number of emitted tokens, and the capped geometric law of each α."""
     assert case.alphas is not None
-    emitted = np.arange(1, case.gamma + 2)
-    measured = case.lengths / case.lengths.sum()
-    axis.bar(emitted, measured, color="0.85", label=f"measured, mean {case.tokens_per_step:.3f}")
-    chosen = (
-        {"theory": case.alphas.context}
-        if case.iid
-        else {
-            "i.i.d., α context": case.alphas.context,
-            "i.i.d., α verified": case.alphas.verified,
-            "i.i.d., α drafted": case.alphas.drafted,
-        }
-    )
-    highest = float(measured.max())
-    for marker, (name, alpha) in zip("oDv", chosen.items(), strict=False):
-        law = accepted_law(alpha, case.gamma)
-        highest = max(highest, float(law.max()))
-        axis.plot(emitted, law, marker, label=f"{name}, mean {expected_tokens(alpha, case.gamma):.3f}")
-    axis.set_xticks(emitted)
-    axis.set_ylim(0.0, 1.45 * highest)  # room for the legend
-    axis.set_xlabel("tokens emitted in a step")
-    axis.set_ylabel("probability")
+    names = ("context",) if case.iid else ("context", "verified", "drafted")
+    laws = {
+        "theory" if case.iid else f"i.i.d., α {name}": accepted_law(getattr(case.alphas, name), case.gamma)
+        for name in names
+    }
+    lengths_plot(axis, case.lengths, laws)
     axis.set_title(f"{case.case}: emitted length")
-    axis.legend(loc="upper right")

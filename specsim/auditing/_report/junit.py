@@ -7,8 +7,6 @@ from xml.etree import ElementTree
 from specsim.auditing._report import text as words
 from specsim.auditing._results import Audit, CaseResult, Verdict
 
-__all__ = ["audit_to_junit"]
-
 
 def audit_to_junit(audit: Audit) -> str:
     """One test case for each case, and one for the proof: a failure is a bias, an error a broken verifier.

@@ -1,58 +1,34 @@
-"""The sentences and the cells of tables that every form of a report shares."""
+"""The sentences and tables that every form of a report shares; `audit_parts` and `comparison_parts` put them in order."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from specsim.auditing._results import Audit, CaseResult, Efficiency, Verdict
+from specsim.auditing._results import Audit, CaseResult, Comparison, Difference, Efficiency, Verdict
 from specsim.auditing.adapters import is_engine
+from specsim.core._tables import COLORS, NONE, Line, Piece, Table
 from specsim.core.stats import POWER
 from specsim.theory import expected_tokens
-
-__all__ = [
-    "COLUMNS",
-    "alarm",
-    "diagnosis",
-    "evidence",
-    "finding_lines",
-    "headline",
-    "iid_lines",
-    "legend",
-    "meaning",
-    "power_line",
-    "progress_lines",
-    "proof_line",
-    "remedy",
-    "replay",
-    "run_line",
-    "short",
-    "speed",
-    "test_line",
-    "waste",
-]
-
-NONE = "–"
 
 #: What the columns of the two tables mean.
 COLUMNS = {
     "V": "size of the vocabulary",
     "γ": "drafted tokens of a step, or the depth of its tree",
-    "steps": "rounds of draft and verify that were drawn, of a decoder whole texts; fewer than planned where a deviation was found early",
-    "min p": "smallest chi-square p-value of the case's tables, for reading",
-    "max e": "largest e-value; it decides",
-    "detectable TV": f"deviation that would have been found with probability {POWER:g}, as total variation, at the "
-    "first–last position tested",
-    "certified": "bound on the TV of the first token",
-    "Σ min(p,q)": "its mean over the contexts where steps begin",
+    "steps": "simulated steps of draft and verify, or for a decoder whole texts; fewer than planned where a deviation was found early",
+    "min p": "smallest chi-square p-value of the case's tables; the verdict does not use it",
+    "max e": "largest e-value of the case",
+    "detectable TV": f"total variation that would have been found with probability {POWER:g}, at the first and last "
+    "position tested",
+    "certified": "upper bound on the total variation of the first token",
+    "Σ min(p,q)": "mean over the contexts where steps begin",
     "α verified": "accepted / tested tokens",
     "α drafted": "accepted / drafted tokens",
     "tokens/step": "mean number of tokens that a step emits",
-    "theory": "the closed form for the standard rule on one chain, where p and q are the same at every position",
-    "efficiency": "tokens per step, relative to the standard rule on one chain; no part of the verdict",
+    "theory": "closed form for the standard rule on one chain, where p and q are the same at every position",
+    "efficiency": "tokens per step, relative to the standard rule on one chain; not part of the verdict",
 }
-
-
-# --- sentences -------------------------------------------------------------------------------------------
 
 
 def headline(audit: Audit) -> str:
@@ -66,50 +42,52 @@ def headline(audit: Audit) -> str:
 
 
 def meaning(audit: Audit) -> str:
-    """What the verdict means, for somebody who was not there."""
+    """What the verdict means, for readers who did not run the audit."""
     if not audit.cases and audit.verdict is not Verdict.BIASED:
-        return "The audit was interrupted before its first case ended. Nothing can be said."
+        return "The audit was interrupted before its first case ended. There is no result."
     waste = " It accepts fewer drafted tokens than it could: that costs speed, not correctness."
     return {
-        Verdict.CONSISTENT: "No deviation from the target model's law was found. " + power_line(audit),
-        Verdict.LOSSY: "Its tokens do not follow the target model's law; it declares that, and no deviation from the law "
-        f"that it declares was found. That law differs from the target's by a total variation of up to {audit.declared_tv:.3f}.",
-        Verdict.BIASED: "Its tokens do not follow the law that it claims: text made with it is not the target model's text.",
-        Verdict.BROKEN: "It broke its contract, as the findings say, so that of its law little or nothing could be tested.",
+        Verdict.CONSISTENT: "No deviation from the target's distribution was found. " + power_line(audit),
+        Verdict.LOSSY: "The verifier declares an output distribution other than the target's, and no deviation from the "
+        f"declared one was found. Its total variation from the target's is up to {audit.declared_tv:.3f}.",
+        Verdict.BIASED: "The output does not have the distribution that the verifier claims.",
+        Verdict.BROKEN: "The verifier violates its contract (see the findings), so its output distribution could not be tested in full.",
     }[audit.verdict] + (waste if audit.wasteful else "")
 
 
 def remedy(audit: Audit) -> str:
     """What to do about it."""
     if audit.interrupted and audit.exit_code == 3:
-        return "Run it again to the end; what was not reached was not tested."
+        return "Run the audit again to the end: the remaining cases were not tested."
     return {
-        Verdict.CONSISTENT: "Nothing. A deeper level finds smaller deviations.",
-        Verdict.LOSSY: "Decide whether that much is wanted; nothing is wrong with the code.",
-        Verdict.BIASED: "Begin with the finding on the smallest vocabulary and the first position. The same seed draws the "
-        "same steps again, so that a repair can be tried on them.",
-        Verdict.BROKEN: "Repair this first: each finding names the call, the step and the place. The same seed makes the same "
-        "calls again.",
+        Verdict.CONSISTENT: "Nothing. A higher level finds smaller deviations.",
+        Verdict.LOSSY: "Decide whether this deviation is acceptable; the code does what it declares.",
+        Verdict.BIASED: "Start with the finding that has the smallest vocabulary and the first position. The same seed draws "
+        "the same steps, so a fix can be tested on them.",
+        Verdict.BROKEN: "Fix the contract first: each finding names the call, the step and the position. The same seed makes "
+        "the same calls.",
     }[audit.verdict]
 
 
 def diagnosis(audit: Audit) -> list[str]:
-    """Which known mistake it looks like, if the audit looked."""
+    """The closest known bug, if the audit looked for one."""
     return [] if audit.diagnosis is None else audit.diagnosis.lines()
 
 
 def progress_lines(audit: Audit) -> list[str]:
-    """What was left out: by an interrupt, by a limit of time."""
+    """What an interrupt or the time limit left out."""
     lines = []
     if audit.interrupted:
-        ended = f"{len(audit.cases)} cases were begun, the others not" if audit.cases else "no case was begun"
+        ended = (
+            f"{len(audit.cases)} cases were started, the others not" if audit.cases else "no case was started"
+        )
         lines.append(f"interrupted: the verdict so far; {ended}.")
     slow = [case for case in audit.cases if case.steps < case.planned and not case.findings]
     if slow:
         done, planned = sum(case.steps for case in slow), sum(case.planned for case in slow)
-        why = "interrupted" if audit.interrupted else "the time was up"
+        why = "interrupted" if audit.interrupted else "time limit"
         lines.append(
-            f"{done:,} of {planned:,} planned steps in {_counted(len(slow), 'case')} ({why}), see detectable TV."
+            f"{done:,} of {planned:,} planned steps in {_counted(len(slow), 'case')} ({why}); see detectable TV."
         )
     return lines
 
@@ -142,24 +120,24 @@ def proof_line(audit: Audit) -> str | None:
 
 
 def test_line(audit: Audit) -> str:
-    """What was drawn, and how often an exact verifier would be accused."""
+    """The number of steps and tests, and the false-alarm rate."""
     made = f"Test: {audit.steps:,} steps, {audit.tests} tests"
     if not audit.steps:
         return f"{made}: {'nothing was run' if audit.interrupted else 'the verifier could not be run'}."
     return (
-        f"{made}; a verifier that keeps its claim is called biased with probability at most {audit.budget:g}. A deviation "
-        f"of the size under 'detectable TV' would have been found with probability {POWER:g}."
+        f"{made}; a verifier that is as claimed is called biased with probability at most {audit.budget:g}. A "
+        f"deviation of the size of 'detectable TV' would have been found with probability {POWER:g}."
     )
 
 
 def power_line(audit: Audit) -> str:
-    """How small a deviation would have been found at the first token, from the sharpest case to the bluntest."""
+    """The detectable deviation of the first token, in the most and the least sensitive case."""
     found = [case.first_token.detectable_tv for case in audit.cases if case.first_token is not None]
     if not found:
         return ""
     return (
-        f"Of a step's first token, a deviation in total variation of {min(found):.4f} in the sharpest case, of "
-        f"{max(found):.4f} in the bluntest, would have been found with probability {POWER:g}."
+        f"At the first token of a step, a total variation of {min(found):.4f} in the most sensitive case and of "
+        f"{max(found):.4f} in the least sensitive case would have been found with probability {POWER:g}."
     )
 
 
@@ -190,34 +168,90 @@ def iid_lines(case: CaseResult) -> list[str]:
         off = predicted / case.tokens_per_step - 1.0
         lines.append(
             f"  α {name:<8} = {named[name]:.4f}: (1-α^(γ+1))/(1-α) = {predicted:.4f}, "
-            f"{abs(off):.1%} {'above' if off > 0 else 'below'} the truth"
+            f"{100 * abs(off):.1f} % too {'high' if off > 0 else 'low'}"
         )
     return lines
 
 
-def alarm(audit: Audit) -> str:
-    """From where on an e-value decides."""
-    return f"with an alarm from 10^{np.log10(audit.tests / audit.budget):.1f}"
+def columns(audit: Audit) -> dict[str, str]:
+    """What the columns of the two tables mean, with the e-value from which this audit rejects."""
+    alarm = f"the verifier is rejected above 10^{np.log10(audit.tests / audit.budget):.1f}"
+    return COLUMNS | {"max e": f"{COLUMNS['max e']}; {alarm}"}
 
 
 def legend(audit: Audit) -> str:
-    """The columns that need it, in one paragraph."""
-    said = COLUMNS | {"max e": f"{COLUMNS['max e']}, {alarm(audit)}"}
+    """The columns that need an explanation, in one paragraph."""
     named = ["min p", "max e", "detectable TV", "certified"]
     named += ["Σ min(p,q)", "theory", "efficiency"] if speed(audit) else []
+    said = columns(audit)
     return " ".join(f"{name}: {said[name]}." for name in named)
 
 
-# --- rows of the tables ----------------------------------------------------------------------------------
+def iid_report(audit: Audit) -> list[str]:
+    """`iid_lines` of the cases whose rows change with the context."""
+    return [line for case in audit.cases if not case.iid for line in iid_lines(case)]
+
+
+def audit_parts(audit: Audit) -> Iterator[Piece]:
+    """An audit for the terminal and for Jupyter, the verdict last."""
+    yield from (Line(line, "bold yellow") for line in progress_lines(audit))
+    yield from (Table.of(rows, gap=1) for rows in (evidence(audit), speed(audit)) if rows)
+    yield from (Line(line, "red") for line in finding_lines(audit))
+    yield from diagnosis(audit)
+    yield from iid_report(audit)
+    yield Line(legend(audit), "dim")
+    if (proof := proof_line(audit)) is not None:
+        yield proof
+    yield test_line(audit)
+    yield run_line(audit)
+    yield Line(headline(audit), f"bold {COLORS[audit.verdict]}")
+
+
+def comparison_parts(found: Comparison) -> Iterator[Piece]:
+    """Two verifiers for the terminal and for Jupyter: a table, what differs, and what would have been found."""
+    if found.interrupted:
+        yield Line("interrupted: the verdict so far", "bold yellow")
+    if found.cases:
+        yield Table.of([_difference(case) for case in found.cases], gap=1)
+    yield from (Line(f"{case.case}: {case.text}", "red") for case in found.cases if case.text)
+    yield Line(
+        "e: largest e-value of the case against equal distributions; the verifiers are called changed above "
+        f"10^{np.log10(found.tests / found.budget):.1f}. identical steps: share of steps with the same tokens from the "
+        "same drafts and random numbers. new, old: tokens per step. detectable TV: total variation between the "
+        f"distributions of the first token that would have been found with probability {POWER:g}.",
+        "dim",
+    )
+    yield (
+        f"{found.tests} tests; two verifiers with the same distribution are called changed with probability at most "
+        f"{found.budget:g}."
+    )
+    run = found.provenance
+    yield f"Level {found.level}, seed {run.root}, {run.seconds:.1f} s, specsim {run.specsim}."
+    same = ", token by token under the same rng" if found.identical and found.verdict == "same" else ""
+    yield Line(f"{found.new} against {found.old}: {found.verdict}{same}", f"bold {COLORS[found.verdict]}")
+
+
+def _difference(case: Difference) -> dict[str, str]:
+    new, old = case.tokens_per_step
+    return {
+        "case": case.case,
+        "steps": short(case.steps),
+        "e": f"10^{case.log10_e:.1f}",
+        "identical steps": f"{case.twins:.3f}",
+        "new": f"{new:.4f}",
+        "old": f"{old:.4f}",
+        "detectable TV": f"{case.detectable_tv:.4f}",
+        "verdict": "broken" if case.broken else "changed" if case.changed else "same",
+    }
 
 
 def evidence(audit: Audit) -> list[dict[str, str]]:
-    """The first table: is it exact?  It fits into 80 columns."""
+    """The first table: is it exact? It fits into 80 columns."""
     return [_evidence(case) for case in audit.cases]
 
 
 def speed(audit: Audit) -> list[dict[str, str]]:
-    """The second table: how fast would it be?  Cases where that means nothing are left out."""
+    """The second table: how fast would it be? Only cases where this has a meaning."""
     return [_speed(case) for case in audit.cases if case.lengths.any() and (case.alphas or case.efficiency)]
 
 

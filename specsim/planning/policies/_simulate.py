@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.core._accepted_lengths import accepted_tokens
-from specsim.core._html import html_bars, html_table
+from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats, Ints
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._log import UNKNOWN, DraftLog
@@ -156,47 +156,52 @@ class PolicyRun:
     def to_dict(self) -> dict[str, Any]:
         """Counts, derived values and the comparison, as JSON can hold them."""
         derived = ("steps", "tokens", "drafted", "accepted", "tokens_per_step", "time_per_token", "speedup")
-        return {
-            "policy": self.policy,
-            **{name: getattr(self, name) for name in derived},
-            "alpha_drafted": self.alpha_drafted,
-            "time": self.time,
-            "best_constant": self.best_constant,
-            "difference": self.difference,
-            "error": self.error,
-            "beyond": self.truncated,
-            "counts": self.counts.tolist(),
-        }
+        return as_dict(
+            self, *derived, "alpha_drafted", without=("plain_time", "truncated"), beyond=self.truncated
+        )
 
 
-class PolicyRuns(tuple[PolicyRun, ...]):
+class PolicyRuns(tuple[PolicyRun, ...], Shown):
     """Runs of several policies on one log, side by side."""
 
     __slots__ = ()
 
-    def _repr_html_(self) -> str:
-        columns = (
+    def parts(self) -> list[Piece]:
+        names = (
             "policy",
             "drafted/step",
             "tokens/step",
             "speed-up",
-            "time/token, less best constant",
-            "cut at the log's end",
+            "time/token - best constant's",
+            "cut",
+            "",
         )
         rows = [
             (
                 run.policy,
                 f"{run.drafted / run.steps:.2f}",
-                f"{run.tokens_per_step:.3f}",
-                f"{run.speedup:.3f}",
-                f"{run.difference:+.4f} ± {run.error:.4f} (γ = {run.best_constant})",
-                f"{run.truncated:,} of {run.steps:,} steps",
+                f"{run.tokens_per_step:.4f}",
+                f"{run.speedup:.4f}",
+                f"{run.difference:+.4f} ± {run.error:.4f}",
+                f"{run.truncated / run.steps:.0%}" if run.truncated else NONE,
+                bar,
             )
-            for run in self
+            for run, bar in zip(self, bars([run.speedup for run in self]), strict=True)
         ]
         fastest = max(range(len(self)), key=lambda i: self[i].speedup)
-        table = html_table(columns, rows, emphasised=[fastest])
-        return table + html_bars("speed-up", {run.policy: run.speedup for run in self})
+        return [
+            Table(names, rows, bold=[fastest]),
+            f"best constant: γ = {self[0].best_constant}, chosen in hindsight",
+            "cut: share of steps that the policy would have continued beyond the end of the log; their time is too small",
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each policy, without its counts."""
+        return [{k: v for k, v in run.to_dict().items() if k != "counts"} for run in self]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Everything as plain Python values, for JSON."""
+        return [run.to_dict() for run in self]
 
 
 def simulate_policies(

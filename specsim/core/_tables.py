@@ -1,0 +1,194 @@
+"""Results as tables: the terminal and Jupyter show the same ones, and programs read the rows as Arrow or pandas."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import RenderableType
+
+#: Cells that are a verdict, and their colours in the terminal.
+COLORS = {
+    **dict.fromkeys(("consistent", "same"), "green"),
+    "lossy": "yellow",
+    **dict.fromkeys(("biased", "broken", "changed", "fails"), "red"),
+}
+NONE = "–"
+#: A number, an interval, or what is measured with its error.
+_NUMBER = re.compile(r"[-+≤]?\d\S*( ([±–] ?\S+|wasteful))?")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under the names of columns. Without `columns` each row is a name and its values.
+
+    The rows whose numbers, from 0, are in `bold` are emphasised; `gap` is the space between columns in the terminal.
+
+    >>> Table(("γ", "tokens"), [(1, "1.8")], bold=[0]).to_html()
+    '<table><tr><th>γ</th><th>tokens</th></tr><tr
+    style="font-weight:bold"><td>1</td><td>1.8</td></tr></table>'
+    >>> Table((), [("source", "a < b")]).to_html()
+    '<table><tr><th>source</th><td>a &lt; b</td></tr></table>'
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    bold: Sequence[int] = ()
+    gap: int = 2
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, object]], **more: Any) -> Table:
+        """Rows that have their columns as keys."""
+        return cls(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows], **more)
+
+    def to_html(self) -> str:
+        first = "td" if self.columns else "th"
+        lines = [f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in self.columns)}</tr>"] * bool(
+            self.columns
+        )
+        for i, row in enumerate(self.rows):
+            cells = [f"<td>{escape(str(cell))}</td>" for cell in row[1:]]
+            mark = ' style="font-weight:bold"' if i in self.bold else ""
+            lines.append(f"<tr{mark}><{first}>{escape(str(row[0]))}</{first}>{''.join(cells)}</tr>")
+        return f"<table>{''.join(lines)}</table>"
+
+    def to_rich(self) -> RenderableType:
+        """Columns of numbers to the right; only columns that have spaces in them wrap."""
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(
+            box=None, pad_edge=False, padding=(0, self.gap, 0, 0), show_header=bool(self.columns)
+        )
+        texts = [[str(cell) for cell in row] for row in self.rows]
+        for i, cells in enumerate(zip(*texts, strict=True)):
+            numbers = bool(self.columns) and all(
+                cell in ("", NONE) or _NUMBER.fullmatch(cell) for cell in cells
+            )
+            table.add_column(
+                self.columns[i] if self.columns else "",
+                justify="right" if numbers and any(map(_NUMBER.fullmatch, cells)) else "left",
+                no_wrap=numbers or not any(" " in cell for cell in cells),
+            )
+        for i, row in enumerate(texts):
+            style = "bold" if i in self.bold else ""
+            table.add_row(*(Text(cell, style=COLORS.get(cell, "")) for cell in row), style=style)
+        return table
+
+
+class Line(NamedTuple):
+    """A line with a style of rich, such as "bold red"; in Jupyter "bold" is all that is seen of it."""
+
+    text: str
+    style: str
+
+    def to_html(self) -> str:
+        text = escape(self.text)
+        return f"<p><strong>{text}</strong></p>" if "bold" in self.style else f"<p>{text}</p>"
+
+
+Piece = Table | Line | str
+
+
+class Shown:
+    """A result that the terminal and Jupyter show by `parts`, and whose `records` are a table for programs."""
+
+    __slots__ = ()
+
+    def parts(self) -> Iterable[Piece]:
+        """What is shown: tables, and lines between them."""
+        raise NotImplementedError
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows of the result, each {column: value}, with numbers as numbers."""
+        raise NotImplementedError
+
+    def to_arrow(self) -> pa.Table:
+        """The rows of the result as a PyArrow table."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(self.records())
+
+    def to_pandas(self) -> Any:
+        """The rows of the result as a pandas data frame. Raises ModuleNotFoundError where pandas is not installed."""
+        try:
+            import pandas  # type: ignore[import-untyped, import-not-found, unused-ignore]  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "to_pandas needs pandas, which is not installed: pip install pandas, or take to_arrow()",
+                name="pandas",
+            ) from error
+        return self.to_arrow().to_pandas()
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            part.to_html() if isinstance(part, (Table, Line)) else f"<p>{escape(part)}</p>"
+            for part in self.parts()
+        )
+
+
+def to_rich(parts: Iterable[Piece]) -> list[RenderableType]:
+    """The parts of a result for a rich console, with an empty line after each table but the last."""
+    from rich.text import Text
+
+    found: list[RenderableType] = []
+    for part in parts:
+        if isinstance(part, Table):
+            found += [part.to_rich(), ""]
+        else:
+            found.append(Text(part) if isinstance(part, str) else Text(part.text, style=part.style))
+    return found[:-1] if found and found[-1] == "" else found
+
+
+def bars(values: Sequence[float], width: int = 24) -> list[str]:
+    """A bar for each of `values` ≥ 0, as long as it is beside the largest; none for what is not finite.
+
+    >>> bars([0.5, 0.25, float("nan")], width=4)
+    ['████', '██', '']
+    """
+    most = max((value for value in values if math.isfinite(value)), default=0.0) or 1.0
+    return ["█" * round(width * value / most) if math.isfinite(value) else "" for value in values]
+
+
+def span(ends: Iterable[float], show: Callable[[float], str] = "{:.4f}".format) -> str:
+    """An interval, or one number where its ends are shown alike; a dash where there is none."""
+    low, high = (NONE if math.isnan(end) else show(end) for end in ends)
+    return low if low == high else f"{low} – {high}"
+
+
+def as_dict(result: Any, *derived: str, without: Sequence[str] = (), **more: object) -> dict[str, Any]:
+    """The fields of a dataclass and its `derived` properties, but those in `without`, and `more`, as `plain` values."""
+    names = [field.name for field in fields(result) if field.name not in without]
+    found = {name: getattr(result, name) for name in (*names, *derived)}
+    return {name: plain(value) for name, value in (found | more).items()}
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON can hold it: arrays and tuples as lists, numbers that are not finite as None.
+
+    >>> plain({"lengths": np.array([3, 1]), "error": float("nan")})
+    {'lengths': [3, 1], 'error': None}
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_dataclass(value):
+        return as_dict(value)
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value]
+    return value

@@ -1,0 +1,43 @@
+"""The table of rates that simulations, traces and generated texts show: tokens per step, and α in its three meanings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from specsim.core._tables import NONE, Table, span
+from specsim.theory._acceptance import expected_tokens
+
+#: How the rates are shown.
+LABELS = {
+    "tokens_per_step": "tokens per step",
+    "alpha_context": "α context",
+    "alpha_verified": "α verified",
+    "alpha_drafted": "α drafted",
+}
+
+
+def rates(found: Any, gamma: int | None, errors: Mapping[str, float] | None = None) -> Table:
+    """`found` has each rate as a number or as bounds; `errors` its standard error, by name.
+
+    For steps of a chain of `gamma` tokens with what the i.i.d. formula makes of each α.
+    """
+    rows = []
+    for name, label in LABELS.items():
+        value = getattr(found, name)
+        if value is None or isinstance(value, tuple):
+            rows.append([label, NONE if value is None else span(value, "{:.5f}".format), ""])
+            continue
+        iid = "" if gamma is None or name == "tokens_per_step" else f"{expected_tokens(value, gamma):.5f}"
+        rows.append([label, with_error(value, (errors or {}).get(name)), iid])
+    if gamma is None:
+        return Table((), [row[:2] for row in rows])
+    return Table(("", "mean", "i.i.d. formula: tokens per step"), rows)
+
+
+def with_error(value: float, error: float | None) -> str:
+    """A mean with its standard error, where there is one: of a single step it is NaN, shown as a dash."""
+    return f"{value:.5f}" + (
+        "" if error is None else f" ± {NONE if math.isnan(error) else format(error, '.5f')}"
+    )
