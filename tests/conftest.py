@@ -152,6 +152,27 @@ def standard_steps_of_a_pair(p, q):
     return step
 
 
+#: Cases of a user's verifier that take more time than all others together.
+LARGE = {"Zipf 32 000", "flat tail 131 072"}
+
+
+@pytest.fixture(scope="module")
+def without_large_cases(full):
+    """Audits of users' verifiers leave the largest vocabularies out, unless all tests are run."""
+    from specsim.auditing._checks import subjects
+    from specsim.rules import Rule
+
+    whole = subjects.battery
+
+    def some(subject):
+        return [case for case in whole(subject) if isinstance(subject, Rule) or case.name not in LARGE]
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not full:
+            patch.setattr(subjects, "battery", some)
+        yield
+
+
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
     """All figures, fast: (the folder, the files of each figure, the progress that it told)."""

@@ -17,12 +17,22 @@ import shlex
 import subprocess
 import sys
 from contextlib import chdir
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import cyclopts
+import numpy as np
 import pytest
 from commands import forget, parse, run
+from laws import Outcomes, generated
+from scipy.stats import qmc
+
+from specsim.core._kernels import interpreted
+from specsim.drafts import chain
+from specsim.models import TableModel
+from specsim.theory._enumeration import prove, step_law
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -146,7 +156,7 @@ def check_console(block, folder):
 
 
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if "```python" in page])
-def test_python_runs(name, tmp_path):
+def test_python_runs(name, tmp_path, without_large_cases):
     run_python(PAGES[name], tmp_path)
 
 
@@ -207,10 +217,48 @@ def test_there_are_commands_of_every_kind():
     assert len([*cheap()]) > 5
 
 
+def example_rule(page):
+    """The file that the page about rules writes."""
+    (block,) = (block for block in blocks(page) if block.file and block.file.startswith("specsim/"))
+    return block
+
+
+def test_the_example_rule_has_the_law_of_the_target():
+    """As it stands, not compiled: its law by proof, and its kernels by their steps on a net of uniforms."""
+    namespace = {"__name__": "half_hearted"}
+    exec(example_rule(PAGES["docs/adding-a-rule.md"]).code, namespace)
+    rule, tree = namespace["RULE"], chain(2)
+    for target, draft, shape, context in generated(rule, 30, seed=1):
+        assert prove(target, draft, rule=rule, gamma=shape, context=context).exact
+    target, draft = TableModel([Fraction(1, 2), Fraction(1, 2)]), TableModel([Fraction(1, 4), Fraction(3, 4)])
+    p, q = (np.array(model.row(()), dtype=float) for model in (target, draft))
+    uniforms = np.ascontiguousarray(qmc.Sobol(5, seed=1).random_base2(12).T)
+    drafted = np.ascontiguousarray((uniforms[:2] >= q[0]).T.astype(np.int64))
+    steps = len(drafted)
+    rows = np.tile(p, (steps, 3, 1)), np.tile(q, (steps, 2, 1))
+    parents = np.broadcast_to(np.array(tree.parents), drafted.shape)
+    tally = Outcomes(2, tree)
+    law = tally.law(step_law(rule, target, draft, tree))
+    for kernel, given in (
+        (
+            rule.fixed_pair.kernel,
+            (*rule.fixed_pair.tables(p, q, tree, **rule.values), uniforms[:2], uniforms[2:]),
+        ),
+        (rule.rows, (parents, drafted, *rows, uniforms[2:], rule.array())),
+    ):
+        batch = SimpleNamespace(tokens=np.empty((3, steps), np.int32), accepted=np.empty(steps, np.int64))
+        with interpreted():
+            kernel(*given, batch.tokens, batch.accepted)
+        counts = tally.zeros()
+        tally.count(counts, batch, None)
+        assert np.abs(counts["outcomes"] / steps - law).sum() / 2 < 0.01
+
+
+@pytest.mark.slow
 def test_the_example_rule_is_a_rule(tmp_path):
     """With the one file that the page writes, the tests of rules ask all of it; with its `reach`, those of bounds too."""
     page = PAGES["docs/adding-a-rule.md"]
-    (block,) = (block for block in blocks(page) if block.file and block.file.startswith("specsim/"))
+    block = example_rule(page)
     (chance,) = re.findall(r"`(lambda p, q, share: [^`]+)`", page)
     for folder, _, files in os.walk(ROOT / "specsim"):
         below = tmp_path / Path(folder).relative_to(ROOT)

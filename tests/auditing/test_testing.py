@@ -13,6 +13,8 @@ import verifiers
 from specsim.auditing import Verdict, declares
 from specsim.testing import assert_exact, assert_same
 
+pytestmark = pytest.mark.usefixtures("without_large_cases")
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -129,6 +131,7 @@ def test_pytest_runs_as_before_where_the_fixture_is_not_used(tmp_path):
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow  # `test_docs` calls the same tests, in this process
 def test_the_example_of_the_docs_runs_as_it_stands(tmp_path):
     page = (DOCS / "auditing-your-engine.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL)
