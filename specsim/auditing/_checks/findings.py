@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
@@ -273,5 +273,5 @@ def _efficiency(case: Case, alpha_context: float, counts: Counts) -> Efficiency 
         error += reference_error
     else:
         return None
-    z = float(norm.isf(BUDGET / 2.0))
+    z = -float(ndtri(BUDGET / 2.0))
     return Efficiency(mean / reference, (mean - z * error) / reference, (mean + z * error) / reference)
