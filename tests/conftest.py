@@ -21,6 +21,8 @@ from specsim.traces import open_trace, writer
 
 #: A test that asks for one of these is slow: all figures, a Dask cluster.
 SLOW_FIXTURES = {"made", "cluster"}
+#: Examples of the documentation that compare whole verifiers; `test_testing` and `test_against` do so with small ones.
+SLOW_EXAMPLES = {"specsim.auditing._two_sample.audit_against", "specsim.testing.assert_same"}
 
 
 def pytest_addoption(parser):
@@ -31,7 +33,7 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(config, items):
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if fixtures & SLOW_FIXTURES:
+        if fixtures & SLOW_FIXTURES or item.name in SLOW_EXAMPLES:
             item.add_marker("slow")
         if "full" in fixtures:
             item.add_marker("scaled")
@@ -157,8 +159,11 @@ LARGE = {"Zipf 32 000", "flat tail 131 072"}
 
 
 @pytest.fixture(scope="module")
-def without_large_cases(full):
-    """Audits of users' verifiers leave the largest vocabularies out, unless all tests are run."""
+def smaller_audits(full):
+    """Audits at the level smoke have fewer steps, and leave out a user's verifier's largest vocabularies, unless all
+    tests are run.
+    """
+    from specsim.auditing._cases.battery import LEVELS, Level
     from specsim.auditing._checks import subjects
     from specsim.rules import Rule
 
@@ -170,6 +175,7 @@ def without_large_cases(full):
     with pytest.MonkeyPatch.context() as patch:
         if not full:
             patch.setattr(subjects, "battery", some)
+            patch.setitem(LEVELS, "smoke", Level(2**15, 2**13, 2**29, 2**10))
         yield
 
 

@@ -156,7 +156,7 @@ def check_console(block, folder):
 
 
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if "```python" in page])
-def test_python_runs(name, tmp_path, without_large_cases):
+def test_python_runs(name, tmp_path, smaller_audits):
     run_python(PAGES[name], tmp_path)
 
 

@@ -27,7 +27,7 @@ from specsim.auditing._results import Efficiency, Finding, ProofSummary, Verdict
 from specsim.core._plotting import save_figure
 from specsim.core._tables import to_rich
 
-pytestmark = pytest.mark.usefixtures("without_large_cases")
+pytestmark = pytest.mark.usefixtures("smaller_audits")
 
 SEED = 1
 

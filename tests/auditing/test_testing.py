@@ -13,7 +13,7 @@ import verifiers
 from specsim.auditing import Verdict, declares
 from specsim.testing import assert_exact, assert_same
 
-pytestmark = pytest.mark.usefixtures("without_large_cases")
+pytestmark = pytest.mark.usefixtures("smaller_audits")
 
 DOCS = Path(__file__).parents[2] / "docs"
 
