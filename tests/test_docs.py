@@ -1,12 +1,15 @@
-"""The pages: their Python runs, their commands and options exist, what a command is shown to print is what it prints.
+"""The pages: their Python runs, their commands and options exist, what a command is shown to print is what it
+prints.
 
-Python blocks of a page run in one namespace, in an empty folder. An HTML comment on the line before a block says otherwise:
+Python blocks of a page run in one namespace, in an empty folder. An HTML comment on the line before a block
+says otherwise:
 
     <!-- file: mine.py -->         it is written to that file, and imported; the tests in a test_*.py are called
     <!-- not run: needs a GPU -->  it is only compiled, and the names that it imports from specsim must exist
 
-A block that begins with `# mine.py` is such a file too. Indented lines that begin with `specsim` or `make`, and the same
-between backquotes, are parsed and not run; the commands of ```console blocks are run, and must print what follows them.
+A block that begins with `# mine.py` is such a file too. Indented lines that begin with `specsim` or `make`,
+and the same between backquotes, are parsed and not run; the commands of ```console blocks are run, and must
+print what follows them.
 """
 
 import ast
@@ -17,12 +20,22 @@ import shlex
 import subprocess
 import sys
 from contextlib import chdir
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import cyclopts
+import numpy as np
 import pytest
 from commands import forget, parse, run
+from laws import Outcomes, generated
+from scipy.stats import qmc
+
+from specsim.core._kernels import interpreted
+from specsim.drafts import chain
+from specsim.models import TableModel
+from specsim.theory._enumeration import prove, step_law
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -40,7 +53,9 @@ FENCE = re.compile(
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, its text and its first line's number; the file that it is, why it does not run."""
+    """A fenced block: its language, its text and its first line's number; the file that it is, why it does
+    not run.
+    """
 
     language: str
     code: str
@@ -63,7 +78,9 @@ def blocks(page):
 
 
 def commands(page):
-    """(line as it is written, whether it is given in full) for each `specsim …` of a page, but those of console blocks."""
+    """(line as it is written, whether it is given in full) for each `specsim …` of a page, but those of
+    console blocks.
+    """
     page = FENCE.sub(lambda found: "" if found["language"] else found[0], page)
     for line in re.findall(r"^    (?:\$ )?(specsim(?: (?:[^\\\n]|\\\n)*)?)$", page, re.M):
         yield re.sub(r"\\\n\s*", "", line).partition("  #")[0].partition(" # ")[0].strip(), True
@@ -121,7 +138,9 @@ def _run_block(block, namespace, folder):
 
 
 def check_imports(code):
-    """Compile a block, and import what it imports from specsim. Raises SyntaxError, ImportError or AttributeError."""
+    """Compile a block, and import what it imports from specsim. Raises SyntaxError, ImportError or
+    AttributeError.
+    """
     for node in ast.walk(ast.parse(code.replace("…", "..."))):
         if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "specsim":
             exec(ast.unparse(node), {})
@@ -132,7 +151,9 @@ def check_imports(code):
 
 
 def check_console(block, folder):
-    """Run the commands of a console block, each `$ specsim …`, and compare what they print with what follows."""
+    """Run the commands of a console block, each `$ specsim …`, and compare what they print with what
+    follows.
+    """
     for part in re.split(r"^\$ ", block.code, flags=re.M)[1:]:
         line, _, shown = part.partition("\n")
         _, *words = shlex.split(line)
@@ -146,7 +167,7 @@ def check_console(block, folder):
 
 
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if "```python" in page])
-def test_python_runs(name, tmp_path):
+def test_python_runs(name, tmp_path, smaller_audits):
     run_python(PAGES[name], tmp_path)
 
 
@@ -207,10 +228,50 @@ def test_there_are_commands_of_every_kind():
     assert len([*cheap()]) > 5
 
 
-def test_the_example_rule_is_a_rule(tmp_path):
-    """With the one file that the page writes, the tests of rules ask all of it; with its `reach`, those of bounds too."""
-    page = PAGES["docs/adding-a-rule.md"]
+def example_rule(page):
+    """The file that the page about rules writes."""
     (block,) = (block for block in blocks(page) if block.file and block.file.startswith("specsim/"))
+    return block
+
+
+def test_the_example_rule_has_the_law_of_the_target():
+    """As it stands, not compiled: its law by proof, and its kernels by their steps on a net of uniforms."""
+    namespace = {"__name__": "half_hearted"}
+    exec(example_rule(PAGES["docs/adding-a-rule.md"]).code, namespace)
+    rule, tree = namespace["RULE"], chain(2)
+    for target, draft, shape, context in generated(rule, 30, seed=1):
+        assert prove(target, draft, rule=rule, gamma=shape, context=context).exact
+    target, draft = TableModel([Fraction(1, 2), Fraction(1, 2)]), TableModel([Fraction(1, 4), Fraction(3, 4)])
+    p, q = (np.array(model.row(()), dtype=float) for model in (target, draft))
+    uniforms = np.ascontiguousarray(qmc.Sobol(5, seed=1).random_base2(12).T)
+    drafted = np.ascontiguousarray((uniforms[:2] >= q[0]).T.astype(np.int64))
+    steps = len(drafted)
+    rows = np.tile(p, (steps, 3, 1)), np.tile(q, (steps, 2, 1))
+    parents = np.broadcast_to(np.array(tree.parents), drafted.shape)
+    tally = Outcomes(2, tree)
+    law = tally.law(step_law(rule, target, draft, tree))
+    for kernel, given in (
+        (
+            rule.fixed_pair.kernel,
+            (*rule.fixed_pair.tables(p, q, tree, **rule.values), uniforms[:2], uniforms[2:]),
+        ),
+        (rule.rows, (parents, drafted, *rows, uniforms[2:], rule.array())),
+    ):
+        batch = SimpleNamespace(tokens=np.empty((3, steps), np.int32), accepted=np.empty(steps, np.int64))
+        with interpreted():
+            kernel(*given, batch.tokens, batch.accepted)
+        counts = tally.zeros()
+        tally.count(counts, batch, None)
+        assert np.abs(counts["outcomes"] / steps - law).sum() / 2 < 0.01
+
+
+@pytest.mark.slow
+def test_the_example_rule_is_a_rule(tmp_path):
+    """With the one file that the page writes, the tests of rules ask all of it; with its `reach`, those of
+    bounds too.
+    """
+    page = PAGES["docs/adding-a-rule.md"]
+    block = example_rule(page)
     (chance,) = re.findall(r"`(lambda p, q, share: [^`]+)`", page)
     for folder, _, files in os.walk(ROOT / "specsim"):
         below = tmp_path / Path(folder).relative_to(ROOT)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
-from scipy import stats as distributions
 
 from specsim.core._types import Floats, Ints
 
@@ -126,7 +125,7 @@ def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
         return ChiSquare(0.0, 0, 1.0)
     statistic = float(((observed - expected) ** 2 / expected).sum())
     df = len(law) - 1
-    return ChiSquare(statistic, df, float(distributions.chi2.sf(statistic, df)))
+    return ChiSquare(statistic, df, float(special.chdtrc(df, statistic)))
 
 
 def log_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
@@ -219,6 +218,8 @@ def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
 
 def binomial_p_value(hits: int, n: int, probability: float) -> float:
     """Exact two-sided p-value of `hits` in `n` trials of `probability`: twice the smaller tail, at most 1."""
+    from scipy import stats as distributions  # takes longer to import than all else
+
     lower = distributions.binom.cdf(hits, n, probability)
     upper = distributions.binom.sf(hits - 1, n, probability)
     return float(min(1.0, 2.0 * min(lower, upper)))
@@ -228,7 +229,7 @@ def lower_tail_p_value(statistic: float, df: int) -> float:
     """P(χ² ≤ statistic): small if counts agree with their law better than independent draws would.
 
     Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit."""
-    return float(distributions.chi2.cdf(statistic, df))
+    return float(special.chdtr(df, statistic))
 
 
 def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> float:

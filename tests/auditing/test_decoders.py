@@ -95,15 +95,16 @@ def decode(
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("rule", ["standard", "block"])
-def test_our_decoder_passes(name, rule):
-    tables, counts, examples = counted(CASES[name], partial(ours, rule=rule))
+def test_our_decoder_passes(name, rule, full):
+    sequences = SEQUENCES if full else SEQUENCES // 4
+    tables, counts, examples = counted(CASES[name], partial(ours, rule=rule), sequences)
     level = FALSE_ALARM / len(tables)
     assert max(log_e_value(table.counts(counts), table.law) for table in tables) < -np.log(level)
     results = [judge_table(table, counts, level) for table in tables]
     assert find(tables, results, counts, examples, level) == []
-    assert counts["lengths"].sum() == SEQUENCES == tables[0].counts(counts).sum()
+    assert counts["lengths"].sum() == sequences == tables[0].counts(counts).sum()
     # enough was tested: deviations of a tenth are seen at the first token and after every likely one
-    assert results[0].detectable_tv < 0.1
+    assert results[0].detectable_tv < (0.1 if full else 0.2)
     assert {table.position for table in tables} == set(range(CASES[name].max_new_tokens))
 
 

@@ -1,4 +1,6 @@
-"""The forms of a report: they agree with each other and with the audit, and each can be read by what it is for."""
+"""The forms of a report: they agree with each other and with the audit, and each can be read by what it is
+for.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +28,8 @@ from specsim.auditing._report.figures import main_tables, worst_tables
 from specsim.auditing._results import Efficiency, Finding, ProofSummary, Verdict
 from specsim.core._plotting import save_figure
 from specsim.core._tables import to_rich
+
+pytestmark = pytest.mark.usefixtures("smaller_audits")
 
 SEED = 1
 

@@ -1,4 +1,6 @@
-"""Audits as assertions: what passes, what is raised and says why, the pytest fixture, the example of the docs."""
+"""Audits as assertions: what passes, what is raised and says why, the pytest fixture, the example of the
+docs.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ import verifiers
 
 from specsim.auditing import Verdict, declares
 from specsim.testing import assert_exact, assert_same
+
+pytestmark = pytest.mark.usefixtures("smaller_audits")
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -27,7 +31,9 @@ def wrong(draft_tokens, p, q, rng):
 
 
 def pytest_in(folder, *arguments):
-    """Run pytest in `folder`, with the plugin as an installed one, and nothing of this repository's configuration."""
+    """Run pytest in `folder`, with the plugin as an installed one, and nothing of this repository's
+    configuration.
+    """
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     # where specsim is installed with its entry point, the plugin is there already
@@ -129,6 +135,7 @@ def test_pytest_runs_as_before_where_the_fixture_is_not_used(tmp_path):
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow  # `test_docs` calls the same tests, in this process
 def test_the_example_of_the_docs_runs_as_it_stands(tmp_path):
     page = (DOCS / "auditing-your-engine.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,7 @@ def test_audit_prints_a_verdict_and_writes_its_files(run, tmp_path):
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["verdict"] == "consistent"
 
 
+@pytest.mark.usefixtures("smaller_audits")
 def test_audit_of_a_wrong_verifier_exits_with_1(run):
     code, out, _ = run("audit", "verifiers:resamples_from_target", "--level", "smoke", "--seed", "1")
     assert code == 1
@@ -152,7 +154,9 @@ def test_rules_are_listed(run):
     assert "lenience: lenience in (0, 1], 0.5: l; 1 is the standard rule" in out
 
 
-def test_rules_are_compared(run, tmp_path):
+def test_rules_are_compared(run, tmp_path, monkeypatch):
+    few = partial(specsim.simulation.acceptance_by_drafts, most=3, steps=2**10)
+    monkeypatch.setattr(specsim.simulation, "acceptance_by_drafts", few)
     options = ("--rule", "standard", "--rule", "lenience:lenience=0.5", "--steps", "2000", "--seed", "1")
     code, out, _ = run("compare", "zipf", "--vocab-size", "50", *options, "--out", tmp_path / "there")
     assert code == 0

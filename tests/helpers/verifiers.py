@@ -148,6 +148,9 @@ def wrong_and_dies_of_wide_rows(draft_tokens, p, q, rng):
     return resamples_from_target(draft_tokens, p, q, rng)
 
 
+wrong_and_dies_of_wide_rows.declared = {"vocab_size": 100}  # one case is wide, so that few processes die
+
+
 def sleeps_over_32_tokens(draft_tokens, p, q, rng):
     if p.shape[2] == 32:
         time.sleep(100)

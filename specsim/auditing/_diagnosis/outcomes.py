@@ -21,7 +21,8 @@ from specsim.models import TableModel
 from specsim.simulation._sources import Batch
 
 
-def diagnostic_cases(declared: Declared) -> list[Case]:
+@cache  # the same objects for equal declarations: predictions are cached by case
+def diagnostic_cases(declared: Declared) -> tuple[Case, ...]:
     """Small pairs that separate the known mistakes."""
     dtype = declared.dtypes[0]
     zeros = [0.3, 0.25, 0.2, 0.25, 0.0], [0.1, 0.35, 0.15, 0.0, 0.4]
@@ -45,7 +46,7 @@ def diagnostic_cases(declared: Declared) -> list[Case]:
         target, draft = (TableModel(table, start) for table in tables)
         tree = chain(min(gamma, declared.gamma or gamma))
         cases.append(Case(f"diagnosis, {name}", name, target, draft, tree, rotated=rotated, dtype=dtype))
-    return cases
+    return tuple(cases)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize
-from scipy.stats import chi2
+from scipy import optimize, special
 
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._diagnosis.predictions import Prediction, predict
@@ -62,7 +61,7 @@ def fit_parameter(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints
 
 def fit_of(statistic: float, df: int) -> float:
     """The p-value of a misfit; 1 without degrees of freedom."""
-    return float(chi2.sf(statistic, df)) if df else 1.0
+    return float(special.chdtrc(df, statistic)) if df else 1.0
 
 
 def likeliest(parameter: Parameter, loss: Callable[[float], float]) -> float:

@@ -86,7 +86,7 @@ def read_tokens(
 
 @kernel
 def _read(tokens, drafted, longest, vocab_size, laid_out, accepted):  # type: ignore[no-untyped-def]
-    """Fill laid_out[γ+1, B] and accepted[B]; returns the first broken row and the first off the draft, or -1."""
+    """Fill laid_out[γ+1, B] and accepted[B]; returns the first broken row, the first off the draft, or -1."""
     broken, strayed = -1, -1
     for s in range(tokens.shape[0]):
         emitted, fine = 0, True
