@@ -1,9 +1,10 @@
 """What an audit of somebody's verifier costs beside the verifier itself. Usage: python benchmarks/audit.py
 
-For each case up to V = 1,000: the time to make the rows, hand them over, check and count what comes back, as a multiple of
-what the built-in standard rule takes on them, called from Python as somebody's verifier would be. Last the whole of these
-cases, each with as many steps as level quick gives it. Both are taken in the same runs, in time of the processor, and of
-several runs the least counts: other work on the machine only ever adds.
+For each case up to V = 1,000: the time to make the rows, hand them over, check and count what comes back, as
+a multiple of what the built-in standard rule takes on them, called from Python as somebody's verifier would
+be. Last the whole of these cases, each with as many steps as level quick gives it. Both are taken in the same
+runs, in time of the processor, and of several runs the least counts: other work on the machine only ever
+adds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def main() -> None:
         once(index)
         verifier, harness = (min(times) for times in zip(*(once(index) for _ in range(ROUNDS)), strict=True))
         print(
-            f"{case.name:<22}{case.target.vocab_size:>6}{1e9 * verifier / STEPS:>22.0f}{harness / verifier:>22.2f}",
+            f"{case.name:<22}{case.target.vocab_size:>6}{1e9 * verifier / STEPS:>22.0f}"
+            f"{harness / verifier:>22.2f}",
             flush=True,
         )
         steps = case.verifier_steps("quick")

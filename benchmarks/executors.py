@@ -1,7 +1,8 @@
 """What it costs to count elsewhere. Usage: python benchmarks/executors.py
 
-The same run on 2 threads, and on executors of 2 processes that have started and compiled before: rivals are timed in
-turn, A B A B …, and the median of the pairwise ratios is printed with its range. And what a chunk costs beside its steps.
+The same run on 2 threads, and on executors of 2 processes that have started and compiled before: rivals are
+timed in turn, A B A B …, and the median of the pairwise ratios is printed with its range. And what a chunk
+costs beside its steps.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def chunk_overhead() -> None:
         seconds[steps] = min(taken)
     one, whole = seconds.values()
     print(
-        f"(h) a chunk of {source.chunk:,} steps: {1e3 * whole:.2f} ms, of which {1e3 * one:.2f} ms beside its steps"
+        f"(h) a chunk of {source.chunk:,} steps: {1e3 * whole:.2f} ms, of which {1e3 * one:.2f} ms beside "
+        "its steps"
     )
 
 

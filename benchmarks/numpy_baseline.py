@@ -1,7 +1,7 @@
 """The vectorised NumPy program that a good user would write, pinned: what the engine is measured against.
 
-One thread, SFC64, batches of 50 000 steps; drafts by searchsorted, acceptance by cumprod, counts by bincount. It
-counts what `specsim.simulate` counts: accepted lengths and emitted tokens.
+One thread, SFC64, batches of 50 000 steps; drafts by searchsorted, acceptance by cumprod, counts by bincount.
+It counts what `specsim.simulate` counts: accepted lengths and emitted tokens.
 """
 
 from __future__ import annotations

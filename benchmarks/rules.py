@@ -1,7 +1,8 @@
-"""What every rule costs on a fixed pair, beside the standard rule, and at a large vocabulary beside a small one.
+"""What every rule costs on a fixed pair, beside the standard rule, and at a large vocabulary beside a small
+one.
 
-Usage: python benchmarks/rules.py. Both columns are ratios within this run, rivals timed in turn; the first is per drafted
-token, trees having two chains of five.
+Usage: python benchmarks/rules.py. Both columns are ratios within this run, rivals timed in turn; the first is
+per drafted token, trees having two chains of five.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Benchmarks, each a ratio within this run. Usage: python benchmarks/run.py
 
-Rivals are timed in turn, A B A B …, and the median of the pairwise ratios is printed with its range, so that a
-machine that is shared, or slows down, does both of them the same harm.
+Rivals are timed in turn, A B A B …, and the median of the pairwise ratios is printed with its range, so that
+a machine that is shared, or slows down, does both of them the same harm.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def _write_trace(path: Path, vocab_size: int, dtype: str, size: int) -> Path:
 
 if __name__ == "__main__":
     print(
-        f"{os.cpu_count()} cores, numpy {np.__version__}, numba {numba.__version__}; medians of {ROUNDS} rounds\n"
+        f"{os.cpu_count()} cores, numpy {np.__version__}, numba {numba.__version__}; medians of {ROUNDS} "
+        "rounds\n"
     )
     against_numpy()
     random_numbers()

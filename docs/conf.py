@@ -1,4 +1,6 @@
-"""Sphinx configuration: the guides, the notebooks with their committed outputs, the API reference and the results."""
+"""Sphinx configuration: the guides, the notebooks with their committed outputs, the API reference and the
+results.
+"""
 
 import re
 import shutil

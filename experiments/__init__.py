@@ -1,16 +1,19 @@
-"""Experiments, one file or folder for each table: what is computed or simulated, with one row for each cell of the table.
+"""Experiments, one file or folder for each table: what is computed or simulated, with one row for each cell
+of the table.
 
-An experiment is a module or a package of this folder. Its docstring says what is computed, by which formula, after
-which paper. `TITLE` says it in one line, and `MINUTES` how long it takes on one core where that is more than a minute. It
-has either
+An experiment is a module or a package of this folder. Its docstring says what is computed, by which formula,
+after which paper. `TITLE` says it in one line, and `MINUTES` how long it takes on one core where that is more
+than a minute. It has either
 
 - `run(*, fast, rng, progress)`, which returns all rows at once, or
-- `cells(*, fast)`, a list of tuples, and `run_cell(cell, *, fast, rng)`, the row of one of them, which depends on nothing
-  else: such an experiment can be interrupted and continued, and its cells can run in parallel.
+- `cells(*, fast)`, a list of tuples, and `run_cell(cell, *, fast, rng)`, the row of one of them, which
+  depends on nothing else: such an experiment can be interrupted and continued, and its cells can run in
+  parallel.
 
-A row is a dict of plain Python values with the same keys in every row; `fast` asks for less work, `rng` is the seed, an
-integer. `page(rows)`, where there is one, is the Markdown page that shows the table in docs/results. `_tables` keeps tables
-on disk, `_kept` those in the repository. Listing the experiments imports none of them.
+A row is a dict of plain Python values with the same keys in every row; `fast` asks for less work, `rng` is
+the seed, an integer. `page(rows)`, where there is one, is the Markdown page that shows the table in
+docs/results. `_tables` keeps tables on disk, `_kept` those in the repository. Listing the experiments imports
+none of them.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ def names() -> list[str]:
 
 
 def get(name: str) -> ModuleType:
-    """The module of the experiment called `name`. Raises ValueError, with the nearest name, if there is none."""
+    """The module of the experiment called `name`. Raises ValueError, with the nearest name, if there is
+    none.
+    """
     check_known("experiment", name, names())
     return importlib.import_module(f"{__name__}.{name}")
 
@@ -49,7 +54,9 @@ def number_of_cells(name: str, *, fast: bool) -> int:
 
 
 def cell_rows(name: str, number: int, fast: bool, rng: int, progress: Progress | None = None) -> list[Row]:
-    """The rows of part `number` of an experiment, from 0; another process than that of the other parts may run it."""
+    """The rows of part `number` of an experiment, from 0; another process than that of the other parts may
+    run it.
+    """
     module = get(name)
     if not hasattr(module, "cells"):
         found: list[Row] = module.run(fast=fast, rng=rng, progress=progress)

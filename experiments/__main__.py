@@ -1,4 +1,6 @@
-"""`python -m experiments [NAME ...]`: the tables of the experiments, as Parquet, and the pages that show them."""
+"""`python -m experiments [NAME ...]`: the tables of the experiments, as Parquet, and the pages that show
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def experiments(
         Parameter(
             name="--keep",
             negative="",
-            help="Also write what the repository keeps: experiments/kept/NAME.json and the page in docs/results.",
+            help="Also write what the repository keeps: experiments/kept/NAME.json and the page in "
+            "docs/results.",
         ),
     ] = False,
     only: Annotated[
@@ -41,15 +44,16 @@ def experiments(
         Parameter(
             negative="",
             consume_multiple=True,
-            help="With --keep: run only the cells that begin with these names again, and take the others from the kept "
-            "rows.",
+            help="With --keep: run only the cells that begin with these names again, and take the others "
+            "from the kept rows.",
         ),
     ] = None,
     pages: Annotated[
         bool,
         Parameter(
             negative="",
-            help="Write the pages in docs/results from the kept rows and from the tables of quick experiments.",
+            help="Write the pages in docs/results from the kept rows and from the tables of quick "
+            "experiments.",
         ),
     ] = False,
 ) -> None:

@@ -1,7 +1,8 @@
-"""What the repository keeps of the experiments: the rows of those that take hours, and a page for each table in docs/results.
+"""What the repository keeps of the experiments: the rows of those that take hours, and a page for each table
+in docs/results.
 
-Kept rows are in kept/NAME.json, with their provenance. They are not run again with each change to the code, so the tests
-compare parts of them with the code as it is.
+Kept rows are in kept/NAME.json, with their provenance. They are not run again with each change to the code,
+so the tests compare parts of them with the code as it is.
 """
 
 from __future__ import annotations
@@ -88,9 +89,11 @@ def keep(name: str, rows: Sequence[Row], rng: int) -> Path:
 
 
 def renewed(name: str, only: Iterable[str], *, rng: int, progress: Progress | None = None) -> list[Row]:
-    """The kept rows, with those cells run again whose first value is in `only`, and those that were not there.
+    """The kept rows, with those cells run again whose first value is in `only`, and those that were not
+    there.
 
-    The first columns of a row are the values of its cell. Raises ValueError where no cell begins with one of `only`.
+    The first columns of a row are the values of its cell. Raises ValueError where no cell begins with one of
+    `only`.
     """
     module, chosen = experiments.get(name), set(only)
     cells = module.cells(fast=False)
@@ -107,7 +110,9 @@ def renewed(name: str, only: Iterable[str], *, rng: int, progress: Progress | No
 
 
 def page_of(name: str, tables: Path) -> str:
-    """The page of an experiment: from its kept rows, or else from its table in the folder `tables`, run if need be."""
+    """The page of an experiment: from its kept rows, or else from its table in the folder `tables`, run if
+    need be.
+    """
     rows = kept(name) if is_kept(name) else table(name, tables).to_pylist()
     page: str = experiments.get(name).page(rows)
     return page

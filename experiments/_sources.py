@@ -1,4 +1,6 @@
-"""The files that an experiment depends on: its own, and the modules of the checkout that they import, transitively."""
+"""The files that an experiment depends on: its own, and the modules of the checkout that they import,
+transitively.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ __all__ = ["ROOT", "sources"]
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("specsim", "experiments")
-#: The packages whose `__init__.py` is all that an experiment imports of them: it loads the experiments by name.
+#: The packages whose `__init__.py` is all that an experiment imports of them: it loads the experiments by
+#: name.
 BY_NAME = ("experiments",)
 #: What models are read from; no import shows that.
 DATA = ("specsim/data/*.npz",)
@@ -45,7 +48,9 @@ def _imported(path: Path) -> list[Path]:
 
 
 def _imported_names(text: str) -> set[tuple[str, str]]:
-    """(module, name) for each import of a module of this checkout, and for each attribute of one that is used."""
+    """(module, name) for each import of a module of this checkout, and for each attribute of one that is
+    used.
+    """
     tree = ast.parse(text)
     found: set[tuple[str, str]] = set()
     bound: dict[str, str] = {}

@@ -1,10 +1,12 @@
-"""The law of a step in the cases of an audit, its deviation from the claim in each table, and the steps that detect it.
+"""The law of a step in the cases of an audit, its deviation from the claim in each table, and the steps that
+detect it.
 
-Where all drafts of a case can be enumerated, the law of what a step emits is known exactly, and with it the law of every
-table that the audit tests. The *distance* of a table is the chi-square distance Σ(π - P)²/P of its cells, π their law
-given that the table is visited and P the claimed one, times the probability of a visit: non-centrality per step. From it
-follows how many steps reject with probability .999 at the audit's level (`specsim.core.stats.needed_draws`). A step that emits
-an impossible token, or breaks the contract, is *fatal*: the audit rejects at once.
+Where all drafts of a case can be enumerated, the law of what a step emits is known exactly, and with it the
+law of every table that the audit tests. The *distance* of a table is the chi-square distance Σ(π - P)²/P of
+its cells, π their law given that the table is visited and P the claimed one, times the probability of a
+visit: non-centrality per step. From it follows how many steps reject with probability .999 at the audit's
+level (`specsim.core.stats.needed_draws`). A step that emits an impossible token, or breaks the contract, is
+*fatal*: the audit rejects at once.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import PIT_BINS, TAIL_EDGES, AuditTally, table_positions
-from specsim.auditing._checks.decoder import Processing, counted_positions, plan_decoder_tables
+from specsim.auditing._checks.decoder import Processing, plan_decoder_tables
 from specsim.auditing._checks.subjects import Subject
 from specsim.auditing._checks.tables import Table, interim_looks, plan_tables
 from specsim.auditing._execution import here
@@ -58,9 +60,9 @@ LEAST_DISTANCE = 1e-24
 class Known:
     """A case of the battery in which the law of a step is known: it emits emitted[k] with probability law[k].
 
-    `fatal[k]` says that the audit then rejects at once: an impossible token, or a breach of the contract. Of the first `counted`
-    positions every prefix is counted. `bins` holds, where they are known, the expected counts of the tables "pit" and
-    "tail" in one step.
+    `fatal[k]` says that the audit then rejects at once: an impossible token, or a breach of the contract. Of
+    the first `counted` positions every prefix is counted. `bins` holds, where they are known, the expected
+    counts of the tables "pit" and "tail" in one step.
     """
 
     case: str
@@ -98,7 +100,9 @@ class Known:
 
 
 def known_steps(owner: Rule | Mutant, case: Case, claim: Claim) -> Known | None:
-    """The steps of a rule or a mutant in `case`, held to `claim`; None where there are too many drafts to enumerate."""
+    """The steps of a rule or a mutant in `case`, held to `claim`; None where there are too many drafts to
+    enumerate.
+    """
     rotated = case.rotated or case.uneven or case.certain
     if owner.law is None or rotated or len(case.contexts) > 1 or _drafts(case) > MAX_DRAFTS:
         return None
@@ -122,7 +126,7 @@ def known_decoder(mutant: Mutant, case: DecoderCase) -> Known:
     found = sequence_law(mutant, case.target, case.draft, case.prompt, case.max_new_tokens, case.eos)
     fatal = [_breaks_contract(tokens, case) or _impossible(tokens, case) for tokens in found]
     kept, length, size = tuple(found), case.max_new_tokens, case.target.vocab_size
-    return Known(case.name, size, length, counted_positions(case), kept, _as_law(found), np.array(fatal))
+    return Known(case.name, size, length, table_positions(case), kept, _as_law(found), np.array(fatal))
 
 
 def tables_of(case: Case | DecoderCase, claim: Claim | None, steps: int) -> list[Table]:
@@ -198,10 +202,10 @@ def _overlaps(start: Floats, end: Floats, edges: Floats) -> Floats:
 class Deviation:
     """How far a case is from what is claimed, and where most.
 
-    `kind`, `position` and `prefix` name the table of the largest `distance`, chi-square per step; `total` is the sum over
-    all tables (bins count tokens a second time). `tv` is the largest total variation of a table, impossible tokens
-    included, times the probability of a visit. `fatal` is the probability of a fatal step. `needed` steps
-    reject with probability `specsim.core.stats.POWER`; infinite if none do.
+    `kind`, `position` and `prefix` name the table of the largest `distance`, chi-square per step; `total` is
+    the sum over all tables (bins count tokens a second time). `tv` is the largest total variation of a table,
+    impossible tokens included, times the probability of a visit. `fatal` is the probability of a fatal step.
+    `needed` steps reject with probability `specsim.core.stats.POWER`; infinite if none do.
     """
 
     case: str
@@ -283,7 +287,8 @@ def alarm(subject: Subject, level: str, budget: float = BUDGET) -> float:
 def rejections(
     subject: Subject, index: int, level: str, alarm: float, seeds: Iterable[int]
 ) -> list[int | None]:
-    """For each seed, after how many steps of case `index` an audit at `level` rejected; None where it did not.
+    """For each seed, after how many steps of case `index` an audit at `level` rejected; None where it did
+    not.
 
     `alarm` is the false-alarm probability of each test.
     """

@@ -1,11 +1,13 @@
-"""Tables of experiments on disk, as Parquet: run when they are asked for, and kept as long as they are current.
+"""Tables of experiments on disk, as Parquet: run when they are asked for, and kept as long as they are
+current.
 
-The metadata of a table, under "specsim", hold its provenance, a digest of its rows, and a digest of all that the rows depend
-on: the experiment's name, `fast`, `rng`, the version, and the files that `_sources` finds. So a table is never older than
-the code that it comes from. Neither time nor threads are recorded: the same rows give the same file.
+The metadata of a table, under "specsim", hold its provenance, a digest of its rows, and a digest of all that
+the rows depend on: the experiment's name, `fast`, `rng`, the version, and the files that `_sources` finds. So
+a table is never older than the code that it comes from. Neither time nor threads are recorded: the same rows
+give the same file.
 
-While an experiment runs, the rows of finished cells are kept in NAME.part: the digest, then a line of JSON for each cell. An
-interrupted run continues from them.
+While an experiment runs, the rows of finished cells are kept in NAME.part: the digest, then a line of JSON
+for each cell. An interrupted run continues from them.
 """
 
 from __future__ import annotations
@@ -47,10 +49,12 @@ def table(
     executor: Executor | str | None = None,
     progress: Progress | None = None,
 ) -> pa.Table:
-    """The table of the experiment `name`: `folder`/NAME.parquet where that is current, else run and written there.
+    """The table of the experiment `name`: `folder`/NAME.parquet where that is current, else run and written
+    there.
 
-    `rng` is an integer ≥ 0; `executor`, as in `specsim.simulate`, runs cells in parallel, to the same table; `progress` is
-    called with parts done and parts in all. Raises ValueError for an unknown experiment, and for rows that are not a table.
+    `rng` is an integer ≥ 0; `executor`, as in `specsim.simulate`, runs cells in parallel, to the same table;
+    `progress` is called with parts done and parts in all. Raises ValueError for an unknown experiment, and
+    for rows that are not a table.
     """
     return _make([name], folder, fast, rng, executor, progress, progress)[name]
 
@@ -64,7 +68,9 @@ def make_tables(
     executor: Executor | str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, pa.Table]:
-    """The tables of several experiments, as `table` makes them; `progress` is called with cells done and cells in all."""
+    """The tables of several experiments, as `table` makes them; `progress` is called with cells done and
+    cells in all.
+    """
     return _make(names, folder, fast, rng, executor, progress, None)
 
 
@@ -118,8 +124,8 @@ def _results(
 def read_table(name: str, folder: Path | str, *, fast: bool = False, rng: int = 0) -> pa.Table:
     """The table of the experiment `name` that is in `folder`; nothing is run.
 
-    Raises MissingTable where there is none; ValueError, naming the file, where it is damaged, or was made with other
-    settings or by other code.
+    Raises MissingTable where there is none; ValueError, naming the file, where it is damaged, or was made
+    with other settings or by other code.
     """
     experiments.get(name)
     place = _place(name, folder)
@@ -157,7 +163,9 @@ def rows_digest(made: pa.Table) -> str:
 
 
 def provenance(rng: int) -> dict[str, object]:
-    """What a table records of its origin: neither threads nor seconds, which change no row, and should change no byte."""
+    """What a table records of its origin: neither threads nor seconds, which change no row, and should change
+    no byte.
+    """
     return Provenance.record(root_of(rng), threads=0, seconds=0.0).to_dict()
 
 

@@ -1,7 +1,9 @@
-"""Acceptance against the number of drafted tokens: rules for several drafts, and the largest that any rule could reach.
+"""Acceptance against the number of drafted tokens: rules for several drafts, and the largest that any rule
+could reach.
 
-A Zipf pair with Σ min(p, q) = .7, for 1 to 8 drafts of one token. A rule is simulated, and compared with its closed form
-where there is one; the bounds, one for each way of drawing, are those of `specsim.theory.optimal_acceptance`.
+A Zipf pair with Σ min(p, q) = .7, for 1 to 8 drafts of one token. A rule is simulated, and compared with its
+closed form where there is one; the bounds, one for each way of drawing, are those of
+`specsim.theory.optimal_acceptance`.
 """
 
 from __future__ import annotations

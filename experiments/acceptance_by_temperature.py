@@ -1,13 +1,15 @@
-"""Acceptance against temperature, top-k and top-p: α is a property of how one samples, not of two models alone.
+"""Acceptance against temperature, top-k and top-p: α is a property of how one samples, not of two models
+alone.
 
-α_context is the mean over contexts of Σ min(p, q) (Leviathan et al., arXiv 2211.17192, Thm 3.5 and Cor 3.6), with p and q
-reshaped as they would be before sampling: by a temperature on both sides or on the target alone, or by top-k or top-p
-on both sides. Each quantity is an exact sum over a fixed sample of contexts; nothing is drawn.
+α_context is the mean over contexts of Σ min(p, q) (Leviathan et al., arXiv 2211.17192, Thm 3.5 and Cor 3.6),
+with p and q reshaped as they would be before sampling: by a temperature on both sides or on the target alone,
+or by top-k or top-p on both sides. Each quantity is an exact sum over a fixed sample of contexts; nothing is
+drawn.
 
-The n-gram pair has contexts from held-out text, evenly spaced over its pool; a synthetic pair has one context for each of
-`PAIRS` seeds, with Σ min(p, q) = `OVERLAP` before anything is reshaped. At temperature 0, or k = 1, α is how often both
-sides have the same likeliest token; at a high temperature all tokens become alike, and α goes to 1. Where the target
-alone is made certain, α is the draft's mean probability of its likeliest token.
+The n-gram pair has contexts from held-out text, evenly spaced over its pool; a synthetic pair has one context
+for each of `PAIRS` seeds, with Σ min(p, q) = `OVERLAP` before anything is reshaped. At temperature 0, or k =
+1, α is how often both sides have the same likeliest token; at a high temperature all tokens become alike, and
+α goes to 1. Where the target alone is made certain, α is the draft's mean probability of its likeliest token.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ KS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MASSES = tuple(k / 20 for k in range(1, 21))
 
 BOTH, TARGET = "both", "target"
-#: What is varied, on which sides, its values, and how; temperature 1, k = 256 and mass 1 leave rows as they are.
+#: What is varied, on which sides, its values, and how; temperature 1, k = 256 and mass 1 leave rows as they
+#: are.
 SETTINGS: tuple[tuple[str, str, tuple[float, ...], Callable[..., Floats]], ...] = (
     ("temperature", BOTH, TEMPERATURES, temperature),
     ("temperature", TARGET, TEMPERATURES, temperature),
@@ -46,7 +49,9 @@ SETTINGS: tuple[tuple[str, str, tuple[float, ...], Callable[..., Floats]], ...] 
 
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
-    """A row for each pair, setting and value; `error` is the standard error that contexts drawn at random would have."""
+    """A row for each pair, setting and value; `error` is the standard error that contexts drawn at random
+    would have.
+    """
     rows: list[Row] = []
     for name, p, q in _pairs(fast):
         for quantity, sides, values, reshape in SETTINGS:

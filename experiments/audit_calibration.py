@@ -1,10 +1,11 @@
 """The calibration of the audit: how often it rejects an exact verifier, and whether its p-values are uniform.
 
-Where the law of a step is known (`experiments._step_laws`), an audit need not be run: the counts of a thousand audits are
-drawn from it at once. Whole steps are multinomial; PIT and tail bins are multinomial given their visits, as they are for an
-exact verifier; so are pairs of quarters. Each drawn audit has the interim looks of a real one, and its e-values are compared
-with the same threshold. The exact binomial tests of single cells are calibrated by construction; they are left out, though
-they keep their share of the budget. A few whole audits are run as well.
+Where the law of a step is known (`experiments._step_laws`), an audit need not be run: the counts of a
+thousand audits are drawn from it at once. Whole steps are multinomial; PIT and tail bins are multinomial
+given their visits, as they are for an exact verifier; so are pairs of quarters. Each drawn audit has the
+interim looks of a real one, and its e-values are compared with the same threshold. The exact binomial tests
+of single cells are calibrated by construction; they are left out, though they keep their share of the budget.
+A few whole audits are run as well.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def cells(*, fast: bool) -> list[tuple[str, str]]:
 def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     """How many audits of an exact verifier raised an alarm, with the 95 % interval of the rate.
 
-    `uniformity` is the p-value of Kolmogorov and Smirnov for the p-values of prefix tables, `bin_k` counts these.
+    `uniformity` is the p-value of Kolmogorov and Smirnov for the p-values of prefix tables, `bin_k` counts
+    these.
     """
     kind, name = cell
     if kind == "whole audits":
@@ -131,15 +133,17 @@ class Calibration:
 
     @property
     def uniformity(self) -> float | None:
-        """The p-value of Kolmogorov and Smirnov for the p-values' being uniform; None if nothing was left to test."""
+        """The p-value of Kolmogorov and Smirnov for the p-values' being uniform; None if nothing was left to
+        test.
+        """
         if not self.p_values.size:
             return None
         return float(stats.kstest(self.p_values, "uniform").pvalue)
 
 
 def exact_cases(owner: Rule | Mutant) -> list[Drawn]:
-    """The cases of an exact rule's or exact control's audit that can be enumerated; several drafts are cut to two of two
-    tokens.
+    """The cases of an exact rule's or exact control's audit that can be enumerated; several drafts are cut to
+    two of two tokens.
     """
     if isinstance(owner, Mutant) and owner.decode:
         return [
@@ -212,7 +216,8 @@ def _of(table: Table, counts: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]
 def _summed_chi_square(
     tables: Sequence[Table], counts: dict[str, NDArray[np.int64]]
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Pearson's statistics [audits] of all prefix tables, which are independent given their visits, and their degrees.
+    """Pearson's statistics [audits] of all prefix tables, which are independent given their visits, and their
+    degrees.
 
     A table whose visits fell far short of the plan is left out, as an audit does.
     """
@@ -249,23 +254,26 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
     uniformities = [row["uniformity"] for row in drawn if row["uniformity"] is not None]
     yield "# Calibration of the audit"
     yield (
-        "`make calibration` computes this table again; its rows are in `experiments/kept/audit_calibration.json`. For every "
-        "exact rule and exact control, the counts of whole audits were drawn from the law of its steps in the cases that can "
-        "be enumerated (several drafts: two of two tokens), as many steps as in a smoke audit, with a false-alarm budget of "
-        f"{BUDGET:g}. Together {alarms} of {audits:,} audits raised an alarm: an e-value guarantees a rate of at most the "
-        "budget, and its actual rate is much lower."
+        "`make calibration` computes this table again; its rows are in "
+        "`experiments/kept/audit_calibration.json`. For every exact rule and exact control, the counts of "
+        "whole audits were drawn from the law of its steps in the cases that can be enumerated (several "
+        "drafts: two of two tokens), as many steps as in a smoke audit, with a false-alarm budget of "
+        f"{BUDGET:g}. Together {alarms} of {audits:,} audits raised an alarm: an e-value guarantees a rate "
+        "of at most the budget, and its actual rate is much lower."
     )
     yield (
-        "Chi-square p-values do not decide, but they are reported: those of each case's summed prefix tables should be "
-        f"uniform. The smallest of the {len(uniformities)} Kolmogorov-Smirnov p-values is {min(uniformities):.2g}; all "
-        f"{int(bins.sum()):,} p-values in {BINS} bins have a chi-square p-value of {stats.chisquare(bins).pvalue:.2g}, the "
-        f"fullest bin holding {bins.max() / bins.mean() - 1:+.1%} and the emptiest {bins.min() / bins.mean() - 1:+.1%} "
-        "relative to the mean. (Single tables of few cells are coarser: their p-values take few values.)"
+        "Chi-square p-values do not decide, but they are reported: those of each case's summed prefix tables "
+        f"should be uniform. The smallest of the {len(uniformities)} Kolmogorov-Smirnov p-values is "
+        f"{min(uniformities):.2g}; all {int(bins.sum()):,} p-values in {BINS} bins have a chi-square p-value "
+        f"of {stats.chisquare(bins).pvalue:.2g}, the fullest bin holding {bins.max() / bins.mean() - 1:+.1%} "
+        f"and the emptiest {bins.min() / bins.mean() - 1:+.1%} relative to the mean. (Single tables of few "
+        "cells are coarser: their p-values take few values.)"
     )
     yield (
         "Whole smoke audits of exact verifiers, with that budget: "
         + "; ".join(
-            f"{row['verifier']}, {row['alarms']} of {row['audits']} raised an alarm (95 % interval up to {row['high']:.3f})"
+            f"{row['verifier']}, {row['alarms']} of {row['audits']} raised an alarm (95 % interval up to "
+            f"{row['high']:.3f})"
             for row in whole
         )
         + "."
@@ -281,7 +289,7 @@ def _table(rows: Sequence[Row]) -> str:
         if row["kind"] != "whole audits":
             uniformity = "–" if row["uniformity"] is None else f"{row['uniformity']:.3g}"
             lines.append(
-                f"| {row['kind']} `{row['verifier']}` | {row['cases']} | {row['tables']} | {row['alarms']} of "
-                f"{row['audits']} | {row['low']:.4f} to {row['high']:.4f} | {uniformity} |"
+                f"| {row['kind']} `{row['verifier']}` | {row['cases']} | {row['tables']} | {row['alarms']} "
+                f"of {row['audits']} | {row['low']:.4f} to {row['high']:.4f} | {uniformity} |"
             )
     return "\n".join(lines)

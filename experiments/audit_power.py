@@ -1,10 +1,11 @@
-"""The power of an audit: how many steps it needs to reject each mistake of the catalogue, and whether it does.
+"""The power of an audit: how many steps it needs to reject each mistake of the catalogue, and whether it
+does.
 
-For every mistake whose law is known, the law of a step is enumerated in each case that has few enough drafts, and compared
-with every table that the audit tests (`experiments._step_laws`). From the deviations follow the steps needed to reject with
-probability .999, in the case where they are fewest, and the first level that has as many. That case is then run with several
-seeds. Where no law is known, or these levels have too few steps, the case that is run is the one that a smoke audit rejects
-soonest.
+For every mistake whose law is known, the law of a step is enumerated in each case that has few enough drafts,
+and compared with every table that the audit tests (`experiments._step_laws`). From the deviations follow the
+steps needed to reject with probability .999, in the case where they are fewest, and the first level that has
+as many. That case is then run with several seeds. Where no law is known, or these levels have too few steps,
+the case that is run is the one that a smoke audit rejects soonest.
 """
 
 from __future__ import annotations
@@ -60,9 +61,10 @@ def cells(*, fast: bool) -> list[tuple[str]]:
 def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     """What is predicted of a mistake, and the outcome of running it.
 
-    `case`, `table`, `position` and `prefix` name the table of the largest chi-square distance; `tv`, `distance`, `total`
-    and `fatal` are those of `Deviation`. `needed` is None where no number of steps is enough, and all of these where no law
-    is known. `promise` says that the contract checks detect the mistake before a step is drawn.
+    `case`, `table`, `position` and `prefix` name the table of the largest chi-square distance; `tv`,
+    `distance`, `total` and `fatal` are those of `Deviation`. `needed` is None where no number of steps is
+    enough, and all of these where no law is known. `promise` says that the contract checks detect the mistake
+    before a step is drawn.
     """
     (name,) = cell
     mutant = mutants.get(name)
@@ -92,7 +94,9 @@ def _law_in(mutant: Mutant, case: Any) -> Known | None:
 
 
 def _predicted(subject: Subject, laws: Sequence[Known | None]) -> tuple[Row, int, list[str]]:
-    """The columns about the case in which a quick audit needs the fewest steps, its index, and the levels that must reject."""
+    """The columns about the case in which a quick audit needs the fewest steps, its index, and the levels
+    that must reject.
+    """
     found = {i: _deviation(subject, law, i, "quick") for i, law in enumerate(laws) if law is not None}
     if not found:
         names = (
@@ -173,7 +177,9 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def failures(rows: Sequence[Row]) -> list[str]:
-    """The mistakes that a level must detect, as claimed or as predicted, and that were not rejected in every run."""
+    """The mistakes that a level must detect, as claimed or as predicted, and that were not rejected in every
+    run.
+    """
     return [row["mistake"] for row in rows if due(row) and not _detected(row)]
 
 
@@ -201,29 +207,30 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
     missed, undetected = failures(rows), [row["mistake"] for row in not_run if not row["promise"]]
     yield "# Power of the audit"
     yield (
-        "`make power` computes this table again; its rows are in `experiments/kept/audit_power.json`. For every known mistake "
-        "whose law is known, the law of a step was enumerated in each case of the audit that has few enough drafts, and "
-        "compared with every table that the audit tests. *TV* is the largest total variation of a table times the probability "
-        "that a step visits it, *χ²* the largest chi-square distance per step, and *fatal* the probability that a step emits "
-        "an impossible token or breaks the contract. They determine the *steps needed* to reject with probability .999 at a "
-        f"false-alarm budget of {BUDGET:g}, in the case where they are fewest, and the first level that has as many. (For a "
-        "decoder a step is a whole sequence.) Then that case was run."
+        "`make power` computes this table again; its rows are in `experiments/kept/audit_power.json`. For "
+        "every known mistake whose law is known, the law of a step was enumerated in each case of the audit "
+        "that has few enough drafts, and compared with every table that the audit tests. *TV* is the largest "
+        "total variation of a table times the probability that a step visits it, *χ²* the largest chi-square "
+        "distance per step, and *fatal* the probability that a step emits an impossible token or breaks the "
+        "contract. They determine the *steps needed* to reject with probability .999 at a false-alarm "
+        f"budget of {BUDGET:g}, in the case where they are fewest, and the first level that has as many. "
+        "(For a decoder a step is a whole sequence.) Then that case was run."
     )
     yield (
-        f"Of {len(rows)} mistakes {len(known)} have a known law. Level `quick` must reject the {len(large)} that deviate by a TV "
-        f"of {CLAIMED['quick']:g} or more in their best case, level `standard` those of {CLAIMED['standard']:g} or more, "
-        f"{len(middle)} in addition. "
+        f"Of {len(rows)} mistakes {len(known)} have a known law. Level `quick` must reject the {len(large)} "
+        f"that deviate by a TV of {CLAIMED['quick']:g} or more in their best case, level `standard` those of "
+        f"{CLAIMED['standard']:g} or more, {len(middle)} in addition. "
         + (f"Not rejected in every run: {_listed(missed)}." if missed else "All were rejected in every run.")
-        + f" The tightest margin: `{tight['mistake']}` needs {shown(tight['needed'])} of the {shown(tight['run_steps'])} "
-        "steps of its case."
+        + f" The tightest margin: `{tight['mistake']}` needs {shown(tight['needed'])} of the "
+        f"{shown(tight['run_steps'])} steps of its case."
     )
     yield (
-        "Where no law is known, or the predicted steps exceed these levels, the case that was run is the one that a smoke "
-        f"audit rejected soonest; {_listed(TOO_LARGE)} is run in the case made for it, which has too many drafts to "
-        "enumerate. An audit takes its first interim look after 1/128 of its steps. Not run, because the contract checks "
-        "detect them before any step is drawn, by a call with an almost empty residual: "
-        f"{_listed(row['mistake'] for row in not_run if row['promise'])}. Not run, because only a longer audit, or none, "
-        f"would detect them: {_listed(undetected)}."
+        "Where no law is known, or the predicted steps exceed these levels, the case that was run is the one "
+        f"that a smoke audit rejected soonest; {_listed(TOO_LARGE)} is run in the case made for it, which "
+        "has too many drafts to enumerate. An audit takes its first interim look after 1/128 of its steps. "
+        "Not run, because the contract checks detect them before any step is drawn, by a call with an almost "
+        f"empty residual: {_listed(row['mistake'] for row in not_run if row['promise'])}. Not run, because "
+        f"only a longer audit, or none, would detect them: {_listed(undetected)}."
     )
 
 
@@ -233,7 +240,8 @@ def _listed(names: Any) -> str:
 
 def _table(rows: Sequence[Row]) -> str:
     lines = [
-        "| mistake | best case | table | TV | χ² | fatal | steps needed | first level | run | rejected | median steps |",
+        "| mistake | best case | table | TV | χ² | fatal | steps needed | first level | run | rejected | "
+        "median steps |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -1,13 +1,14 @@
 """Sampling time, acceptance and loop time against K: the shape of Figure 1 of Chen et al., arXiv 2302.01318.
 
-Chinchilla 70B takes 14.1 ms a token, its draft 1.8 ms, so that a loop of K drafted tokens takes 14.1 + 1.8·K ms if nothing
-else costs time; the figure's own line, as a third party read it off, is about 14.1 + 2.07·K. A loop emits loop(4)/time
-tokens at K = 4, with the time per token of Table 1 (7.52, 7.00 and 5.73 ms): independent acceptances emit as many at
-α = .74, .77 and .88 for the steeper line, .71, .75 and .85 for the other. With that α, (1 - α^{K+1})/(1 - α) tokens a
-loop (Leviathan et al., Eq. 1) give the time of 128 tokens, and the figure's "acceptance rate", tokens emitted/(K + 1).
+Chinchilla 70B takes 14.1 ms a token, its draft 1.8 ms, so that a loop of K drafted tokens takes 14.1 + 1.8·K
+ms if nothing else costs time; the figure's own line, as a third party read it off, is about 14.1 + 2.07·K. A
+loop emits loop(4)/time tokens at K = 4, with the time per token of Table 1 (7.52, 7.00 and 5.73 ms):
+independent acceptances emit as many at α = .74, .77 and .88 for the steeper line, .71, .75 and .85 for the
+other. With that α, (1 - α^{K+1})/(1 - α) tokens a loop (Leviathan et al., Eq. 1) give the time of 128 tokens,
+and the figure's "acceptance rate", tokens emitted/(K + 1).
 
-The text has the shortest time for XSum at K = 3; independent acceptances have it at 4, .6 to 2.2 % below, and for
-HumanEval at 6 or 7. The points that were read off are no more exact than the eye that read them.
+The text has the shortest time for XSum at K = 3; independent acceptances have it at 4, .6 to 2.2 % below, and
+for HumanEval at 6 or 7. The points that were read off are no more exact than the eye that read them.
 """
 
 from __future__ import annotations

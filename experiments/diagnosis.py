@@ -1,7 +1,8 @@
 """How often the diagnosis of a rejected verifier names the right mistake.
 
-Every mistake of the catalogue is audited with its default parameters and with others, and diagnosed twice: with the whole
-catalogue, and without its own entry and those that cannot be told apart from it. The second answer should be *unknown*.
+Every mistake of the catalogue is audited with its default parameters and with others, and diagnosed twice:
+with the whole catalogue, and without its own entry and those that cannot be told apart from it. The second
+answer should be *unknown*.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ MINUTES = 60
 LEVEL, SEED = "smoke", 11
 #: Values that are drawn for a parameter, besides the default.
 OTHERS = 2
-#: Nats behind the likeliest, the price of its parameters included, up to which a mistake that fits is not told apart.
+#: Nats behind the likeliest, the price of its parameters included, up to which a mistake that fits is not
+#: told apart.
 SAME = 12.0
 FAST_MISTAKES = ("resamples_target", "greedy_draft")
 #: Between the names in one cell of the table.
@@ -46,8 +48,8 @@ def cells(*, fast: bool) -> list[tuple[str, str]]:
 def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     """Whether a mistake is caught, which ones are named for it, and which without its own entry.
 
-    `named` and `without` are lists with `BETWEEN` between their names, empty where the answer is *unknown*; they and `right`
-    are None where the audit found nothing to diagnose.
+    `named` and `without` are lists with `BETWEEN` between their names, empty where the answer is *unknown*;
+    they and `right` are None where the audit found nothing to diagnose.
     """
     name, variant = cell
     mutant, seed = mutants.get(variant), SEED + rng
@@ -74,7 +76,8 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
             return diagnose_chain(place, failed, LEVEL, seed, known)
 
         found = diagnosis(mutants.catalogue())
-        # another mistake may, with the right parameter, be the same one: a draft of the likeliest token alone is greedy
+        # another mistake may, with the right parameter, be the same one: a draft of the likeliest token alone
+        # is greedy
         same = {_kind(one.name) for one in found.nearest if one.fits and one.behind < SAME} | {name}
         left = diagnosis([one for one in mutants.catalogue() if one.name not in same])
     return row | {
@@ -128,12 +131,14 @@ def page(rows: Sequence[Row]) -> str:
     off_first, off_among = ([row for row in off if row in some] for some in (first, among))
     unknown = [row for row in caught if not row["without"]]
     text = (
-        f"{len(rows)} known mistakes and variants of them were audited at level {LEVEL} with seed {SEED}; {len(caught)} are "
-        f"rejected there and can be diagnosed. Of these {len(first)} ({_share(first, caught)}) are named first, themselves "
-        f"or by another mistake of the same law; {len(among)} ({_share(among, caught)}) are named first or among those that "
-        f"cannot be told apart; of the {len(off)} with parameters that the catalogue does not have, {len(off_first)} "
-        f"({_share(off_first, off)}) and {len(off_among)} ({_share(off_among, off)}). With its own entry left out, and those "
-        f"that cannot be told apart from it, the answer is *unknown* for {len(unknown)} ({_share(unknown, caught)})."
+        f"{len(rows)} known mistakes and variants of them were audited at level {LEVEL} with seed {SEED}; "
+        f"{len(caught)} are rejected there and can be diagnosed. Of these {len(first)} "
+        f"({_share(first, caught)}) are named first, themselves or by another mistake of the same law; "
+        f"{len(among)} ({_share(among, caught)}) are named first or among those that cannot be told apart; "
+        f"of the {len(off)} with parameters that the catalogue does not have, {len(off_first)} "
+        f"({_share(off_first, off)}) and {len(off_among)} ({_share(off_among, off)}). With its own entry "
+        f"left out, and those that cannot be told apart from it, the answer is *unknown* for {len(unknown)} "
+        f"({_share(unknown, caught)})."
     )
     lines = [
         "# Diagnosis rates",

@@ -1,32 +1,34 @@
-"""What independence gets wrong: tokens per step of the n-gram pair, and the i.i.d. formula fed with each of three α.
+"""What independence gets wrong: tokens per step of the n-gram pair, and the i.i.d. formula fed with each of
+three α.
 
-(1 - α^{γ+1})/(1 - α) (Leviathan et al., arXiv 2211.17192, Eq. 1) takes acceptances for independent and alike. Along a text
-they are neither. Here a text is drawn from the 5-gram target with what its 2-gram draft proposes at each position
-(`specsim.planning.policies._log` says why steps cut from it have the law of standard sampling), and walked with γ = 1, 2, … tokens
-a step; the measured tokens per step stand beside the formula at
+(1 - α^{γ+1})/(1 - α) (Leviathan et al., arXiv 2211.17192, Eq. 1) takes acceptances for independent and alike.
+Along a text they are neither. Here a text is drawn from the 5-gram target with what its 2-gram draft proposes
+at each position (`specsim.planning.policies._log` says why steps cut from it have the law of standard
+sampling), and walked with γ = 1, 2, … tokens a step; the measured tokens per step stand beside the formula at
 
 - alpha_context, the mean of Σ min(p, q) over the text: the α of the papers, which does not know γ;
 - alpha_verified, accepted / tested, at that γ;
 - alpha_drafted, accepted / drafted, which engines report, at that γ.
 
-Acceptances cling together here, and the first two overstate, alpha_context the most, where γ is about as long as a run of
-acceptances: a step that passes all of its drafts, in easy text, takes its bonus token there untested, so that the tested
-positions are harder than the text. At γ = ∞ nothing is skipped, a step ends with each rejection, and both are right
-whatever the dependence. alpha_drafted counts drafts behind a rejection as if they had been rejected themselves: from γ = 2
-on it understates, and by far. The best γ is here the formula's at alpha_context or one more, since a step whose drafts
-were accepted so far is in easy text.
+Acceptances cling together here, and the first two overstate, alpha_context the most, where γ is about as long
+as a run of acceptances: a step that passes all of its drafts, in easy text, takes its bonus token there
+untested, so that the tested positions are harder than the text. At γ = ∞ nothing is skipped, a step ends with
+each rejection, and both are right whatever the dependence. alpha_drafted counts drafts behind a rejection as
+if they had been rejected themselves: from γ = 2 on it understates, and by far. The best γ is here the
+formula's at alpha_context or one more, since a step whose drafts were accepted so far is in easy text.
 
-Steps that begin anywhere ("anywhere": at each position of the text in turn, as in a benchmark of single steps) emit more
-than those that begin where the last one ended, mostly in hard text, and more than the formula has at alpha_context: the
-sign of its error is a matter of where steps begin.
+Steps that begin anywhere ("anywhere": at each position of the text in turn, as in a benchmark of single
+steps) emit more than those that begin where the last one ended, mostly in hard text, and more than the
+formula has at alpha_context: the sign of its error is a matter of where steps begin.
 
-The same again with a draft that has been moved towards its target (`specsim.models.Mixture`), so that 1 - β is smaller in
-the same proportion at every position.
+The same again with a draft that has been moved towards its target (`specsim.models.Mixture`), so that 1 - β
+is smaller in the same proportion at every position.
 
-Beside that the autocorrelation along the text of acceptance, a bit for each position, and of β = Σ min(p, q), with the
-standard error 1/√N that independent values would have; and the γ with the largest improvement in wall time
-tokens/(γc + 1) (Thm 3.8), measured, and by the formula at each α, with the share of the best measured improvement that the
-formula's choice loses. alpha_verified and alpha_drafted are those at γ = `RUN`, where an engine would have measured them.
+Beside that the autocorrelation along the text of acceptance, a bit for each position, and of β = Σ min(p, q),
+with the standard error 1/√N that independent values would have; and the γ with the largest improvement in
+wall time tokens/(γc + 1) (Thm 3.8), measured, and by the formula at each α, with the share of the best
+measured improvement that the formula's choice loses. alpha_verified and alpha_drafted are those at γ = `RUN`,
+where an engine would have measured them.
 """
 
 from __future__ import annotations
@@ -62,9 +64,10 @@ TOKENS, ALPHA, OVERSTATEMENT = "tokens per step", "alpha", "overstatement"
 
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
-    """For each draft, rows of six quantities. Against γ in `x`: "tokens per step", "alpha", and "overstatement", the
-    formula / measured - 1; against the lag in `x`: "autocorrelation"; for a `c`: "best gamma" and "improvement lost". `of`
-    says which line a row belongs to: "measured", "anywhere" or the α that was used, "acceptance" or "β".
+    """For each draft, rows of six quantities. Against γ in `x`: "tokens per step", "alpha", and
+    "overstatement", the formula / measured - 1; against the lag in `x`: "autocorrelation"; for a `c`: "best
+    gamma" and "improvement lost". `of` says which line a row belongs to: "measured", "anywhere" or the α that
+    was used, "acceptance" or "β".
     """
     target, draft = default_pair()
     rows: list[Row] = []
@@ -120,8 +123,8 @@ def measure(log: DraftLog, gamma: int) -> dict[tuple[str, str], tuple[float, flo
 
 
 def _estimates(sums: Floats, gamma: int) -> dict[tuple[str, str], Floats]:
-    """From the sums, [7] or [7, blocks], over steps of one, drafted, accepted and tested tokens, and over positions of
-    one, β, and tokens that a step from there would accept.
+    """From the sums, [7] or [7, blocks], over steps of one, drafted, accepted and tested tokens, and over
+    positions of one, β, and tokens that a step from there would accept.
     """
     steps, drafted, accepted, tested, positions, beta, ahead = sums
     tokens = 1.0 + accepted / steps

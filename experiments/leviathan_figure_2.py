@@ -1,7 +1,7 @@
 """Tokens that a step emits, against α: Figure 2 of Leviathan, Kalman & Matias, arXiv 2211.17192.
 
-E[tokens] = (1 - α^{γ+1})/(1 - α) (Eq. 1) for γ = 1, 3, 5, 7, and 1/(1 - α) for γ = ∞; the target alone emits 1. α from
-.5 to .9. At α = .9 the curves end at 1.90, 3.439, 4.686, 5.695 and 10.
+E[tokens] = (1 - α^{γ+1})/(1 - α) (Eq. 1) for γ = 1, 3, 5, 7, and 1/(1 - α) for γ = ∞; the target alone emits
+1. α is from .5 to .9. At α = .9 the curves end at 1.90, 3.439, 4.686, 5.695 and 10.
 """
 
 from __future__ import annotations

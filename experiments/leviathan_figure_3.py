@@ -1,7 +1,7 @@
 """The γ with the largest improvement in wall time, against α: Figure 3 of Leviathan et al., arXiv 2211.17192.
 
-argmax over γ of (1 - α^{γ+1})/((1 - α)(γc + 1)) (Thm 3.8), for c = .01, .02, .05, .1 and α from .5 to .9 by .0005. The
-curves go from 5 to 24, from 4 to 19, from 3 to 13 and from 2 to 10.
+argmax over γ of (1 - α^{γ+1})/((1 - α)(γc + 1)) (Thm 3.8), for c = .01, .02, .05, .1 and α from .5 to .9 by
+.0005. The curves go from 5 to 24, from 4 to 19, from 3 to 13 and from 2 to 10.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Speed and operations against α: Figure 4 of Leviathan, Kalman & Matias, arXiv 2211.17192.
 
-Improvement in wall time (1 - α^{γ+1})/((1 - α)(γc + 1)) (Thm 3.8), and operations (1 - α)(γĉ + γ + 1)/(1 - α^{γ+1})
-(Thm 3.11), both relative to the target alone, for γ = 1, 3, 5, 7, 10, c = ĉ = 0 and α from .5 to .9. Operations begin, at
-α = .5, at 1.333, 2.133, 3.048, 4.016 and 5.503.
+Improvement in wall time (1 - α^{γ+1})/((1 - α)(γc + 1)) (Thm 3.8), and operations (1 - α)(γĉ + γ + 1)/(1 -
+α^{γ+1}) (Thm 3.11), both relative to the target alone, for γ = 1, 3, 5, 7, 10, c = ĉ = 0 and α from .5 to .9.
+Operations begin, at α = .5, at 1.333, 2.133, 3.048, 4.016 and 5.503.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Policies that choose γ, on one log: the n-gram pair, and its draft moved towards the target as by distillation.
+"""Policies that choose γ, on one log: the n-gram pair, and its draft moved towards the target as by
+distillation.
 
-Every policy meets the same drafts and the same tests (`specsim.planning.policies`), with the parameters of its source and none
-tuned to these pairs; the learned ones are fitted to the first quarter of the log, and all are compared on the rest. A step
-of g drafts takes g·c + 1 passes of the target. Beside each stands the best constant γ, chosen in hindsight, and the
-oracle, which knows what will be accepted.
+Every policy meets the same drafts and the same tests (`specsim.planning.policies`), with the parameters of
+its source and none tuned to these pairs; the learned ones are fitted to the first quarter of the log, and all
+are compared on the rest. A step of g drafts takes g·c + 1 passes of the target. Beside each stands the best
+constant γ, chosen in hindsight, and the oracle, which knows what will be accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ TRAINED = 0.25
 
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
-    """A row for each pair, cost and policy: its speed, and its time per token less that of the best constant."""
+    """A row for each pair, cost and policy: its speed, and its time per token less that of the best
+    constant.
+    """
     target, draft = default_pair()
     rows: list[Row] = []
     done = 0

@@ -1,8 +1,8 @@
 """What lossless rules gain without giving anything up: tokens per step on the n-gram pair.
 
-`specsim.simulation.compare` gives rules for a single draft a chain of five tokens, and rules for several drafts two chains of
-five, drawn in the first way that each rule names. Steps begin at contexts of held-out text. These are the points at total
-variation 0 beside the lines of `lossy_speed`, for the same pair and γ.
+`specsim.simulation.compare` gives rules for a single draft a chain of five tokens, and rules for several
+drafts two chains of five, drawn in the first way that each rule names. Steps begin at contexts of held-out
+text. These are the points at total variation 0 beside the lines of `lossy_speed`, for the same pair and γ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ STEPS, FAST_STEPS = 2**16, 2**9
 
 
 def run(*, fast: bool, rng: int, progress: Progress | None) -> list[Row]:
-    """A row for each rule; `chains` says how many chains of γ tokens it verifies, errors are standard errors."""
+    """A row for each rule; `chains` says how many chains of γ tokens it verifies, errors are standard
+    errors.
+    """
     steps = FAST_STEPS if fast else STEPS
     return [
         {

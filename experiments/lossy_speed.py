@@ -1,10 +1,13 @@
-"""What lossy rules gain, and what they give up: speed against total variation, over the range of their parameters.
+"""What lossy rules gain, and what they give up: speed against total variation, over the range of their
+parameters.
 
-On the n-gram pair, `specsim.simulation.compare` sweeps lenience with both residuals (Leviathan et al., arXiv 2211.17192,
-A.5), greedy lenience (the same section), Medusa's typical acceptance (arXiv 2401.10774) and the cascade that defers where
-it pays (arXiv 2405.19261), and simulates the standard rule beside them. Steps begin at contexts of held-out text. The total
-variation is that between a token's declared law and the target's row, a mean over contexts: each rule's own claim, which
-its audit tests. Improvement in wall time is tokens per step/(γc + 1) at c = `C` (Thm 3.8). Greedy lenience and typical acceptance aim at the argmax: none of their settings is near the target.
+On the n-gram pair, `specsim.simulation.compare` sweeps lenience with both residuals (Leviathan et al., arXiv
+2211.17192, A.5), greedy lenience (the same section), Medusa's typical acceptance (arXiv 2401.10774) and the
+cascade that defers where it pays (arXiv 2405.19261), and simulates the standard rule beside them. Steps begin
+at contexts of held-out text. The total variation is that between a token's declared law and the target's row,
+a mean over contexts: each rule's own claim, which its audit tests. Improvement in wall time is tokens per
+step/(γc + 1) at c = `C` (Thm 3.8). Greedy lenience and typical acceptance aim at the argmax: none of their
+settings is near the target.
 """
 
 from __future__ import annotations

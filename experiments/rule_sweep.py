@@ -1,4 +1,5 @@
-"""Every rule on the n-gram pair, the lossy ones with several values of each parameter: tokens per step and total variation.
+"""Every rule on the n-gram pair, the lossy ones with several values of each parameter: tokens per step and
+total variation.
 
 `specsim.compare` with `sweep`: γ = 5, and two chains of 5 tokens for rules that take several drafts.
 """

@@ -1,7 +1,7 @@
 """How long runs take on many cores, from the rate of one core.
 
-A rate is the median of five runs of the standard rule with γ = 5 on one thread, by the processor time that they took. The
-plan divides it by nothing but the number of cores. The rows differ from machine to machine.
+A rate is the median of five runs of the standard rule with γ = 5 on one thread, by the processor time that
+they took. The plan divides it by nothing but the number of cores. The rows differ from machine to machine.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ def page(rows: Sequence[Row]) -> str:
     table = "\n".join(lines)
     return f"""# Run times
 
-The time that the standard rule takes with γ = 5: the rate of one core, by its processor time, divided by nothing but the
-number of cores. `python -m experiments run_times --keep` measures the rate on your machine and writes this page.
+The time that the standard rule takes with γ = 5: the rate of one core, by its processor time, divided by
+nothing but the number of cores. `python -m experiments run_times --keep` measures the rate on your machine
+and writes this page.
 
 Measured steps per second of one core: {measured}.
 

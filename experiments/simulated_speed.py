@@ -1,9 +1,11 @@
-"""Speed and operations from simulated steps beside the closed forms, in the ranges of Figures 2 and 4 of Leviathan et al.
+"""Speed and operations from simulated steps beside the closed forms, in the ranges of Figures 2 and 4 of
+Leviathan et al.
 
-Pairs of Zipf rows with Σ min(p, q) = α are sampled by the standard rule (arXiv 2211.17192, Algorithm 1), a million steps for
-each α and γ; accepted lengths are counted, and the mean tokens of a step, with its standard error, gives the improvement in
-wall time tokens/(γc + 1) and the operations (γĉ + γ + 1)/tokens, at c = ĉ = .05. One pair at every position makes
-acceptances independent, so that Eq. 1 and Thms 3.8 and 3.11 hold exactly: points belong on the lines.
+Pairs of Zipf rows with Σ min(p, q) = α are sampled by the standard rule (arXiv 2211.17192, Algorithm 1), a
+million steps for each α and γ; accepted lengths are counted, and the mean tokens of a step, with its standard
+error, gives the improvement in wall time tokens/(γc + 1) and the operations (γĉ + γ + 1)/tokens, at c = ĉ =
+.05. One pair at every position makes acceptances independent, so that Eq. 1 and Thms 3.8 and 3.11 hold
+exactly: points belong on the lines.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ def cells(*, fast: bool) -> list[Cell]:
 
 
 def run_cell(cell: Cell, *, fast: bool, rng: int) -> Row:
-    """Tokens per step, improvement and operations; for a simulated cell their standard errors, and how many of these the
-    tokens are away from the closed form.
+    """Tokens per step, improvement and operations; for a simulated cell their standard errors, and how many
+    of these the tokens are away from the closed form.
     """
     _, simulated, gamma, alpha = cell
     closed = float(expected_tokens(alpha, gamma))

@@ -1,8 +1,9 @@
 """Figures, one file for each picture, drawn from tables of experiments; nothing is simulated here.
 
-A figure is a module of this folder with `TITLE`, `TABLES`, the names of the experiments whose tables it shows, and
-`draw(*tables)`, which takes these tables in that order and returns a matplotlib figure. Files with an underscore are shared:
-`_making.py` makes tables and pictures. Listing the figures imports neither matplotlib nor pyarrow.
+A figure is a module of this folder with `TITLE`, `TABLES`, the names of the experiments whose tables it
+shows, and `draw(*tables)`, which takes these tables in that order and returns a matplotlib figure. Files with
+an underscore are shared: `_making.py` makes tables and pictures. Listing the figures imports neither
+matplotlib nor pyarrow.
 """
 
 from __future__ import annotations

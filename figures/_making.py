@@ -1,4 +1,5 @@
-"""Makes figures: the tables that they show where these are not current, then the pictures, as .svg, .png and .pdf.
+"""Makes figures: the tables that they show where these are not current, then the pictures, as .svg, .png and
+.pdf.
 
 Files are written whole or not at all; the same tables give the same bytes.
 """
@@ -32,12 +33,14 @@ def make_figures(
     executor: Executor | str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, tuple[Path, ...]]:
-    """Make the figures called `names`, by default all, in the folder `out`, with their tables in `out`/tables.
+    """Make the figures called `names`, by default all, in the folder `out`, with their tables in
+    `out`/tables.
 
-    `fast` simulates less, `rng` is the seed of what is simulated, an integer ≥ 0; `progress` is called with parts done
-    and parts in all, cells of tables and pictures. `executor`, as in `specsim.simulate`, runs the cells in parallel, to the
-    same tables. A full-size table that the repository keeps, since it takes hours, is not run. Returns the files of each
-    figure. Raises ValueError, with the nearest name, for an unknown figure, before anything is run.
+    `fast` simulates less, `rng` is the seed of what is simulated, an integer ≥ 0; `progress` is called with
+    parts done and parts in all, cells of tables and pictures. `executor`, as in `specsim.simulate`, runs the
+    cells in parallel, to the same tables. A full-size table that the repository keeps, since it takes hours,
+    is not run. Returns the files of each figure. Raises ValueError, with the nearest name, for an unknown
+    figure, before anything is run.
     """
     modules = {name: figures.get(name) for name in dict.fromkeys(names or figures.names())}
     needed = dict.fromkeys(source for module in modules.values() for source in module.TABLES)

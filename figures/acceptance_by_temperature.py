@@ -20,8 +20,8 @@ STYLES = {"both": "-", "target": "--"}
 
 
 def draw(table: pa.Table) -> Figure:
-    """A panel for each way of reshaping, a colour for each pair, with a band of two standard errors; dashed where the
-    target alone is reshaped.
+    """A panel for each way of reshaping, a colour for each pair, with a band of two standard errors; dashed
+    where the target alone is reshaped.
     """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "Independent acceptances fitted at K = 4, and the published figure as it was read off (Chen et al., Figure 1)"
+TITLE = "Independent acceptances fitted at K = 4, and the figure as it was read off (Chen et al., Figure 1)"
 TABLES = ("chen_figure_1",)
 
 #: A colour for each task; the third party's points do not say which XSum.
@@ -29,8 +29,8 @@ TASKS = {
 
 
 def draw(table: pa.Table) -> Figure:
-    """A panel for each quantity: solid with the loop time as it was read off, dashed with the draft's own time; crosses
-    are what a third party read off the printed figure, circles the shortest times.
+    """A panel for each quantity: solid with the loop time as it was read off, dashed with the draft's own
+    time; crosses are what a third party read off the printed figure, circles the shortest times.
     """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D

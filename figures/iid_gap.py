@@ -1,4 +1,6 @@
-"""What independence gets wrong along a text: tokens per step, its overstatement, autocorrelation, and the best γ."""
+"""What independence gets wrong along a text: tokens per step, its overstatement, autocorrelation, and the
+best γ.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,9 @@ DRAFTS: tuple[tuple[Any, str], ...] = (("-", "o"), ("--", "s"))
 
 
 def draw(table: pa.Table) -> Figure:
-    """Tokens per step and overstatement against γ, autocorrelation against the lag, and the best γ for each c; solid and
-    round for the 2-gram draft, dashed and square for the one moved towards its target. Bars and bands are two
-    standard errors.
+    """Tokens per step and overstatement against γ, autocorrelation against the lag, and the best γ for each
+    c; solid and round for the 2-gram draft, dashed and square for the one moved towards its target. Bars and
+    bands are two standard errors.
     """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -116,7 +118,9 @@ def _draw_correlation(axis: Axes, table: pa.Table, style: str, marker: str) -> N
 
 
 def _draw_best(axis: Axes, table: pa.Table, weights: list[float]) -> None:
-    """A group of bars for each c and draft: the measured best, then by each α, with the improvement that it loses."""
+    """A group of bars for each c and draft: the measured best, then by each α, with the improvement that it
+    loses.
+    """
     from matplotlib.ticker import MaxNLocator
 
     best, lost = (where(table, quantity=name) for name in ("best gamma", "improvement lost"))

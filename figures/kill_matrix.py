@@ -21,7 +21,9 @@ RIGHT, WRONG, NOTHING = "#9fc5e0", "#e8923f", "#eeeeee"
 
 
 def draw(table: pa.Table) -> Figure:
-    """A row for each verifier, a column for each criterion; the number in a cell is the fraction of runs that pass."""
+    """A row for each verifier, a column for each criterion; the number in a cell is the fraction of runs that
+    pass.
+    """
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch

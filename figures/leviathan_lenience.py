@@ -1,4 +1,6 @@
-"""What lenience gains: Thm 3.8 against γ, and the printed speed-ups above it (Leviathan et al., text on Table 5)."""
+"""What lenience gains: Thm 3.8 against γ, and the printed speed-ups above it (Leviathan et al., text on Table
+5).
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ TABLES = ("leviathan_lenience",)
 
 
 def draw(table: pa.Table) -> Figure:
-    """A line for each lenience, with the band of all α and c that round to the printed ones, its maximum, and the
-    printed speed-up, dashed.
+    """A line for each lenience, with the band of all α and c that round to the printed ones, its maximum, and
+    the printed speed-up, dashed.
     """
     from matplotlib.figure import Figure
 

@@ -42,7 +42,8 @@ def draw(table: pa.Table) -> Figure:
                 axis.margins(x=0.12)
                 axis.locator_params(axis="x", nbins=5)
                 axis.set_title(
-                    f"{pair}, c = {c:g}: α = {shown['alpha_context'][0]:.2f}, best constant {shown['best_constant'][0]}",
+                    f"{pair}, c = {c:g}: α = {shown['alpha_context'][0]:.2f}, best constant "
+                    f"{shown['best_constant'][0]}",
                     fontsize=8,
                 )
         axes[0, 0].invert_yaxis()

@@ -24,8 +24,8 @@ NEAR = (0.17, 2.6)
 
 
 def draw(table: pa.Table) -> Figure:
-    """Tokens per step, with the improvement on the right-hand scale, against total variation: a line for each rule and
-    parameter, with two standard errors, the standard rule dotted; then the same close to the target.
+    """Tokens per step, with the improvement on the right-hand scale, against total variation: a line for each
+    rule and parameter, with two standard errors, the standard rule dotted; then the same close to the target.
     """
     from matplotlib.figure import Figure
 

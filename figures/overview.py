@@ -46,8 +46,9 @@ LINES = {"light": COLORS, "dark": ("#6ea8dc", "#e6975c", "#7cbf88", "#c58ab6", "
 
 
 def draw(speed: pa.Table, lossy: pa.Table, lossless: pa.Table, *, page: str = "light") -> Figure:
-    """Four panels: tokens per step, improvement and operations against α, lines closed forms, points simulated; then
-    tokens per step against total variation, for lossless rules and for lossy ones over the range of their parameter.
+    """Four panels: tokens per step, improvement and operations against α, lines closed forms, points
+    simulated; then tokens per step against total variation, for lossless rules and for lossy ones over the
+    range of their parameter.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure

@@ -13,7 +13,9 @@ TABLES = ("rule_sweep",)
 
 
 def draw(table: pa.Table) -> Figure:
-    """The picture of `specsim compare`: lossless rules on the axis, a line for each parameter of a lossy one."""
+    """The picture of `specsim compare`: lossless rules on the axis, a line for each parameter of a lossy
+    one.
+    """
     from dataclasses import replace
 
     from specsim.simulation._comparison import Entry, load_bundled

@@ -1,12 +1,14 @@
 # %% [markdown]
 # # Audit your verifier
 #
-# You have a function that accepts and rejects drafted tokens, perhaps a kernel behind it, and want to know whether the
-# tokens still follow the target's law. A verifier is a function of arrays; row b of each is one step:
+# You have a function that accepts and rejects drafted tokens, perhaps a kernel behind it, and want to know
+# whether the tokens still follow the target's law. A verifier is a function of arrays; row b of each is one
+# step:
 #
 #     verifier(draft_tokens int64[B, γ], p float64[B, γ+1, V], q float64[B, γ, V], rng) -> int[B, γ+1]
 #
-# The result holds the accepted tokens and one more, then −1. `docs/auditing-your-engine.md` has all that it may declare.
+# The result holds the accepted tokens and one more, then −1. `docs/auditing-your-engine.md` has all that it
+# may declare.
 
 # %%
 import matplotlib.pyplot as plt
@@ -18,8 +20,8 @@ from specsim.auditing import LEVELS, replay_step
 plt.style.use("specsim.style")
 
 # %% [markdown]
-# Here is one as an engine would write it, without a loop over rows. It has the classic mistake: after a rejection the token
-# is drawn from p, not from the residual.
+# Here is one as an engine would write it, without a loop over rows. It has the classic mistake: after a
+# rejection the token is drawn from p, not from the residual.
 
 
 # %%
@@ -59,8 +61,8 @@ for _ in range(4):
 # %% [markdown]
 # ## The audit
 #
-# Level *smoke* takes seconds. An exact verifier is called biased with probability at most one in a million, whatever the
-# level; a deeper one finds smaller deviations. The table's *detectable TV* says how small.
+# Level *smoke* takes seconds. An exact verifier is called biased with probability at most one in a million,
+# whatever the level; a deeper one finds smaller deviations. The table's *detectable TV* says how small.
 
 # %%
 for level, steps in LEVELS.items():
@@ -70,8 +72,9 @@ assert audit.verdict == "biased"
 audit
 
 # %% [markdown]
-# One finding as a picture: the first token of a step in the case *asymmetric*. Tokens that the draft neglects should have
-# been made up for after a rejection. They were not, and the one that it favours comes out too often.
+# One finding as a picture: the first token of a step in the case *asymmetric*. Tokens that the draft neglects
+# should have been made up for after a rejection. They were not, and the one that it favours comes out too
+# often.
 
 # %%
 case = next(case for case in audit.cases if case.case == "asymmetric")
@@ -87,9 +90,9 @@ plt.show()
 # %% [markdown]
 # ## The diagnosis
 #
-# Below the findings stands the known mistake that it looks like, from a catalogue after reported bugs, and what gave it
-# away. The last line names one step in which that happened. For a verifier in a file it is a command; here it is
-# `replay_step`, with the case, step and seed of that line:
+# Below the findings stands the known mistake that it looks like, from a catalogue after reported bugs, and
+# what gave it away. The last line names one step in which that happened. For a verifier in a file it is a
+# command; here it is `replay_step`, with the case, step and seed of that line:
 
 # %%
 print("\n".join(audit.diagnosis.lines()))
@@ -99,8 +102,8 @@ assert [one.name for one in audit.diagnosis.named] == ["resamples_target"]
 print(replay_step(verify, "diagnosis, zeros", step=33, seed=1))
 
 # %% [markdown]
-# Token 4 was drafted and rejected, and token 1 came instead. It has q > p: the residual (p − q)₊ is 0 there, so no exact
-# token-wise verifier gives it after a rejection.
+# Token 4 was drafted and rejected, and token 1 came instead. It has q > p: the residual (p − q)₊ is 0 there,
+# so no exact token-wise verifier gives it after a rejection.
 #
 # ## Repaired
 
@@ -120,6 +123,7 @@ assert audit.verdict == "consistent"
 audit
 
 # %% [markdown]
-# *Consistent* means that no deviation was found, down to the detectable TV; *exact* is said only of what was proved. The
-# same seed drew the same drafts for both. In a test suite this is `specsim.testing.assert_exact(verify)`, at the command
-# line `specsim audit module:function`, and for more certainty `level="quick"` or `"standard"`.
+# *Consistent* means that no deviation was found, down to the detectable TV; *exact* is said only of what was
+# proved. The same seed drew the same drafts for both. In a test suite this is
+# `specsim.testing.assert_exact(verify)`, at the command line `specsim audit module:function`, and for more
+# certainty `level="quick"` or `"standard"`.

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Your own logs
 #
-# A trace holds what a decoder saw: for each speculative step the drafted tokens, how many were accepted, and the rows p and q
-# at every position. Here one is recorded from the n-gram pair that comes along, into a temporary folder; an engine writes
-# the same with `specsim.traces.writer`. Then: α by position, policies that choose γ, a plan, and whether reported numbers
-# can be true.
+# A trace holds what a decoder saw: for each speculative step the drafted tokens, how many were accepted, and
+# the rows p and q at every position. Here one is recorded from the n-gram pair that comes along, into a
+# temporary folder; an engine writes the same with `specsim.traces.writer`. Then: α by position, policies that
+# choose γ, a plan, and whether reported numbers can be true.
 
 # %%
 from pathlib import Path
@@ -32,8 +32,8 @@ folder = TemporaryDirectory()
 # %% [markdown]
 # ## Record, and open
 #
-# Each step goes on where the one before ended, so the contexts are those of the target's own text. The rows are stored in
-# float32, memory-mapped when read, and every row carries a checksum.
+# Each step goes on where the one before ended, so the contexts are those of the target's own text. The rows
+# are stored in float32, memory-mapped when read, and every row carries a checksum.
 
 # %%
 target, draft = specsim.default_pair()
@@ -47,10 +47,10 @@ assert all(shard.ok for shard in trace.verify())
 # %% [markdown]
 # ## α by position
 #
-# Three α, of one run: the mean of Σ min(p, q) over the contexts of the text, accepted / tested, and accepted / drafted, which
-# is what engines report. The textbook formula (1 − α^(γ+1))/(1 − α) takes acceptances to be independent and alike. They are
-# not: with what engines report it is far off, and that it comes near with the others is luck of this pair. Rates by
-# position give the measured number, always.
+# Three α, of one run: the mean of Σ min(p, q) over the contexts of the text, accepted / tested, and accepted
+# / drafted, which is what engines report. The textbook formula (1 − α^(γ+1))/(1 − α) takes acceptances to be
+# independent and alike. They are not: with what engines report it is far off, and that it comes near with the
+# others is luck of this pair. Rates by position give the measured number, always.
 
 # %%
 summary = summarise(trace)
@@ -65,9 +65,9 @@ print(f"measured {summary.tokens_per_step:.3f}; by position {by_position:.3f}")
 assert np.isclose(by_position, summary.tokens_per_step)
 
 # %% [markdown]
-# A token is tested where those before it were accepted, and these are the easy places of the text. So the acceptance rate
-# rises along a step. β is the mean of Σ min(p, q) over the same steps; the two agree if the rows logged are the rows that
-# were sampled from. In a log of your own, this is the first thing to look at.
+# A token is tested where those before it were accepted, and these are the easy places of the text. So the
+# acceptance rate rises along a step. β is the mean of Σ min(p, q) over the same steps; the two agree if the
+# rows logged are the rows that were sampled from. In a log of your own, this is the first thing to look at.
 
 # %%
 rates, betas = summary.alpha_by_position, summary.beta_by_position[:-1]
@@ -85,7 +85,8 @@ assert (abs(rates - betas) < 5 * errors).all()
 # %% [markdown]
 # ## A plan
 #
-# From the rates by position, with a draft that takes a twentieth of the target's time. Beyond the logged γ the last rate goes on.
+# From the rates by position, with a draft that takes a twentieth of the target's time. Beyond the logged γ
+# the last rate goes on.
 
 # %%
 plan = specsim.plan(rates, c=0.05)
@@ -94,10 +95,10 @@ plan
 # %% [markdown]
 # ## Policies
 #
-# The plan is a constant γ. A policy may choose it anew in every step, or look at what it has drafted and stop where the draft
-# is unsure. Each one walks the same log. A trace does not know what lies behind a rejected token, so policies that look at
-# tokens are now and then cut there, and their time comes out too small: the last column says how often. The oracle knows
-# what will be accepted, and bounds them all.
+# The plan is a constant γ. A policy may choose it anew in every step, or look at what it has drafted and stop
+# where the draft is unsure. Each one walks the same log. A trace does not know what lies behind a rejected
+# token, so policies that look at tokens are now and then cut there, and their time comes out too small: the
+# last column says how often. The oracle knows what will be accepted, and bounds them all.
 
 # %%
 log = log_from_trace(trace)
@@ -114,8 +115,9 @@ assert max(runs, key=lambda run: run.speedup).policy == "oracle"
 runs
 
 # %% [markdown]
-# The plan and the constants differ by little: rates by position were measured in steps of γ = 5, and a shorter γ begins its
-# steps at other places of the text. Which γ is best by a hair, two thousand steps do not say; see the errors.
+# The plan and the constants differ by little: rates by position were measured in steps of γ = 5, and a
+# shorter γ begins its steps at other places of the text. Which γ is best by a hair, two thousand steps do not
+# say; see the errors.
 #
 # ## Can the numbers be true?
 #
@@ -134,7 +136,8 @@ assert right.possible
 right
 
 # %% [markdown]
-# With another α in the place of the acceptance rate, an easy mistake in a table of results, they cannot all be:
+# With another α in the place of the acceptance rate, an easy mistake in a table of results, they cannot all
+# be:
 
 # %%
 wrong = specsim.check_metrics(engine="vllm", acceptance_rate=f"{summary.alpha_verified:.1%}", **reported)

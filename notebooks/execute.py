@@ -1,7 +1,7 @@
 """Execute the notebooks, NAME.py, and write them with their outputs as NAME.ipynb beside them.
 
-Usage: python notebooks/execute.py [NAME ...], or make notebooks. Cells are numbered, and metadata and the state of
-widgets are left out, so that a second run changes nothing but measured times.
+Usage: python notebooks/execute.py [NAME ...], or make notebooks. Cells are numbered, and metadata and the
+state of widgets are left out, so that a second run changes nothing but measured times.
 """
 
 import sys

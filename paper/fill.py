@@ -1,4 +1,5 @@
-"""Fills in the article: writes build/numbers.tex, every number of its text as a macro, and its tables beside it.
+"""Fills in the article: writes build/numbers.tex, every number of its text as a macro, and its tables beside
+it.
 
 Usage: python -m paper.fill [--fast], after make figures; with --fast, after make figures-fast.
 """

@@ -1,21 +1,21 @@
-"""Numbers and words as LaTeX reads them; siunitx, by the commands of paper.tex, rounds them and groups their digits."""
+"""Numbers and words as LaTeX reads them; siunitx, by the commands of paper.tex, rounds and groups digits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 SIGNS = {
-    "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "Σ": r"$\Sigma$", "ĉ": r"$\hat c$", "₊": "$_+$", "∫": r"$\int$",
-    "·": r"$\cdot$", "×": r"$\times$", "∝": r"$\propto$", "≈": r"$\approx$", "≠": r"$\ne$", "≤": r"$\le$", "≥": r"$\ge$",
-    "∈": r"$\in$", "→": r"$\to$", "–": "--", "…": r"\ldots{}", "“": "``", "”": "''",
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "|": r"$|$",
-    "*": r"$*$", '"': "''",
+    "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "Σ": r"$\Sigma$", "ĉ": r"$\hat c$",
+    "₊": "$_+$", "∫": r"$\int$", "·": r"$\cdot$", "×": r"$\times$", "∝": r"$\propto$", "≈": r"$\approx$", "≠": r"$\ne$",
+    "≤": r"$\le$", "≥": r"$\ge$", "∈": r"$\in$", "→": r"$\to$", "–": "--", "…": r"\ldots{}", "“": "``", "”": "''",
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$",
+    ">": r"$>$", "|": r"$|$", "*": r"$*$", '"': "''",
 } | {mark: f"\\{mark}" for mark in "{}#$%&_"}  # fmt: skip
 WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def text(words: str) -> str:
-    """Words, with the characters escaped that LaTeX would misread. Raises ValueError for an unknown character."""
+    """Words, with the characters of LaTeX's syntax escaped. Raises ValueError for an unknown character."""
     strange = sorted({sign for sign in words if not sign.isascii()} - SIGNS.keys())
     if strange:
         raise ValueError(

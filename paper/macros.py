@@ -1,7 +1,7 @@
 """Every number of the article's text, by the name of its macro, which begins with n: no TeX command does.
 
-A function for each section; each returns {name: LaTeX}. Where the text around a number says more than the number does,
-`hold` checks it.
+A function for each section; each returns {name: LaTeX}. Where the text around a number says more than the
+number does, `hold` checks it.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ FAST = (
 
 
 def macros(sources: Sources) -> Macros:
-    """All of them. Raises ValueError where one is defined twice, or the article says what its tables do not."""
+    """All of them. Raises ValueError where one is defined twice, or the article says what its tables do
+    not.
+    """
     parts = (
-        about, rules_and_proof, random_numbers, audit, teeth, calibration, kill_matrix, diagnosis, literature, lenience,
-        gap, precision, temperature, synthetic, lossy, lookahead, claims,
+        about, rules_and_proof, random_numbers, audit, teeth, calibration, kill_matrix, diagnosis, literature,
+        lenience, gap, precision, temperature, synthetic, lossy, lookahead, claims,
     )  # fmt: skip
     found: Macros = {}
     for part in parts:

@@ -27,7 +27,9 @@ class Sources:
     fast: bool
 
     def rows(self, name: str, **values: Any) -> Rows:
-        """Rows of an experiment's table that have these values. Raises MissingTable or ValueError, as `read_table`."""
+        """Rows of an experiment's table that have these values. Raises MissingTable or ValueError, as
+        `read_table`.
+        """
         found = read_table(name, self.figures / "tables", fast=self.fast).to_pylist()
         return [row for row in found if all(row[column] == value for column, value in values.items())]
 
@@ -41,7 +43,9 @@ class Sources:
 
     @cached_property
     def teeth(self) -> dict[str, Any]:
-        """The rows of `audit_power` and `audit_calibration`, with the columns of the best case and of the run apart."""
+        """The rows of `audit_power` and `audit_calibration`, with the columns of the best case and of the run
+        apart.
+        """
         mistakes = []
         for row in kept("audit_power"):
             found = {"name": row["mistake"], "family": row["family"], "first_level": row["first_level"]}

@@ -1,4 +1,4 @@
-"""The command's entry: `specsim`, or `python -m specsim`. An interrupt exits with 3, even while modules load."""
+"""The command's entry: `specsim`, or `python -m specsim`. An interrupt exits with 3, also during imports."""
 
 import contextlib
 import os
@@ -14,8 +14,8 @@ def main() -> None:
         print("specsim: interrupted", file=sys.stderr, flush=True)
         with contextlib.suppress(OSError):
             sys.stdout.flush()
-        # not sys.exit: where the interrupt came through an exec, as in the making of a dataclass, Python would
-        # not exit with any code but die of the signal
+        # not sys.exit: where the interrupt came through an exec, as in the making of a dataclass, Python
+        # would not exit with any code but die of the signal
         os._exit(3)
 
 

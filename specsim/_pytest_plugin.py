@@ -1,7 +1,5 @@
 """The pytest fixture `specsim_audit`. Loading it loads nothing else of specsim."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

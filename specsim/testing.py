@@ -6,8 +6,6 @@
 The default seed is fixed, so that a test is reproducible. The pytest fixture `specsim_audit` is
 `assert_exact` with the level and the seed of the options --specsim-level and --specsim-seed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from specsim.auditing import Audit, Comparison, Verdict, audit, audit_against

@@ -77,7 +77,7 @@ def commands(page):
     page = FENCE.sub(lambda found: "" if found["language"] else found[0], page)
     for line in re.findall(r"^    (?:\$ )?(specsim(?: (?:[^\\\n]|\\\n)*)?)$", page, re.M):
         yield re.sub(r"\\\n\s*", "", line).partition("  #")[0].partition(" # ")[0].strip(), True
-    for span in re.findall(r"`(specsim [^`]+)`", page):
+    for span in re.findall(r"`(specsim\s[^`]+)`", page):
         yield " ".join(span.split()), False
 
 

@@ -201,3 +201,19 @@ def test_every_public_name_is_there(name):
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="simulat"):
         specsim.simulat  # noqa: B018
+
+
+def test_the_files_that_the_page_names_exist():
+    """By their path from the root, from specsim/, or by a name that a sentence has put into a room."""
+    folders = [ROOT / name for name in (*PACKAGES, "tests", "paper")]
+    files = [path.relative_to(ROOT).as_posix() for folder in folders for path in folder.rglob("*.py")]
+    named = set(re.findall(r"`([\w./]+(?:\.py|/))`", PAGE.read_text(encoding="utf-8")))
+    assert len(named) > 50
+    unknown = [
+        name
+        for name in named
+        if not (ROOT / name).exists()
+        and not (ROOT / "specsim" / name).exists()
+        and not any(file.endswith(f"/{name}") for file in files)
+    ]
+    assert not unknown

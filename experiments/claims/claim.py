@@ -39,9 +39,9 @@ Check = TypeVar("Check", bound=Callable[..., Finding])
 class Claim:
     """A statement of a document, and the check that computes its verdict.
 
-    `quote` is the statement as printed, shortened; `where` is the section; `correct` is the correct statement, which begins
-    with "Only" if the claim needs a condition. The numbers that a document prints are default arguments of `check`, so that
-    a test can run it with others.
+    `quote` is the statement as printed, shortened; `where` is the section; `correct` is the correct
+    statement, which begins with "Only" if the claim needs a condition. The numbers that a document prints are
+    default arguments of `check`, so that a test can run it with others.
     """
 
     id: str
@@ -69,10 +69,10 @@ class Claim:
 class Document:
     """A document and its claims.
 
-    `source` names author, date and address, or says which of them the document does not give. A complete reading listed
-    `listed` claims; the next three fields count those that are left out, by reason: they concern `another_subject`, they
-    are `repeated` (the same finding as a claim that is kept, a step towards it or a special case), or they are
-    `unmeasured`, because they need models and hardware.
+    `source` names author, date and address, or says which of them the document does not give. A complete
+    reading listed `listed` claims; the next three fields count those that are left out, by reason: they
+    concern `another_subject`, they are `repeated` (the same finding as a claim that is kept, a step towards
+    it or a special case), or they are `unmeasured`, because they need models and hardware.
     """
 
     title: str

@@ -44,7 +44,8 @@ def exact(gamma: int = 3, lenience: int = 1) -> Finding:
     "exact.clamp",
     where="Minimal pseudocode",
     quote="a = min(1., ctx_prob_q[z] / max(ctx_prob_p[z], eps))",
-    correct="Only if eps changes no acceptance probability, as for eps below every probability that the draft draws.",
+    correct="Only if eps changes no acceptance probability, as for eps below every probability that the "
+    "draft draws.",
 )
 def clamped(epsilons: tuple[Fraction, ...] = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))) -> Finding:
     """The least drafted probability of the pair is 1/60."""
@@ -69,8 +70,8 @@ def clamped(epsilons: tuple[Fraction, ...] = (Fraction(1, 100), Fraction(1, 10),
     "exact.pseudocode",
     where="Minimal pseudocode",
     quote="ctx_prob_p = p.prob(. | x[:n] + tilde[:t-1])",
-    correct="n has counted the accepted tokens already, so they appear twice in the draft's context; the row must be kept "
-    "from drafting.",
+    correct="n has counted the accepted tokens already, so they appear twice in the draft's context; the row "
+    "must be kept from drafting.",
 )
 def pseudocode_is_exact(doubled: bool = True) -> Finding:
     first = [fractions(1, 2, 3), fractions(2, 1, 1), fractions(1, 2, 2)]
@@ -83,8 +84,8 @@ def pseudocode_is_exact(doubled: bool = True) -> Finding:
     found, once = step(TARGET, draft, believed=believed).tv, step(TARGET, draft).tv
     return decide(
         found == 0,
-        f"TV = {float(found):.4f} for a step of 2 as written, with a draft that reads two tokens; {once} with the row that was "
-        "drawn from.",
+        f"TV = {float(found):.4f} for a step of 2 as written, with a draft that reads two tokens; {once} "
+        "with the row that was drawn from.",
     )
 
 
@@ -131,7 +132,8 @@ def stopping_is_crucial(target: Model = TARGET, draft: Model = DRAFT, gamma: int
     "exact.closed",
     where="Verification",
     quote="Draw r ~ Uniform[0,1]. If r < a_t: accept",
-    correct="Only if r is never 1. At r = 1 a token with p = q is rejected, and the residual is 0 everywhere.",
+    correct="Only if r is never 1. At r = 1 a token with p = q is rejected, and the residual is 0 "
+    "everywhere.",
 )
 def closed_interval(numbers: int = 1000) -> Finding:
     """r < 1 for p = q, over equally spaced numbers with and without the right end."""
@@ -141,7 +143,8 @@ def closed_interval(numbers: int = 1000) -> Finding:
     return only_if(
         half_open == 0,
         closed == 0,
-        f"Of {numbers + 1:,} numbers in [0, 1] {closed} rejects, with a residual of mass {left}; of {numbers:,} in [0, 1) {half_open} do.",
+        f"Of {numbers + 1:,} numbers in [0, 1] {closed} rejects, with a residual of mass {left}; of "
+        f"{numbers:,} in [0, 1) {half_open} do.",
     )
 
 
@@ -149,7 +152,8 @@ def closed_interval(numbers: int = 1000) -> Finding:
     "exact.clip",
     where="Practical notes",
     quote="Clip ratios to avoid NaNs",
-    correct="Clipping keeps a NaN. The denominator must be positive, as it is for every token that the draft can draw.",
+    correct="Clipping keeps a NaN. The denominator must be positive, as it is for every token that the draft "
+    "can draw.",
 )
 def clip_avoids_nan() -> Finding:
     with np.errstate(invalid="ignore"):
@@ -165,15 +169,16 @@ def clip_avoids_nan() -> Finding:
     "exact.branches",
     where="Practical notes",
     quote="reuses the prefix KV, then branches K times",
-    correct="The K + 1 contexts lie on one path without a branch: one pass over prefix and draft has all of their rows.",
+    correct="The K + 1 contexts lie on one path without a branch: one pass over prefix and draft has all of "
+    "their rows.",
 )
 def branches(prefix: int = 100, k: int = 5) -> Finding:
     """The contexts n, n + 1, …, n + K."""
     branching = sum(len(children) > 1 for children in ({i + 1} for i in range(prefix, prefix + k)))
     return decide(
         branching == k,
-        f"{branching} branches for {k + 1} contexts: one pass reads {prefix + k} tokens, a batch of contexts would read "
-        f"{sum(range(prefix, prefix + k + 1))} (n = {prefix}, K = {k}).",
+        f"{branching} branches for {k + 1} contexts: one pass reads {prefix + k} tokens, a batch of contexts "
+        f"would read {sum(range(prefix, prefix + k + 1))} (n = {prefix}, K = {k}).",
     )
 
 
@@ -189,7 +194,8 @@ DOCUMENT.not_checkable(
     "exact.speed",
     where="Why this works",
     quote="2–4× wall-clock speedup",
-    correct="Only for a band of α that depends on the draft's cost, not for all of the 70–95% that the article names.",
+    correct="Only for a band of α that depends on the draft's cost, not for all of the 70–95% that the "
+    "article names.",
 )
 def two_to_four(low: float = 2.0, high: float = 4.0, alphas: tuple[float, float] = (0.7, 0.95)) -> Finding:
     """The best K at both ends of the acceptance rates, for several costs."""
@@ -200,6 +206,6 @@ def two_to_four(low: float = 2.0, high: float = 4.0, alphas: tuple[float, float]
     return only_if(
         any(inside),
         all(inside),
-        f"For α from {alphas[0]} to {alphas[1]} and the best K the speed is {shown}; at r = 0.1 it takes α from {needed[0]:.3f} to "
-        f"{needed[1]:.3f} to be within the range.",
+        f"For α from {alphas[0]} to {alphas[1]} and the best K the speed is {shown}; at r = 0.1 it takes α "
+        f"from {needed[0]:.3f} to {needed[1]:.3f} to be within the range.",
     )

@@ -39,8 +39,9 @@ __all__ = ["DOCUMENT"]
 DOCUMENT = Document(
     title="Guide to accelerating LLM inference (untitled)",
     source=(
-        "Its first sentence calls it a guide to accelerating large language model inference through speculative decoding. It "
-        "gives no title, date or address; its code names “Educational AI Implementation” as the author."
+        "Its first sentence calls it a guide to accelerating large language model inference through "
+        "speculative decoding. It gives no title, date or address; its code names “Educational AI "
+        "Implementation” as the author."
     ),
     listed=119,
     another_subject=33,
@@ -86,7 +87,8 @@ def likelier_is_accepted(q: tuple[int, ...] = (8, 1, 1)) -> Finding:
     "guide.others",
     where="5, Proof, Case 2",
     quote="The sum Σ_{y≠x} q(y) × (1 - min(1, p(y)/q(y))) is the total rejection probability",
-    correct="Only if p(x) ≥ q(x). Otherwise the sum lacks q(x) - p(x); the proof holds all the same, because then p'(x) = 0.",
+    correct="Only if p(x) ≥ q(x). Otherwise the sum lacks q(x) - p(x); the proof holds all the same, because "
+    "then p'(x) = 0.",
 )
 def sum_over_others() -> Finding:
     cases = [(p, q, x) for p, q in pairs() for x in range(3) if p != q]
@@ -102,8 +104,9 @@ def sum_over_others() -> Finding:
     return only_if(
         all(there),
         all(elsewhere),
-        f"The sum is the rejection probability in {sum(there)} of {len(there)} cases with p(x) ≥ q(x) and in {sum(elsewhere)} of "
-        f"{len(elsewhere)} others; the product with p'(x) is right in {result} of {len(cases)}.",
+        f"The sum is the rejection probability in {sum(there)} of {len(there)} cases with p(x) ≥ q(x) and in "
+        f"{sum(elsewhere)} of {len(elsewhere)} others; the product with p'(x) is right in {result} of "
+        f"{len(cases)}.",
     )
 
 
@@ -111,10 +114,13 @@ def sum_over_others() -> Finding:
     "guide.other_tokens",
     where="4, What Happens",
     quote="fundamentally breaks the algorithm and produces incorrect results",
-    correct="If ids mean other texts to the draft, it is a bad draft: acceptance falls, and the output keeps the target's law.",
+    correct="If ids mean other texts to the draft, it is a bad draft: acceptance falls, and the output keeps "
+    "the target's law.",
 )
 def other_tokens() -> Finding:
-    """A draft whose ids mean something else: its rows permuted, and its context read through the permutation."""
+    """A draft whose ids mean something else: its rows permuted, and its context read through the
+    permutation.
+    """
     order = (1, 2, 0)
     rows = [[row(DRAFT, [order[x]])[order[y]] for y in range(3)] for x in range(3)]
     found = step(TARGET, TableModel(rows))
@@ -123,7 +129,8 @@ def other_tokens() -> Finding:
     own, exchanged = (float(np.minimum(p, draft).sum(axis=1).mean()) for draft in (q, wrong))
     return decide(
         found.tv > 0,
-        f"TV = {found.tv} for a draft with permuted ids; on the n-gram pair permuted ids lower α from {own:.3f} to {exchanged:.3f}.",
+        f"TV = {found.tv} for a draft with permuted ids; on the n-gram pair permuted ids lower α from "
+        f"{own:.3f} to {exchanged:.3f}.",
     )
 
 
@@ -139,7 +146,8 @@ def other_vocabulary() -> Finding:
     found = step(TARGET, smaller)
     return decide(
         found.tv > 0,
-        f"TV = {found.tv} for a draft over 2 of the target's 3 tokens, with {float(found.tokens):.3f} tokens a step of 2.",
+        f"TV = {found.tv} for a draft over 2 of the target's 3 tokens, with {float(found.tokens):.3f} tokens "
+        "a step of 2.",
     )
 
 
@@ -147,7 +155,8 @@ def other_vocabulary() -> Finding:
     "guide.temperatures",
     where="9, Pitfall Two",
     quote="If you apply temperature inconsistently, the mathematical correctness guarantee is violated",
-    correct="Only if the test uses another row than the one drawn from. Draft and target may have different temperatures.",
+    correct="Only if the test uses another row than the one drawn from. Draft and target may have different "
+    "temperatures.",
 )
 def unequal_temperatures(t: int = 2) -> Finding:
     """Rows of target and draft ∝ w² and w: the second is the first at temperature 2."""
@@ -168,7 +177,9 @@ def unequal_temperatures(t: int = 2) -> Finding:
 
 
 def one_too_many(alpha: float, length: int = 30, k: int = 4) -> float:
-    """How often a text has one token more than asked for: min(K, remaining) drafts, and a bonus if all pass."""
+    """How often a text has one token more than asked for: min(K, remaining) drafts, and a bonus if all
+    pass.
+    """
     over = [0.0] * (length + 1)
     for remaining in range(1, length + 1):
         drafted = min(k, remaining)
@@ -183,7 +194,8 @@ def one_too_many(alpha: float, length: int = 30, k: int = 4) -> float:
     "guide.edges",
     where="6, end of the code",
     quote="Properly handles all edge cases",
-    correct="The code can emit one token too many, and misses an end-of-text token that is accepted within a draft.",
+    correct="The code can emit one token too many, and misses an end-of-text token that is accepted within a "
+    "draft.",
 )
 def edge_cases(k: int = 3, alpha: float = 0.75) -> Finding:
     eos = 2
@@ -194,8 +206,9 @@ def edge_cases(k: int = 3, alpha: float = 0.75) -> Finding:
     over = one_too_many(alpha)
     return decide(
         max(missed) == 0 and over == 0,
-        f"A text of 30 tokens is one too long with probability {over:.3f} (α = {alpha}, K = 4); on the small pair "
-        f"{float(min(missed)):.0%} to {float(max(missed)):.0%} of the steps of {k} drafts hide an end-of-text token.",
+        f"A text of 30 tokens is one too long with probability {over:.3f} (α = {alpha}, K = 4); on the small "
+        f"pair {float(min(missed)):.0%} to {float(max(missed)):.0%} of the steps of {k} drafts hide an "
+        "end-of-text token.",
     )
 
 
@@ -203,7 +216,8 @@ def edge_cases(k: int = 3, alpha: float = 0.75) -> Finding:
     "guide.temperature",
     where="9, Misconception Three",
     quote="there is no systematic relationship",
-    correct="At one high temperature for both models acceptance rises to 1, because both rows become uniform.",
+    correct="At one high temperature for both models acceptance rises to 1, because both rows become "
+    "uniform.",
 )
 def temperature_has_no_effect(
     temperatures: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 5.0), slight: float = 0.05
@@ -218,8 +232,9 @@ def temperature_has_no_effect(
 
 
 # --- the printed run -------------------------------------------------------------------------------------
-# The loop of the guide drafts min(K, remaining) tokens, and emits the accepted ones and one more. So the number of tokens is
-# that of accepted tokens and iterations together. A step that accepts everything makes a second target pass for its bonus.
+# The loop of the guide drafts min(K, remaining) tokens, and emits the accepted ones and one more. So the
+# number of tokens is that of accepted tokens and iterations together. A step that accepts everything makes a
+# second target pass for its bonus.
 
 
 class Printed(NamedTuple):
@@ -252,7 +267,8 @@ def counts(run: Printed = RUN) -> Finding:
     total = run.accepted + run.iterations
     return decide(
         total == run.tokens,
-        f"{run.accepted} accepted tokens and {run.iterations} iterations make {total} tokens; {run.tokens} are printed.",
+        f"{run.accepted} accepted tokens and {run.iterations} iterations make {total} tokens; {run.tokens} "
+        "are printed.",
     )
 
 
@@ -260,7 +276,8 @@ def counts(run: Printed = RUN) -> Finding:
     "run.bonus",
     where=TRACE,
     quote="total_bonus: 2",
-    correct="The iterations that are not shown need more bonus tokens to emit what lies between those that are.",
+    correct="The iterations that are not shown need more bonus tokens to emit what lies between those that "
+    "are.",
 )
 def bonus(run: Printed = RUN) -> Finding:
     """The fewest bonus tokens with which the hidden iterations emit what they must."""
@@ -271,8 +288,8 @@ def bonus(run: Printed = RUN) -> Finding:
     fewest = max(0, emitted - hidden * run.k)
     return decide(
         run.bonus == shown + fewest,
-        f"{shown} of the {len(steps)} iterations shown have a bonus token; {hidden} others emit {emitted} tokens, so at least "
-        f"{fewest} of them have one: {shown + fewest} in all.",
+        f"{shown} of the {len(steps)} iterations shown have a bonus token; {hidden} others emit {emitted} "
+        f"tokens, so at least {fewest} of them have one: {shown + fewest} in all.",
     )
 
 
@@ -287,8 +304,8 @@ def rejected(printed: int = 2, run: Printed = RUN) -> Finding:
     tested = min(proposed, passed + 1)
     return decide(
         tested - passed == printed,
-        f"{tested} of {proposed} tokens were tested and {tested - passed} rejected: α is {passed / tested:.3f} per tested token, not "
-        f"{passed / proposed:.3f}.",
+        f"{tested} of {proposed} tokens were tested and {tested - passed} rejected: α is "
+        f"{passed / tested:.3f} per tested token, not {passed / proposed:.3f}.",
     )
 
 
@@ -348,16 +365,18 @@ def formula(
     ]
     return decide(
         max(map(abs, tested)) < 1e-9 or max(map(abs, drafted)) < 1e-9,
-        f"{printed(alpha, k, r, alpha**k):.3f} at α = {alpha}, K = {k}, r = {r}; correct is {speed_of_share(alpha, k, r):.3f} if α is "
-        f"accepted / drafted, {speed(alpha, k, r):.3f} if it is per tested token. The formula is off by {min(drafted):+.0%} to "
-        f"{max(drafted):+.0%} in the first reading, {min(tested):+.0%} to {max(tested):+.0%} in the second.",
+        f"{printed(alpha, k, r, alpha**k):.3f} at α = {alpha}, K = {k}, r = {r}; correct is "
+        f"{speed_of_share(alpha, k, r):.3f} if α is accepted / drafted, {speed(alpha, k, r):.3f} if it is "
+        f"per tested token. The formula is off by {min(drafted):+.0%} to {max(drafted):+.0%} in the first "
+        f"reading, {min(tested):+.0%} to {max(tested):+.0%} in the second.",
     )
 
 
 @DOCUMENT.claim(
     "speed.beta",
     where=FORMULA,
-    quote="approximately 1 - (1-α)^K for large K, or simply the fraction of iterations where all K … accepted",
+    quote="approximately 1 - (1-α)^K for large K, or simply the fraction of iterations where all K … "
+    "accepted",
     correct="The two differ: the first is the chance that at least one of K passes, the second is α^K.",
 )
 def beta_for_large_k(alpha: float = 0.75, ks: tuple[int, ...] = (4, 8, 16)) -> Finding:
@@ -381,8 +400,8 @@ def bonus_pass(alpha: float = 0.75, k: int = 4, r: float = 0.1, passes: int = 1)
     none = (tokens - every) / (k * r + 1)
     return decide(
         paid == free,
-        f"{paid:.3f} times as fast with the second pass, {free:.3f} without it, {none:.3f} without any bonus (α = {alpha}, K = {k}, "
-        f"r = {r}).",
+        f"{paid:.3f} times as fast with the second pass, {free:.3f} without it, {none:.3f} without any bonus "
+        f"(α = {alpha}, K = {k}, r = {r}).",
     )
 
 
@@ -390,15 +409,16 @@ def bonus_pass(alpha: float = 0.75, k: int = 4, r: float = 0.1, passes: int = 1)
     "speed.third",
     where="10, Bonus tokens rarely sampled",
     quote="(0.75)^4 = 0.316 … bonus tokens in roughly one-third of iterations",
-    correct="Only if 75% is the share of tested tokens. The guide defines its rate as accepted / drafted, which implies more.",
+    correct="Only if 75% is the share of tested tokens. The guide defines its rate as accepted / drafted, "
+    "which implies more.",
 )
 def bonus_in_a_third(share: float = 0.75, k: int = 4) -> Finding:
     alpha = alpha_of_share(share, k)
     return only_if(
         abs(share**k - 1 / 3) < 0.05,
         abs(alpha**k - 1 / 3) < 0.05,
-        f"α = {share} gives a bonus in {share**k:.3f} of the steps; accepted / drafted = {share} means α = {alpha:.3f}, and a bonus "
-        f"in {alpha**k:.3f}.",
+        f"α = {share} gives a bonus in {share**k:.3f} of the steps; accepted / drafted = {share} means α = "
+        f"{alpha:.3f}, and a bonus in {alpha**k:.3f}.",
     )
 
 
@@ -406,7 +426,8 @@ def bonus_in_a_third(share: float = 0.75, k: int = 4) -> Finding:
     "speed.break_even",
     where="8, Break-Even Analysis",
     quote="α > r + 1/K … the minimum acceptance rate needed for any speedup … = 0.35",
-    correct="At K drafts a gain begins at α > r if α is accepted / drafted; with the best K it begins at α > r in either reading.",
+    correct="At K drafts a gain begins at α > r if α is accepted / drafted; with the best K it begins at α > "
+    "r in either reading.",
 )
 def break_even(printed: float = 0.35, r: float = 0.1, k: int = 4) -> Finding:
     """Whether nothing is gained just below the printed rate."""
@@ -414,8 +435,8 @@ def break_even(printed: float = 0.35, r: float = 0.1, k: int = 4) -> Finding:
     begins = root(lambda alpha: speed(alpha, k, r) - 1.0, 0.0, 1.0)
     return decide(
         max(speed(below, k, r), speed_of_share(below, k, r)) <= 1,
-        f"With r = {r} and K = {k} a gain begins at accepted / drafted = {r}, or α = {begins:.3f} per tested token; at α = {printed} "
-        f"the best K is {best_speed(printed, r):.3f} times as fast.",
+        f"With r = {r} and K = {k} a gain begins at accepted / drafted = {r}, or α = {begins:.3f} per tested "
+        f"token; at α = {printed} the best K is {best_speed(printed, r):.3f} times as fast.",
     )
 
 
@@ -437,7 +458,8 @@ def five_times_faster(alpha: float = 0.8, slow: tuple[int, ...] = (2, 3)) -> Fin
     "speed.k_6_8",
     where="8, Optimal K Selection",
     quote="If your acceptance rate is above eighty percent, use K = 6 to 8",
-    correct="Only for one range of r. The best K depends on the draft's cost as much as on the acceptance rate.",
+    correct="Only for one range of r. The best K depends on the draft's cost as much as on the acceptance "
+    "rate.",
 )
 def six_to_eight(
     low: float = 0.8, high: float = 0.95, ks: tuple[int, int] = (6, 8), share: float = 0.95
@@ -465,7 +487,8 @@ def six_to_eight(
     "speed.later",
     where="10, Very low acceptance rate",
     quote="later tokens … are more likely to be rejected because errors accumulate",
-    correct="Only if tokens that were never tested count as rejected. This happens without any accumulation of errors.",
+    correct="Only if tokens that were never tested count as rejected. This happens without any accumulation "
+    "of errors.",
 )
 def later_tokens(alpha: float = 0.75, k: int = 8) -> Finding:
     """Acceptance by position: of all drafted tokens, and of those that were tested."""
@@ -474,8 +497,8 @@ def later_tokens(alpha: float = 0.75, k: int = 8) -> Finding:
     return only_if(
         reached[k] < reached[1],
         bool(tested.min() < tested.max() - 1e-9),
-        f"With α = {alpha} for every tested token the first of {k} is accepted with probability {reached[1]:.3f} and the last with "
-        f"{reached[k]:.3f}, but with {tested[-1]:.3f} once it is tested.",
+        f"With α = {alpha} for every tested token the first of {k} is accepted with probability "
+        f"{reached[1]:.3f} and the last with {reached[k]:.3f}, but with {tested[-1]:.3f} once it is tested.",
     )
 
 
@@ -483,7 +506,8 @@ def later_tokens(alpha: float = 0.75, k: int = 8) -> Finding:
     "guide.downsides",
     where="1, The Promise",
     quote="no downsides except implementation complexity",
-    correct="Speculative decoding costs arithmetic operations and memory, and is slower if acceptance is low.",
+    correct="Speculative decoding costs arithmetic operations and memory, and is slower if acceptance is "
+    "low.",
 )
 def no_downsides(k: int = 4) -> Finding:
     factors = {alpha: float(operations_factor(alpha, k, 0.1)) for alpha in (0.5, 0.75, 0.95)}
@@ -491,7 +515,8 @@ def no_downsides(k: int = 4) -> Finding:
     shown = ", ".join(f"{factor:.2f} at α = {alpha}" for alpha, factor in factors.items())
     return decide(
         max(factors.values()) <= 1 and slow >= 1,
-        f"The operations grow by a factor of {shown} (K = {k}, ĉ = 0.1); the speed is {slow:.2f} at α = 0.3, r = 0.2.",
+        f"The operations grow by a factor of {shown} (K = {k}, ĉ = 0.1); the speed is {slow:.2f} at α = 0.3, "
+        "r = 0.2.",
     )
 
 
@@ -519,8 +544,8 @@ def table_row(
     drafted = sorted(speed_of_share(*point) for point in grid)
     return decide(
         any(speeds[0] <= printed[0] and printed[1] <= speeds[-1] for speeds in (tested, drafted)),
-        f"{tested[0]:.2f} to {tested[-1]:.2f} if the rate is per tested token, {drafted[0]:.2f} to {drafted[-1]:.2f} if it is "
-        "accepted / drafted.",
+        f"{tested[0]:.2f} to {tested[-1]:.2f} if the rate is per tested token, {drafted[0]:.2f} to "
+        f"{drafted[-1]:.2f} if it is accepted / drafted.",
     )
 
 

@@ -1,8 +1,9 @@
-"""Small pairs of models in fractions, and the exact law of a step in which one part differs from the standard rule.
+"""Small pairs of models in fractions, and the exact law of a step in which one part differs from the standard
+rule.
 
-What a document describes differs from the standard rule in one part at a time: the row that drafted tokens are drawn from,
-the row that the test assumes for them, the test, or the token after a rejection. `step` enumerates all tokens, and compares
-the result with the target's joint law of γ + 1 tokens.
+What a document describes differs from the standard rule in one part at a time: the row that drafted tokens
+are drawn from, the row that the test assumes for them, the test, or the token after a rejection. `step`
+enumerates all tokens, and compares the result with the target's joint law of γ + 1 tokens.
 """
 
 from __future__ import annotations
@@ -108,7 +109,9 @@ def ngram_rows(contexts: int = 1024) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Step(NamedTuple):
-    """The largest total variation from the target's law over all contexts, and the mean over them of tokens a step."""
+    """The largest total variation from the target's law over all contexts, and the mean over them of tokens a
+    step.
+    """
 
     tv: Fraction
     tokens: Fraction
@@ -129,10 +132,11 @@ def step(
     accept: Callable[[Row, Row, int], Fraction] = standard_test,
     recovered: Callable[[Row, Row], Row] = positive_part,
 ) -> Step:
-    """A step of `gamma` tokens drawn from `draft` and tested against `believed`, by default the rows they were drawn from.
+    """A step of `gamma` tokens drawn from `draft` and tested against `believed`, by default the rows they
+    were drawn from.
 
-    accept(p, q, x) is the probability of accepting x; recovered(p, q) the law of the token after a rejection. The bonus
-    comes from the target.
+    accept(p, q, x) is the probability of accepting x; recovered(p, q) the law of the token after a rejection.
+    The bonus comes from the target.
     """
     drawn, tested = _rows(draft), _rows(draft if believed is None else believed)
     order = max([target.order] + [m.order for m in (draft, believed) if isinstance(m, Model)])

@@ -44,7 +44,8 @@ GREEDY_DRAFT = TableModel([certain(row(DRAFT, [x])) for x in range(3)])
     "naive.greedy_match",
     where="decode",
     quote="GREEDY_MATCH … is legal to combine with any drafter sampling strategy",
-    correct="Only for greedy decoding: greedy match emits the target's argmax whatever is drafted, not samples of the target.",
+    correct="Only for greedy decoding: greedy match emits the target's argmax whatever is drafted, not "
+    "samples of the target.",
 )
 def greedy_match_is_legal() -> Finding:
     greedy = prove(GREEDY_TARGET, DRAFT, rule="greedy_match").tv
@@ -60,7 +61,8 @@ def greedy_match_is_legal() -> Finding:
     "naive.more_rejections",
     where="decode",
     quote="normally leads to more rejections, since it requires exact matches",
-    correct="Only for sampled drafts. The text compares greedy drafts, which greedy match can accept more often.",
+    correct="Only for sampled drafts. The text compares greedy drafts, which greedy match can accept more "
+    "often.",
 )
 def greedy_match_rejects_more() -> Finding:
     p, q = ngram_rows()
@@ -70,8 +72,8 @@ def greedy_match_rejects_more() -> Finding:
     return only_if(
         sampled < standard,
         both < standard,
-        f"On the n-gram pair speculative sampling accepts {standard:.3f} of the tokens, greedy match {sampled:.3f} of sampled "
-        f"drafts and {both:.3f} of greedy drafts.",
+        f"On the n-gram pair speculative sampling accepts {standard:.3f} of the tokens, greedy match "
+        f"{sampled:.3f} of sampled drafts and {both:.3f} of greedy drafts.",
     )
 
 
@@ -79,7 +81,8 @@ def greedy_match_rejects_more() -> Finding:
     "naive.any_strategy",
     where="decode",
     quote="legal … as long as the sampling strategy defines a valid proposal distribution",
-    correct="Speculative sampling is lossless for any way of drafting, if q is the row that the token was drawn from.",
+    correct="Speculative sampling is lossless for any way of drafting, if q is the row that the token was "
+    "drawn from.",
 )
 def any_strategy_is_legal() -> Finding:
     warm = TableModel([fractions(2, 3, 3), fractions(3, 2, 2), fractions(2, 3, 3)])
@@ -88,8 +91,8 @@ def any_strategy_is_legal() -> Finding:
     other = step(TARGET, cut, believed=DRAFT).tv
     return decide(
         max(exact) == 0,
-        f"TV = {max(exact)} for sampled, greedy, warmer and top-2 drafts; {float(other):.3f} for top-2 drafts that are tested "
-        "with the uncut rows.",
+        f"TV = {max(exact)} for sampled, greedy, warmer and top-2 drafts; {float(other):.3f} for top-2 "
+        "drafts that are tested with the uncut rows.",
     )
 
 
@@ -114,7 +117,8 @@ def ill_defined() -> Finding:
     "naive.always_rejects",
     where="decode, greedy drafts",
     quote="rejection always happens for each draft token",
-    correct="A greedy draft x is accepted with probability p(x), so a step emits more than one token, with the target's law.",
+    correct="A greedy draft x is accepted with probability p(x), so a step emits more than one token, with "
+    "the target's law.",
 )
 def always_rejects(gamma: int = 3) -> Finding:
     p, q = ngram_rows()
@@ -122,8 +126,8 @@ def always_rejects(gamma: int = 3) -> Finding:
     found = step(TARGET, GREEDY_DRAFT, gamma=gamma)
     return decide(
         accepted == 0,
-        f"{accepted:.3f} of the greedy drafts are accepted on the n-gram pair; on the small pair a step of {gamma} emits "
-        f"{float(found.tokens):.3f} tokens, with TV = {found.tv}.",
+        f"{accepted:.3f} of the greedy drafts are accepted on the n-gram pair; on the small pair a step of "
+        f"{gamma} emits {float(found.tokens):.3f} tokens, with TV = {found.tv}.",
     )
 
 
@@ -147,10 +151,11 @@ def removes_the_token() -> Finding:
 
 
 def caches(gamma: int, accepted: int, *, cut_back: bool = True) -> tuple[int, int, int]:
-    """After a step: drafted tokens in the caches of drafter and scorer, and tokens that the drafter must read next.
+    """After a step: drafted tokens in the caches of drafter and scorer, and tokens that the drafter must read
+    next.
 
-    A model caches each token that it reads. The drafter reads the query and all drafted tokens but the last; the scorer
-    reads the query and all of them. `cut_back` drops what was rejected.
+    A model caches each token that it reads. The drafter reads the query and all drafted tokens but the last;
+    the scorer reads the query and all of them. `cut_back` drops what was rejected.
     """
     drafter, scorer = gamma - 1, gamma
     if cut_back:
@@ -171,8 +176,9 @@ def _cache_case(steps: list[tuple[int, int]], ahead: int, read: int) -> Finding:
     return only_if(
         holds(True),
         holds(False),
-        f"After {accepted} of {gamma} tokens were accepted the drafter's cache holds {drafter} of them, the scorer's {scorer}, and the "
-        f"drafter must read {due}; without the cut the caches hold {uncut[0]} and {uncut[1]} ({len(steps)} cases).",
+        f"After {accepted} of {gamma} tokens were accepted the drafter's cache holds {drafter} of them, the "
+        f"scorer's {scorer}, and the drafter must read {due}; without the cut the caches hold {uncut[0]} and "
+        f"{uncut[1]} ({len(steps)} cases).",
     )
 
 
@@ -180,7 +186,8 @@ def _cache_case(steps: list[tuple[int, int]], ahead: int, read: int) -> Finding:
     "naive.cache_all",
     where="decode, caches, situation 2",
     quote="The scorer's kvcache will be one token longer than the drafter's kvcache",
-    correct="If all drafts are accepted, the drafter must read two tokens next: the last draft and the new token.",
+    correct="If all drafts are accepted, the drafter must read two tokens next: the last draft and the new "
+    "token.",
 )
 def all_tokens_accepted(ahead: int = 1, read: int = 2, most: int = 8) -> Finding:
     return _cache_case([(gamma, gamma) for gamma in range(1, most + 1)], ahead, read)
@@ -200,7 +207,8 @@ def some_tokens_accepted(ahead: int = 0, read: int = 1, most: int = 8) -> Findin
     "naive.wrong_cache",
     where="decode, caches",
     quote="otherwise the kvcache of the drafter will be wrong, which may lead to wrong generation results",
-    correct="A wrong drafter cache lowers acceptance. The output keeps the target's law, because any draft does.",
+    correct="A wrong drafter cache lowers acceptance. The output keeps the target's law, because any draft "
+    "does.",
 )
 def wrong_cache() -> Finding:
     """A drafter that lost the last token and reads the one before it."""
@@ -209,6 +217,6 @@ def wrong_cache() -> Finding:
     stale = step(TARGET, TableModel([[near[before]] * 3 for before in range(3)]))
     return decide(
         stale.tv > 0,
-        f"TV = {stale.tv} for a drafter that misses the last token; tokens a step fall from {float(intact.tokens):.3f} to "
-        f"{float(stale.tokens):.3f}.",
+        f"TV = {stale.tv} for a drafter that misses the last token; tokens a step fall from "
+        f"{float(intact.tokens):.3f} to {float(stale.tokens):.3f}.",
     )

@@ -1,4 +1,6 @@
-"""Notes on speculative decoding: drafting methods, the accept test, lenience, and the theorems of Leviathan et al."""
+"""Notes on speculative decoding: drafting methods, the accept test, lenience, and the theorems of Leviathan
+et al.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ __all__ = ["DOCUMENT"]
 DOCUMENT = Document(
     title="Speculative decoding (aarnphm.xyz)",
     source=(
-        "Notes at <https://aarnphm.xyz/thoughts/Speculative-decoding>, published 2025-05-21, modified 2026-06-05, by the owner "
-        "of that site."
+        "Notes at <https://aarnphm.xyz/thoughts/Speculative-decoding>, published 2025-05-21, modified "
+        "2026-06-05, by the owner of that site."
     ),
     listed=42,
     another_subject=7,
@@ -54,8 +56,10 @@ DOCUMENT.not_checkable(
 @DOCUMENT.claim(
     "notes.eagle",
     where="EAGLE, distribution skew",
-    quote="EAGLE does not involve any fine-tuning of the target model, therefore preservation … is theoretically guaranteed",
-    correct="Only if each child of the tree is tested with the law it was drawn from; an untouched target is not enough.",
+    quote="EAGLE does not involve any fine-tuning of the target model, therefore preservation … is "
+    "theoretically guaranteed",
+    correct="Only if each child of the tree is tested with the law it was drawn from; an untouched target is "
+    "not enough.",
 )
 def training_keeps_the_law() -> Finding:
     """EAGLE-2's most probable children, and sampled ones that are pruned by probability."""
@@ -65,8 +69,8 @@ def training_keeps_the_law() -> Finding:
     return only_if(
         top == 0,
         pruned == 0,
-        f"TV = {top} for the most probable children, tested as certain; {float(pruned):.3f} for sampled children that are pruned by "
-        "probability.",
+        f"TV = {top} for the most probable children, tested as certain; {float(pruned):.3f} for sampled "
+        "children that are pruned by probability.",
     )
 
 
@@ -85,7 +89,8 @@ def medusa_loses_the_law(rule: str = "typical") -> Finding:
     "notes.lookahead_law",
     where="EAGLE, distribution skew",
     quote="This is not the case with Lookahead",
-    correct="Only for an approximate accept test. Guesses from n-grams keep the law if they are tested as certain drafts.",
+    correct="Only for an approximate accept test. Guesses from n-grams keep the law if they are tested as "
+    "certain drafts.",
 )
 def lookahead_loses_the_law() -> Finding:
     guess = TableModel([fractions(0, 1, 0), fractions(0, 0, 1), fractions(1, 0, 0)])
@@ -94,7 +99,8 @@ def lookahead_loses_the_law() -> Finding:
     return only_if(
         lost > 0,
         kept > 0,
-        f"TV = {kept} for guesses that are tested as certain drafts, {float(lost):.3f} with typical acceptance.",
+        f"TV = {kept} for guesses that are tested as certain drafts, {float(lost):.3f} with typical "
+        "acceptance.",
     )
 
 
@@ -109,7 +115,8 @@ def lookup_finds_nothing(tokens: int = 10) -> Finding:
     strict, loose = prompt_lookup(text, tokens, whole=True), prompt_lookup(text, tokens)
     return decide(
         not (loose and not strict),
-        f"In “to be to” {len(loose)} tokens follow an earlier match; asked for {tokens}, the code returns {len(strict)}.",
+        f"In “to be to” {len(loose)} tokens follow an earlier match; asked for {tokens}, the code returns "
+        f"{len(strict)}.",
     )
 
 
@@ -128,8 +135,8 @@ def pointwise_envelope(rule: str = "pointwise_envelope") -> Finding:
     law = ", ".join(str(x) for x in min_law(P, Q))
     return decide(
         found == 0,
-        f"With c = max(1, p/q) a step of 2 has TV = {float(found):.3f}; what passes has the law ({law}) where ({', '.join(map(str, P))}) "
-        "is wanted.",
+        f"With c = max(1, p/q) a step of 2 has TV = {float(found):.3f}; what passes has the law ({law}) "
+        f"where ({', '.join(map(str, P))}) is wanted.",
     )
 
 
@@ -144,8 +151,8 @@ def identically_distributed(rule: str = "standard") -> Finding:
     tried = [prove(TableModel(p), TableModel(q), rule=rule, gamma=1).tv for p, q in pairs()]
     return decide(
         max(found, *tried) == 0,
-        f"TV = {found} after 3 drafted tokens of the small pair, and TV = {max(tried)} over {len(tried)} pairs of rows with zeros "
-        "and ties.",
+        f"TV = {found} after 3 drafted tokens of the small pair, and TV = {max(tried)} over {len(tried)} "
+        "pairs of rows with zeros and ties.",
     )
 
 
@@ -173,7 +180,8 @@ def acceptance(factor: int = 1) -> Finding:
     "notes.geometric",
     where="acceptance probability",
     quote="with success probability of 1 - α and cap γ + 1",
-    correct="For independent acceptances a step emits n ≤ γ tokens with probability α^{n-1}(1 - α), and γ + 1 with α^γ.",
+    correct="For independent acceptances a step emits n ≤ γ tokens with probability α^{n-1}(1 - α), and γ + "
+    "1 with α^γ.",
 )
 def capped_geometric(gamma: int = 3, extra: int = 0) -> Finding:
     alpha = overlap(P, Q)
@@ -193,7 +201,8 @@ def capped_geometric(gamma: int = 3, extra: int = 0) -> Finding:
     "notes.expected",
     where="acceptance probability",
     quote="α = E(β) assuming β are i.i.d. … (1 - α^{γ+1})/(1 - α)",
-    correct="The formula needs that assumption: if the β of a step rise and fall together, a step emits more tokens.",
+    correct="The formula needs that assumption: if the β of a step rise and fall together, a step emits more "
+    "tokens.",
 )
 def mean_of_beta(low: float = 0.3, high: float = 0.95, gamma: int = 5, extra: int = 0) -> Finding:
     """β has one of two values: drawn for each token, and once for a step."""
@@ -203,8 +212,8 @@ def mean_of_beta(low: float = 0.3, high: float = 0.95, gamma: int = 5, extra: in
     once = float(np.mean(expected_tokens(np.array([low, high]), gamma)))
     return decide(
         np.isclose(anew, formula),
-        f"With β = {low} or {high} and γ = {gamma} a step emits {anew:.2f} tokens if β is drawn for each token, {once:.2f} if for the "
-        f"whole step; the formula at the mean gives {formula:.2f}.",
+        f"With β = {low} or {high} and γ = {gamma} a step emits {anew:.2f} tokens if β is drawn for each "
+        f"token, {once:.2f} if for the whole step; the formula at the mean gives {formula:.2f}.",
     )
 
 
@@ -229,7 +238,8 @@ def wall_time(offset: int = 1, c: Fraction = Fraction(1, 10)) -> Finding:
         shown.append(f"{float(formula):.4f} at γ = {gamma}")
     return decide(
         good,
-        f"Formula and enumeration are {'equal' if good else 'unequal'} for a pair with α = {alpha}, c = 0.1: {', '.join(shown)}.",
+        f"Formula and enumeration are {'equal' if good else 'unequal'} for a pair with α = {alpha}, c = 0.1: "
+        f"{', '.join(shown)}.",
     )
 
 
@@ -240,7 +250,9 @@ def wall_time(offset: int = 1, c: Fraction = Fraction(1, 10)) -> Finding:
     correct="This is the factor in arithmetic operations for independent acceptances.",
 )
 def operations(offset: int = 1, c_hat: Fraction = Fraction(1, 10)) -> Finding:
-    """γ draft tokens at ĉ and γ + 1 target tokens, for each token of an enumerated step; `offset` is the 1 in γ + 1."""
+    """γ draft tokens at ĉ and γ + 1 target tokens, for each token of an enumerated step; `offset` is the 1 in
+    γ + 1.
+    """
     shown, good = [], True
     for gamma in (1, 2, 3, 4):
         alpha, tokens = _enumerated(gamma)
@@ -249,7 +261,8 @@ def operations(offset: int = 1, c_hat: Fraction = Fraction(1, 10)) -> Finding:
         shown.append(f"{float(formula):.3f} at γ = {gamma}")
     return decide(
         good,
-        f"Formula and enumeration are {'equal' if good else 'unequal'} for a pair with α = {alpha}, ĉ = 0.1: {', '.join(shown)}.",
+        f"Formula and enumeration are {'equal' if good else 'unequal'} for a pair with α = {alpha}, ĉ = 0.1: "
+        f"{', '.join(shown)}.",
     )
 
 
@@ -269,7 +282,9 @@ def _lenient_alpha(p: Row, q: Row, lenience: Fraction) -> Fraction:
     correct="The sign must be ≥: as printed the test keeps improbable tokens and rejects the argmax.",
 )
 def greedy_lenience_sign(sign: str = "≤", lenience: Fraction = Fraction(1, 2)) -> Finding:
-    """What is kept of the draft, if the argmax replaces the rest; at l = 1 only the argmax should come out."""
+    """What is kept of the draft, if the argmax replaces the rest; at l = 1 only the argmax should come
+    out.
+    """
 
     def kept(share: Fraction) -> list[int]:
         bound = share * max(P)
@@ -282,8 +297,9 @@ def greedy_lenience_sign(sign: str = "≤", lenience: Fraction = Fraction(1, 2))
     said = {x: "keeps" if x in kept(lenience) else "rejects" for x in (best, worst)}
     return decide(
         best in kept(lenience) and found == 0,
-        f"At l = {lenience} the test {said[worst]} the least probable token (p = {P[worst]}) and {said[best]} the argmax "
-        f"(p = {P[best]}); at l = 1 the law has TV = {float(found):.3f} from the argmax.",
+        f"At l = {lenience} the test {said[worst]} the least probable token (p = {P[worst]}) and "
+        f"{said[best]} the argmax (p = {P[best]}); at l = 1 the law has TV = {float(found):.3f} from the "
+        "argmax.",
     )
 
 

@@ -13,20 +13,22 @@ __all__ = ["page"]
 
 HEAD = """# What five documents say about speculative decoding, checked
 
-Five documents that explain speculative decoding were read, and their claims checked by `experiments.claims`. Of the
-{checked} claims below that can be checked here, {right} are right, {conditional} are right only under a condition that the document
-does not state, and {wrong} are wrong. {unchecked} more would need models or hardware that are not available.
+Five documents that explain speculative decoding were read, and their claims checked by `experiments.claims`.
+Of the {checked} claims below that can be checked here, {right} are right, {conditional} are right only under
+a condition that the document does not state, and {wrong} are wrong. {unchecked} more would need models or
+hardware that are not available.
 
 {summary}
 
 ## How the claims were selected
 
-A complete reading of the documents lists {listed} claims. {subject} of them concern verification, drafting or their speed. The
-other {other} concern another subject (the arithmetic of an example, tokenizers, sizes and training of networks, rejection
-sampling in general, references) and are left out. Of the {subject}, {repeated} are left out because they repeat a claim that is
-kept, or are a step towards it or a special case of it, and {unmeasured} because they are measurements of models or hardware. The
-remaining {kept} are below. The selection prefers claims that are wrong or need a condition, so the counts are no error rates of
-the documents.
+A complete reading of the documents lists {listed} claims. {subject} of them concern verification, drafting or
+their speed. The other {other} concern another subject (the arithmetic of an example, tokenizers, sizes and
+training of networks, rejection sampling in general, references) and are left out. Of the {subject},
+{repeated} are left out because they repeat a claim that is kept, or are a step towards it or a special case
+of it, and {unmeasured} because they are measurements of models or hardware. The remaining {kept} are below.
+The selection prefers claims that are wrong or need a condition, so the counts are no error rates of the
+documents.
 
 ## The documents
 
@@ -34,11 +36,11 @@ the documents.
 
 ## How to read the tables
 
-p is the target model's distribution and q the draft's, except in quotes from the article of Ran Ding, which swaps the letters.
-K (or γ) is the number of drafted tokens in a step, α the probability that a drafted token is accepted once it is tested, r (or
-c) the time of a draft pass over that of a target pass. TV is the total variation distance between the law of the emitted tokens
-and the target's law, as an exact fraction or rounded; TV = 0 is exact. Each row has the correct statement, and the numbers that the
-check computed.
+p is the target model's distribution and q the draft's, except in quotes from the article of Ran Ding, which
+swaps the letters. K (or γ) is the number of drafted tokens in a step, α the probability that a drafted token
+is accepted once it is tested, r (or c) the time of a draft pass over that of a target pass. TV is the total
+variation distance between the law of the emitted tokens and the target's law, as an exact fraction or
+rounded; TV = 0 is exact. Each row has the correct statement, and the numbers that the check computed.
 """
 
 #: How verdicts are headed in the tables of counts.
@@ -46,7 +48,9 @@ COUNTED = ("right", "with a condition", "wrong", "not checkable")
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
-    """The page as Markdown: a summary, the selection, the documents, and a table of claims for each document."""
+    """The page as Markdown: a summary, the selection, the documents, and a table of claims for each
+    document.
+    """
     counts = Counter(row["verdict"] for row in rows)
     right, conditional, wrong, unchecked = (counts[verdict] for verdict in VERDICTS)
     listed, other, repeated, unmeasured = (

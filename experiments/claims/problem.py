@@ -44,7 +44,8 @@ def example(ratios: tuple[str, str] = ("0.6/0.3", "0.1/0.5"), output: tuple[int,
     "problem.accept",
     where="Problem statement",
     quote="accept if r ≤ min(1, p/q) … uniform random numbers in [0, 1)",
-    correct="Only if r is never 0. With r in [0, 1) the test must be r < p/q, or a token with p = 0 passes at r = 0.",
+    correct="Only if r is never 0. With r in [0, 1) the test must be r < p/q, or a token with p = 0 passes "
+    "at r = 0.",
 )
 def impossible_token_passes(bits: int = 24) -> Finding:
     impossible, sure = [[0.0, 1.0]], [[1.0, 0.0]]
@@ -53,8 +54,8 @@ def impossible_token_passes(bits: int = 24) -> Finding:
     return only_if(
         above == [],
         at_zero == [],
-        f"For a token with p = 0 the test returns {at_zero} at r = 0 and {above} at r = 2^-{bits}: a generator of {bits} bits lets "
-        f"it pass once in {2**bits:,} draws.",
+        f"For a token with p = 0 the test returns {at_zero} at r = 0 and {above} at r = 2^-{bits}: a "
+        f"generator of {bits} bits lets it pass once in {2**bits:,} draws.",
     )
 
 
@@ -62,7 +63,8 @@ def impossible_token_passes(bits: int = 24) -> Finding:
     "problem.identical",
     where="Background, Notes",
     quote="provably yields samples from the target distribution",
-    correct="With a draw from (p - q)₊ after a rejection, as the notes of the page say. The accept test alone is not enough.",
+    correct="With a draw from (p - q)₊ after a rejection, as the notes of the page say. The accept test "
+    "alone is not enough.",
 )
 def with_the_residual(recovered: Callable[[Row, Row], Row] = positive_part) -> Finding:
     whole = step(TARGET, DRAFT, recovered=recovered).tv
@@ -78,7 +80,8 @@ def with_the_residual(recovered: Callable[[Row, Row], Row] = positive_part) -> F
     "problem.governs",
     where="Notes",
     quote="expected number of accepted tokens … governs the wall-clock speed-up",
-    correct="Only together with the cost of drafting: the same acceptance gains with a cheap draft and loses with a dear one.",
+    correct="Only together with the cost of drafting: the same acceptance gains with a cheap draft and loses "
+    "with a dear one.",
 )
 def acceptance_decides_speed(
     alpha: float = 0.8, k: int = 5, costs: tuple[float, float] = (0.02, 0.6)
@@ -87,5 +90,6 @@ def acceptance_decides_speed(
     return only_if(
         cheap > 1,
         dear > 1,
-        f"With α = {alpha} and K = {k} decoding is {cheap:.2f} times as fast at r = {costs[0]}, {dear:.2f} times at r = {costs[1]}.",
+        f"With α = {alpha} and K = {k} decoding is {cheap:.2f} times as fast at r = {costs[0]}, {dear:.2f} "
+        f"times at r = {costs[1]}.",
     )

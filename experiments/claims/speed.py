@@ -1,8 +1,8 @@
 """Speed for the two quantities that documents call the acceptance rate.
 
-One is α, the probability that a drafted token is accepted once it is tested, as in the formulas. The other is the share of
-all drafted tokens that were accepted, as programs report it. For independent acceptances a step of K tokens emits
-(1 - α^{K+1})/(1 - α) tokens; for any acceptances it emits K times the share, plus 1.
+One is α, the probability that a drafted token is accepted once it is tested, as in the formulas. The other is
+the share of all drafted tokens that were accepted, as programs report it. For independent acceptances a step
+of K tokens emits (1 - α^{K+1})/(1 - α) tokens; for any acceptances it emits K times the share, plus 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ __all__ = [
 
 
 def speed(alpha: float, k: int, r: float) -> float:
-    """How many times faster, if each tested token passes with probability α; r is the draft's time over the target's."""
+    """How many times faster, if each tested token passes with probability α; r is the draft's time over the
+    target's.
+    """
     return float(walltime_improvement(alpha, k, r))
 
 

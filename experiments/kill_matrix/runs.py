@@ -67,10 +67,11 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
 
 
 def measure(mutant: Any, criterion: Criterion, seeds: Sequence[int], *, exact: bool = False) -> Row:
-    """Run `criterion` on `mutant` with the first `criterion.repeats` of `seeds`; an exception in a run is a failure.
+    """Run `criterion` on `mutant` with the first `criterion.repeats` of `seeds`; an exception in a run is a
+    failure.
 
-    A run's random numbers depend on criterion and seed alone, so that all verifiers get the same p and q. `exact` says that
-    the verifier must pass.
+    A run's random numbers depend on criterion and seed alone, so that all verifiers get the same p and q.
+    `exact` says that the verifier must pass.
     """
     function = mutant.function
     if mutant.decode is not None:
@@ -103,9 +104,11 @@ def audit_criterion(level: str = LEVEL) -> Criterion:
 
 
 def exact_tv(mutant: Any) -> float | None:
-    """The largest total variation between the law of a next token and the target's, at any position of two drafts.
+    """The largest total variation between the law of a next token and the target's, at any position of two
+    drafts.
 
-    Enumerated in fractions where p is `PAIR` and q the same reversed, from the mutant's own `law`; None without one.
+    Enumerated in fractions where p is `PAIR` and q the same reversed, from the mutant's own `law`; None
+    without one.
     """
     if mutant.law is None or mutant.verify is None:
         return None

@@ -18,7 +18,9 @@ NOT_APPLICABLE = "not applicable: the criterion draws the drafts itself, so it c
 
 @dataclass(frozen=True)
 class Verifier:
-    """A verifier or decoder. `exact` says that it must pass; `tv` is the largest exact deviation, None if not known."""
+    """A verifier or decoder. `exact` says that it must pass; `tv` is the largest exact deviation, None if not
+    known.
+    """
 
     name: str
     family: str
@@ -44,7 +46,9 @@ class Cell:
 
 
 class KillMatrix:
-    """The rows of the experiment as a matrix: verifiers down, criteria across; specsim's audits are at `level`."""
+    """The rows of the experiment as a matrix: verifiers down, criteria across; specsim's audits are at
+    `level`.
+    """
 
     def __init__(self, rows: Sequence[Row], columns: Sequence[Criterion]):
         found = [
@@ -60,7 +64,9 @@ class KillMatrix:
         return self._cells.get((verifier, criterion))
 
     def missed(self, criterion: str) -> list[str]:
-        """The wrong verifiers and decoders that a criterion passed in more than half of the runs, or does not apply to."""
+        """The wrong verifiers and decoders that a criterion passed in more than half of the runs, or does not
+        apply to.
+        """
         cells = {one.name: self.cell(one.name, criterion) for one in self.rows if not one.exact}
         return [name for name, cell in cells.items() if cell is None or cell.fraction > 0.5]
 
@@ -103,15 +109,15 @@ def page(rows: Sequence[Row]) -> str:
     """docs/results/kill-matrix.md."""
     return f"""# Kill matrix: known bugs that the tests of inference engines miss
 
-Engines keep tests for their verification kernels. Each published pass/fail criterion, reimplemented as a statistic in
-`experiments.kill_matrix.criteria`, is run here on verifiers that are known to be wrong, and on exact ones, which must pass. A
-number is the fraction of runs in which the criterion passes the verifier. TV is the exact total variation between the law
-of a next token and the target's, at the position where it is largest, on one pair of eight tokens. specsim's audit runs at
-level `{LEVEL}`; the bugs that it misses deviate too little to be detected in so few steps, and [power.md](power.md) has how
-many steps each bug needs.
+Engines keep tests for their verification kernels. Each published pass/fail criterion, reimplemented as a
+statistic in `experiments.kill_matrix.criteria`, is run here on verifiers that are known to be wrong, and on
+exact ones, which must pass. A number is the fraction of runs in which the criterion passes the verifier. TV
+is the exact total variation between the law of a next token and the target's, at the position where it is
+largest, on one pair of eight tokens. specsim's audit runs at level `{LEVEL}`; the bugs that it misses deviate
+too little to be detected in so few steps, and [power.md](power.md) has how many steps each bug needs.
 
-`make kill-matrix` computes the table again; `experiments.kill_matrix.kept_matrix()` loads it. The same as a picture:
-[kill-matrix.svg](kill-matrix.svg).
+`make kill-matrix` computes the table again; `experiments.kill_matrix.kept_matrix()` loads it. The same as a
+picture: [kill-matrix.svg](kill-matrix.svg).
 
 {matrix_of(rows).markdown()}"""
 

@@ -1,7 +1,7 @@
 """Published values of papers on verification, beside what can be recomputed of them without the models.
 
-The values are in `experiments.published.values`, and `experiments.published.recomputed` has what is computed from them and
-what the verdicts mean.
+The values are in `experiments.published.values`, and `experiments.published.recomputed` has what is computed
+from them and what the verdicts mean.
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ def page(rows: Sequence[Row]) -> str:
     lines = [
         "# Published values, recomputed",
         "",
-        "Values of papers on verification beside what follows from other published values, or from an example that needs no",
-        "model (`experiments.published.recomputed`). *reproduced*: the recomputed value rounds to the published one;",
-        "*within rounding*: it does for some inputs that round to the published inputs, or the values satisfy, up to",
-        "rounding, what any such values must; *not reproducible*: it does for none; *inputs unavailable*: the models are",
+        "Values of papers on verification beside what follows from other published values, or from an "
+        "example that needs no",
+        "model (`experiments.published.recomputed`). *reproduced*: the recomputed value rounds to the "
+        "published one;",
+        "*within rounding*: it does for some inputs that round to the published inputs, or the values "
+        "satisfy, up to",
+        "rounding, what any such values must; *not reproducible*: it does for none; *inputs unavailable*: "
+        "the models are",
         "needed.",
         "",
         "| arXiv | where | quantity | published | recomputed | difference | verdict |",

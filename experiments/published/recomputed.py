@@ -1,11 +1,11 @@
 """Published values beside what can be recomputed of them without the models that they were measured on.
 
-A value that depends on other published values is computed from these, and again over their rounding intervals; an example
-is computed exactly. Speeds and accepted lengths of particular models need the models.
+A value that depends on other published values is computed from these, and again over their rounding
+intervals; an example is computed exactly. Speeds and accepted lengths of particular models need the models.
 
-Verdicts: "reproduced", the recomputed value rounds to the published one; "within rounding", it does for some inputs
-that round to the published inputs, or the values satisfy, up to rounding, what any such values must; "not reproducible", it
-does for none; "inputs unavailable".
+Verdicts: "reproduced", the recomputed value rounds to the published one; "within rounding", it does for some
+inputs that round to the published inputs, or the values satisfy, up to rounding, what any such values must;
+"not reproducible", it does for none; "inputs unavailable".
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ __all__ = ["Row", "implied_alpha", "lenience_misfit", "published"]
 
 @dataclass(frozen=True)
 class Row:
-    """A published value, the recomputed one (None where there is none), recomputed - published, and the verdict."""
+    """A published value, the recomputed one (None where there is none), recomputed - published, and the
+    verdict.
+    """
 
     paper: str
     where: str
@@ -98,11 +100,12 @@ def implied_alpha(tokens: float, gamma: int) -> float:
 
 
 def lenience_misfit(alphas: Sequence[float], leniences: Sequence[float]) -> float:
-    """How far `alphas` are from any that Σ min(p/l, q) could have at these `leniences`, in the largest change needed.
+    """How far `alphas` are from any that Σ min(p/l, q) could have at these `leniences`, in the largest change
+    needed.
 
-    On average over contexts α(l) = E Σ min(p/l, q) is concave and non-decreasing in 1/l, 0 at 1/l = 0 and at most 1;
-    so α(1) ≤ α(l) ≤ min(1, α(1)/l). 0 where the values are of that kind. It assumes the same contexts for every l.
-    `leniences` in (0, 1], all different; raises ValueError otherwise.
+    On average over contexts α(l) = E Σ min(p/l, q) is concave and non-decreasing in 1/l, 0 at 1/l = 0 and at
+    most 1; so α(1) ≤ α(l) ≤ min(1, α(1)/l). 0 where the values are of that kind. It assumes the same contexts
+    for every l. `leniences` in (0, 1], all different; raises ValueError otherwise.
 
     >>> lenience_misfit([0.5, 0.75], [1, 0.5])
     0.0
@@ -202,7 +205,8 @@ def _chinchilla() -> list[Row]:
             before, after = float(alone) / 100, float(score) / 100
             error = np.sqrt((before * (1 - before) + after * (1 - after)) / samples)
             figure = _figure(CHINCHILLA, f"{unit}, speculative, {task}")
-            note = f"{(after - before) / error:.1f} standard errors above the target alone, were samples independent"
+            errors = f"{(after - before) / error:.1f}"
+            note = f"{errors} standard errors above the target alone, were samples independent"
             rows.append(_row(figure, note=note))
 
     def fastest(time: float, alone: float, drafting: float) -> float:
@@ -312,7 +316,9 @@ def _block_averages() -> list[Row]:
 
 
 def _block_lengths() -> list[Row]:
-    """Token by token, each γ from the mean α of the two others; block verification, the range at its own α."""
+    """Token by token, each γ from the mean α of the two others; block verification, the range at its own
+    α.
+    """
     gammas = (4, 6, 8)
     quantity = "tokens a step, {}, γ = {}".format
     token = {gamma: _figure(BY_GAMMA, quantity("token by token", gamma)) for gamma in gammas}
@@ -390,7 +396,8 @@ def _rounded(word: str) -> tuple[float, float]:
 def _compare(
     figure: Figure, function: Callable[..., float], *inputs: tuple[float, float], note: str = ""
 ) -> Row:
-    """`function` of inputs (value, half a unit), at the values and at the corners of their rounding intervals.
+    """`function` of inputs (value, half a unit), at the values and at the corners of their rounding
+    intervals.
 
     It must be monotone in each input, so that the corners have the extremes.
     """

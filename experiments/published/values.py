@@ -1,7 +1,7 @@
 """Values published in papers, each with its place there: the only module where such numbers are typed.
 
-`experiments.published.recomputed` compares them with what can be recomputed. Tables whose columns depend on one another are
-kept as rows, from which `FIGURES` has a figure for each cell.
+`experiments.published.recomputed` compares them with what can be recomputed. Tables whose columns depend on
+one another are kept as rows, from which `FIGURES` has a figure for each cell.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ __all__ = ["FIGURES", "Figure"]
 
 @dataclass(frozen=True)
 class Figure:
-    """A number, or a row of numbers, as `printed` in a paper, which is given by its arXiv number, with the place there."""
+    """A number, or a row of numbers, as `printed` in a paper, which is given by its arXiv number, with the
+    place there.
+    """
 
     paper: str
     where: str

@@ -4,8 +4,6 @@ A function given by name may hang or crash, so it runs in a child process. A job
 and its result one message back. Before calls of the function, at most every half second, the child sends a
 sign of life. A child that dies, or sends nothing for too long, is replaced for the next job."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
@@ -44,6 +42,7 @@ CODE = (
 )
 
 Job = Callable[..., Any]
+RunEach = Callable[..., Iterator[tuple[int, Any]]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Execution:
 
     subject: Subject
     run: Job
-    run_each: Callable[..., Iterator[tuple[int, Any]]] | None = None
+    run_each: RunEach | None = None
 
 
 @contextmanager
@@ -114,8 +113,7 @@ def is_rule(name: str) -> bool:
 class Child:
     """Runs jobs on the verifier `reference`: `job(subject, *arguments, progress=...)`, a module's function.
 
-    Raises ValueError if the verifier cannot be loaded.
-    """
+    Raises ValueError if the verifier cannot be loaded."""
 
     def __init__(self, reference: str, timeout: float):
         self.reference = reference
@@ -250,8 +248,7 @@ def serve(handle: int, reference: str, timeout: float) -> None:
 def load(reference: str) -> Verifier:
     """Import "package.module:function", or the function of an adapter such as "hf:generate,top_k=3".
 
-    Raises ValueError with the part that is missing.
-    """
+    Raises ValueError with the part that is missing."""
     if adapters.is_engine(reference):
         return adapters.get(reference)
     module_name, _, function_name = reference.partition(":")
@@ -281,9 +278,8 @@ def _run_each(
     arguments: Sequence[Any],
 ) -> Iterator[tuple[int, Any]]:
     """See `Execution`. Raises ValueError if a worker cannot load the verifier, and as `Workers.results`."""
-    tasks = [
-        Task(_run_in_worker, (sources_digest(), reference, timeout, work, argument)) for argument in arguments
-    ]
+    code = sources_digest()
+    tasks = [Task(_run_in_worker, (code, reference, timeout, work, one)) for one in arguments]
     number, waiting = {task: i for i, task in enumerate(tasks)}, iter(tasks)
     # the tasks are few and long: all of them are submitted at once
     for task, _, result in workers.results(lambda: next(waiting, None), room=len(tasks)):

@@ -3,8 +3,6 @@
 A job is called as job(subject, *arguments, progress=...). Its arguments and its result are sent between
 processes, so both are small: jobs count, the parent plans and judges."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import time
@@ -22,7 +20,7 @@ from specsim.auditing._diagnosis.dependence import Signature, signature
 from specsim.auditing._diagnosis.outcomes import OutcomeTally
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath
 from specsim.core._streams import Key
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.simulation._counting import Failure, Partial, Progress, Tally, add_up, count_chunks
 from specsim.simulation._executors import count_spans
 from specsim.simulation._sources import Batch, Batches
@@ -35,8 +33,7 @@ SEARCHED_STEPS = 2**13
 class Steps:
     """Steps [first, first + steps) of a case to count.
 
-    `patience` is a factor of the time-out of each call.
-    """
+    `patience` is a factor of the time-out of each call."""
 
     case: str
     key: Key
@@ -48,8 +45,7 @@ class Steps:
 def count(subject: Subject, asked: Steps, progress: Progress | None = None) -> Partial:
     """Count the steps `asked` of a case of the audit or of its diagnosis.
 
-    Raises BrokenVerifier or NotADraftPath if a step breaks the contract.
-    """
+    Raises BrokenVerifier or NotADraftPath if a step breaks the contract."""
     source, tally = subject.counter(asked.case, asked.patience)
     intervals = [(asked.first, asked.first + asked.steps)]
     if isinstance(subject, RuleSubject) and subject.workers is not None:
@@ -128,17 +124,14 @@ def code_digest(subject: Subject, progress: Progress | None = None) -> str | Non
 def tokens(subject: Subject, asked: Steps, progress: Progress | None = None) -> Ints:
     """The emitted tokens [positions, steps]."""
     source, _ = subject.counter(asked.case)
-    return np.concatenate(
-        [batch.tokens for batch in source.batches(asked.key, asked.first, asked.steps)], axis=1
-    )
+    batches = source.batches(asked.key, asked.first, asked.steps)
+    return np.concatenate([batch.tokens for batch in batches], axis=1)
 
 
 def batch_of(
     subject: Subject, case: str, key: Key, ends: list[int], step: int, progress: Progress | None = None
 ) -> Batch:
-    """A batch of that step only, drawn in the audit's pieces, which end at `ends`, with the generator's same
-    state.
-    """
+    """A batch of that step only, drawn in the audit's pieces, which end at `ends`, so that the rng is the same."""
     source, _ = subject.counter(case)
     end = next(end for end in ends if step < end)
     start = max((other for other in ends if other <= step), default=0)

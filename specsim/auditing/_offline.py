@@ -11,8 +11,6 @@ The engine verifies every step and writes, to a file of the same name in another
 `tokens` [N, γ+1], padded with -1. `score` judges the tokens as an audit does, with p and q drawn again from
 the seed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time
@@ -30,14 +28,13 @@ from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.tables import plan_case
 from specsim.auditing._execution import here
 from specsim.auditing._results import BUDGET, CaseResult
-from specsim.auditing._runner import Audit, CaseRun, run_case
+from specsim.auditing._runner import Audit, CaseRun, check_limits, run_case
 from specsim.auditing._verifier.arrays import as_tokens, read_tokens
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._files import atomic_write
 from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import Key, RandomSource, root_of
-from specsim.core._types import TokenArray
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints, TokenArray
 from specsim.simulation._counting import Progress
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import RowSource
@@ -64,8 +61,7 @@ def export(
 
     Rows have `dtype`; with `lengths` one case has drafts of different lengths. Raises ValueError for a folder
     that is not empty, and an unknown level or dtype."""
-    if level not in LEVELS:
-        raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")
+    check_limits(level)
     declared = Declared(dtypes=(dtype,), lengths=lengths)
     if dtype == "bfloat16":
         raise ValueError("dtype: bfloat16 cannot be written from NumPy; float32 holds its values exactly")

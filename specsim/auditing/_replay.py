@@ -1,9 +1,6 @@
 """Replay one step of an audit: the rows that the verifier got, and the tokens that it returned.
 
-The step is drawn in the same batch as in the audit, so that the verifier's generator has the same state.
-"""
-
-from __future__ import annotations
+The step is drawn in the same batch as in the audit, so that the verifier's generator has the same state."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,7 +31,7 @@ def replay_step(
 
     The steps of an audit with a time limit cannot be replayed. Raises ValueError for an unknown case, a step
     out of range, and a built-in rule, for which there is `specsim.replay`."""
-    check_limits(level, None, timeout)
+    check_limits(level, timeout=timeout)
     with open_execution(verifier, 1, timeout) as execution:
         if isinstance(execution.subject, RuleSubject):
             raise ValueError(f"{verifier}: the steps of a built-in rule are shown by specsim replay")

@@ -7,10 +7,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._provenance import Provenance
 from specsim.core._tables import Shown, as_dict, plain
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.core.stats import ChiSquare
 from specsim.drafts import Tree
 from specsim.simulation._counting import Example
@@ -20,6 +22,8 @@ from specsim.theory import expected_tokens
 BUDGET = 1e-6
 #: Total variation below which two laws differ only by rounding.
 LEAST_TV = 1e-9
+#: The most characters of a finding.
+LONGEST = 1500
 
 
 class Verdict(StrEnum):
@@ -35,16 +39,11 @@ class Verdict(StrEnum):
     BROKEN = "broken"
 
 
-#: The most characters of a finding.
-LONGEST = 1500
-
-
 @dataclass(frozen=True)
 class Finding:
     """One reason for a verdict; `kind` is deviation, support, dependence, path, or contract.
 
-    `text` may hold an error message of the verifier, so it is escaped and cut for all forms of a report.
-    """
+    `text` may hold an error message of the verifier, so it is escaped and cut for all forms of a report."""
 
     kind: str
     text: str
@@ -94,10 +93,13 @@ class Alphas:
     drafted: float
     gamma: int
 
+    def named(self) -> dict[str, float]:
+        """Each α by the name of its definition."""
+        return {"context": self.context, "verified": self.verified, "drafted": self.drafted}
+
     def formula(self) -> dict[str, float]:
         """(1 - α^{γ+1})/(1 - α) from each α."""
-        named = {"context": self.context, "verified": self.verified, "drafted": self.drafted}
-        return {name: float(expected_tokens(alpha, self.gamma)) for name, alpha in named.items()}
+        return {name: float(expected_tokens(alpha, self.gamma)) for name, alpha in self.named().items()}
 
 
 @dataclass(frozen=True)
@@ -115,36 +117,31 @@ class Efficiency:
 
 
 @dataclass(frozen=True)
-class Measures:
-    """Measurements beside the tests, where defined."""
-
-    alphas: Alphas | None = None
-    efficiency: Efficiency | None = None
-
-
-@dataclass(frozen=True)
 class CaseResult:
     """The result of one case of the battery.
 
     `tree` is the shape of the draft (None for a decoder), `positions` the most tokens of a step, `counts` the
     integer counts, `examples` the first impossible tokens, `planned` the steps of the level, `seconds` the
-    time of the case."""
+    time of the case; `alphas` and `efficiency` are measured where they are defined."""
 
     case: str
     purpose: str
-    kernel: str
-    vocab_size: int
-    tree: Tree | None
-    iid: bool
-    positions: int
-    steps: int
-    planned: int
-    findings: tuple[Finding, ...]
-    interrupted: bool
-    tables: tuple[TableResult, ...] = field(repr=False)
-    counts: dict[str, Ints] = field(repr=False)
-    measures: Measures | None
-    declared_tv: float
+    kernel: str = "rows"
+    vocab_size: int = 0
+    tree: Tree | None = None
+    iid: bool = True
+    positions: int = 1
+    steps: int = 0
+    planned: int = 0
+    findings: tuple[Finding, ...] = ()
+    interrupted: bool = False
+    tables: tuple[TableResult, ...] = field(default=(), repr=False)
+    counts: dict[str, Ints] = field(
+        default_factory=lambda: {"lengths": np.zeros(1, dtype=np.int64)}, repr=False
+    )
+    declared_tv: float = 0.0
+    alphas: Alphas | None = None
+    efficiency: Efficiency | None = None
     examples: tuple[Example, ...] = field(default=(), repr=False)
     seconds: float = field(default=0.0, compare=False)
 
@@ -163,21 +160,13 @@ class CaseResult:
         """How many steps accepted k tokens, k from 0 to γ."""
         return self.counts["lengths"]
 
-    @property
-    def alphas(self) -> Alphas | None:
-        return self.measures.alphas if self.measures else None
-
-    @property
-    def efficiency(self) -> Efficiency | None:
-        return self.measures.efficiency if self.measures else None
-
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, tables included."""
         alphas, efficiency = self.alphas, self.efficiency
         return as_dict(
             self,
             *("gamma", "verdict", "lengths", "tokens_per_step"),
-            without=("tree", "iid", "positions", "counts", "measures", "examples", "seconds"),
+            without=("tree", "iid", "positions", "counts", "examples", "seconds", "alphas", "efficiency"),
             parents=self.tree and self.tree.parents,
             drawing=self.tree and self.tree.sampling,
             alpha_context=alphas and alphas.context,
@@ -224,10 +213,9 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class ProofSummary:
-    """The number of generated models of the proof, and the largest deviation from the claim (0 if proved).
+    """The number of generated models, and the largest deviation from the claim: 0 if proved.
 
-    If `lossless` the claim is the target's law, else a declared one.
-    """
+    If `lossless` the claim is the target's law, else a declared one."""
 
     models: int
     largest_tv: float
@@ -242,8 +230,7 @@ class ProofSummary:
 class Candidate:
     """A known mistake with fitted parameters; `behind` is the distance in nats to the largest likelihood.
 
-    `fits` says whether a chi-square at level 1e-4 accepts its prediction.
-    """
+    `fits` says whether a chi-square at level 1e-4 accepts its prediction."""
 
     name: str
     family: str
@@ -291,8 +278,7 @@ class Diagnosis:
 class Audit(Shown):
     """The result of `specsim.audit`. `budget` is the total false-alarm probability, split over `tests`.
 
-    If `interrupted` by Ctrl-C, cases are missing or have fewer steps than planned.
-    """
+    If `interrupted` by Ctrl-C, cases are missing or have fewer steps than planned."""
 
     verifier: str
     level: str
@@ -317,9 +303,7 @@ class Audit(Shown):
 
     @property
     def declared_tv(self) -> float:
-        """The largest total variation, over the cases, between the claimed law of a first token and the
-        target's.
-        """
+        """The largest total variation, over the cases, of a first token's claimed law from the target's."""
         return max((case.declared_tv for case in self.cases), default=0.0)
 
     @property
@@ -341,17 +325,18 @@ class Audit(Shown):
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each case, without its tables."""
-        rows = []
-        for case in self.cases:
-            nested = ("parents", "findings", "lengths", "iid_tokens_per_step", "efficiency", "tables")
-            row = {k: v for k, v in case.to_dict().items() if k not in nested}
-            first = case.first_token
-            row["findings"], row["p_value"] = len(case.findings), case.smallest_p
-            row["log10_e"] = case.largest_log10_e
-            row["detectable_tv"] = None if first is None else first.detectable_tv
-            row["efficiency"] = case.efficiency and case.efficiency.ratio
-            rows.append(row)
-        return rows
+        nested = ("parents", "findings", "lengths", "iid_tokens_per_step", "efficiency", "tables")
+        return [
+            {k: v for k, v in case.to_dict().items() if k not in nested}
+            | {
+                "findings": len(case.findings),
+                "p_value": case.smallest_p,
+                "log10_e": case.largest_log10_e,
+                "detectable_tv": case.first_token and case.first_token.detectable_tv,
+                "efficiency": case.efficiency and case.efficiency.ratio,
+            }
+            for case in self.cases
+        ]
 
     @cached_property
     def steps(self) -> int:

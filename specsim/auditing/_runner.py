@@ -1,7 +1,6 @@
 """Run the battery: plan every case, set the error budget, count steps, test the counts, judge.
 
-The verifier may run in another process (`_execution.py`), where only the jobs of `_jobs.py` run.
-"""
+The verifier may run in another process (`_execution.py`), where only the jobs of `_jobs.py` run."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from specsim.auditing._checks.subjects import DecoderSubject, RuleSubject, Verif
 from specsim.auditing._checks.tables import Plan, interim_looks
 from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
-from specsim.auditing._execution import AGAIN, Execution, open_execution
+from specsim.auditing._execution import AGAIN, Execution, RunEach, open_execution
 from specsim.auditing._report.figures import draw_deviation, worst_tables
 from specsim.auditing._report.text import audit_parts
 from specsim.auditing._results import BUDGET, CaseResult, Diagnosis
@@ -131,7 +130,7 @@ def audit(
         return replace(found, diagnosis=_diagnosis(execution, found)) if diagnose else found
 
 
-def check_limits(level: str, seconds: float | None, timeout: float) -> None:
+def check_limits(level: str, seconds: float | None = None, timeout: float = TIMEOUT) -> None:
     """Raise ValueError for an unknown level, and for times that are not positive."""
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")
@@ -149,7 +148,7 @@ def _audit(
     progress: Progress | None,
 ) -> Audit:
     started, subject = time.perf_counter(), execution.subject
-    plans = [subject.plan(index, level) for index in range(len(subject.cases))]
+    plans = subject.plans(level)
     tests = sum(plan.tests for plan in plans)
     share = None if seconds is None else seconds / len(plans)
     promises: list[CaseResult] = []
@@ -251,9 +250,7 @@ class CaseRun:
         return judge_case(self.plan, self.total, self.alarm, self.interrupted)
 
     def _affordable(self, until: int, done: int) -> int:
-        """`until`, or as many steps as fit into the seconds at the pace since the first ones; a multiple of
-        8.
-        """
+        """`until`, or the steps that fit into the seconds at the pace since the first ones, a multiple of 8."""
         first = PACE_STEPS[0]
         if self._seconds is None or done <= first:
             return until
@@ -266,11 +263,8 @@ def run_case(execution: Execution, run: CaseRun, progress: Progress | None = Non
     try:
         while (steps := run.next()) is not None:
             try:
-                run.add(
-                    execution.run(
-                        jobs.count_case, steps, progress=offset(progress, steps.first, run.plan.steps)
-                    )
-                )
+                report = offset(progress, steps.first, run.plan.steps)
+                run.add(execution.run(jobs.count_case, steps, progress=report))
             except BrokenVerifier as error:
                 run.fail(error)
     except KeyboardInterrupt:
@@ -283,10 +277,9 @@ def run_cases(
 ) -> Iterator[CaseRun]:
     """Count each of `plans`: one after the other, or side by side on workers, in the order of completion."""
     total, done = sum(plan.steps for plan in plans), 0
+    runs: Iterator[CaseRun]
     if execution.run_each is None:
-        runs: Iterator[CaseRun] = (
-            run_case(execution, begin(plan), offset(progress, done, total)) for plan in plans
-        )
+        runs = (run_case(execution, begin(plan), offset(progress, done, total)) for plan in plans)
     else:
         runs = _side_by_side(execution.run_each, [begin(plan) for plan in plans])
     for run in runs:
@@ -296,9 +289,7 @@ def run_cases(
             progress(done, total)
 
 
-def _side_by_side(
-    run_each: Callable[..., Iterator[tuple[int, Partial]]], runs: Sequence[CaseRun]
-) -> Iterator[CaseRun]:
+def _side_by_side(run_each: RunEach, runs: Sequence[CaseRun]) -> Iterator[CaseRun]:
     for i, total in run_each(_count_to_the_end, runs):
         runs[i].total = total
         yield runs[i]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import Executor
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from specsim import rules
@@ -15,8 +16,7 @@ from specsim.auditing import _jobs as jobs
 from specsim.auditing._checks.contract_checks import PROMISES, promises_result
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
-from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
-from specsim.auditing._checks.tables import Plan
+from specsim.auditing._checks.subjects import RuleSubject, VerifierSubject
 from specsim.auditing._execution import Execution, open_execution, planned_subject
 from specsim.auditing._results import BUDGET
 from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promises_at, run_cases
@@ -83,7 +83,7 @@ def audit_shard(
         workers_of(executor, threads) as workers,
         open_execution(verifier, threads, timeout, workers) as execution,
     ):
-        plans = _plans(execution.subject, level)
+        plans = execution.subject.plans(level)
         mine = plans[i::n]
         if n > len(plans):
             raise ValueError(f"shard: {len(plans)} cases cannot be cut into {n} parts")
@@ -103,9 +103,8 @@ def audit_shard(
             if promises and PROMISES not in kept.part.found:
                 kept.keep(PROMISES, check_promises_at(execution, root))
             report = offset(progress, total - to_come, total)
-            for run in run_cases(
-                execution, left, lambda plan: CaseRun(plan, root, alarm, seconds=share), report
-            ):
+            begin = partial(CaseRun, root=root, alarm=alarm, seconds=share)
+            for run in run_cases(execution, left, begin, report):
                 if run.interrupted:
                     raise KeyboardInterrupt
                 kept.keep(run.plan.case.name, run.total)
@@ -117,7 +116,7 @@ def merge_audit(part: Part) -> Audit:
     run, found = part.run, part.found
     promise = None if run["declared"] is None else Declared(**run["declared"])
     subject = planned_subject(run["audit of"], promise, part.about["threads"])
-    plans = _plans(subject, run["level"])
+    plans = subject.plans(run["level"])
     promises = [PROMISES] if isinstance(subject, VerifierSubject) else []
     names = [*(plan.case.name for plan in plans), *promises]
     if lost := [name for name in names if name not in found]:
@@ -134,10 +133,6 @@ def merge_audit(part: Part) -> Audit:
         interrupted=False,
         provenance=Provenance.record(run["seed"], subject.threads, part.seconds),
     )
-
-
-def _plans(subject: Subject, level: str) -> list[Plan]:
-    return [subject.plan(index, level) for index in range(len(subject.cases))]
 
 
 def _which_run(execution: Execution, level: str, root: int) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core._tables import Piece
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.core.stats import detectable_tv, log_two_sample_e
 from specsim.simulation._counting import Counts, Progress, offset
 
@@ -87,7 +87,7 @@ def audit_against(
     >>> audit_against("standard", "standard", "smoke", rng=0).verdict
     'same'
     """
-    check_limits(level, None, timeout)
+    check_limits(level, timeout=timeout)
     root, started = root_of(rng), time.perf_counter()
     with (
         open_execution(_as_function(new), 1, timeout) as one,
@@ -177,9 +177,8 @@ def _compare(
         if not blocks:
             raise
         interrupted, telling = True, _most_telling(plan, blocks)
-    lengths = [
-        sum((block[side]["lengths"] for block in blocks), np.zeros(case.positions, int)) for side in (0, 1)
-    ]
+    nothing = np.zeros(case.positions, dtype=np.int64)
+    lengths = [sum((block[side]["lengths"] for block in blocks), nothing) for side in (0, 1)]
     changed = bool(telling[0] >= -np.log(alarm))
     return Difference(
         case=case.name,
@@ -229,10 +228,9 @@ def _possible(position: int, counts: Counts) -> Ints:
 
 
 def _words_for_impossible(position: int, a: Ints, b: Ints) -> str:
-    shares = (side[1] / max(1, side.sum()) for side in (a, b))
-    return f"position {position + 1}: tokens of probability 0 under the target {{:.4f}} new, {{:.4f}} old".format(
-        *shares
-    )
+    new, old = (side[1] / max(1, side.sum()) for side in (a, b))
+    where = f"position {position + 1}: tokens of probability 0 under the target"
+    return f"{where} {new:.4f} new, {old:.4f} old"
 
 
 def _words_for(table: Table, a: Ints, b: Ints) -> str:
@@ -244,8 +242,6 @@ def _words_for(table: Table, a: Ints, b: Ints) -> str:
 
 
 def _detectable(plan: Plan, steps: int, alarm: float) -> float:
-    """For the first token's table: two samples of n count as one of n/2, and a third of that estimates the
-    law.
-    """
+    """Of the first token's table: two samples of n count as one of n/2, a third of which estimates the law."""
     first = next((table for table in plan.tables if table.position == 0), None)
     return 1.0 if first is None else detectable_tv(len(first.law), steps / 3.0, alarm)

@@ -1,7 +1,5 @@
 """The tree of commands: `specsim`, and the groups audit, trace, record and models."""
 
-from __future__ import annotations
-
 from cyclopts import App
 
 

@@ -1,4 +1,4 @@
-"""`specsim audit`, with export, score and replay; `specsim engines`."""
+"""`specsim audit`, with export, score and replay; `specsim merge` and `engines`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+import specsim
 from specsim.cli._app import app, audit_app
-from specsim.cli._options import Executor, Level, Seed, Shard, Threads, shard_of, whole
+from specsim.cli._options import Executor, Json, Level, Seed, Shard, Threads, shard_of, whole
 from specsim.cli._terminal import print_result, progress_bar, show
 
 if TYPE_CHECKING:
@@ -39,23 +40,18 @@ def audit(
     out: Annotated[
         Path | None,
         Parameter(
-            help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for against.json; with "
-            "--shard the file to write."
+            help="Folder for audit.html, .json, .xml (JUnit), .png and .svg; with --against for "
+            "against.json; with --shard the file to write."
         ),
     ] = None,
 ) -> int:
     """Audit a verifier: verdict, evidence and power.
 
-    Exit code 0 if consistent or lossy as declared, else 1.
-    """
+    Exit code 0 if consistent or lossy as declared, else 1."""
     from specsim import auditing
 
-    limits: dict[str, Any] = {
-        "seconds": seconds,
-        "timeout": timeout,
-        "threads": threads,
-        "executor": executor,
-    }
+    limits: dict[str, Any] = {"seconds": seconds, "timeout": timeout}
+    limits |= {"threads": threads, "executor": executor}
     if shard is not None:
         if out is None or against is not None or fail_fast:
             raise ValueError(
@@ -133,6 +129,22 @@ def audit_replay(
 
 
 @app.command
+def merge(
+    files: Annotated[list[Path], Parameter(negative="", help="Files that --shard wrote, in any order.")],
+    /,
+    *,
+    as_json: Json = False,
+    out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit.")] = None,
+) -> int:
+    """Merge the parts of a run, and print the result of simulate or audit."""
+    found = specsim.merge(files)
+    if isinstance(found, specsim.Audit):
+        return report(found, out, as_json)
+    print_result(found, as_json)
+    return 0
+
+
+@app.command
 def engines() -> None:
     """List the engines that audit knows by name."""
     from specsim.auditing.adapters import ENGINES
@@ -144,22 +156,21 @@ def engines() -> None:
 
 def report(result: Audit, out: Path | None, as_json: bool = False) -> int:
     """Print an audit, and write its report files to `out`."""
-    from specsim.auditing import _report as report
+    from specsim.auditing import _report as forms
 
     if as_json:
-        print(report.audit_to_json(result))
+        print(forms.audit_to_json(result))
     else:
         print_result(result)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        from specsim.core._files import atomic_write
+        from specsim.core._files import write_text
         from specsim.core._plotting import save_figure
 
-        forms = {"json": report.audit_to_json, "html": report.audit_page, "xml": report.audit_to_junit}
-        for ending, tell in forms.items():
-            with atomic_write(out / f"audit.{ending}") as temporary:
-                temporary.write_text(tell(result), encoding="utf-8")
-        figure = report.audit_figure(result)
+        texts = {"json": forms.audit_to_json, "html": forms.audit_page, "xml": forms.audit_to_junit}
+        for ending, tell in texts.items():
+            write_text(out / f"audit.{ending}", tell(result))
+        figure = forms.audit_figure(result)
         for ending in ("png", "svg"):
             save_figure(figure, out / f"audit.{ending}")
         print(f"wrote audit.html, .json, .xml (JUnit), .png and .svg to {out}")
@@ -173,9 +184,8 @@ def _audit_against(new: str, old: str, level: str, timeout: float, seed: int | N
         found = audit_against(new, old, level, seed, timeout=timeout, progress=progress)
     print_result(found)
     if out is not None:
-        from specsim.core._files import atomic_write
+        from specsim.core._files import write_text
 
-        with atomic_write(out / "against.json") as temporary:
-            temporary.write_text(json.dumps(found.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
+        write_text(out / "against.json", json.dumps(found.to_dict(), indent=1, allow_nan=False))
         print(f"wrote against.json to {out}")
     return found.exit_code

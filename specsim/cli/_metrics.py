@@ -1,7 +1,5 @@
 """`specsim check-metrics`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -42,24 +40,8 @@ def check_metrics(
 ) -> int:
     """Check whether reported numbers can all be true. Exit code 0 if they can, 1 if not.
 
-    Give numbers as printed: their digits determine the precision.
-    """
-    found = specsim.check_metrics(
-        engine=engine,
-        gamma=gamma,
-        acceptance_rate=acceptance_rate,
-        tokens_per_step=tokens_per_step,
-        accepted=accepted,
-        drafted=drafted,
-        emitted=emitted,
-        steps=steps,
-        bonus=bonus,
-        by_position=by_position,
-        draft_time=draft_time,
-        target_time=target_time,
-        step_time=step_time,
-        speedup=speedup,
-        requests=requests,
-    )
+    Give numbers as printed: their digits determine the precision."""
+    options = locals()
+    found = specsim.check_metrics(**{name: value for name, value in options.items() if name != "as_json"})
     print_result(found, as_json)
     return found.exit_code

@@ -1,7 +1,5 @@
 """`specsim models build`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -24,5 +22,6 @@ def build(
     for name, value in target.provenance.items():
         print(f"{name:<24} {value}")
     print(
-        f"wrote {out}: vocabulary {target.vocab_size}, {len(target.contexts):,} held-out contexts, draft order {draft.order}"
+        f"wrote {out}: vocabulary {target.vocab_size}, {len(target.contexts):,} held-out contexts, draft "
+        f"order {draft.order}"
     )

@@ -1,7 +1,5 @@
 """Options that several commands share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,8 +33,8 @@ Threads = Annotated[
 Executor = Annotated[
     str | None,
     Parameter(
-        help="Executor: threads (default), processes, dask (local processes, as many as --threads), or the address "
-        "of a Dask scheduler, tcp://host:8786. Results do not depend on it."
+        help="Executor: threads (default), processes, dask (local processes, as many as --threads), or the "
+        "address of a Dask scheduler, tcp://host:8786. Results do not depend on it."
     ),
 ]
 Checkpoint = Annotated[
@@ -55,10 +53,11 @@ Shard = Annotated[
 SourceName = Annotated[
     str,
     Parameter(
-        help="Source of p and q: 'ngram' (the bundled pair), a synthetic kind (zipf, geometric, dirichlet, two-point, "
-        "one-hot, near-equal, asymmetric), an .npz file of models, or the folder of a trace."
+        help="Source of p and q: 'ngram' (the bundled pair), a synthetic kind (zipf, geometric, dirichlet, "
+        "two-point, one-hot, near-equal, asymmetric), an .npz file of models, or the folder of a trace."
     ),
 ]
+Models = Annotated[str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")]
 VocabSize = Annotated[int, Parameter(converter=whole, help="Vocabulary size of a synthetic pair.")]
 Overlap = Annotated[float, Parameter(help="Σ min(p, q) of a synthetic pair, from 0 to 1.")]
 Level = Annotated[str, Parameter(help="Number of steps: smoke, quick, standard or deep.")]
@@ -76,8 +75,8 @@ Widths = Annotated[
 Drawing = Annotated[
     str | None,
     Parameter(
-        help="How siblings are drawn: sampled, 'without replacement', top or 'top and sample'. Default: the first "
-        "method of the rule."
+        help="How siblings are drawn: sampled, 'without replacement', top or 'top and sample'. Default: the "
+        "first method of the rule."
     ),
 ]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]

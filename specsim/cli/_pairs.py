@@ -1,7 +1,5 @@
 """The pair of p and q, and the draft's shape, that options name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,8 @@ def pair_of(source: str, vocab_size: int, overlap: float) -> tuple[Any, Any]:
     if source == "ngram" or Path(source).is_file():
         return models_of(source)
     raise ValueError(
-        f"source {source!r}: neither 'ngram', nor a synthetic kind ({', '.join(PAIR_KINDS)}), nor a file or folder"
+        f"source {source!r}: neither 'ngram', nor a synthetic kind ({', '.join(PAIR_KINDS)}), nor a file or "
+        "folder"
     )
 
 

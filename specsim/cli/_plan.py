@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,8 +31,8 @@ def plan(
         Parameter(
             name="--draft",
             negative="",
-            help="One of several drafts: name=alpha,c, where alpha may be accepted/tested or the folder of a trace; "
-            "may be repeated.",
+            help="One of several drafts: name=alpha,c, where alpha may be accepted/tested or the folder of a "
+            "trace; may be repeated.",
         ),
     ] = None,
     c: Annotated[float | None, RATIO] = None,
@@ -45,7 +44,9 @@ def plan(
     if sum(given is not None for given in (alpha, trace, drafts)) != 1:
         raise ValueError("give one of --alpha, --trace and --draft")
     if drafts is not None:
-        return _rank_drafts(drafts, most, as_json)
+        from specsim.planning import rank_drafts
+
+        return print_result(rank_drafts([_candidate(text) for text in drafts], most=most), as_json)
     if c is None:
         raise ValueError("--c is missing: the time of a draft's pass over that of the target's")
     if trace is not None:
@@ -66,16 +67,9 @@ def print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, as_
         return
     for which, one in zip(("at least", "at most"), made, strict=False):
         if len(made) > 1:
-            print(
-                f"no accept flags were logged; with α context {which} {one.alphas[0]:.4f}, at every position:"
-            )
+            alpha = f"α context {which} {one.alphas[0]:.4f}"
+            print(f"no accept flags were logged; with {alpha}, at every position:")
         print_result(one)
-
-
-def _rank_drafts(drafts: Sequence[str], most: int, as_json: bool) -> None:
-    from specsim.planning._plan import rank_drafts
-
-    print_result(rank_drafts([_candidate(text) for text in drafts], most=most), as_json)
 
 
 def _candidate(text: str) -> Any:

@@ -1,16 +1,41 @@
-"""`specsim record hf`."""
-
-from __future__ import annotations
+"""`specsim trace record` and `record hf`."""
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from specsim.cli._app import record_app
-from specsim.cli._options import Gamma, Rule, Seed, whole
-from specsim.cli._terminal import progress_bar
+from specsim.cli._app import record_app, trace_app
+from specsim.cli._options import Dtype, Gamma, Models, Rule, Seed, whole
+from specsim.cli._pairs import models_of
+from specsim.cli._terminal import progress_bar, written
+
+
+@trace_app.command(name="record")
+def trace_record(
+    path: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
+    *,
+    models: Models = "ngram",
+    steps: Annotated[int, Parameter(converter=whole, help="Speculative steps to log.")] = 1000,
+    gamma: Gamma = 5,
+    rule: Rule = "standard",
+    dtype: Dtype = "float32",
+    top: Annotated[
+        int | None,
+        Parameter(converter=whole, help="Log only this many of the most probable tokens of each row."),
+    ] = None,
+    seed: Seed = None,
+) -> None:
+    """Decode speculatively, and log the drafted tokens with their rows of p and q."""
+    from specsim.recording import record
+
+    layout: dict[str, Any] = {"gamma": gamma, "dtype": dtype, "top": top}
+    with progress_bar("record") as progress:
+        trace = record(
+            path, *models_of(models), steps=steps, rule=rule, rng=seed, progress=progress, **layout
+        )
+    print(f"{written(trace)} (seed {trace.provenance['root']})")
 
 
 @record_app.command
@@ -33,7 +58,7 @@ def hf(
     ] = 0,
     top_p: Annotated[float, Parameter(help="Keep the most probable tokens up to this mass.")] = 1.0,
     rule: Rule = "standard",
-    dtype: Annotated[str, Parameter(help="dtype of stored rows: float32, float16 or bfloat16.")] = "float32",
+    dtype: Dtype = "float32",
     top: Annotated[
         int | None,
         Parameter(converter=whole, help="Store this many tokens of each row, and the mass of the rest."),
@@ -45,23 +70,12 @@ def hf(
     from specsim.recording import record_hf
 
     texts = _read_prompts(prompts)
+    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "rule": rule}
+    layout: dict[str, Any] = {"gamma": gamma, "dtype": dtype, "top": top}
+    limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "device": device}
     with progress_bar("record", " texts") as progress:
         trace = record_hf(
-            path,
-            target,
-            draft,
-            texts,
-            gamma=gamma,
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            rule=rule,
-            dtype=dtype,
-            top=top,
-            device=device,
-            rng=seed,
-            progress=progress,
+            path, target, draft, texts, rng=seed, progress=progress, **sampling, **layout, **limits
         )
     print(
         f"wrote {trace.num_steps:,} steps of {len(texts):,} texts, {trace.num_bytes / 1e6:.1f} MB to {path} "

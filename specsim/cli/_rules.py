@@ -1,7 +1,5 @@
 """`specsim rules` and `compare`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,15 +31,13 @@ def rules() -> None:
         columns = ("rule", "lossless for, or law", "tokens/step", "TV", "paper")
         show(claim, Table(columns, rows).to_rich(), "")
     print(
-        f"tokens/step and TV: n-gram pair, {comparison.gamma} drafted tokens, or two chains of them for trees; "
-        f"{comparison.steps:,} steps, seed {comparison.provenance.root}. Parameters: a rule's name, then "
-        "name=value, as in lenience:lenience=0.5."
+        f"tokens/step and TV: n-gram pair, {comparison.gamma} drafted tokens, or two chains of them for "
+        f"trees; {comparison.steps:,} steps, seed {comparison.provenance.root}. Parameters: a rule's name, "
+        "then name=value, as in lenience:lenience=0.5."
     )
     for name in names():
-        for parameter in get(name).parameters:
-            print(
-                f"  {name}: {parameter.name} in {parameter.range}, {parameter.default:g}: {parameter.meaning}"
-            )
+        for one in get(name).parameters:
+            print(f"  {name}: {one.name} in {one.range}, {one.default:g}: {one.meaning}")
 
 
 @app.command
@@ -95,14 +91,13 @@ def compare(
 
 def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float, seed: int | None) -> None:
     """comparison.json, and the two pictures; drafts are compared on a pair of pmfs, whatever the source."""
-    from specsim.core._files import atomic_write
+    from specsim.core._files import write_text
     from specsim.core._plotting import save_figure
     from specsim.core.distributions import synthetic_pair
     from specsim.simulation import acceptance_by_drafts
     from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
 
-    with atomic_write(out / "comparison.json") as temporary:
-        temporary.write_text(json.dumps(found.to_dict(), allow_nan=False), encoding="utf-8")
+    write_text(out / "comparison.json", json.dumps(found.to_dict(), allow_nan=False))
     acceptance = acceptance_by_drafts(*synthetic_pair("zipf", vocab_size, overlap), rng=found.provenance.root)
     figures = {
         "pareto": pareto_figure(found),

@@ -1,7 +1,5 @@
 """`specsim simulate`, `replay` and `generate`."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace
@@ -11,24 +9,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import specsim
+from specsim.cli import _options as option
 from specsim.cli._app import app
-from specsim.cli._options import (
-    Checkpoint,
-    Drawing,
-    Executor,
-    Gamma,
-    Json,
-    Overlap,
-    Rule,
-    Seed,
-    Shard,
-    SourceName,
-    Threads,
-    VocabSize,
-    Widths,
-    shard_of,
-    whole,
-)
 from specsim.cli._pairs import draft_of, models_of, pair_of
 from specsim.cli._terminal import print_result, progress_bar, show
 
@@ -37,20 +19,20 @@ Counts = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON,
 
 @app.command
 def simulate(
-    source: SourceName = "ngram",
+    source: option.SourceName = "ngram",
     *,
-    vocab_size: VocabSize = 1000,
-    overlap: Overlap = 0.8,
-    rule: Rule = "standard",
-    gamma: Gamma = 5,
-    tree: Widths = None,
-    drawing: Drawing = None,
-    steps: Annotated[int, Parameter(converter=whole, help="Steps to draw.")] = 1_000_000,
-    seed: Seed = None,
-    threads: Threads = None,
-    executor: Executor = None,
-    checkpoint: Checkpoint = None,
-    shard: Shard = None,
+    vocab_size: option.VocabSize = 1000,
+    overlap: option.Overlap = 0.8,
+    rule: option.Rule = "standard",
+    gamma: option.Gamma = 5,
+    tree: option.Widths = None,
+    drawing: option.Drawing = None,
+    steps: Annotated[int, Parameter(converter=option.whole, help="Steps to draw.")] = 1_000_000,
+    seed: option.Seed = None,
+    threads: option.Threads = None,
+    executor: option.Executor = None,
+    checkpoint: option.Checkpoint = None,
+    shard: option.Shard = None,
     as_json: Counts = False,
 ) -> None:
     """Draw speculative steps, and print α, tokens per step and the closed form."""
@@ -58,43 +40,25 @@ def simulate(
         raise ValueError("--shard counts a part of a run: give the file for it with --out")
     target, draft = pair_of(source, vocab_size, overlap)
     shape = draft_of(rule, gamma, tree, drawing)
-    simulate_and_print(target, draft, rule, shape, steps, seed, threads, as_json, executor, checkpoint, shard)
+    work: dict[str, Any] = {"threads": threads, "executor": executor, "checkpoint": checkpoint}
+    part = None if shard is None else option.shard_of(shard)
+    simulate_and_print(
+        target, draft, as_json, rule=rule, gamma=shape, steps=steps, rng=seed, shard=part, **work
+    )
 
 
 def simulate_and_print(
-    target: Any,
-    draft: Any,
-    rule: str,
-    shape: Any,
-    steps: int,
-    seed: int | None,
-    threads: int | None,
-    as_json: bool,
-    executor: str | None = None,
-    checkpoint: Path | None = None,
-    shard: str | None = None,
+    target: Any, draft: Any, as_json: bool, checkpoint: Path | None = None, **options: Any
 ) -> None:
     """What `specsim simulate` prints, and `specsim trace simulate`; of truncated rows what they allow."""
     from specsim.traces import Trace
 
     if isinstance(target, Trace) and (target.top is not None or target.gamma == 0):
-        print_bounds(target, rule, shape, seed, as_json)
+        print_bounds(target, options["rule"], options["gamma"], options["rng"], as_json)
         return
     try:
         with progress_bar("simulate") as progress:
-            run = specsim.simulate(
-                target,
-                draft,
-                rule=rule,
-                gamma=shape,
-                steps=steps,
-                rng=seed,
-                threads=threads,
-                executor=executor,
-                checkpoint=checkpoint,
-                shard=None if shard is None else shard_of(shard),
-                progress=progress,
-            )
+            run = specsim.simulate(target, draft, checkpoint=checkpoint, progress=progress, **options)
     except KeyboardInterrupt:
         if checkpoint is not None and checkpoint.exists():
             print(f"{checkpoint} has what was counted; the same command goes on from it", file=sys.stderr)
@@ -107,9 +71,7 @@ def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, as_json: b
     from specsim.traces._expected import expect_tokens
 
     if not shape.is_chain:
-        raise ValueError(
-            f"{trace.path}: a trace logs the rows along one path, so it cannot answer for a tree"
-        )
+        raise ValueError(f"{trace.path}: a trace logs the rows along one path, not those of a tree")
     most = max(1, trace.gamma)
     if shape.size > most:
         raise ValueError(f"gamma: the log allows {most} drafted tokens a step, {shape.size} were asked for")
@@ -123,9 +85,8 @@ def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, as_json: b
         asked = {"gamma": shape.size, "tokens_per_step": [low, high]}
         print(json.dumps(found.to_dict() | asked, allow_nan=False))
         return
-    print(
-        f"{trace.path}: bounds along the log's own path, from the {trace.top} most probable tokens of each row"
-    )
+    kept = f"the {trace.top} most probable tokens of each row"
+    print(f"{trace.path}: bounds along the log's own path, from {kept}")
     intervals = found.intervals if found.intervals is None else found.intervals[: shape.size]
     print_result(replace(found, expected_tokens=found.expected_tokens[: shape.size], intervals=intervals))
 
@@ -138,8 +99,8 @@ def _print_one_token(trace: Any, rule: str, as_json: bool) -> None:
 
     if str(get(rule)) != "standard":
         raise ValueError(
-            f"{trace.path}: nothing was drafted; of such a log only the standard rule can be bounded, {rule} takes the "
-            "drafted tokens"
+            f"{trace.path}: nothing was drafted; of such a log only the standard rule can be bounded, {rule} "
+            "takes the drafted tokens"
         )
     found = summarise(trace)
     assert isinstance(found, TraceBounds)
@@ -148,23 +109,22 @@ def _print_one_token(trace: Any, rule: str, as_json: bool) -> None:
         print(json.dumps({"rule": "standard", "gamma": 1, "tokens_per_step": [low, high]}))
         return
     print(f"{trace.path}: nothing was drafted; bounds for the standard rule along the log's own path")
-    rows = [("α context", span(found.alpha_context, "{:.5f}".format))]
-    rows.append(("tokens per step, γ = 1", span(found.one_token, "{:.5f}".format)))
-    show(Table((), rows).to_rich())
+    bounds = {"α context": found.alpha_context, "tokens per step, γ = 1": found.one_token}
+    show(Table((), [(name, span(ends, "{:.5f}".format)) for name, ends in bounds.items()]).to_rich())
 
 
 @app.command
 def replay(
-    source: SourceName = "ngram",
+    source: option.SourceName = "ngram",
     *,
-    step: Annotated[int, Parameter(converter=whole, help="Number of the step, from 0.")],
-    seed: Annotated[int, Parameter(converter=whole, help="Seed of the run, as in its output.")],
-    vocab_size: VocabSize = 1000,
-    overlap: Overlap = 0.8,
-    rule: Rule = "standard",
-    gamma: Gamma = 5,
-    tree: Widths = None,
-    drawing: Drawing = None,
+    step: Annotated[int, Parameter(converter=option.whole, help="Number of the step, from 0.")],
+    seed: Annotated[int, Parameter(converter=option.whole, help="Seed of the run, as in its output.")],
+    vocab_size: option.VocabSize = 1000,
+    overlap: option.Overlap = 0.8,
+    rule: option.Rule = "standard",
+    gamma: option.Gamma = 5,
+    tree: option.Widths = None,
+    drawing: option.Drawing = None,
 ) -> None:
     """Replay one step of 'simulate' in plain Python, and print its numbers."""
     target, draft = pair_of(source, vocab_size, overlap)
@@ -174,38 +134,27 @@ def replay(
 
 @app.command
 def generate(
-    source: Annotated[
-        str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")
-    ] = "ngram",
+    source: option.Models = "ngram",
     *,
     prompt: Annotated[str, Parameter(help="Text to continue; tokens are its bytes.")] = "import ",
-    max_new_tokens: Annotated[int, Parameter(converter=whole, help="Tokens to generate.")] = 200,
-    rule: Rule = "standard",
-    gamma: Gamma = 5,
-    tree: Widths = None,
-    drawing: Drawing = None,
+    max_new_tokens: Annotated[int, Parameter(converter=option.whole, help="Tokens to generate.")] = 200,
+    rule: option.Rule = "standard",
+    gamma: option.Gamma = 5,
+    tree: option.Widths = None,
+    drawing: option.Drawing = None,
     drafting: Annotated[str, Parameter(help="How a chain is drafted: sample or greedy.")] = "sample",
-    seed: Seed = None,
-    as_json: Json = False,
+    seed: option.Seed = None,
+    as_json: option.Json = False,
 ) -> None:
     """Decode speculatively, and print the text and its statistics beside those of plain decoding."""
     target, draft = models_of(source)
     shape = gamma if tree is None and drawing is None else draft_of(rule, gamma, tree, drawing)
 
     def both(length: int, seed: int | None) -> tuple[Any, Any]:
-        found = specsim.generate(
-            target,
-            draft,
-            prompt.encode(),
-            max_new_tokens=length,
-            gamma=shape,
-            rule=rule,
-            drafting=drafting,
-            rng=seed,
-        )
-        return found, specsim.sample(
-            target, prompt.encode(), max_new_tokens=length, rng=found.provenance.root
-        )
+        text = prompt.encode()
+        options: dict[str, Any] = {"gamma": shape, "rule": rule, "drafting": drafting}
+        found = specsim.generate(target, draft, text, max_new_tokens=length, rng=seed, **options)
+        return found, specsim.sample(target, text, max_new_tokens=length, rng=found.provenance.root)
 
     both(2, 0)  # compiles, so that the seconds below are those of decoding
     speculative, plain = both(max_new_tokens, seed)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from specsim.simulation._counting import Progress
+    from specsim.traces import Trace
 
 
 @contextmanager
@@ -48,3 +49,9 @@ def print_result(result: Any, as_json: bool = False) -> None:
         from specsim.core._tables import to_rich
 
         show(*to_rich(result.parts()))
+
+
+def written(trace: Trace) -> str:
+    """What was written, in numbers, and where."""
+    size = f"{trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB"
+    return f"wrote {trace.num_steps:,} steps, {size} to {trace.path}"

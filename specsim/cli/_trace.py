@@ -1,56 +1,18 @@
-"""`specsim trace record`, `import`, `info` and `upgrade`: traces come to be, and are looked over."""
+"""`specsim trace` with import, info, upgrade, alpha, audit, simulate, plan and policies."""
 
-from __future__ import annotations
-
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from specsim.cli._app import trace_app
-from specsim.cli._options import Dtype, Folder, Gamma, Rule, Seed, whole
-from specsim.cli._pairs import models_of, trace_of
-from specsim.cli._terminal import progress_bar
-
-
-@trace_app.command(name="record")
-def trace_record(
-    path: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
-    *,
-    models: Annotated[
-        str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")
-    ] = "ngram",
-    steps: Annotated[int, Parameter(converter=whole, help="Speculative steps to log.")] = 1000,
-    gamma: Gamma = 5,
-    rule: Rule = "standard",
-    dtype: Dtype = "float32",
-    top: Annotated[
-        int | None,
-        Parameter(converter=whole, help="Log only this many of the most probable tokens of each row."),
-    ] = None,
-    seed: Seed = None,
-) -> None:
-    """Decode speculatively, and log the drafted tokens with their rows of p and q."""
-    from specsim.recording import record
-
-    target, draft = models_of(models)
-    with progress_bar("record") as progress:
-        trace = record(
-            path,
-            target,
-            draft,
-            gamma=gamma,
-            steps=steps,
-            rule=rule,
-            dtype=dtype,
-            top=top,
-            rng=seed,
-            progress=progress,
-        )
-    print(
-        f"wrote {trace.num_steps:,} steps, {trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB to {path} "
-        f"(seed {trace.provenance['root']})"
-    )
+from specsim.cli._options import RATIO, CHat, Dtype, Folder, Json, Most, Rule, Seed, Threads, whole
+from specsim.cli._pairs import draft_of, trace_of
+from specsim.cli._plan import print_trace_plan
+from specsim.cli._simulate import simulate_and_print
+from specsim.cli._terminal import print_result, progress_bar, written
 
 
 @trace_app.command(name="import")
@@ -81,9 +43,7 @@ def trace_import(
         trace = import_trace(
             source, out, draft=draft, format=format, vocab_size=vocab_size, dtype=dtype, progress=progress
         )
-    print(
-        f"wrote {trace.num_steps:,} steps, {trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB to {out}"
-    )
+    print(written(trace))
 
 
 @trace_app.command(name="info")
@@ -109,7 +69,8 @@ def trace_upgrade(
         trace = upgrade_trace(path, progress)
     _describe(trace)
     print(
-        "every row is as it was written; whether the above is, version 1 cannot tell: compare it with what was recorded"
+        "every row is as it was written; whether the above is, version 1 cannot tell: compare it with what "
+        "was recorded"
     )
 
 
@@ -117,16 +78,11 @@ def _describe(trace: Any) -> None:
     """What the manifest says."""
     layout = trace.layout
     rows = f"{trace.dtype} rows" if trace.top is None else f"{trace.dtype} rows of the top {trace.top}"
-    lacks = [
-        what
-        for what, there in (("accept flags", layout.flags), ("q at the bonus", layout.bonus))
-        if not there
-    ]
-    steps = (
-        f"{trace.num_steps:,} steps of γ = {trace.gamma}"
-        if trace.gamma
-        else f"{trace.num_rows:,} places of a text"
-    )
+    logged = {"accept flags": layout.flags, "q at the bonus": layout.bonus}
+    lacks = [what for what, there in logged.items() if not there]
+    steps = f"{trace.num_steps:,} steps of γ = {trace.gamma}"
+    if not trace.gamma:
+        steps = f"{trace.num_rows:,} places of a text"
     print(f"{trace.path}: {steps}, V = {trace.vocab_size:,}, {rows}")
     print(
         f"{trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB"
@@ -135,3 +91,116 @@ def _describe(trace: Any) -> None:
     )
     for name, value in trace.provenance.items():
         print(f"  {name}: {value}")
+
+
+@trace_app.command(name="alpha")
+def trace_alpha(
+    path: Folder = None,
+    *,
+    skip_damaged: Annotated[
+        bool, Parameter(negative="", help="Skip damaged shards, with a warning.")
+    ] = False,
+    entropy_of: Annotated[str, Parameter(help="Group contexts by the entropy of q, or of p.")] = "q",
+    bins: Annotated[int, Parameter(converter=whole, help="Number of groups of equal size.")] = 8,
+    seed: Annotated[int, Parameter(converter=whole, help="Seed of the bootstrap over documents.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """The three α of a trace by position, entropy and document, with confidence intervals."""
+    from specsim.traces import summarise
+    from specsim.traces._analysis import read_alpha
+
+    trace = trace_of(path)
+    with progress_bar("alpha", " rows") as progress:
+        found = summarise(trace, progress=progress, skip_damaged=skip_damaged)
+    if found.skipped:
+        sound = [status.ok for status in trace.verify()]
+        trace = replace(trace, shards=tuple(s for s, ok in zip(trace.shards, sound, strict=True) if ok))
+    with progress_bar("groups", " rows") as progress:
+        reading = read_alpha(trace, entropy_of=entropy_of, bins=bins, rng=seed, progress=progress)
+    if as_json:
+        print(json.dumps(found.to_dict() | {"reading": reading.to_dict()}, allow_nan=False))
+        return
+    if "text" in trace.provenance:
+        print(f"the text is {trace.provenance['text']}")
+    print_result(found)
+    print()
+    print_result(reading)
+
+
+@trace_app.command(name="audit")
+def trace_audit(
+    path: Folder = None,
+    *,
+    lenience: Annotated[float, Parameter(help="Lenience of the decoding, in (0, 1].")] = 1.0,
+    seed: Annotated[
+        int, Parameter(converter=whole, help="Seed of the map of drafted tokens to uniforms.")
+    ] = 0,
+    as_json: Json = False,
+) -> int:
+    """Check the accept flags and drafted tokens of a trace against its rows. Exit code 1 if they disagree.
+
+    For the standard rule, or lenience. A log cannot show whether the output has the target's law."""
+    from specsim.traces._consistency import audit_log
+
+    with progress_bar("audit", " rows") as progress:
+        found = audit_log(trace_of(path), lenience=lenience, rng=seed, progress=progress)
+    print_result(found, as_json)
+    return found.exit_code
+
+
+@trace_app.command(name="simulate")
+def trace_simulate(
+    path: Folder = None,
+    *,
+    rule: Rule = "standard",
+    gamma: Annotated[
+        int | None, Parameter(converter=whole, help="Drafted tokens per step; default: as logged.")
+    ] = None,
+    steps: Annotated[int, Parameter(converter=whole, help="Steps to draw.")] = 100_000,
+    seed: Seed = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate another rule, or fewer drafted tokens, on the logged rows (frozen: drafts are redrawn).
+
+    For truncated rows: bounds of the expected tokens per step along the logged drafts."""
+    trace = trace_of(path)
+    shape = draft_of(rule, max(1, trace.gamma) if gamma is None else gamma, None, None)
+    simulate_and_print(trace, None, as_json, rule=rule, gamma=shape, steps=steps, rng=seed, threads=threads)
+
+
+@trace_app.command(name="plan")
+def trace_plan(
+    path: Folder = None,
+    *,
+    c: Annotated[float, RATIO],
+    c_hat: CHat = None,
+    most: Most = 64,
+    as_json: Json = False,
+) -> None:
+    """Find the best γ from a trace's rates by position, as 'specsim plan --trace'."""
+    print_trace_plan(trace_of(path), c, c_hat, most, as_json)
+
+
+@trace_app.command(name="policies")
+def trace_policies(path: Folder = None, *, c: Annotated[float, RATIO], as_json: Json = False) -> None:
+    """Compare policies that choose γ step by step along a trace: drafted tokens and speedup.
+
+    Learned policies are not included: a log has no rows of the draft after a rejected token."""
+    from specsim.planning import policies as lookahead
+
+    trace = trace_of(path)
+    log, most = lookahead.log_from_trace(trace), trace.gamma
+    policies = (
+        lookahead.Constant(most),
+        lookahead.Heuristic(),
+        lookahead.ConfidenceThreshold(most=most),
+        lookahead.SVIP(most=most),
+        lookahead.Goodput(),
+        lookahead.Cascade(),
+        lookahead.Oracle(log),
+    )
+    runs = lookahead.simulate_policies(log, policies, draft_cost=c)
+    if not as_json:
+        runs = type(runs)(sorted(runs, key=lambda run: -run.speedup))
+    print_result(runs, as_json)

@@ -3,8 +3,6 @@
 k goes from 0 to the depth of the draft, γ for a chain.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from specsim.core._types import Ints

@@ -1,7 +1,5 @@
 """Autocorrelation of series along a text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

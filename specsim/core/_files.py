@@ -1,7 +1,5 @@
 """Atomic writing of files."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterator
@@ -13,8 +11,7 @@ from pathlib import Path
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary file to fill, which replaces `path` at the end, or is removed on an exception.
 
-    The temporary file is beside `path` and is flushed to disk before the replacement.
-    """
+    The temporary file is beside `path` and is flushed to disk before the replacement."""
     place = Path(path)
     if not place.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(place.parent))
@@ -27,6 +24,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         _sync(place.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write `text` to `path` in UTF-8, atomically."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _default_mode() -> int:

@@ -6,13 +6,14 @@ engine runs them on a pool of threads; division follows NumPy, so that a kernel 
 of a chunk. ``fastmath`` is only for summaries: it lets the compiler reorder additions, and a decision (accept
 or reject) must not depend on that.
 
-Compiled code is kept on disk, under NUMBA_CACHE_DIR if that is set. A file's name is the digest of everything the code
-depends on: the kernel's bytecode, its constants, the kernels that it calls, the types of its arguments, the processor
-and the versions. A file is replaced in one step, so any number of processes may share the folder. Kernels written
-elsewhere, in a notebook say, and those made of them are compiled in every session.
+Compiled code is kept on disk, under NUMBA_CACHE_DIR if that is set. A file's name is the digest of everything
+the code depends on: the kernel's bytecode, its constants, the kernels that it calls, the types of its
+arguments, the processor and the versions. A file is replaced in one step, so any number of processes may
+share the folder. Kernels written elsewhere, in a notebook say, and those made of them are compiled in every
+session.
 
-`interpreted()` runs kernels as plain Python for a while; set ``NUMBA_DISABLE_JIT=1`` to do so throughout, for a
-debugger or for coverage.
+`interpreted()` runs kernels as plain Python for a while; set ``NUMBA_DISABLE_JIT=1`` to do so throughout, for
+a debugger or for coverage.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Kernel", "available_threads", "interpreted", "kernel", "sources_digest", "summary_kernel"]
+from specsim.core._checks import check_count
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -73,10 +74,9 @@ class Kernel:
 
     @cached_property
     def contents(self) -> str | None:
-        """A digest of what numba compiles: this kernel and all kernels that it calls. None if it is not kept on disk.
+        """A digest of this kernel and of all kernels that it calls. None if it is not kept on disk.
 
-        Globals and cells enter by value, since numba compiles them as constants.
-        """
+        Globals and cells enter by value, since numba compiles them as constants."""
         found, described = [self], []
         try:
             for part in found:  # grows while it is read
@@ -91,7 +91,7 @@ class Kernel:
         return self.contents is not None
 
     def _described(self, found: list[Kernel]) -> str:
-        """This kernel as text. Kernels that it calls are appended to `found` and written as their index there."""
+        """This kernel as text. Kernels that it calls are appended to `found` and written as their index."""
         function = self.plain
         if not _of_the_package(function.__module__):
             raise _NotDescribedError
@@ -136,14 +136,10 @@ def summary_kernel(function: Callable[..., Any]) -> Kernel:
 
 
 def available_threads(threads: int | None = None) -> int:
-    """`threads`, or as many as this process has cores. Raises ValueError below 1, TypeError for no integer."""
+    """`threads`, or the number of cores of this process. Raises ValueError and TypeError as `check_count`."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not hasattr(threads, "__index__"):
-        raise TypeError(f"threads: expected an int, got {type(threads).__name__}")
-    if threads < 1:
-        raise ValueError(f"threads: {threads} is not at least 1")
-    return int(threads)
+    return check_count("threads", threads)
 
 
 @cache
@@ -189,7 +185,8 @@ def _described(value: Any, found: list[Kernel]) -> str:
     raise _NotDescribedError
 
 
-#: The parts of a code object that decide what it does. File and line are left out: moving a kernel changes nothing.
+#: The parts of a code object that decide what it does. File and line are left out: moving a kernel changes
+#: nothing.
 CODE = ["co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags"]
 CODE += ["co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_exceptiontable"]
 
@@ -208,8 +205,8 @@ def _of_the_package(module: str) -> bool:
 class _Entries:
     """What numba calls the cache of a dispatcher: the compiled code of one kernel, a file for each signature.
 
-    A file holds the digest of the rest, the key, and the pickled code. If one of these is not as expected, the kernel
-    is compiled again and the file replaced. If no file can be written, the code stays in memory.
+    A file holds the digest of the rest, the key, and the pickled code. If one of these is not as expected,
+    the kernel is compiled again and the file replaced. If no file can be written, the code stays in memory.
     """
 
     def __init__(self, kernel: str):
@@ -233,8 +230,9 @@ class _Entries:
                     with suppress(OSError):
                         os.utime(path)  # for _remove_unused
                     return loaded
-        # The symbols of a function contain a number, which numba counts from 1 in each process. Two closures of one
-        # factory, compiled by two processes, would get the same symbols; a kernel that calls both would link only one.
+        # The symbols of a function contain a number, which numba counts from 1 in each process. Two closures
+        # of one factory, compiled by two processes, would get the same symbols; a kernel that calls both
+        # would link only one.
         FunctionIdentity._unique_ids = count(secrets.randbits(62))
         return None
 
@@ -257,7 +255,7 @@ class _Entries:
                 temporary.unlink(missing_ok=True)
 
     def _key(self, signature: Any, codegen: Any) -> bytes:
-        """Everything the code for these arguments depends on; empty if an argument's type cannot be described."""
+        """Everything the code for these arguments depends on; empty for a type that cannot be described."""
         import llvmlite  # type: ignore[import-untyped]
         import numba
 

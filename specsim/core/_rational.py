@@ -1,9 +1,7 @@
-"""Exact arithmetic of the enumerations: gmpy2's ``mpq`` where gmpy2 is installed, else ``fractions.Fraction``.
+"""Exact arithmetic of the enumerations: ``mpq`` of gmpy2 if installed, otherwise ``fractions.Fraction``.
 
 The two compare and hash alike, and may be mixed; ``mpq`` is several times faster. Users are given `Fraction`.
 """
-
-from __future__ import annotations
 
 from fractions import Fraction
 from typing import Any

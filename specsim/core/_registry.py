@@ -1,7 +1,5 @@
 """Registries built from file names: to add an entry, add a file."""
 
-from __future__ import annotations
-
 import difflib
 import pkgutil
 from collections.abc import Iterable, Sequence

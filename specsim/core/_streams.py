@@ -14,8 +14,6 @@ The key comes from `numpy.random.SeedSequence(root, spawn_key=cell)`: `root` is 
 record; `cell` names the part of an experiment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import IntEnum
 
@@ -134,8 +132,7 @@ def _fill_slot(k0, k1, purpose, slot, first_step, first, second, third):
     """The three uniforms of one slot, for steps that share their high word.
 
     The loop over steps has no branch, so that the compiler vectorises it. Words are kept in 64-bit lanes and
-    cut to 32 bits only where they are multiplied or read.
-    """
+    cut to 32 bits only where they are multiplied or read."""
     mask = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)
     ten = np.uint64(10)

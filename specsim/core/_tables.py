@@ -1,4 +1,4 @@
-"""Results as tables: the terminal and Jupyter show the same ones, and programs read the rows as Arrow or pandas."""
+"""Results as tables, which the terminal and Jupyter show alike and programs read as Arrow or pandas."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _NUMBER = re.compile(r"[-+≤]?\d\S*( ([±–] ?\S+|wasteful))?")
 class Table:
     """Rows of cells under the names of columns. Without `columns` each row is a name and its values.
 
-    The rows whose numbers, from 0, are in `bold` are emphasised; `gap` is the space between columns in the terminal.
+    The rows whose numbers, from 0, are in `bold` are emphasised; `gap` is the space between columns in the
+    terminal.
 
     >>> Table(("γ", "tokens"), [(1, "1.8")], bold=[0]).to_html()
     '<table><tr><th>γ</th><th>tokens</th></tr><tr
@@ -99,7 +100,7 @@ Piece = Table | Line | str
 
 
 class Shown:
-    """A result that the terminal and Jupyter show by `parts`, and whose `records` are a table for programs."""
+    """A result that the terminal and Jupyter show by `parts`, with `records` as a table for programs."""
 
     __slots__ = ()
 
@@ -118,7 +119,7 @@ class Shown:
         return pa.Table.from_pylist(self.records())
 
     def to_pandas(self) -> Any:
-        """The rows of the result as a pandas data frame. Raises ModuleNotFoundError where pandas is not installed."""
+        """The rows of the result as a pandas data frame. Raises ModuleNotFoundError without pandas."""
         try:
             import pandas  # type: ignore[import-untyped, import-not-found, unused-ignore]  # noqa: F401
         except ModuleNotFoundError as error:
@@ -165,7 +166,7 @@ def span(ends: Iterable[float], show: Callable[[float], str] = "{:.4f}".format) 
 
 
 def as_dict(result: Any, *derived: str, without: Sequence[str] = (), **more: object) -> dict[str, Any]:
-    """The fields of a dataclass and its `derived` properties, but those in `without`, and `more`, as `plain` values."""
+    """The fields of a dataclass but those in `without`, its `derived` properties, and `more`, all `plain`."""
     names = [field.name for field in fields(result) if field.name not in without]
     found = {name: getattr(result, name) for name in (*names, *derived)}
     return {name: plain(value) for name, value in (found | more).items()}

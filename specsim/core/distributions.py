@@ -7,8 +7,6 @@ The rows of a user must sum to 1 up to the rounding of their own dtype (`TOLERAN
 float64. A larger deviation is an error that states its size; rows are never renormalised silently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -17,6 +15,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from specsim.core._checks import check_count
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Ints
 
@@ -254,10 +253,7 @@ def top_k(p: ArrayLike, k: int) -> Floats:
     array([0.625, 0.375, 0.   ])
     """
     rows = check_rows(p)
-    if not hasattr(k, "__index__"):
-        raise TypeError(f"top_k: expected an integer k, got {type(k).__name__}")
-    if k < 1:
-        raise ValueError(f"top_k: {k} keeps no token; k must be at least 1")
+    check_count("k", k)
     kth = np.sort(rows, axis=-1)[..., -min(k, rows.shape[-1])]
     return normalise(np.where(rows >= kth[..., None], rows, 0.0))
 
@@ -354,10 +350,8 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
     array([0.25, 0.75])
     """
     rows = check_rows(p)
-    if not hasattr(bits, "__index__"):
-        raise TypeError(f"dyadic: expected an integer number of bits, got {type(bits).__name__}")
-    if not 1 <= bits <= 52:
-        raise ValueError(f"dyadic: bits = {bits} is outside [1, 52]")
+    if check_count("bits", bits) > 52:
+        raise ValueError(f"bits: {bits} is more than 52, those of a float64")
     scaled = rows * 2.0**bits
     floors = np.floor(scaled)
     missing = (2.0**bits - floors.sum(axis=-1)).astype(np.int64)
@@ -380,8 +374,7 @@ def cumulative_draw(weights, u):
     """Inverse CDF: the first token whose cumulative weight exceeds u · (sum of weights), u in [0, 1).
 
     `weights` (float64 [V]) need not be normalised, and must have positive mass. A token of weight 0 is never
-    drawn, also where rounding makes the running sum end below u · total.
-    """
+    drawn, also where rounding makes the running sum end below u · total."""
     total = 0.0
     for x in range(weights.size):
         total += weights[x]
@@ -452,8 +445,7 @@ def alias_draws(tables, start, size, u, drawn):
 
     Look-ups and arithmetic are separate loops, so that the compiler vectorises the second. Neither has a
     branch, which would be mispredicted: the index is unsigned, so that it cannot count from the end, and
-    `alias` is all ones or all zeros.
-    """
+    `alias` is all ones or all zeros."""
     for s in range(u.size):
         drawn[s] = tables[np.uint64(start[s] + np.int64(u[s] * size))]
     for s in range(u.size):

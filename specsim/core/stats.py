@@ -6,8 +6,6 @@ may be examined after any number of draws, because the probability that it ever 
 at most δ (Ville's inequality).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -230,8 +228,7 @@ def binomial_p_value(hits: int, n: int, probability: float) -> float:
 def lower_tail_p_value(statistic: float, df: int) -> float:
     """P(χ² ≤ statistic): small if counts agree with their law better than independent draws would.
 
-    Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit.
-    """
+    Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit."""
     return float(special.chdtr(df, statistic))
 
 

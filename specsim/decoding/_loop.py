@@ -115,9 +115,8 @@ def sample(
     1.0
     """
     if not isinstance(target, Model):
-        raise TypeError(
-            f"target: expected a model, such as TableModel([1/2, 1/2]), got {type(target).__name__}"
-        )
+        kind = type(target).__name__
+        raise TypeError(f"target: expected a model, such as TableModel([1/2, 1/2]), got {kind}")
     return _decode(target, _check_prompt(prompt, (target,)), None, max_new_tokens, eos, rng)
 
 
@@ -133,8 +132,7 @@ class _Speculation:
     def shape(self, room: int) -> Tree | None:
         """What to draft where `room` tokens may precede the last one; None: sample from the target.
 
-        A lossy rule always drafts, since it declares another law than the target's own.
-        """
+        A lossy rule always drafts, since it declares another law than the target's own."""
         return _truncate(self.tree, room if self.rule.declared is None else max(room, 1))
 
 
@@ -165,16 +163,11 @@ def _decode(
     tokens = tokens[:limit]
     if eos is not None and eos in tokens:
         tokens = tokens[: tokens.index(eos) + 1]
-    return Generation(
-        prompt=tuple(text),
-        tokens=tuple(tokens),
-        rule=None if speculation is None else str(speculation.rule),
-        tree=None if speculation is None else speculation.tree,
-        drafting="none" if speculation is None else speculation.drafting,
-        steps=tuple(steps),
-        seconds=dict(clock.seconds),
-        provenance=Provenance.record(root, 1, time.perf_counter() - started),
-    )
+    how = (None, None, "none")
+    if speculation is not None:
+        how = str(speculation.rule), speculation.tree, speculation.drafting  # type: ignore[assignment]
+    provenance = Provenance.record(root, 1, time.perf_counter() - started)
+    return Generation(tuple(text), tuple(tokens), *how, tuple(steps), dict(clock.seconds), provenance)
 
 
 def _speculative_step(

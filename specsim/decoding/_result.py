@@ -1,7 +1,5 @@
 """A generated text and the statistics of its steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -116,24 +114,19 @@ class Generation(Shown):
 
     def table(self) -> Mapping[str, str]:
         """The numbers as text, by name."""
+        draft = "none" if self.tree is None else str(self.tree)
         rows = {
             "rule": self.rule or "none: the target alone",
-            "draft": "none"
-            if self.tree is None
-            else str(self.tree) + (", greedy" if self.drafting == "greedy" else ""),
+            "draft": draft + (", greedy" if self.drafting == "greedy" else ""),
             "new tokens": f"{len(self.tokens):,}",
             "iterations": f"{self.iterations:,}",
             "tokens per iteration": f"{self.tokens_per_iteration:.3f}",
         }
         if self.tree is not None:
-            rows |= {
-                "drafted": f"{self.drafted:,}",
-                "accepted": f"{self.accepted:,}",
-                "rejected": f"{self.rejected:,}",
-                "bonus": f"{self.bonus:,}",
-                "α drafted": _rate(self.alpha_drafted),
-                "α verified": _rate(self.alpha_verified),
-            }
+            counted = ("drafted", "accepted", "rejected", "bonus")
+            rows |= {name: f"{getattr(self, name):,}" for name in counted}
+            rates = {"α drafted": self.alpha_drafted, "α verified": self.alpha_verified}
+            rows |= {name: NONE if rate is None else f"{rate:.4f}" for name, rate in rates.items()}
         return rows | {"seconds": ", ".join(f"{part} {spent:.3f}" for part, spent in self.seconds.items())}
 
     def parts(self) -> list[Piece]:
@@ -142,7 +135,3 @@ class Generation(Shown):
     def records(self) -> list[dict[str, Any]]:
         """A row for each step."""
         return [step._asdict() for step in self.steps]
-
-
-def _rate(value: float | None) -> str:
-    return NONE if value is None else f"{value:.4f}"

@@ -15,8 +15,6 @@ The target's rows determine what is emitted, so a wrong state of the target bias
 the draft only lowers acceptance, because drafts are verified against the rows that they were drawn from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -103,8 +101,7 @@ class DraftSide(Side):
 def _levels(tree: Tree, tokens: Ints) -> Iterator[tuple[Ints, Ints]]:
     """Depth by depth from 1 on: the nodes there [B], and the drafted tokens on the path to each [B, depth].
 
-    `tokens` [n] may still be filled in below the level that was yielded last.
-    """
+    `tokens` [n] may still be filled in below the level that was yielded last."""
     for depth in range(1, tree.depth + 1):
         nodes = np.flatnonzero(np.array(tree.depths) == depth)
         yield nodes, tokens[np.array([tree.path(node) for node in nodes.tolist()]) - 1]

@@ -15,8 +15,6 @@ The tree is a function of q alone. A rule that is lossless for any draft, such a
 Cost: `depth` calls of the draft, on at most `width` paths each; O(width² · depth) candidates to sort.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._checks import check_counts
 from specsim.core._types import Floats, Ints, Tokens
 from specsim.drafts._sampling import draw_siblings, rank_tokens
 from specsim.drafts._tree import Tree
@@ -53,7 +52,7 @@ class DynamicTree:
     distinct = True
 
     def __post_init__(self) -> None:
-        _check(width=self.width, depth=self.depth, nodes=self.nodes)
+        check_counts(width=self.width, depth=self.depth, nodes=self.nodes)
 
     def __str__(self) -> str:
         return f"dynamic tree of {self.nodes} tokens, {self.width} wide and at most {self.depth} deep"
@@ -108,7 +107,7 @@ def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes
     >>> expand(lambda path: [0.5, 0.4, 0.1], width=2, depth=2, nodes=3)  # the third is 0.5 · 0.5
     (Tree(parents=(0, 0, 1), sampling='top', block=1), (0, 1, 0))
     """
-    _check(width=width, depth=depth, nodes=nodes)
+    check_counts(width=width, depth=depth, nodes=nodes)
     found: list[Tokens] = [()]
     above, worth = [0], [1]
     level = [0]
@@ -160,7 +159,7 @@ def dynamic_drafts(
     >>> dynamic_drafts(TableModel([0.5, 0.4, 0.1]), [[]], width=2, depth=2, nodes=3)
     (array([[0, 0, 1]]), array([[0, 1, 0]]))
     """
-    _check(width=width, depth=depth, nodes=nodes)
+    check_counts(width=width, depth=depth, nodes=nodes)
     seen = np.asarray(histories)[:, None]  # [B, candidates of a level, tokens]
     steps, children = len(seen), min(width, draft.vocab_size)
     node, value = np.zeros((steps, 1), dtype=np.int64), np.ones((steps, 1))
@@ -190,14 +189,6 @@ def dynamic_drafts(
 def _highest(values: Floats, count: int) -> NDArray[np.int64]:
     """Columns of the `count` highest of each row of `values` [B, C], in order; the first among equals."""
     return np.sort(np.argsort(-values, axis=1, kind="stable")[:, :count], axis=1)
-
-
-def _check(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not hasattr(size, "__index__"):
-            raise TypeError(f"{name}: expected an int, got {type(size).__name__}")
-        if size < 1:
-            raise ValueError(f"{name}: {size} is not at least 1")
 
 
 def _check_candidates(candidates: int, nodes: int) -> None:

@@ -20,14 +20,13 @@ one a step, and the window moves by one token even where a step emits more.
 Cost: W rows of the target a step besides those of the drafts; in a real engine all are one pass.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._checks import check_count
 from specsim.drafts._tree import Tree, chains
 from specsim.models import Model
 
@@ -67,10 +66,8 @@ class Lookahead:
     """
 
     def __init__(self, target: Model, window: int, ngram: int, candidates: int, rng: np.random.Generator):
-        for name, size, least in (("window", window, 1), ("ngram", ngram, 2), ("candidates", candidates, 1)):
-            if size < least:
-                raise ValueError(f"{name}: {size} is not at least {least}")
-        self.target, self.window, self.ngram, self.candidates = target, window, ngram, candidates
+        self.target, self.window = target, check_count("window", window)
+        self.ngram, self.candidates = check_count("ngram", ngram, 2), check_count("candidates", candidates)
         self._rng = rng
         self._levels: NDArray[np.int64] | None = None  # [levels, columns]
         # by first token, the tails as the keys of a dict, which keeps their order: the latest seen last

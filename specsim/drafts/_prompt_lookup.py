@@ -13,14 +13,13 @@ Cost: O(T) for one history of T tokens; `lookup_drafts` sorts the n-grams of a t
 positions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._checks import check_counts
 from specsim.core._types import Ints
 
 
@@ -40,7 +39,7 @@ class PromptLookup:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", _as_text(self.text, "text").astype(np.int32))
-        _check(1, self.max_ngram)
+        check_counts(max_ngram=self.max_ngram)
 
     def drafts(self, positions: ArrayLike, gamma: int) -> Ints:
         """`lookup_drafts` at `positions` of the text."""
@@ -78,7 +77,7 @@ def prompt_lookup(
     True
     """
     text = _as_text(history, "history")
-    _check(gamma, max_ngram)
+    check_counts(gamma=gamma, max_ngram=max_ngram)
     if text.size < 2:
         return ()
     ends = np.flatnonzero(text[:-1] == text[-1])  # where the last token stands further up
@@ -120,7 +119,7 @@ def lookup_drafts(
            [ 1,  2]])
     """
     tokens, places = _as_text(text, "text"), _as_text(positions, "positions")
-    _check(gamma, max_ngram)
+    check_counts(gamma=gamma, max_ngram=max_ngram)
     if places.size and not 0 <= places.min() <= places.max() <= tokens.size:
         raise ValueError(f"positions: from {places.min()} to {places.max()}, outside [0, {tokens.size}]")
     drafts = np.full((places.size, gamma), -1, dtype=np.int64)
@@ -142,8 +141,7 @@ def lookup_drafts(
 def _taken(start: Any, size: Any, n: int, gamma: int, whole: bool) -> Any:
     """Whether tokens from `start` on, after the first match of n tokens, are drafted; `size` is the text's.
 
-    If they are not, neither are those after a later occurrence.
-    """
+    If they are not, neither are those after a later occurrence."""
     return (start + gamma <= size) & (start < size - n) if whole else start < size
 
 
@@ -154,9 +152,3 @@ def _as_text(values: ArrayLike, name: str) -> Ints:
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{name}: expected integers, got {array.dtype}")
     return array.astype(np.int64)
-
-
-def _check(gamma: int, max_ngram: int) -> None:
-    for name, size in {"gamma": gamma, "max_ngram": max_ngram}.items():
-        if size < 1:
-            raise ValueError(f"{name}: {size} is not at least 1")

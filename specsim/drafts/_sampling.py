@@ -4,8 +4,6 @@ A rule is lossless for a sampling method, never on its own: what a verifier may 
 depends on how it was drafted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -116,8 +114,7 @@ def draw_siblings(sampling: str, q: Floats, u: Floats) -> Ints:
 def _draw(q, u, tokens):
     """`cumulative_draw` from each of the rows q[B, V], with u[B], into int64 tokens[B].
 
-    Four rows are summed at a time: the additions of one sum have to wait for each other.
-    """
+    Four rows are summed at a time: the additions of one sum have to wait for each other."""
     last = q.shape[0] - 1
     sums = np.empty((4, q.shape[1]))
     for first in range(0, q.shape[0], 4):

@@ -20,11 +20,10 @@ Chen et al., "Sequoia", arXiv 2402.12374.
 Cost: O(n² · B) for B ranks, times the depth if that is limited.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
+from specsim.core._checks import check_counts
 from specsim.drafts._tree import Tree
 
 #: The most ordered draws of siblings that are enumerated.
@@ -62,9 +61,7 @@ def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = No
     (0, 0, 1, 3)
     """
     accept = _check(rank_acceptance)
-    for name, value in {"nodes": nodes, "depth": 1 if depth is None else depth}.items():
-        if value < 1:
-            raise ValueError(f"{name}: {value} is not at least 1")
+    check_counts(nodes=nodes, depth=1 if depth is None else depth)
     if depth is None:
         tables = [_best_subtrees(accept, nodes + 1, None)]
     else:  # a table for each number of levels below a node

@@ -6,8 +6,6 @@ parents (0, 1, …, γ-1), K drafts of one token (0, …, 0). The rows of a tree
 them, and q after every node up to the last that has children, `num_rows` of them, so that a chain has γ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._checks import check_count
 from specsim.drafts._sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
 
 #: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN). The limit guards against mistyped sizes.
@@ -124,8 +123,7 @@ class Tree:
     ) -> Iterator[tuple[tuple[int, ...], Any]]:
         """Yield every draft of positive probability, with that probability.
 
-        row(seen, ahead) is q after the drafted tokens `seen`, `ahead` tokens further on.
-        """
+        row(seen, ahead) is q after the drafted tokens `seen`, `ahead` tokens further on."""
         inner = [node for node in range(self.size + 1) if self.children(node)]
         paths = {node: self.path(node) for node in inner}
 
@@ -233,10 +231,6 @@ def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
 
 
 def _whole(value: int, name: str) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
-        raise TypeError(f"{name}: expected an int, got {type(value).__name__}")
-    if value < 1:
-        raise ValueError(f"{name}: {value} drafted tokens leave nothing to verify; it must be at least 1")
-    if value > MAX_NODES:
+    if check_count(name, value) > MAX_NODES:
         raise ValueError(f"{name}: {value} drafted tokens a step are too many; at most {MAX_NODES}")
     return int(value)

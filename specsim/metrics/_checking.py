@@ -1,7 +1,5 @@
 """`check_metrics`: tests the statements one after the other, and derives what follows if all can hold."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,13 +23,18 @@ from specsim.metrics._statements import (
 )
 from specsim.theory import expected_tokens
 
+#: The order in which numbers are dropped in the search for a conflict, after the rates by position.
+ORDER = (
+    *("speedup", "step_time", "draft_time", "target_time", "acceptance_rate", "tokens_per_step"),
+    *("gamma", "bonus", "drafted", "accepted", "emitted", "steps", "requests"),
+)
+
 
 @dataclass(frozen=True)
 class Check:
     """One statement, and the ranges of its sides under the reported numbers and the statements before it.
 
-    `slack` is the room between the sides, in their unit; if negative, how far apart they are.
-    """
+    `slack` is the room between the sides, in their unit; if negative, how far apart they are."""
 
     name: str
     statement: str
@@ -117,14 +120,8 @@ class MetricsCheck(Shown):
 
     def parts(self) -> Iterator[Piece]:
         rows = [
-            (
-                check.statement,
-                "holds" if check.holds else "fails",
-                check.left,
-                check.right,
-                f"{check.slack:.4g}",
-            )
-            for check in self.checks
+            (c.statement, "holds" if c.holds else "fails", c.left, c.right, f"{c.slack:.4g}")
+            for c in self.checks
         ]
         wrong = [i for i, check in enumerate(self.checks) if not check.holds]
         unit = ", for each step" if self.per_step else ""
@@ -138,16 +135,13 @@ class MetricsCheck(Shown):
 
     def records(self) -> list[dict[str, Any]]:
         """The checks, with both ends of their sides."""
-        sides = ("left", "right")
-        return [
-            {k: v for k, v in asdict(check).items() if k not in sides}
-            | {
-                f"{side}_{end}": getattr(getattr(check, side), end)
-                for side in sides
-                for end in ("low", "high")
-            }
-            for check in self.checks
-        ]
+        found = []
+        for check in self.checks:
+            row = asdict(check)
+            for side in ("left", "right"):
+                row[f"{side}_low"], row[f"{side}_high"] = row.pop(side)
+            found.append(row)
+        return found
 
 
 def check_metrics(
@@ -212,6 +206,7 @@ def check_metrics(
     >>> check_metrics(engine="vllm", accepted=20, steps=7, tokens_per_step="3.86").possible
     True
     """
+    numbers = locals()
     if engine not in DEFINITIONS:
         near = nearest(engine, DEFINITIONS)
         raise ValueError(
@@ -219,23 +214,7 @@ def check_metrics(
         )
     if not 0 < rounding <= 1:
         raise ValueError(f"rounding: {rounding} units of the last digit; expected more than 0, at most 1")
-    texts = _texts(
-        # the order in which numbers are dropped in the search for a conflict
-        speedup=speedup,
-        step_time=step_time,
-        draft_time=draft_time,
-        target_time=target_time,
-        acceptance_rate=acceptance_rate,
-        tokens_per_step=tokens_per_step,
-        by_position=by_position,
-        gamma=gamma,
-        bonus=bonus,
-        drafted=drafted,
-        accepted=accepted,
-        emitted=emitted,
-        steps=steps,
-        requests=requests,
-    )
+    texts = _texts(numbers)
     given = {
         name: read("by_position" if name.startswith("position") else name, value, rounding)
         for name, value in texts.items()
@@ -261,11 +240,12 @@ def check_metrics(
     )
 
 
-def _texts(*, by_position: str | Sequence[Value] | None, **values: Value | None) -> dict[str, Value]:
+def _texts(numbers: Mapping[str, Any]) -> dict[str, Value]:
     """The given numbers by name, with one entry for each position."""
-    rates = by_position.split(",") if isinstance(by_position, str) else by_position or ()
-    positions: dict[str, Value] = {f"position {i}": rate for i, rate in enumerate(rates, 1)}
-    found = positions | {name: value for name, value in values.items() if value is not None}
+    rates = numbers["by_position"] or ()
+    rates = rates.split(",") if isinstance(rates, str) else rates
+    found: dict[str, Value] = {f"position {i}": rate for i, rate in enumerate(rates, 1)}
+    found |= {name: numbers[name] for name in ORDER if numbers[name] is not None}
     if not found.keys() - {"gamma", "requests"}:
         raise ValueError("nothing to check: give at least one number that was reported, such as accepted=20")
     return found
@@ -274,9 +254,8 @@ def _texts(*, by_position: str | Sequence[Value] | None, **values: Value | None)
 def _check_together(given: Mapping[str, Range]) -> None:
     positions = sum(name.startswith("position") for name in given)
     if positions and "gamma" in given and given["gamma"].low != positions:
-        raise ValueError(
-            f"by_position: {positions} rates for gamma {given['gamma']}; give one for each position"
-        )
+        gamma = given["gamma"]
+        raise ValueError(f"by_position: {positions} rates for gamma {gamma}; give one for each position")
     for name in ("draft_time", "step_time"):
         if name in given and "target_time" not in given:
             raise ValueError(f"{name}: give target_time too; only their ratio counts")
@@ -419,9 +398,8 @@ def _compare_iid(given: Mapping[str, Range], implied: Sequence[Implied]) -> list
         if name not in values:
             continue
         alpha = values[name]
-        low, high = (
-            float(expected_tokens(end, gamma)) for end in (max(alpha.low, 0.0), min(alpha.high, 1.0))
-        )
+        ends = max(alpha.low, 0.0), min(alpha.high, 1.0)
+        low, high = (float(expected_tokens(end, gamma)) for end in ends)
         if high < tokens.low - 1e-6 or low > tokens.high + 1e-6:
             remarks.append(
                 f"i.i.d. formula: with {name} {alpha} it gives {Range(low, high)} tokens per step, not "

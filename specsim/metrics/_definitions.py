@@ -1,7 +1,5 @@
 """How engines define the numbers that they report, with sources."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -6,8 +6,6 @@ steps, if no count was reported). The range of a ratio is found by fixing its de
 Cooper, 1962).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Reported numbers as intervals: exact for counts, else the values that round to the printed digits."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal, InvalidOperation
 from numbers import Integral

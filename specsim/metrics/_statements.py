@@ -16,8 +16,6 @@ n_i:
   time, one after the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -36,8 +34,7 @@ BONUS: Form = {"bonus": 1}
 class Statement:
     """`low` ≤ `left` ≤ `high`, linear forms; one of the bounds may be None.
 
-    It is reported if one of `about` was given, with its sides divided by the form `over`, if any.
-    """
+    It is reported if one of `about` was given, with its sides divided by the form `over`, if any."""
 
     name: str
     text: str
@@ -92,15 +89,9 @@ def _drafts(given: Mapping[str, Range], definition: Definition) -> Iterator[Stat
         gamma, requests = given["gamma"].low, _requests(given)
         most = times(gamma, STEPS)
         least = minus(most, times(gamma * requests, ONE)) if definition.constant else None
-        yield Statement(
-            "draft length",
-            f"drafted {'=' if definition.constant else '≤'} γ × steps",
-            ("drafted",),
-            DRAFTED,
-            least,
-            most,
-            "the last draft of a request may be shorter" if definition.constant and requests else "",
-        )
+        text = f"drafted {'=' if definition.constant else '≤'} γ × steps"
+        note = "the last draft of a request may be shorter" if definition.constant and requests else ""
+        yield Statement("draft length", text, ("drafted",), DRAFTED, least, most, note)
     accepted = _word(definition)
     yield Statement("accepted", f"{accepted} ≤ drafted", (accepted,), ACCEPTED, None, DRAFTED)
 
@@ -121,107 +112,66 @@ def _positions(given: Mapping[str, Range]) -> Iterator[Statement]:
 
 def _emission(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
     requests = times(_requests(given), ONE)
-    most_dropped = _dropped(given)
+    dropped = _dropped(given)
     whole = plus(ACCEPTED, STEPS)
     if "tokens_per_step" in given:
-        low, high = (times(mean, STEPS) for mean in given["tokens_per_step"])
+        least, most = (times(mean, STEPS) for mean in given["tokens_per_step"])
         left, words = whole, f"{_word(definition)} + steps"
         if definition.mean == "emitted":
             left, words = {"emitted": 1.0}, "emitted"
-        either = definition.mean == "either" and _requests(given) > 0
-        yield Statement(
-            "tokens per step",
-            f"{words} = tokens per step × steps",
-            ("tokens_per_step",),
-            left,
-            minus(low, requests) if either else low,
-            (plus(high, most_dropped) if most_dropped is not None else None) if either else high,
-            "or emitted, where it is the mean of a request" if either else "",
-        )
+        highest: Form | None = most
+        text, note = f"{words} = tokens per step × steps", ""
+        if definition.mean == "either" and _requests(given) > 0:
+            least, highest = minus(least, requests), None if dropped is None else plus(most, dropped)
+            note = "or emitted, where it is the mean of a request"
+        yield Statement("tokens per step", text, ("tokens_per_step",), left, least, highest, note)
     if definition.independent or (definition.outside != "none" and "requests" not in given):
         return  # emitted is another number, or it is not known how many tokens come from no step
-    most = {"none": whole, "first": plus(whole, requests), "any": None}[definition.outside]
-    notes = {
-        "none": [],
-        "first": ["the first of each request comes from no counted step"],
-        "any": ["some come from no counted step"],
-    }[definition.outside]
+    above = {"none": whole, "first": plus(whole, requests), "any": None}[definition.outside]
+    first, some = "the first of each request comes from no counted step", "some come from no counted step"
+    notes = {"none": [], "first": [first], "any": [some]}[definition.outside]
     if _requests(given):
         notes.append("up to γ + 1 may be dropped at the end of each request")
-    yield Statement(
-        "emitted",
-        f"emitted {'=' if most else '≥'} accepted + steps",
-        ("emitted", "tokens_per_step"),
-        {"emitted": 1},
-        None if most_dropped is None else minus(whole, most_dropped),
-        most,
-        "; ".join(notes),
-    )
+    text, about = f"emitted {'=' if above else '≥'} accepted + steps", ("emitted", "tokens_per_step")
+    below = None if dropped is None else minus(whole, dropped)
+    yield Statement("emitted", text, about, {"emitted": 1}, below, above, "; ".join(notes))
 
 
 def _bonus(given: Mapping[str, Range], definition: Definition) -> Iterator[Statement]:
     accepted, requests = _word(definition), times(_requests(given), ONE)
     rejecting = minus(STEPS, BONUS)
     yield Statement("bonus", "bonus ≤ steps", ("bonus",), BONUS, None, STEPS)
-    yield Statement(
-        "rejected",
-        f"steps − bonus ≤ drafted − {accepted}" + (" ≤ γ × (steps − bonus)" if "gamma" in given else ""),
-        ("bonus",),
-        minus(DRAFTED, ACCEPTED),
-        minus(rejecting, requests),
-        times(given["gamma"].low, rejecting) if "gamma" in given else None,
-        "a step without a bonus rejects 1 to γ tokens"
-        + (", but for the last of a request" if _requests(given) else ""),
-    )
+    text, most = f"steps − bonus ≤ drafted − {accepted}", None
+    if "gamma" in given:
+        text, most = f"{text} ≤ γ × (steps − bonus)", times(given["gamma"].low, rejecting)
+    note = "a step without a bonus rejects 1 to γ tokens"
+    note += ", but for the last of a request" if _requests(given) else ""
+    left, least = minus(DRAFTED, ACCEPTED), minus(rejecting, requests)
+    yield Statement("rejected", text, ("bonus",), left, least, most, note)
     if definition.independent:
-        yield Statement(
-            "accepted behind a rejection",
-            "emitted ≤ accepted ≤ drafted − (steps − bonus)",
-            ("accepted",),
-            {"agreeing": 1},
-            ACCEPTED,
-            minus(DRAFTED, rejecting),
-            "accepted counts tests passed behind a rejection as well",
-        )
+        text = "emitted ≤ accepted ≤ drafted − (steps − bonus)"
+        note, most = "accepted counts tests passed behind a rejection as well", minus(DRAFTED, rejecting)
+        name = "accepted behind a rejection"
+        yield Statement(name, text, ("accepted",), {"agreeing": 1}, ACCEPTED, most, note)
     last = f"position {given['gamma'].low:.0f}" if "gamma" in given else ""
     if last in given:
         accepting: Form = {last: 1}
-        yield Statement(
-            "last position",
-            f"bonus {'=' if definition.constant else '≥'} steps × the last position's rate",
-            ("bonus",),
-            BONUS,
-            minus(accepting, requests),
-            plus(accepting, requests) if definition.constant else None,
-        )
+        text = f"bonus {'=' if definition.constant else '≥'} steps × the last position's rate"
+        most = plus(accepting, requests) if definition.constant else None
+        yield Statement("last position", text, ("bonus",), BONUS, minus(accepting, requests), most)
 
 
 def _speed(given: Mapping[str, Range]) -> Iterator[Statement]:
     if {"draft_time", "target_time", "step_time"} <= given.keys():
-        step = given["step_time"].high
-        yield Statement(
-            "step time",
-            "draft time × drafted + target time × steps ≤ step time × steps",
-            ("step_time",),
-            plus(
-                times(given["draft_time"].low / step, DRAFTED), times(given["target_time"].low / step, STEPS)
-            ),
-            None,
-            STEPS,
-            "in step times; drafting and verifying one after the other",
-        )
+        draft, target = (given[name].low / given["step_time"].high for name in ("draft_time", "target_time"))
+        text = "draft time × drafted + target time × steps ≤ step time × steps"
+        left = plus(times(draft, DRAFTED), times(target, STEPS))
+        note = "in step times; drafting and verifying one after the other"
+        yield Statement("step time", text, ("step_time",), left, None, STEPS, note)
     if "speedup" in given:
         cost, text, note = least_cost(given)
-        yield Statement(
-            "speed-up",
-            f"speed-up ≤ {text}",
-            ("speedup",),
-            times(given["speedup"].low, cost),
-            None,
-            plus(ACCEPTED, STEPS),
-            note,
-            over=cost,
-        )
+        left, most = times(given["speedup"].low, cost), plus(ACCEPTED, STEPS)
+        yield Statement("speed-up", f"speed-up ≤ {text}", ("speedup",), left, None, most, note, over=cost)
 
 
 def least_cost(given: Mapping[str, Range]) -> tuple[Form, str, str]:

@@ -1,7 +1,5 @@
 """The protocol of models, and the checks on histories and contexts that they share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -54,8 +52,7 @@ class Model(Protocol):
     def row(self, context: Sequence[int]) -> Sequence[Any] | Floats:
         """The row after one `context` of at least `order` tokens, in plain Python and NumPy.
 
-        Equal to that of `rows` bit for bit, or exact if the model is.
-        """
+        Equal to that of `rows` bit for bit, or exact if the model is."""
 
 
 def check_pair(target: Any, draft: Any) -> None:

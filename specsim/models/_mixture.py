@@ -7,8 +7,6 @@ Writing p as w·p + (1 - w)·p gives min(p, (1 - w)·q + w·p) = w·p + (1 - w)�
 β(w) = w + (1 - w)·β for β = Σ min(p, q) in every context: rejections become rarer by the factor 1 - w.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

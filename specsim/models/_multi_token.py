@@ -4,8 +4,6 @@ The heads of Medusa (Cai et al., arXiv 2401.10774) are trained to predict it: he
 places further on without seeing those before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any

@@ -105,8 +105,7 @@ class NGramModel:
     def train(cls, texts: Iterable[bytes], n: int, contexts: ArrayLike | None = None) -> NGramModel:
         """Count the windows of `n` bytes (1 to 8) in each of `texts`.
 
-        Raises ValueError if n is out of range, or if no text is as long as n bytes.
-        """
+        Raises ValueError if n is out of range, or if no text is as long as n bytes."""
         if not 1 <= n <= LONGEST:
             raise ValueError(f"n: {n} is outside [1, {LONGEST}]")
         windows = [_windows(text, n) for text in texts]
@@ -300,8 +299,7 @@ def _sparse_levels(
     """All contexts of 2 bytes and more as one sparse matrix, contexts × successors.
 
     Returns `records` (int64 [contexts, 4]: key, where its successors start, how many they are, the sum of
-    their counts; sorted by key), and for all contexts one after the other `successors` and their counts.
-    """
+    their counts; sorted by key), and for all contexts one after the other `successors` and their counts."""
     records = [np.empty((0, 4), dtype=np.int64)]
     offset = 0
     for length, (keys, counts) in enumerate(levels, start=2):

@@ -4,8 +4,6 @@ The rows of a session depend only on the tokens that it consumed. A token that i
 after its rejection therefore shows in the rows, as in a real engine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,8 +48,7 @@ class Session:
     def advance(self, tokens: Sequence[int]) -> Floats:
         """Consume `tokens` [T] in one pass; returns the rows after each of them, float64 [T, V].
 
-        Raises ValueError where a row would need more tokens than were consumed.
-        """
+        Raises ValueError where a row would need more tokens than were consumed."""
         order, start = self.model.order, len(self._consumed)
         if tokens and start + 1 < order:
             raise ValueError(
@@ -65,8 +62,7 @@ class Session:
         """The rows after the consumed tokens and each of `paths` [B, d], float64 [B, V], consuming nothing.
 
         That is a pass with tree attention. With `ahead` > 0 the rows of a token that many places further on,
-        see `rows_ahead`.
-        """
+        see `rows_ahead`."""
         order, branches = self.model.order, np.asarray(paths, dtype=np.int64).tolist()
         recent = self._consumed[max(0, len(self._consumed) - order) :]
         joined = [[*recent, *path] for path in branches]

@@ -1,7 +1,5 @@
 """A Markov table: the row of the next token for each of the V^order contexts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Rational

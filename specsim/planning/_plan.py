@@ -78,17 +78,11 @@ class Plan(Shown):
 
     def parts(self) -> Iterator[Piece]:
         best, shown = self.best, self.choices[: self.best.gamma + 4]
-        rows = [
-            (
-                choice.gamma,
-                f"{choice.tokens_per_step:.4f}",
-                f"{choice.improvement:.4f}",
-                f"{choice.operations:.4f}",
-                bar,
-                "best" if choice == best else "beyond the log" if choice.gamma > self.measured else "",
-            )
-            for choice, bar in zip(shown, bars([choice.improvement for choice in shown]), strict=True)
-        ]
+        rows = []
+        for choice, bar in zip(shown, bars([choice.improvement for choice in shown]), strict=True):
+            numbers = (choice.tokens_per_step, choice.improvement, choice.operations)
+            note = "best" if choice == best else "beyond the log" if choice.gamma > self.measured else ""
+            rows.append((choice.gamma, *map("{:.4f}".format, numbers), bar, note))
         yield Table(("γ", "tokens/step", "improvement", "operations", "", ""), rows, bold=[best.gamma])
         yield Table(
             ("if", "best γ", "improvement", f"with γ = {best.gamma}"),
@@ -163,8 +157,7 @@ def plan_from_trace(
     found: TraceSummary | TraceBounds, c: float, c_hat: float | None = None, *, most: int = 64
 ) -> tuple[Plan, ...]:
     """The plan for the acceptance rates by position that `summarise` found; without accept flags two plans,
-    for the least and the largest α that the rows allow. Other parameters and errors as `plan`.
-    """
+    for the least and the largest α that the rows allow. Other parameters and errors as `plan`."""
     if isinstance(found, TraceBounds) and not found.flags:
         low, high = found.alpha_context
         return plan(low, c, c_hat, most=most), plan(high, c, c_hat, most=most)
@@ -182,15 +175,13 @@ def _choices(alphas: Floats, cost: StepCost, c_hat: float, most: int) -> list[Ch
 
 
 def _sensitivity(alphas: Floats, cost: ConstantRatio, gamma: int, most: int) -> list[Shift]:
-    shifts = [
-        (f"α {sign}{ALPHA_SHIFT:g}", np.clip(alphas + float(f"{sign}{ALPHA_SHIFT}"), 0.0, 1.0), cost.c)
-        for sign in "-+"
-    ]
-    shifts += [
-        (f"c {sign}{C_SHIFT:g}", alphas, cost.c * C_SHIFT**power) for sign, power in (("/", -1), ("·", 1))
-    ]
     found = []
-    for what, rates, c in shifts:
+    for what, rates, c in (
+        (f"α -{ALPHA_SHIFT:g}", np.clip(alphas - ALPHA_SHIFT, 0.0, 1.0), cost.c),
+        (f"α +{ALPHA_SHIFT:g}", np.clip(alphas + ALPHA_SHIFT, 0.0, 1.0), cost.c),
+        (f"c /{C_SHIFT:g}", alphas, cost.c * C_SHIFT**-1),
+        (f"c ·{C_SHIFT:g}", alphas, cost.c * C_SHIFT),
+    ):
         choices = _choices(rates, ConstantRatio(c), c, most)
         best = max(choices, key=lambda choice: choice.improvement)
         found.append(Shift(what, best.gamma, best.improvement, choices[gamma].improvement))
@@ -253,19 +244,12 @@ class Ranking(tuple[Ranked, ...], Shown):
     __slots__ = ()
 
     def parts(self) -> list[Piece]:
-        rows = [
-            (
-                one.candidate.name,
-                f"{one.candidate.alpha:.4f}",
-                f"{one.candidate.c:g}",
-                one.gamma,
-                f"{one.improvement:.4f}",
-                f"{one.low:.4f} – {one.high:.4f}" if one.low < one.high else NONE,
-                bar,
-                "surely worse" if one.surely_worse and one.low < one.high else "",
-            )
-            for one, bar in zip(self, bars([one.improvement for one in self]), strict=True)
-        ]
+        rows = []
+        for one, bar in zip(self, bars([one.improvement for one in self]), strict=True):
+            draft, uncertain = one.candidate, one.low < one.high
+            known = draft.name, f"{draft.alpha:.4f}", f"{draft.c:g}", one.gamma, f"{one.improvement:.4f}"
+            interval = f"{one.low:.4f} – {one.high:.4f}" if uncertain else NONE
+            rows.append((*known, interval, bar, "surely worse" if one.surely_worse and uncertain else ""))
         return [Table(("draft", "α", "c", "best γ", "improvement", "interval", "", ""), rows)]
 
     def records(self) -> list[dict[str, Any]]:
@@ -306,9 +290,8 @@ def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:
                 f"{one.name}: α = {one.alpha:g} in [{one.low:g}, {one.high:g}] is not within [0, 1]"
             )
         best = plan(one.alpha, one.c, most=most).best
-        low, high = (
-            plan(alpha, one.c, most=most).choices[best.gamma].improvement for alpha in (one.low, one.high)
-        )
+        plans = (plan(alpha, one.c, most=most) for alpha in (one.low, one.high))
+        low, high = (made.choices[best.gamma].improvement for made in plans)
         found.append(Ranked(one, best.gamma, best.improvement, low, high, False))
     found.sort(key=lambda one: -one.improvement)
     return Ranking(replace(one, surely_worse=one.high < found[0].low) for one in found)

@@ -94,8 +94,7 @@ class ConstantRatio:
     """A pass of the draft takes `c` ≥ 0 of the target's, and γ + 1 tokens are verified in the time of one.
 
     A step takes γc + 1 + `overhead` (≥ 0). Not modelled: batches and contexts, in which verification is not
-    free.
-    """
+    free."""
 
     c: float
     overhead: float = 0.0
@@ -149,8 +148,7 @@ class Network:
         """One pass over `tokens` tokens of each of `batch` sequences after `context` tokens.
 
         The larger of the times for reading weights and caches once, and for two operations per parameter and
-        token. Not modelled: the operations of attention, activations, and communication.
-        """
+        token. Not modelled: the operations of attention, activations, and communication."""
         read, used = self.parameters, self.parameters
         if self.experts is not None:
             touched = experts_touched(self.experts.count, self.experts.active, batch * tokens)
@@ -183,8 +181,7 @@ class Roofline:
 
     `draft_context` is the number of context tokens that the draft attends to, all by default; fewer for a
     sparse cache (MagicDec; SPiRE, whose draft is the target's network with a smaller context). Not modelled:
-    what `Network.seconds` leaves out, prefill, and different accepted lengths within a batch.
-    """
+    what `Network.seconds` leaves out, prefill, and different accepted lengths within a batch."""
 
     target: Network
     draft: Network
@@ -205,8 +202,7 @@ class Roofline:
     def tree_step(self, widths: Sequence[int]) -> float:
         """The time of a step that drafts a tree with `widths` nodes at depths 1, 2, …, verified in one pass.
 
-        The draft makes one pass per depth, over the nodes above. Tree attention is free.
-        """
+        The draft makes one pass per depth, over the nodes above. Tree attention is free."""
         if not widths or min(widths) < 1:
             raise ValueError(f"widths: {list(widths)} must name at least one node at each depth")
         drafting = sum(self._draft_pass(width) for width in (1, *widths[:-1]))
@@ -242,10 +238,8 @@ def critical_context(cost: Roofline, alpha: float, gamma: int, longest: float = 
     """
 
     def falls(context: float) -> bool:
-        here, twice = (
-            improvement(replace(cost, context=context, batch=batch), alpha, gamma)
-            for batch in (cost.batch, 2 * cost.batch)
-        )
+        costs = (replace(cost, context=context, batch=factor * cost.batch) for factor in (1, 2))
+        here, twice = (improvement(one, alpha, gamma) for one in costs)
         return twice < here * (1 - 1e-9)
 
     if falls(longest):
@@ -262,8 +256,7 @@ class LinearStep:
     """A target's pass of `fixed` + `per_context`·context + `per_token`·tokens seconds over the whole batch.
 
     The model of SmartSpec (arXiv 2406.14066); `draft_seconds` is one pass of the draft. Not modelled: the
-    change from memory-bound to arithmetic-bound passes, for which see `Roofline`.
-    """
+    change from memory-bound to arithmetic-bound passes, for which see `Roofline`."""
 
     fixed: float
     per_context: float
@@ -288,8 +281,7 @@ class LinearStep:
         at_context: float = 0.0,
     ) -> LinearStep:
         """Non-negative least squares over n ≥ 3 measured steps: `context` tokens read, `tokens` computed,
-        summed over sequences, and `seconds`, each [n]. Raises ValueError for collinear columns.
-        """
+        summed over sequences, and `seconds`, each [n]. Raises ValueError for collinear columns."""
         from scipy.optimize import nnls
 
         columns = [np.asarray(column, dtype=np.float64) for column in (context, tokens, seconds)]

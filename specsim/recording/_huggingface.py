@@ -5,8 +5,6 @@ cache to what was accepted. Rows are float64 softmaxes of the logits, after the 
 top-p for both models. torch and transformers are imported when something is recorded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,8 +62,7 @@ class CachedModel:
     def rows(self, tokens: Sequence[int], count: int) -> Floats:
         """Rows [count, V] after each of the last `count` of all `tokens` so far; those not yet read are fed.
 
-        Raises ValueError, naming the model and the position, for logits that are no numbers.
-        """
+        Raises ValueError, naming the model and the position, for logits that are no numbers."""
         logits = self._feed(tokens)[0, -count:, : self.vocab_size].double().cpu().numpy()
         bad = np.isnan(logits) | (logits == np.inf)
         if bad.any() or (logits.max(axis=1) == -np.inf).any():
@@ -190,26 +187,16 @@ def record_hf(
         raise ValueError(f"gamma: a draft of {gamma} tokens is too long for the models' context of {room}")
     texts = _encode(prompts, tokenizer, room - gamma)
     vocab_size = min(_width(big), _width(small))
-    pair = (
-        CachedModel(big, "target", sampling, vocab_size),
-        CachedModel(small, "draft", sampling, vocab_size),
-    )
-    for model in pair:
+    first = CachedModel(big, "target", sampling, vocab_size)
+    second = CachedModel(small, "draft", sampling, vocab_size)
+    for model in (first, second):
         model.check_cache()
-    facts = {
-        "target": str(target),
-        "draft": str(draft),
-        "prompts": len(texts),
-        "max_new_tokens": max_new_tokens,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "rule": str(chosen),
-    }
+    facts: dict[str, Any] = {"target": str(target), "draft": str(draft), "prompts": len(texts)}
+    facts |= {"max_new_tokens": max_new_tokens, **vars(sampling), "rule": str(chosen)}
     layout: dict[str, Any] = {"vocab_size": vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
     with new_log(path, **layout, root=root, facts=facts) as add:
         done = 0
-        for step in trajectory(*pair, texts, chosen, gamma, max_new_tokens, _ends(big), room, root):
+        for step in trajectory(first, second, texts, chosen, gamma, max_new_tokens, _ends(big), room, root):
             add(step.text, step.drafted, step.accepted, step.p, step.q)
             if progress is not None and step.text > done:
                 done = step.text
@@ -264,9 +251,8 @@ def _step(
         if i < gamma:
             drafted.append(int(draw_siblings(tree.sampling, q[i : i + 1], u[i : i + 1])[0, 0]))
     p = target.rows(tokens + drafted, gamma + 1)
-    rows = Rows(
-        np.array([drafted]), p[None], q[None, : rule.num_rows(tree)].copy(), broadcast_parents(tree, 1)
-    )
+    seen = q[None, : rule.num_rows(tree)].copy()
+    rows = Rows(np.array([drafted]), p[None], seen, broadcast_parents(tree, 1))
     found, accepted = rule_verifier(rule, tree)(rows, key, number)
     length = int(accepted[0])
     for model in (target, draft):
@@ -277,31 +263,23 @@ def _step(
 def load(name: str | Path, device: str = "cpu") -> tuple[Any, Any]:
     """Load the model and the tokenizer that `from_pretrained` finds under `name`.
 
-    Raises ValueError without torch and transformers, without `device`, and where nothing can be loaded.
-    """
+    Raises ValueError without torch and transformers, without `device`, and where nothing can be loaded."""
     try:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
         raise ValueError(f"{name}: needs torch and transformers ({error}): {INSTALL}") from None
-    _check_device(device)
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (AssertionError, ImportError, RuntimeError) as error:  # a backend that was not built in
+        reason = str(error).strip().splitlines()[0].split(". ")[0]
+        raise ValueError(f"device: {device!r} is not there ({reason})") from None
     try:
         model = AutoModelForCausalLM.from_pretrained(str(name), dtype="auto").to(torch.device(device)).eval()
         return model, AutoTokenizer.from_pretrained(str(name))
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"{name}: no causal language model with its tokenizer ({reason})") from None
-
-
-def _check_device(device: str) -> None:
-    """Raises ValueError where torch cannot compute on `device`."""
-    import torch
-
-    try:
-        torch.zeros(1, device=device).cpu()
-    except (AssertionError, ImportError, RuntimeError) as error:  # a backend that was not built in
-        reason = str(error).strip().splitlines()[0].split(". ")[0]
-        raise ValueError(f"device: {device!r} is not there ({reason})") from None
 
 
 def _new_cache(model: Any) -> Any:

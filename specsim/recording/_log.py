@@ -1,7 +1,5 @@
 """Writes a recorded trace: its provenance, and steps whose rows may be truncated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,23 +28,19 @@ def new_log(
     a step.
 
     With `top` = k of each row the k most probable tokens are kept, or k - 1 and the drafted one. Raises as
-    `specsim.traces.writer`.
-    """
+    `specsim.traces.writer`."""
     provenance = {**facts, **Provenance.record(root, 1, 0.0).to_dict()}
     del provenance["seconds"]  # not known before the end, and the manifest is written first
     if top is not None:
         top = min(top, vocab_size)
-    with writer(
-        path, vocab_size=vocab_size, gamma=gamma, dtype=dtype, top=top, provenance=provenance
-    ) as trace:
+    layout: dict[str, Any] = {"vocab_size": vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
+    with writer(path, provenance=provenance, **layout) as trace:
 
-        def add(text: int, drafted: Sequence[int], accepted: int, p: Floats, q: Floats) -> None:
-            if top is None:
-                trace.append(text, drafted, accepted, p, q)
-            else:
-                cut = (zip(rows, [*drafted, None], strict=True) for rows in (p, q))
-                trace.append(
-                    text, drafted, accepted, *([truncate(r, top, x) for r, x in rows] for rows in cut)
-                )
+        def add(text: int, drafted: Sequence[int], accepted: int, *rows: Floats) -> None:
+            logged: Any = rows
+            if top is not None:
+                kept = [*drafted, None]
+                logged = ([truncate(r, top, x) for r, x in zip(one, kept, strict=True)] for one in rows)
+            trace.append(text, drafted, accepted, *logged)
 
         yield add

@@ -1,7 +1,5 @@
 """Record a trace of two specsim models along a speculative trajectory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
+from specsim.core._checks import check_count
 from specsim.core._kernels import interpreted
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.drafts import chain
 from specsim.models import Model
 from specsim.recording._log import new_log
 from specsim.simulation._counting import Progress
-from specsim.simulation._engine import check_steps, model_rows
-from specsim.simulation._rows import ModelRows, start_of
+from specsim.simulation._rows import ModelRows, model_rows, start_of
 from specsim.traces import Trace, open_trace
 
 #: Steps of each text; then the next held-out context begins another one.
@@ -83,7 +81,7 @@ def record(
     ...     record(folder, *default_pair(), gamma=2, steps=10, rng=1).num_rows
     30
     """
-    steps = check_steps(steps)
+    steps = check_count("steps", steps)
     reader, chosen = model_rows(target, draft, chain(gamma), leaf_rows=True), rules.get(rule)
     chosen.check(reader.tree)
     root = root_of(rng)

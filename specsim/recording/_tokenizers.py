@@ -5,8 +5,6 @@ Compared are, in this order, the number of tokens, the id of each, the special t
 texts. Two vocabularies of one size may still number different pieces, so the size alone is not enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,9 +30,8 @@ def check_tokenizers(target: Any, draft: Any, texts: Iterable[str] = ()) -> None
     ids, other_ids = target.get_vocab(), draft.get_vocab()
     for token, number in ids.items():
         if other_ids.get(token) != number:
-            raise _differ(
-                "ids", f"{token!r} is {number} to the target, and {other_ids.get(token)} to the draft"
-            )
+            other = other_ids.get(token)
+            raise _differ("ids", f"{token!r} is {number} to the target, and {other} to the draft")
     for name in SPECIAL:
         one, other = (getattr(tokenizer, f"{name}_token_id", None) for tokenizer in (target, draft))
         if one != other:

@@ -29,8 +29,7 @@ CHECKPOINT_SECONDS = 60.0
 class Part:
     """The counts of a run by name: the steps of a simulation, or the cases of an audit.
 
-    `run` identifies the run, in plain values; `about` holds the other values of its result.
-    """
+    `run` identifies the run, in plain values; `about` holds the other values of its result."""
 
     run: dict[str, Any]
     about: dict[str, Any]
@@ -49,13 +48,7 @@ class Part:
         for name, partial in self.found.items():
             for key, array in partial.counts.items():
                 arrays[f"{name}: {key}"] = np.ascontiguousarray(array, dtype=np.int64)
-            entries[name] = {
-                "intervals": partial.intervals,
-                "counts": [*partial.counts],
-                "examples": partial.examples,
-                "failures": partial.failures,
-                "seconds": partial.seconds,
-            }
+            entries[name] = vars(partial) | {"counts": [*partial.counts]}
         head = json.dumps({"run": self.run, "about": self.about, "found": entries}, allow_nan=False)
         with atomic_write(path) as temporary:
             save_file(arrays, temporary, {FORMAT: f"{_digest(head, arrays)}\n{head}"})
@@ -78,9 +71,7 @@ class Part:
             raise ValueError(f"{path}: not a part of a run in the format of this version ({FORMAT!r})")
         digest, _, head = metadata[FORMAT].partition("\n")
         if _digest(head, arrays) != digest:
-            raise ValueError(
-                f"{path}: damaged, its checksum does not match; delete it, and run its steps again"
-            )
+            raise ValueError(f"{path}: damaged, its checksum is wrong; delete it, and run its steps again")
         part = json.loads(head)
         found = {
             name: Partial(
@@ -95,9 +86,7 @@ class Part:
         return cls(part["run"], part["about"], found)
 
     def check_same_run(self, run: dict[str, Any], path: str | os.PathLike[str], other: str) -> None:
-        """Raise ValueError with the field that differs unless this part, of the file `path`, belongs to
-        `run`.
-        """
+        """Raise ValueError, naming the field that differs, unless this part of `path` belongs to `run`."""
         run = json.loads(json.dumps(run))  # as read from a file: tuples become lists
         for name in dict.fromkeys([*run, *self.run]):
             there, known = self.run.get(name), run.get(name)
@@ -125,22 +114,16 @@ def add_parts(paths: Sequence[str | os.PathLike[str]]) -> Part:
     for path in paths[1:]:
         part = Part.read(path)
         part.check_same_run(total.run, path, f"in {paths[0]}")
+        found = dict(total.found)
         try:
             for name, partial in part.found.items():
-                total = replace(
-                    total, found={**total.found, name: _sum(name, total.found.get(name), partial)}
-                )
+                if name in found and not partial.intervals:  # else the sum detects common steps
+                    raise ValueError(f"{name} is counted twice")
+                found[name] = found[name] + partial if name in found else partial
         except ValueError as error:
-            raise ValueError(
-                f"{path}: {error}, there and in a file before it; give every part once"
-            ) from None
+            raise ValueError(f"{path}: {error}, there and in a file before it; give each part once") from None
+        total = replace(total, found=found)
     return total
-
-
-def _sum(name: str, one: Partial | None, other: Partial) -> Partial:
-    if one is not None and not other.intervals:  # else the sum detects common steps
-        raise ValueError(f"{name} is counted twice")
-    return other if one is None else one + other
 
 
 def shard_interval(steps: int, chunk: int, shard: tuple[int, int] | None) -> Interval:
@@ -175,8 +158,7 @@ def check_shard(shard: tuple[int, int]) -> tuple[int, int]:
 class Checkpoint:
     """Stores a part in the file `path`: at the start, every minute, and at the end, also after an exception.
 
-    If the file exists, its part is read. Raises ValueError for a file of another run, and as `Part.read`.
-    """
+    If the file exists, its part is read. Raises ValueError for a file of another run, and as `Part.read`."""
 
     def __init__(self, path: str | os.PathLike[str], run: dict[str, Any], about: dict[str, Any]):
         self.part, self._path = Part(run, about, {}), path

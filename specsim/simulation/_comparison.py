@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import rules
+from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._kernels import available_threads
 from specsim.core._plotting import axes_or_new
 from specsim.core._provenance import Provenance
@@ -38,8 +39,7 @@ SWEEP = 9
 class Entry:
     """One rule on one pair; `tv` is the mean total variation of the claimed law from the target's.
 
-    It is 0 for a lossless rule, and None for a negative control, whose claim is false.
-    """
+    It is 0 for a lossless rule, and None for a negative control, whose claim is false."""
 
     rule: str
     group: str
@@ -86,7 +86,8 @@ class Comparison(Shown):
         ]
         return [
             Table(("rule", "drafts", "tokens/step", "TV"), rows),
-            f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}; TV –: wrong on purpose",
+            f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}; TV –: wrong on "
+            "purpose",
         ]
 
     def records(self) -> list[dict[str, Any]]:
@@ -97,9 +98,8 @@ class Comparison(Shown):
         """Tokens per step against total variation, every rule with a claim a point."""
         ax = axes_or_new(ax)
         for group in GROUPS:
-            points = [
-                (one.tv, one.tokens_per_step) for one in self if one.group == group and one.tv is not None
-            ]
+            some = [one for one in self if one.group == group and one.tv is not None]
+            points = [(one.tv, one.tokens_per_step) for one in some]
             if points:
                 ax.plot(*zip(*points, strict=True), "o", label=GROUPS[group])
         ax.set(xlabel="total variation", ylabel="tokens per step")
@@ -166,16 +166,8 @@ def compare(
         tree = draft_for(rule, gamma, drafts)
         run = simulate(target, draft, rule=str(rule), gamma=tree, steps=steps, rng=root, threads=threads)
         source = run.source
-        entries.append(
-            Entry(
-                rule=str(rule),
-                group=rules.group_of(rule.name),
-                drafts=describe(tree, gamma),
-                tokens_per_step=run.tokens_per_step,
-                error=run.tokens_per_step_error,
-                tv=None if rule.control else _mean_tv(rule, p, q),
-            )
-        )
+        tv, measured = None if rule.control else _mean_tv(rule, p, q), mean_tokens(run.lengths)
+        entries.append(Entry(str(rule), rules.group_of(rule.name), describe(tree, gamma), *measured, tv))
         if progress is not None:
             progress(done, len(chosen))
     seconds = time.perf_counter() - started
@@ -206,12 +198,8 @@ def as_markdown(comparison: Comparison) -> str:
     """A Markdown table of every rule with its claim and its results on this pair."""
     lines = []
     for group, claim in GROUPS.items():
-        lines += [
-            f"**{claim.capitalize()}**",
-            "",
-            "| rule | lossless for, or law | tokens/step | TV | source |",
-        ]
-        lines += ["|---|---|---|---|---|"]
+        head = "| rule | lossless for, or law | tokens/step | TV | source |"
+        lines += [f"**{claim.capitalize()}**", "", head, "|---|---|---|---|---|"]
         for entry in comparison:
             if entry.group == group:
                 rule = rules.get(entry.name)

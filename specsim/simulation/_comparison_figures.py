@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specsim.core._plotting import figure_style
+from specsim.core._plotting import figure_style, heading
 from specsim.simulation._comparison import Comparison, Entry
 from specsim.simulation._draft_counts import BOUNDS, RULES, Acceptance
 
@@ -34,13 +34,7 @@ def pareto_figure(comparison: Comparison) -> Figure:
         exact = [entry for entry in honest if entry.group in ("chain", "tree") and (entry.tv or 0.0) < NONE]
         _draw_lossless(left, exact)
         _draw_lossy(right, [entry for entry in honest if entry not in exact])
-        figure.suptitle(
-            f"Speed against bias ({comparison.source}, γ = {comparison.gamma})",
-            x=0.01,
-            ha="left",
-            fontsize=11,
-            fontweight="bold",
-        )
+        heading(figure, f"Speed against bias ({comparison.source}, γ = {comparison.gamma})")
         return figure
 
 
@@ -56,10 +50,8 @@ def _draw_lossless(axis: Axes, entries: list[Entry]) -> None:
         axis.plot([0.0], [entry.tokens_per_step], "o", color=color)
         axis.plot([0.0, 0.28], [entry.tokens_per_step, height], color=color, linewidth=0.6)
         axis.text(0.3, height, entry.name, color=color, fontsize=7.5, va="center")
-    axis.set_xlim(-0.05, 1.6)
     axis.set_xticks([0.0], ["0"])
-    axis.set_xlabel("total variation")
-    axis.set_ylabel("tokens per step")
+    axis.set(xlim=(-0.05, 1.6), xlabel="total variation", ylabel="tokens per step")
     axis.set_title("Lossless: one draft (blue) or several")
 
 
@@ -85,7 +77,7 @@ def _draw_lossy(axis: Axes, entries: list[Entry]) -> None:
 
 
 def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
-    """Acceptance by number of drafts: simulated points, closed forms (thin lines), bounds α* (thick lines)."""
+    """Acceptance by number of drafts: simulated points, closed forms (thin), bounds α* (thick lines)."""
     from matplotlib.figure import Figure
 
     rows = list(found)
@@ -94,35 +86,19 @@ def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
         axis = figure.subplots()
         for number, drawing in enumerate(BOUNDS):
             bound = [row for row in rows if row.name == "bound" and row.drawing == drawing]
-            axis.plot(
-                [row.drafts for row in bound],
-                [float(row.theory or 0.0) for row in bound],
-                color=COLORS[number],
-                linewidth=2.4,
-                alpha=0.55,
-                label=f"α*, {drawing}",
-            )
+            drafts, best = [row.drafts for row in bound], [(row.theory or 0.0) for row in bound]
+            label = f"α*, {drawing}"
+            axis.plot(drafts, best, color=COLORS[number], linewidth=2.4, alpha=0.55, label=label)
         for number, name in enumerate(RULES):
             points = [row for row in rows if row.name == name]
             color = COLORS[BOUNDS.index(points[0].drawing)] if points else COLORS[0]
-            axis.errorbar(
-                [row.drafts for row in points],
-                [float(row.simulated or 0.0) for row in points],
-                yerr=[2.0 * (row.error or 0.0) for row in points],
-                fmt="osD^v<>"[number],
-                color=color,
-                label=name,
-            )
-            closed = [row for row in points if row.theory is not None]
-            axis.plot(
-                [row.drafts for row in closed],
-                [float(row.theory or 0.0) for row in closed],
-                color=color,
-                linewidth=0.7,
-            )
-        axis.set_xlabel("drafts K")
-        axis.set_ylabel("probability that one of them is accepted")
-        axis.set_ylim(0.0, 1.02)
+            simulated = [(row.simulated or 0.0) for row in points]
+            errors = [2.0 * (row.error or 0.0) for row in points]
+            drafts, marker = [row.drafts for row in points], "osD^v<>"[number]
+            axis.errorbar(drafts, simulated, yerr=errors, fmt=marker, color=color, label=name)
+            closed = [(row.drafts, row.theory) for row in points if row.theory is not None]
+            axis.plot(*(zip(*closed, strict=True) if closed else ((), ())), color=color, linewidth=0.7)
+        axis.set(xlabel="drafts K", ylabel="probability that one of them is accepted", ylim=(0.0, 1.02))
         axis.set_title(f"{pair}: acceptance by number of drafts, and the most that any rule can reach")
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
         return figure

@@ -54,8 +54,7 @@ class Partial:
     `intervals` are the steps, sorted and disjoint; `counts` the integer arrays of a tally; `examples` the
     first `EXAMPLES` examples; `failures` the reasons why counting ended early; `seconds` the time.
 
-    Partial results are added with `+`, in any order; ValueError if a step is in both.
-    """
+    Partial results are added with `+`, in any order; ValueError if a step is in both."""
 
     counts: Counts
     intervals: tuple[Interval, ...] = ()
@@ -84,8 +83,7 @@ class Partial:
 class Tally(Protocol):
     """Counts batches: `zeros()` makes the integer arrays of a chunk, `count` adds one batch to them.
 
-    `count` may return the first examples of a batch, at most `EXAMPLES`.
-    """
+    `count` may return the first examples of a batch, at most `EXAMPLES`."""
 
     def zeros(self) -> dict[str, NDArray[Any]]: ...
 
@@ -104,8 +102,7 @@ def run(
 ) -> Partial:
     """Count steps [first, first + steps) of `source`, chunk by chunk, on `threads` threads.
 
-    An exception in a chunk, or Ctrl-C, cancels the chunks not yet begun and is raised here.
-    """
+    An exception in a chunk, or Ctrl-C, cancels the chunks not yet begun and is raised here."""
     parts = count_chunks(source, tally, key, [(first, first + steps)], threads=threads)
     return add_up(parts, tally, steps, progress)
 

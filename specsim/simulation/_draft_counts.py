@@ -1,7 +1,5 @@
 """The acceptance of one of K drafted tokens by each rule, and its upper bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,8 +29,7 @@ BOUNDS = ("sampled", "without replacement", "top and sample", "top")
 class Acceptance:
     """The acceptance of a rule or bound at one number of drafts, with the standard `error`.
 
-    `simulated` is None for a bound, `theory` None without a closed form.
-    """
+    `simulated` is None for a bound, `theory` None without a closed form."""
 
     name: str
     drawing: str

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
 from specsim.core._accepted_lengths import accepted_tokens, alpha_drafted, alpha_verified, mean_tokens
+from specsim.core._checks import check_count
 from specsim.core._kernels import available_threads, kernel
 from specsim.core._plotting import axes_or_new, lengths_plot
 from specsim.core._provenance import Provenance, this_code
@@ -34,7 +35,7 @@ from specsim.models import Model, check_pair, shared_contexts
 from specsim.simulation._checkpoints import Checkpoint, Part, shard_interval
 from specsim.simulation._counting import Interval, Partial, Progress, count_chunks, missing, no_counts
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
-from specsim.simulation._rows import DynamicRows, LookupRows, TraceRows, model_rows
+from specsim.simulation._rows import DynamicRows, LookupRows, RowReader, TraceRows, model_rows
 from specsim.simulation._sources import Batch, FixedPairSource, RowSource, rule_verifier
 from specsim.theory import accepted_law
 from specsim.theory._rates import rates
@@ -69,9 +70,7 @@ class StepTally:
 
 @kernel
 def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-def]
-    """Add tokens[depth+1, B], accepted[B] to lengths[depth+1], and by position to emitted[2, 1+V], -1 to
-    entry 0.
-    """
+    """Add tokens[depth+1, B], accepted[B] to lengths[depth+1] and emitted[2, 1+V]; entry 0 counts -1."""
     for k in range(lengths.size):
         lengths[k] += np.sum(accepted == k)
     positions = tokens.shape[0]
@@ -138,23 +137,21 @@ class Simulation(Shown):
         return as_dict(self, *derived, without=("tree",), draft=self.tree)
 
     def parts(self) -> Iterator[Piece]:
-        yield f"{self.source}, rule {self.rule}, {self.tree}: {self.steps:,} steps, seed {self.provenance.root}"
+        seed = self.provenance.root
+        yield f"{self.source}, rule {self.rule}, {self.tree}: {self.steps:,} steps, seed {seed}"
         errors = {"tokens_per_step": self.tokens_per_step_error}
         yield rates(self, self.gamma if self.tree.is_chain else None, errors)
         shares = [row["share"] for row in self.records()]
-        rows = [
-            (k, f"{share:.4f}", bar) for k, (share, bar) in enumerate(zip(shares, bars(shares), strict=True))
-        ]
-        yield Table(("accepted", "share of steps", ""), rows)
+        shown = zip(map("{:.4f}".format, shares), bars(shares), strict=True)
+        yield Table(("accepted", "share of steps", ""), [(k, *row) for k, row in enumerate(shown)])
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each number of accepted tokens: steps, and their share."""
-        return [
-            {"accepted": k, "steps": n, "share": n / self.steps} for k, n in enumerate(self.lengths.tolist())
-        ]
+        counts = enumerate(self.lengths.tolist())
+        return [{"accepted": k, "steps": n, "share": n / self.steps} for k, n in counts]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The share of steps by the number of tokens emitted, with the law of a chain whose acceptances are i.i.d."""
+        """The share of steps by number of emitted tokens, with the law for i.i.d. acceptances on a chain."""
         law = accepted_law(self.alpha_context, self.gamma) if self.tree.is_chain else None
         return lengths_plot(axes_or_new(ax), self.lengths, {} if law is None else {"i.i.d., α context": law})
 
@@ -220,7 +217,7 @@ def simulate(
     (10000, 0.7)
     """
     source = make_source(target, draft, rule=rule, gamma=gamma)
-    steps, root = check_steps(steps), _root(rng, checkpoint, shard)
+    steps, root = check_count("steps", steps), _root(rng, checkpoint, shard)
     threads = available_threads(threads)
     first, end = shard_interval(steps, source.chunk, shard)
     tally, alpha_context = StepTally(source.tree.depth, source.vocab_size), source.alpha_context()
@@ -244,18 +241,11 @@ def simulate(
         except LostWorkers as error:
             if checkpoint is None:
                 raise
-            raise LostWorkers(
-                f"{error}; {checkpoint} has the counts so far; the same call continues from it"
-            ) from error
+            kept_so_far = f"{checkpoint} has the counts so far; the same call continues from it"
+            raise LostWorkers(f"{error}; {kept_so_far}") from error
     assert not (lost := missing(total.intervals, first, end)), f"steps {lost} were not counted"
-    return _simulation(
-        source.kind,
-        str(rules.get(rule)),
-        source.tree,
-        total,
-        alpha_context,
-        Provenance.record(root, threads, total.seconds),
-    )
+    provenance = Provenance.record(root, threads, total.seconds)
+    return _simulation(source.kind, str(rules.get(rule)), source.tree, total, alpha_context, provenance)
 
 
 def _count(
@@ -267,7 +257,7 @@ def _count(
     workers: Workers | None,
     threads: int,
 ) -> Iterator[Partial]:
-    """Count the steps in `intervals` on `workers` or on `threads` of this process; yields parts in any order."""
+    """Count the steps in `intervals` on `workers` or `threads` of this process; yields parts in any order."""
     if workers is None:
         return count_chunks(source, tally, key, intervals, threads=threads)
     job = _SimulationJob(rules.registered_spec(rule), source.tree, *_models_of(source))
@@ -362,8 +352,8 @@ def _digest(source: FixedPairSource | RowSource) -> str:
         pickler.dump(_models_of(source))
     except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
         raise TypeError(
-            f"checkpoint: what p and q are cannot be told from the models ({error}); write them as classes of a module that "
-            "can be pickled"
+            f"checkpoint: what p and q are cannot be told from the models ({error}); write them as classes "
+            "of a module that can be pickled"
         ) from error
     return hashlib.sha256(stream.getvalue()).hexdigest()[:16]
 
@@ -381,25 +371,26 @@ def make_source(
 ) -> FixedPairSource | RowSource:
     """Make the source of `simulate` and `replay`, which depends on the types of `target` and `draft`."""
     chosen = rules.get(rule)
-    if isinstance(gamma, DynamicTree):
-        chosen.check(gamma)
-        check_pair(target, draft)
-        reader = DynamicRows(target, draft, gamma, shared_contexts(target, draft))  # type: ignore[arg-type]
-        return RowSource(reader, rule_verifier(chosen, gamma))
-    tree = as_tree(gamma)
+    tree = gamma if isinstance(gamma, DynamicTree) else as_tree(gamma)
     chosen.check(tree)
-    if isinstance(target, Trace):
-        return RowSource(_trace_rows(target, draft, tree, chosen.leaf_rows), rule_verifier(chosen, tree))
-    if isinstance(draft, PromptLookup):
-        return RowSource(_lookup_rows(target, draft, tree, chosen), rule_verifier(chosen, tree))
-    if isinstance(target, Model) or isinstance(draft, Model):
-        return RowSource(model_rows(target, draft, tree, chosen.leaf_rows), rule_verifier(chosen, tree))
-    if draft is None:
+    reader: RowReader
+    if isinstance(tree, DynamicTree):
+        check_pair(target, draft)
+        reader = DynamicRows(target, draft, tree, shared_contexts(target, draft))  # type: ignore[arg-type]
+    elif isinstance(target, Trace):
+        reader = _trace_rows(target, draft, tree, chosen.leaf_rows)
+    elif isinstance(draft, PromptLookup):
+        reader = _lookup_rows(target, draft, tree, chosen)
+    elif isinstance(target, Model) or isinstance(draft, Model):
+        reader = model_rows(target, draft, tree, chosen.leaf_rows)
+    elif draft is None:
         raise TypeError("draft: missing; only a trace includes the draft")
-    p, q = check_rows(target, "target"), check_rows(draft, "draft")
-    if p.ndim != 1 or p.shape != q.shape:
-        raise ValueError(f"target {p.shape} and draft {q.shape} must be two pmfs of one shape [V]")
-    return FixedPairSource(chosen, p, q, tree)
+    else:
+        p, q = check_rows(target, "target"), check_rows(draft, "draft")
+        if p.ndim != 1 or p.shape != q.shape:
+            raise ValueError(f"target {p.shape} and draft {q.shape} must be two pmfs of one shape [V]")
+        return FixedPairSource(chosen, p, q, tree)
+    return RowSource(reader, rule_verifier(chosen, tree))
 
 
 def _lookup_rows(target: Any, lookup: PromptLookup, tree: Tree, rule: rules.Rule) -> LookupRows:
@@ -408,18 +399,10 @@ def _lookup_rows(target: Any, lookup: PromptLookup, tree: Tree, rule: rules.Rule
     if not tree.is_chain or rule.leaf_rows:
         raise ValueError("gamma: prompt lookup drafts one chain, and has no row q after it")
     if lookup.text.size <= target.order:
-        raise ValueError(
-            f"text: {lookup.text.size} tokens; the target reads {target.order} before the first step"
-        )
+        size, order = lookup.text.size, target.order
+        raise ValueError(f"text: {size} tokens; the target reads {order} before the first step")
     check_tokens(lookup.text, target.vocab_size, "text")
     return LookupRows(target, lookup, tree)
-
-
-def check_steps(steps: int) -> int:
-    """`steps` as an int. Raises ValueError unless it is a positive integer."""
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise ValueError(f"steps: {steps!r} is not a positive integer")
-    return int(steps)
 
 
 def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceRows:
@@ -429,17 +412,14 @@ def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceR
         raise ValueError(f"{trace.path}: the trace holds no step")
     if trace.top is not None:
         raise ValueError(
-            f"{trace.path}: rows are cut to their {trace.top} most probable tokens; a rule needs whole rows of p and q "
-            "(specsim.traces._expected bounds what some rules would emit)"
+            f"{trace.path}: rows are cut to their {trace.top} most probable tokens; a rule needs whole rows "
+            "of p and q (specsim.traces._expected bounds what some rules would emit)"
         )
     if not tree.is_chain:
         raise ValueError("gamma: a trace logs the rows along one path, so it cannot answer for a tree")
-    if tree.size > trace.gamma:
-        raise ValueError(
-            f"gamma: the trace logged {trace.gamma} drafted tokens a step, {tree.size} were asked for"
-        )
-    if leaf_rows and tree.size == trace.gamma and not trace.layout.bonus:
-        raise ValueError(
-            f"gamma: the rule reads q after {tree.size} drafted tokens, and the trace did not log it there"
-        )
+    gamma, logged = tree.size, trace.gamma
+    if gamma > logged:
+        raise ValueError(f"gamma: the trace logged {logged} drafted tokens a step, {gamma} were asked for")
+    if leaf_rows and gamma == logged and not trace.layout.bonus:
+        raise ValueError(f"gamma: the rule reads q after {gamma} drafted tokens; it was not logged there")
     return TraceRows(trace, tree, leaf_rows)

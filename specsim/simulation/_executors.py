@@ -63,26 +63,6 @@ class Job(Protocol):
     def tally(self, source: Batches) -> Tally: ...
 
 
-def _check_executor(executor: Executor | str | None) -> None:
-    """Raise ValueError for a name that is none of `NAMES` or an address, TypeError for no executor."""
-    if isinstance(executor, type):
-        raise TypeError(f"executor: {executor.__name__} is a class; give one of its objects")
-    if hasattr(executor, "get_executor"):
-        raise TypeError("executor: a Dask client; give client.get_executor(), or the scheduler's address")
-    if executor is None or callable(getattr(executor, "submit", None)):
-        return
-    if not isinstance(executor, str):
-        raise TypeError(
-            f"executor: expected a name or something with submit(), such as a ProcessPoolExecutor, got "
-            f"{type(executor).__name__}"
-        )
-    if executor not in NAMES and not executor.startswith(ADDRESSES):
-        raise ValueError(
-            f"executor: {executor!r} is none of {', '.join(NAMES)}, and no address of a Dask scheduler such as "
-            "tcp://host:8786"
-        )
-
-
 @contextmanager
 def workers_of(executor: Executor | str | None, threads: int | None = None) -> Iterator[Workers | None]:
     """Open the workers of `executor` as a context; None for the threads of this process.
@@ -90,17 +70,31 @@ def workers_of(executor: Executor | str | None, threads: int | None = None) -> I
     `threads` is the number of processes that "processes" and "dask" start, by default one for each core. An
     executor object stays open. Raises ValueError for an unknown name and if Dask is not installed, TypeError
     for an object without `submit`, LostWorkers if no scheduler answers."""
-    _check_executor(executor)
+    if isinstance(executor, type):
+        raise TypeError(f"executor: {executor.__name__} is a class; give one of its objects")
+    if hasattr(executor, "get_executor"):
+        raise TypeError("executor: a Dask client; give client.get_executor(), or the scheduler's address")
     if executor is None or executor == "threads":
         yield None
     elif executor == "processes":
         with _process_workers(available_threads(threads)) as workers:
             yield workers
-    elif isinstance(executor, str):
+    elif callable(getattr(executor, "submit", None)):
+        assert not isinstance(executor, str)
+        yield Workers(f"the executor ({type(executor).__name__})", executor)
+    elif not isinstance(executor, str):
+        raise TypeError(
+            f"executor: expected a name or something with submit(), such as a ProcessPoolExecutor, got "
+            f"{type(executor).__name__}"
+        )
+    elif executor == "dask" or executor.startswith(ADDRESSES):
         with _dask_executor(executor, available_threads(threads)) as found:
             yield Workers(f"Dask ({executor})", found)
     else:
-        yield Workers(f"the executor ({type(executor).__name__})", executor)
+        raise ValueError(
+            f"executor: {executor!r} is none of {', '.join(NAMES)}, and no address of a Dask scheduler such "
+            "as tcp://host:8786"
+        )
 
 
 @contextmanager
@@ -260,8 +254,8 @@ class Workers:
             ) from error
         if times >= TRIES:
             raise LostWorkers(
-                f"{self.name}: {times} times a worker died of the same task, perhaps out of memory; a script must call "
-                "this under if __name__ == '__main__':, since every process imports it"
+                f"{self.name}: {times} times a worker died of the same task, perhaps out of memory; a script "
+                "must call this under if __name__ == '__main__':, since every process imports it"
             ) from error
         self.executor.shutdown(wait=False)
         self.executor = self._renew()
@@ -282,8 +276,7 @@ def count_spans(
 ) -> Iterator[Partial]:
     """Yield the counts of each span of the steps in `intervals`, in any order.
 
-    Raises TypeError for a job that cannot be pickled, and as `Workers.results`.
-    """
+    Raises TypeError for a job that cannot be pickled, and as `Workers.results`."""
     packed = _pack(job)
     digest = hashlib.sha256(packed).hexdigest()
     spans = _Spans(intervals, chunk)
@@ -315,9 +308,7 @@ def _pack(job: Job) -> bytes:
 
 
 class _Spans:
-    """Splits intervals into spans of whole chunks of about a second each, from measured times; shorter at the
-    end.
-    """
+    """Splits intervals into spans of whole chunks of about a second, as measured; shorter at the end."""
 
     def __init__(self, intervals: Sequence[Interval], chunk: int):
         self._left = deque(intervals)
@@ -375,7 +366,7 @@ def _unpack(packed: bytes) -> Job:
         job: Job = pickle.loads(zlib.decompress(packed))
     except (ImportError, AttributeError) as error:
         raise TypeError(
-            f"executor: a worker cannot import the run ({error}); define models in a module that it can import, "
-            "or use executor='threads'"
+            f"executor: a worker cannot import the run ({error}); define models in a module that it can "
+            "import, or use executor='threads'"
         ) from error
     return job

@@ -3,18 +3,16 @@
 Uniforms come from Philox in Python integers, and kernels run uncompiled. Tests assert that the tokens are
 those of the engine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from specsim import rules
 from specsim.core._kernels import interpreted
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Ints, TokenArray
 from specsim.drafts import Draft, PromptLookup
 from specsim.models import Model
 from specsim.rules._common import fixed_pairs
@@ -115,32 +113,34 @@ def replay(
         raise ValueError(f"step: {step!r} is not an integer from 0 to 2^63 - 1")
     source, chosen = make_source(target, draft, rule=rule, gamma=gamma), rules.get(rule)
     root, step = root_of(rng), int(step)
-    key = key_of(root)
-    u = _column(key, Purpose.DRAFT, step, source.tree.size)
+    key, tree = key_of(root), source.tree
+    u = _column(key, Purpose.DRAFT, step, tree.size)
+    tokens, accepted = np.empty((tree.depth + 1, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
     with interpreted():
         if isinstance(source, FixedPairSource):
-            start, record = "", _pair_step(source, key, step, u)
+            start, nodes, v = "", *_pair_step(source, key, step, u, tokens, accepted)
         else:
-            start, record = _row_step(source, chosen, key, step, u)
-    nodes, v, tokens = record
-    return Replay(source.kind, str(chosen), root, key, step, start, nodes, v, tokens)
+            start, nodes, v = _row_step(source, chosen, key, step, u, tokens, accepted)
+    emitted = tuple(int(token) for token in tokens[:, 0] if token >= 0)
+    return Replay(source.kind, str(chosen), root, key, step, start, nodes, tuple(v[:, 0].tolist()), emitted)
 
 
-StepRecord = tuple[tuple[Node, ...], tuple[float, ...], tuple[int, ...]]
-
-
-def _pair_step(source: FixedPairSource, key: Key, step: int, u: Floats) -> StepRecord:
+def _pair_step(
+    source: FixedPairSource, key: Key, step: int, u: Floats, tokens: TokenArray, accepted: Ints
+) -> tuple[tuple[Node, ...], Floats]:
+    """Fill tokens and accepted; returns the drafted nodes and the uniforms of verification."""
     pair, tree, p, q = source.rule.fixed_pair, source.tree, source.p, source.q
     v = _column(key, Purpose.VERIFY, step, pair.uniforms(tree))
-    tokens, accepted = _empty_output(tree)
     pair.kernel(*source.tables, u, v, tokens, accepted)
     drafted = fixed_pairs.draw_draft(p, q, tree, u[:, 0])
     rows = [(p, q)] * (tree.size + 1)
-    nodes = _nodes(tree.parents, drafted, rows, None if tree.sampling == "top" else u[:, 0])
-    return nodes, tuple(v[:, 0].tolist()), _strip_padding(tokens)
+    return _nodes(tree.parents, drafted, rows, None if tree.sampling == "top" else u[:, 0]), v
 
 
-def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats) -> tuple[str, StepRecord]:
+def _row_step(
+    source: RowSource, rule: rules.Rule, key: Key, step: int, u: Floats, tokens: TokenArray, accepted: Ints
+) -> tuple[str, tuple[Node, ...], Floats]:
+    """As `_pair_step`, with the start of the step."""
     reader, tree = source.reader, source.tree
     v = _column(key, Purpose.VERIFY, step, rule.uniforms(tree, source.vocab_size))
     if isinstance(reader, ModelRows | DynamicRows):
@@ -150,21 +150,14 @@ def _row_step(source: RowSource, rule: rules.Rule, key: Key, step: int, u: Float
     else:
         assert isinstance(reader, TraceRows | LookupRows)
         rows = reader.rows(key, step, 1)
-        start = (
-            f"logged step {step % reader.trace.num_steps}, rows frozen"
-            if isinstance(reader, TraceRows)
-            else f"context {reader.context(key, step).tolist()}"
-        )
-    tokens, accepted = _empty_output(tree)
+        if isinstance(reader, TraceRows):
+            start = f"logged step {step % reader.trace.num_steps}, rows frozen"
+        else:
+            start = f"context {reader.context(key, step).tolist()}"
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)
     random = tree.sampling != "top" and not isinstance(reader, LookupRows)
-    nodes = _nodes(
-        rows.parents[0].tolist(),
-        rows.draft_tokens[0].tolist(),
-        list(zip(rows.p[0], rows.q[0], strict=False)),
-        u[:, 0] if random else None,
-    )
-    return start, (nodes, tuple(v[:, 0].tolist()), _strip_padding(tokens))
+    drafted, pairs = rows.draft_tokens[0].tolist(), list(zip(rows.p[0], rows.q[0], strict=False))
+    return start, _nodes(rows.parents[0].tolist(), drafted, pairs, u[:, 0] if random else None), v
 
 
 def _nodes(
@@ -180,11 +173,3 @@ def _nodes(
 def _column(key: Key, purpose: Purpose, step: int, count: int) -> Floats:
     """The uniforms of one step, shape [count, 1], from Philox in Python integers."""
     return np.array([[uniform(key, purpose, step, i)] for i in range(count)])
-
-
-def _empty_output(tree: Draft) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    return np.empty((tree.depth + 1, 1), dtype=np.int32), np.empty(1, dtype=np.int64)
-
-
-def _strip_padding(tokens: NDArray[np.int32]) -> tuple[int, ...]:
-    return tuple(int(token) for token in tokens[:, 0] if token >= 0)

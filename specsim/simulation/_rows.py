@@ -3,8 +3,6 @@
 A reader draws the drafts of steps with their rows of p and q. Random numbers are functions of (key, purpose,
 step), so the rows of a step do not depend on how a run is split."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,8 +25,7 @@ ROW_BATCH_BYTES = 2**21
 class Rows:
     """Drafted tokens with their rows: draft_tokens int64 [B, n], p float64 [B, n+1, V], q float64 [B, m, V].
 
-    `parents` int64 [B, n] is the tree of each step, see `specsim.drafts._tree`; a chain has m = n = γ.
-    """
+    `parents` int64 [B, n] is the tree of each step, see `specsim.drafts._tree`; a chain has m = n = γ."""
 
     draft_tokens: Ints
     p: Floats
@@ -57,35 +54,45 @@ class RowReader(Described, Protocol):
 
 
 @dataclass(frozen=True)
-class ModelRows:
-    """Steps of two models, each from a context drawn uniformly from `contexts` (int32 [N, order]).
-
-    Positions in a step depend on the tokens drafted before them, as in real decoding; steps are independent.
-    With `leaf_rows` all nodes have rows of q, for rules that read them.
-    """
+class _PairRows:
+    """Steps of two models, each from a context drawn uniformly from `contexts` (int32 [N, order])."""
 
     target: Model
     draft: Model
-    tree: Tree
+    tree: Any
     contexts: NDArray[np.int32]
-    leaf_rows: bool = False
-    kind = "models"
 
     @property
     def vocab_size(self) -> int:
         return self.target.vocab_size
 
     def alpha_context(self) -> float:
-        return mean_overlap(self.target, self.draft, self.contexts)
+        total = 0.0
+        for start, n in pieces(0, len(self.contexts), max(1, ROW_BATCH_BYTES // (16 * self.vocab_size))):
+            some = self.contexts[start : start + n]
+            total += float(np.minimum(self.target.rows(some), self.draft.rows(some)).sum())
+        return total / len(self.contexts)
 
     def rows(self, key: Key, first: int, steps: int) -> Rows:
         start = self.contexts[sample_starts(key, first, steps, len(self.contexts))]
         return self.rows_after(start, uniforms(key, int(Purpose.DRAFT), first, steps, self.tree.size))
 
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
-        """Drafts after each of the contexts `start` [B, order], node j + 1 drawn with u[j], u of shape [n,
-        B].
-        """
+        """Drafts after each of the contexts `start` [B, order]; u[j], of u [n, B], draws node j + 1."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ModelRows(_PairRows):
+    """Positions in a step depend on the tokens drafted before, as in real decoding; steps are independent.
+
+    With `leaf_rows` all nodes have rows of q, for rules that read them."""
+
+    tree: Tree
+    leaf_rows: bool = False
+    kind = "models"
+
+    def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
         tree, (steps, order) = self.tree, start.shape
         num_q = tree.size + 1 if self.leaf_rows else tree.num_rows
         ahead = [depth - tree.seen(depth) for depth in tree.depths]
@@ -150,28 +157,13 @@ class TraceRows:
 
 
 @dataclass(frozen=True)
-class DynamicRows:
-    """As `ModelRows`, with a tree for each step, chosen by the draft's probabilities."""
+class DynamicRows(_PairRows):
+    """As `ModelRows`, with a tree for each step from the draft's probabilities; drafts are deterministic."""
 
-    target: Model
-    draft: Model
     tree: DynamicTree
-    contexts: NDArray[np.int32]
     kind = "models, dynamic tree"
 
-    @property
-    def vocab_size(self) -> int:
-        return self.target.vocab_size
-
-    def alpha_context(self) -> float:
-        return mean_overlap(self.target, self.draft, self.contexts)
-
-    def rows(self, key: Key, first: int, steps: int) -> Rows:
-        start = self.contexts[sample_starts(key, first, steps, len(self.contexts))]
-        return self.rows_after(start, np.empty((0, steps)))
-
     def rows_after(self, start: NDArray[np.int32], u: Floats) -> Rows:
-        """The drafts after each of the contexts `start` [B, order]; they are deterministic."""
         tree, order = self.tree, start.shape[1]
         parents, tokens = self.tree.draft(self.draft, start)
         p = np.empty((len(start), tree.size + 1, self.vocab_size))
@@ -191,8 +183,7 @@ class DynamicRows:
 class LookupRows:
     """Steps that begin at a uniformly drawn position of a text, with drafts found in the text before it.
 
-    q is 1 at the drafted token. If fewer than γ tokens are found, the draft is padded with token 0.
-    """
+    q is 1 at the drafted token. If fewer than γ tokens are found, the draft is padded with token 0."""
 
     target: Model
     lookup: PromptLookup
@@ -250,15 +241,6 @@ def sample_starts(key: Key, first: int, steps: int, choices: int) -> Ints:
 def start_of(key: Key, step: int, choices: int) -> int:
     """`sample_starts` for one step, from Philox in Python integers."""
     return int(uniform(key, Purpose.CONTEXT, step, 0) * choices)
-
-
-def mean_overlap(target: Model, draft: Model, contexts: NDArray[np.int32]) -> float:
-    """The mean of β = Σ min(p, q) over all of `contexts`."""
-    total = 0.0
-    for start, n in pieces(0, len(contexts), max(1, ROW_BATCH_BYTES // (16 * target.vocab_size))):
-        some = contexts[start : start + n]
-        total += float(np.minimum(target.rows(some), draft.rows(some)).sum())
-    return total / len(contexts)
 
 
 def broadcast_parents(tree: Tree, steps: int) -> Ints:

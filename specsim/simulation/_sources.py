@@ -3,8 +3,6 @@
 A source draws batches of steps. Random numbers are functions of (key, purpose, step), so the steps do not
 depend on how a run is split."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,8 +27,7 @@ FIXED_PAIR_BATCH = 8192
 class Batch:
     """Consecutive steps from `first`: tokens int32 [depth+1, B], padded with -1, and accepted int64 [B].
 
-    `rows` holds the verified rows, if the source has rows.
-    """
+    `rows` holds the verified rows, if the source has rows."""
 
     first: int
     tokens: TokenArray
@@ -53,7 +50,7 @@ class Source(Batches, Described, Protocol):
 
 @dataclass(frozen=True)
 class FixedPairSource:
-    """One pair of pmfs p, q of shape [V], the same at every position, through the rule's fixed-pair kernel."""
+    """One pair of pmfs p, q of shape [V] at every position, through the rule's fixed-pair kernel."""
 
     rule: Rule
     p: Floats

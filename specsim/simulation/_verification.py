@@ -1,8 +1,7 @@
 """One step of verification on given arrays: the accept test, and the whole step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,30 +159,25 @@ def verify(
         raise TypeError(f"q: missing; {chosen.name} needs the draft's rows")
     else:
         q_rows = check_rows(q, "q")
-    _check_shapes(tokens, p_rows, q_rows, tree.size + 1, num_q)
+    for name, given, count in (("p", p_rows, tree.size + 1), ("q", q_rows, num_q)):
+        wanted = (*tokens.shape[:-1], count, p_rows.shape[-1])
+        if given.shape != wanted:
+            hint = " (p has one row more than there are drafted tokens)" if name == "p" else ""
+            raise ValueError(
+                f"{name}: shape {given.shape}, expected {wanted} for draft_tokens of shape "
+                f"{tokens.shape}{hint}"
+            )
     single = tokens.ndim == 1
     if single:
         tokens, p_rows, q_rows = tokens[None], p_rows[None], q_rows[None]
     _check_drafts(chosen, tree, tokens, q_rows, single)
     root = root_of(rng)
     rows = Rows(tokens, p_rows, q_rows, np.broadcast_to(np.array(tree.parents), tokens.shape))
+    with interpreted() if single else nullcontext():  # faster than compiling, for one step
+        emitted, accepted = rule_verifier(chosen, tree)(rows, key_of(root), 0)
     if not single:
-        emitted, accepted = rule_verifier(chosen, tree)(rows, key_of(root), 0)
         return Verification(emitted.T.astype(np.int64), accepted, str(chosen), root)
-    with interpreted():  # faster than compiling, for one step
-        emitted, accepted = rule_verifier(chosen, tree)(rows, key_of(root), 0)
     return Verification(emitted[: accepted[0] + 1, 0].tolist(), int(accepted[0]), str(chosen), root)
-
-
-def _check_shapes(tokens: Ints, p: Floats, q: Floats, num_p: int, num_q: int) -> None:
-    batch = tokens.shape[:-1]
-    for name, rows, count in (("p", p, num_p), ("q", q, num_q)):
-        if rows.shape != (*batch, count, p.shape[-1]):
-            raise ValueError(
-                f"{name}: shape {rows.shape}, expected {(*batch, count, p.shape[-1])} for draft_tokens of shape "
-                f"{tokens.shape}"
-                + (" (p has one row more than there are drafted tokens)" if name == "p" else "")
-            )
 
 
 def _check_drafts(rule: Rule, tree: Tree, tokens: Ints, q: Floats, single: bool) -> None:
@@ -199,13 +193,13 @@ def _check_drafts(rule: Rule, tree: Tree, tokens: Ints, q: Floats, single: bool)
         if alike.any():
             step, place = (int(i) for i in np.argwhere(alike)[0])
             raise ValueError(
-                f"draft_tokens{'' if single else f', step {step}'}: token {siblings[step, place]} stands twice below "
-                f"node {node}; {rule.name} forbids siblings with the same token"
+                f"draft_tokens{'' if single else f', step {step}'}: token {siblings[step, place]} stands "
+                f"twice below node {node}; {rule.name} forbids siblings with the same token"
             )
 
 
 def _undraftable(place: object, token: int) -> ValueError:
     return ValueError(
-        f"draft_tokens, position {place}: token {token} has q = 0, so it was not drawn from q; hand over the row "
-        "that the draft sampled from (after temperature and filters)"
+        f"draft_tokens, position {place}: token {token} has q = 0, so it was not drawn from q; hand over the "
+        "row that the draft sampled from (after temperature and filters)"
     )

@@ -5,8 +5,6 @@ Kalman & Matias, arXiv 2211.17192. The formulas in α alone assume independent a
 probability; on real text that assumption fails, and `specsim.simulate` measures by how much.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -16,8 +16,6 @@ From one line to the next a can only grow (induction on ℓ), so token ≤ block
 where every target row is one-hot (temperature 0), the first two also where every draft row is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple

@@ -7,8 +7,6 @@ with zero tolerance, over every draft of positive probability. A lossy rule is c
 the law that it declares, given prefix and position.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -256,14 +254,15 @@ def _draft_row(q_rows: Rows, tree: Tree, context: Tokens, path: Tokens) -> list[
 
 
 def _rows_of(model: Model) -> Rows:
-    """rows(history, ahead=0): the row of `model` after `history`, `ahead` tokens further on, each computed once."""
+    """rows(history, ahead=0): the row of `model`, `ahead` tokens after `history`, each computed once."""
 
     @cache
     def kept(recent: Tokens, ahead: int) -> list[Any]:
         row = [rational(weight) for weight in row_ahead(model, recent, ahead)]
         if sum(row) != 1:
             raise ValueError(
-                f"the row after {recent} sums to {float(sum(row))!r}, not exactly 1: give fractions, or dyadic() rows"
+                f"the row after {recent} sums to {float(sum(row))!r}, not exactly 1: give fractions, or "
+                "dyadic() rows"
             )
         return row
 

@@ -12,13 +12,12 @@ out of range, and TypeError for a K that is not an integer. Sampling methods are
 `specsim.drafts.SAMPLING_METHODS`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
 
@@ -86,8 +85,7 @@ def draws_inside(q: Floats, drafts: int) -> Floats:
         1 - ∫ P(fewer than K of H have rung by t) · r e^{-rt} dt,  r = q(outside H).
 
     In log t the integrand is analytic and decays fast at both ends, so that the trapezoidal rule is accurate
-    to rounding. Where q has fewer than K tokens, all of these are drawn, and then others uniformly.
-    """
+    to rounding. Where q has fewer than K tokens, all of these are drawn, and then others uniformly."""
     size, drawable = q.size, q > 0
     support = int(drawable.sum())
     if support < drafts:
@@ -296,11 +294,7 @@ def _pair(p: ArrayLike, q: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _count(drafts: int, q: Floats, distinct: bool = False) -> int:
-    if isinstance(drafts, bool) or not hasattr(drafts, "__index__"):
-        raise TypeError(f"drafts: expected an int, got {type(drafts).__name__}")
-    if drafts < 1:
-        raise ValueError(f"drafts: {drafts} is not at least 1")
-    if distinct and drafts > q.size:
+    if check_count("drafts", drafts) > q.size and distinct:
         raise ValueError(f"drafts: {drafts} distinct tokens cannot be drawn from {q.size}")
     return int(drafts)
 

@@ -6,8 +6,6 @@ with probability (A^k 1)(s). The next step begins from the law K = Σ_{k<γ} A^k
 and the token recovered after it have the joint law (p - q)₊.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,6 +1,4 @@
-"""The table of rates that simulations, traces and generated texts show: tokens per step, and α in its three meanings."""
-
-from __future__ import annotations
+"""The table of rates of simulations, traces and generated texts: tokens per step, and three α."""
 
 import math
 from collections.abc import Mapping
@@ -21,8 +19,7 @@ LABELS = {
 def rates(found: Any, gamma: int | None, errors: Mapping[str, float] | None = None) -> Table:
     """`found` has each rate as a number or as bounds; `errors` its standard error, by name.
 
-    For steps of a chain of `gamma` tokens with what the i.i.d. formula makes of each α.
-    """
+    For steps of a chain of `gamma` tokens with what the i.i.d. formula makes of each α."""
     rows = []
     for name, label in LABELS.items():
         value = getattr(found, name)

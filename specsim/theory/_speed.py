@@ -14,8 +14,6 @@ which broadcast, and raise ValueError outside these ranges. γ+1 parallel positi
 to take as long as one; `specsim.planning.costs` has better models.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -2,7 +2,6 @@ from ._analysis import Group as Group
 from ._analysis import Reading as Reading
 from ._analysis import read_alpha as read_alpha
 from ._consistency import audit_log as audit_log
-from ._example import default_trace as default_trace
 from ._expected import ExpectedTokens as ExpectedTokens
 from ._expected import expect_tokens as expect_tokens
 from ._format import Columns as Columns
@@ -12,6 +11,7 @@ from ._importing import import_trace as import_trace
 from ._reader import Shard as Shard
 from ._reader import ShardStatus as ShardStatus
 from ._reader import Trace as Trace
+from ._reader import default_trace as default_trace
 from ._reader import open_trace as open_trace
 from ._reader import upgrade_trace as upgrade_trace
 from ._summary import TraceBounds as TraceBounds

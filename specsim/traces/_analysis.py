@@ -5,8 +5,6 @@ steps begin; in a text (γ = 0) all. Intervals resample whole documents (block b
 column), since tokens and steps of one document are correlated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -28,6 +26,7 @@ from specsim.traces._token_probabilities import acceptance_chances
 #: Two-sided confidence of the intervals.
 CONFIDENCE = 0.95
 RESAMPLES = 2000
+ALONE = "one document: no intervals; they need two or more, since the tokens of one document are alike"
 LAGS = range(1, 21)
 #: Lags of the autocorrelation that are shown.
 LAGS_SHOWN = (1, 2, 4, 8, 16)
@@ -75,32 +74,20 @@ class Reading(Shown):
 
     def parts(self) -> Iterator[Piece]:
         if self.intervals:
-            yield f"{CONFIDENCE:.0%} intervals, from {len(self.documents):,} documents resampled (seed {self.root}):"
-            yield Table(
-                (),
-                [
-                    (name.replace("_", " ").replace("alpha", "α"), span(ends))
-                    for name, ends in self.intervals.items()
-                ],
-            )
+            number = len(self.documents)
+            yield f"{CONFIDENCE:.0%} intervals, from {number:,} documents resampled (seed {self.root}):"
+            names = [name.replace("_", " ").replace("alpha", "α") for name in self.intervals]
+            yield Table((), [*zip(names, map(span, self.intervals.values()), strict=True)])
         else:
-            yield "one document: no intervals; they need two or more, since the tokens of one document are alike"
-        rows = [
-            (
-                f"{group.least:.2f} – {group.most:.2f}",
-                f"{group.contexts:,}",
-                span(group.beta),
-                f"{group.accepted / group.tested:.4f}" if group.tested else NONE,
-                bar,
-            )
-            for group, bar in zip(
-                self.by_entropy, bars([group.beta[0] for group in self.by_entropy]), strict=True
-            )
-        ]
+            yield ALONE
+        rows = []
+        lengths = bars([group.beta[0] for group in self.by_entropy])
+        for group, bar in zip(self.by_entropy, lengths, strict=True):
+            known = f"{group.least:.2f} – {group.most:.2f}", f"{group.contexts:,}", span(group.beta)
+            accepted = f"{group.accepted / group.tested:.4f}" if group.tested else NONE
+            rows.append((*known, accepted, bar))
         yield Table((f"entropy of {self.entropy_of}", "contexts", "mean β", "accepted", ""), rows)
-        if (
-            len(self.documents) > 1
-        ):  # the k-th of the true means lies between the k-th lower and the k-th upper bound
+        if len(self.documents) > 1:  # the k-th true mean is between the k-th lower and the k-th upper bound
             ranked = list(zip(*map(sorted, zip(*(d.beta for d in self.documents), strict=True)), strict=True))
             least, median, most = (span(ranked[k]) for k in (0, len(ranked) // 2, -1))
             yield f"documents: mean β from {least} to {most}, median {median}"
@@ -111,12 +98,11 @@ class Reading(Shown):
 
     def records(self) -> list[dict[str, Any]]:
         """The groups by entropy, then the documents."""
-        return [
-            {"group": kind, **{k: v for k, v in group._asdict().items() if k != "beta"}}
-            | {"beta_low": group.beta[0], "beta_high": group.beta[1]}
-            for kind, groups in (("entropy", self.by_entropy), ("document", self.documents))
-            for group in groups
-        ]
+        groups = {"entropy": self.by_entropy, "document": self.documents}
+        rows = [{"group": kind, **one._asdict()} for kind, some in groups.items() for one in some]
+        for row in rows:
+            row["beta_low"], row["beta_high"] = row.pop("beta")
+        return rows
 
 
 def read_alpha(
@@ -263,13 +249,10 @@ def document_draws(documents: int, root: int) -> Ints:
 
 def outer_quantiles(draws: Ints, low: Any, high: Any, below: Any) -> Interval:
     """The interval of a ratio of sums [D] over documents, `below` the denominator and `low` and `high` bounds
-    on the numerator; the outer quantiles.
-    """
+    on the numerator; the outer quantiles."""
     base, tail = draws @ below, (1 - CONFIDENCE) / 2
-    return (
-        float(np.quantile((draws @ low) / base, tail)),
-        float(np.quantile((draws @ high) / base, 1 - tail)),
-    )
+    least, most = np.quantile((draws @ low) / base, tail), np.quantile((draws @ high) / base, 1 - tail)
+    return float(least), float(most)
 
 
 def _intervals(

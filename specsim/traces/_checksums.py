@@ -12,8 +12,6 @@ So every change of a single word is detected, and other changes but for one in 2
 accidents, not against an adversary.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 
 from specsim.core._kernels import Kernel, kernel, summary_kernel
 from specsim.core._types import Floats, Ints
-from specsim.traces._format import AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
+from specsim.traces._format import LABELS, AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
 from specsim.traces._truncated import NO_TOKEN, bound_rows
 
 #: The faults of a row.
@@ -61,29 +59,14 @@ def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
     # kernels in plain Python warn of modular arithmetic, and of sums that are not finite
     with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(columns, Columns):
-            _MEASURE_DENSE[layout.dtype](
-                _bits(columns.p),
-                _bits(columns.q),
-                _outside(columns.p),
-                sum_tolerance(layout),
-                found.beta[0],
-                *found[1:],
-            )
+            words = _bits(columns.p), _bits(columns.q), _outside(columns.p)
+            _MEASURE_DENSE[layout.dtype](*words, sum_tolerance(layout), found.beta[0], *found[1:])
             found.beta[1] = found.beta[0]
         else:
             _measure_truncated(columns, layout, found)
-        _measure_labels(
-            columns.step.view(np.uint64),
-            columns.context.view(np.uint64),
-            columns.position.view(np.uint32),
-            columns.token.view(np.uint32),
-            columns.accepted.view(np.uint8),
-            step_ids.view(np.uint64),
-            layout.vocab_size,
-            layout.flags,
-            found.checksum,
-            found.fault,
-        )
+        labels = [column.view(f"u{column.itemsize}") for column in columns[: len(LABELS)]]
+        wanted = step_ids.view(np.uint64), layout.vocab_size, layout.flags
+        _measure_labels(*labels, *wanted, found.checksum, found.fault)
     if not layout.bonus and isinstance(columns, Columns):
         found.beta[:, layout.gamma :: layout.rows_per_step] = [[0.0], [1.0]]
     return found
@@ -147,8 +130,7 @@ def _as_float16(word):  # type: ignore[no-untyped-def]
 
     A subnormal number, below 2^-14, has no implied 1, but counts in the steps of the next exponent: from x,
     with the 1 and the smaller steps, to 2x - 2^-14, which is below x just where x is below 2^-14. In whatever
-    order it is computed, the lesser of the two is exact; no word gives infinity or NaN.
-    """
+    order it is computed, the lesser of the two is exact; no word gives infinity or NaN."""
     moved = np.uint32(np.uint32(word) << np.uint32(13))
     normal = np.uint32(moved + np.uint32(112 << 23)).view(np.float32)
     return min(normal, normal + normal - np.float32(2.0**-14))
@@ -181,8 +163,7 @@ def _make_measure(value: Kernel, fold: Kernel, single: bool = False) -> Kernel:
 
     β is summed in float64; if `single`, within a block, in float32. Of multiples of 2^-24, as float16 has
     them, every sum up to 1 is a float32 number, so what comes out below 1 is exact. A block of more is summed
-    again.
-    """
+    again."""
     number: Any = np.float32 if single else np.float64
     overlap_of_words = _make_overlap(value)
 
@@ -292,8 +273,7 @@ def _measure_labels(  # type: ignore[no-untyped-def]
 ):
     """Add the labels to each row's checksum, and check that they describe the steps `step_ids`.
 
-    Columns come as unsigned views, in which −1 is the largest number.
-    """
+    Columns come as unsigned views, in which −1 is the largest number."""
     stride = step.size // step_ids.size
     for s in range(step_ids.size):
         first = s * stride

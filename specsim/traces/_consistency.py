@@ -19,8 +19,6 @@ image is counted in equal bins and tested as in `specsim.core.stats`. Tokens dra
 temperature, fail.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -64,8 +62,7 @@ class LogAudit(Shown):
     """The result of `audit_log`, decided by base-10 logarithms of e-values; `flags` and `chi_square_p` are
     for information.
 
-    `contradictions` counts impossible flags. `e_flags` is None without flags.
-    """
+    `contradictions` counts impossible flags. `e_flags` is None without flags."""
 
     steps: int
     lenience: float
@@ -105,33 +102,27 @@ class LogAudit(Shown):
 
     def parts(self) -> Iterator[Piece]:
         if self.e_flags is not None:
-            rows = [
-                (
-                    f"{one.least:.1f} – {one.most:.1f}",
-                    f"{one.tested:,}",
-                    f"{one.accepted:,}",
-                    span(one.expected, "{:.1f}".format),
-                    f"{one.z:.1f}",
-                )
-                for one in self.flags
-            ]
+            rows = []
+            for one in self.flags:
+                counts = f"{one.tested:,}", f"{one.accepted:,}", span(one.expected, "{:.1f}".format)
+                rows.append((f"{one.least:.1f} – {one.most:.1f}", *counts, f"{one.z:.1f}"))
             yield Table(("min(1, p/q)", "tested", "accepted", "expected", "z"), rows)
         for name, e in (("accept flags", self.e_flags), ("drafted tokens", self.e_tokens)):
             said = "not logged" if e is None else f"e = 10^{e:.1f}, rejected from 10^{self.alarm:.1f}"
             yield f"{name:<15} {said}"
         if self.contradictions:
-            yield f"{self.contradictions:,} flags are impossible: rejected, though the acceptance probability is 1"
+            wrong = "rejected, though the acceptance probability is 1"
+            yield f"{self.contradictions:,} flags are impossible: {wrong}"
         found = f" ({', '.join(self.findings)})" if self.findings else ""
         yield f"{self.steps:,} steps: {self.verdict}{found}"
         yield "This compares the log with itself; it does not show whether the target's law was sampled."
 
     def records(self) -> list[dict[str, Any]]:
         """The bins of the accept flags."""
-        bins = [bin._asdict() for bin in self.flags]
-        ends = [
-            dict(zip(("expected_low", "expected_high"), bin.pop("expected"), strict=True)) for bin in bins
-        ]
-        return [bin | expected for bin, expected in zip(bins, ends, strict=True)]
+        rows = [bin._asdict() for bin in self.flags]
+        for row in rows:
+            row["expected_low"], row["expected_high"] = row.pop("expected")
+        return rows
 
 
 def audit_log(
@@ -210,11 +201,10 @@ class _Flags:
         self.contradictions += int(((low == 1.0) & ~passed).sum())
         middle = (low + high) / 2
         bins = np.minimum((middle * FLAG_BINS).astype(np.int64), FLAG_BINS - 1)
-        columns_ = (low, high, middle * (1 - middle))
-        self.counts += np.stack(
-            [np.bincount(bins, w, FLAG_BINS) for w in (tested[tested], passed)], axis=1
-        ).astype(np.int64)
-        self.expected += np.stack([np.bincount(bins, w, FLAG_BINS) for w in columns_], axis=1)
+        for i, one in enumerate((tested[tested], passed)):
+            self.counts[:, i] += np.bincount(bins, one, FLAG_BINS).astype(np.int64)
+        for i, part in enumerate((low, high, middle * (1 - middle))):
+            self.expected[:, i] += np.bincount(bins, part, FLAG_BINS)
         for i, ratios in enumerate(_log_ratios(low, high, passed)):
             self.logs[:, i] += np.bincount(bins, ratios, FLAG_BINS)
             self.position_logs[:, i] += np.bincount(np.nonzero(tested)[1], ratios, layout.gamma)
@@ -282,9 +272,8 @@ def _token_counts(columns: AnyColumns, layout: Layout, key: Key, first: int) -> 
     steps = columns.token.size // stride
     u = uniforms(key, int(Purpose.COUNT), first, steps, layout.gamma).T.ravel()
     image = (above + u * value) / total
-    return np.bincount(
-        np.minimum((image * TOKEN_BINS).astype(np.int64), TOKEN_BINS - 1), minlength=TOKEN_BINS
-    )
+    bins = np.minimum((image * TOKEN_BINS).astype(np.int64), TOKEN_BINS - 1)
+    return np.bincount(bins, minlength=TOKEN_BINS)
 
 
 def _finite(value: float) -> float | str:

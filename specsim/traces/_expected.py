@@ -12,8 +12,6 @@ All rules are evaluated along the same drafts, so their differences are more pre
 but needs both rows, and its bounds widen as fewer tokens are listed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +24,7 @@ from specsim.core._tables import Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats, Ints
 from specsim.drafts import chain
 from specsim.rules import Rule
-from specsim.traces._analysis import CONFIDENCE, document_draws, outer_quantiles
+from specsim.traces._analysis import ALONE, CONFIDENCE, document_draws, outer_quantiles
 from specsim.traces._format import AnyColumns, Layout
 from specsim.traces._reader import Progress, Trace
 from specsim.traces._token_probabilities import drafted_probabilities
@@ -37,8 +35,7 @@ class ExpectedTokens(Shown):
     """The result of `expect_tokens`. Row g - 1 of an array with γ rows is for steps with g drafted tokens.
 
     `expected_tokens` bounds the mean over the log's steps for all completions of its rows, without sampling
-    error; `intervals` are 95 % confidence intervals of the mean over documents, around both bounds.
-    """
+    error; `intervals` are 95 % confidence intervals of the mean over documents, around both bounds."""
 
     rule: str
     vocab_size: int
@@ -58,37 +55,22 @@ class ExpectedTokens(Shown):
     def parts(self) -> Iterator[Piece]:
         kept = "" if self.top is None else f", the top {self.top}"
         yield f"rule {self.rule}: {self.steps:,} steps, V = {self.vocab_size:,}{kept}, stored {self.dtype}"
-        names = ("γ", "tokens per step") + (
-            (f"{CONFIDENCE:.0%} interval",) if self.intervals is not None else ()
-        )
-        columns = [self.expected_tokens] + ([] if self.intervals is None else [self.intervals])
-        yield Table(
-            names,
-            [
-                (i, *(span(ends, "{:.5f}".format) for ends in row))
-                for i, row in enumerate(zip(*columns, strict=True), 1)
-            ],
-        )
-        yield (
-            "one document: no intervals; they need two or more, since the tokens of one document are alike"
-            if self.intervals is None
-            else f"{CONFIDENCE:.0%} intervals: {self.documents:,} documents resampled (seed {self.root})"
-        )
+        columns, note = {"tokens per step": self.expected_tokens}, ALONE
+        if self.intervals is not None:
+            columns[f"{CONFIDENCE:.0%} interval"] = self.intervals
+            note = f"{CONFIDENCE:.0%} intervals: {self.documents:,} documents resampled (seed {self.root})"
+        shown = ([span(ends, "{:.5f}".format) for ends in column] for column in columns.values())
+        yield Table(("γ", *columns), [(i, *row) for i, row in enumerate(zip(*shown, strict=True), 1)])
+        yield note
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each γ."""
-        return [
-            {"gamma": gamma, "low": low, "high": high}
-            for gamma, (low, high) in enumerate(self.expected_tokens.tolist(), 1)
-        ]
+        bounds = enumerate(self.expected_tokens.tolist(), 1)
+        return [{"gamma": gamma, "low": low, "high": high} for gamma, (low, high) in bounds]
 
 
 def expect_tokens(
-    trace: Trace,
-    rule: str | Rule = "standard",
-    *,
-    rng: RandomSource = 0,
-    progress: Progress | None = None,
+    trace: Trace, rule: str | Rule = "standard", *, rng: RandomSource = 0, progress: Progress | None = None
 ) -> ExpectedTokens:
     """Bound the tokens per step of a rule along a trace, with 1, 2, … γ drafted tokens, in one pass over the
     rows.
@@ -139,9 +121,8 @@ def expect_tokens(
     intervals = None
     if len(names) > 1:
         draws = document_draws(len(names), root)
-        intervals = np.array(
-            [outer_quantiles(draws, low, high, steps) for low, high in sums.transpose(2, 1, 0)]
-        )
+        by_gamma = sums.transpose(2, 1, 0)
+        intervals = np.array([outer_quantiles(draws, low, high, steps) for low, high in by_gamma])
     return ExpectedTokens(
         rule=str(chosen),
         vocab_size=trace.vocab_size,
@@ -162,9 +143,8 @@ def _by_document(columns: AnyColumns, layout: Layout, rule: Rule) -> tuple[Ints,
     p, q = (ends.clip(max=1.0) for ends in drafted_probabilities(columns, layout))
     reached = [rule.survival(p[0], q[1], **rule.values), rule.survival(p[1], q[0], **rule.values)]
     tokens = 1.0 + np.cumsum(np.stack(reached, axis=1), axis=2)
-    names, document, steps = np.unique(
-        columns.context[:: layout.rows_per_step], return_inverse=True, return_counts=True
-    )
+    documents = columns.context[:: layout.rows_per_step]
+    names, document, steps = np.unique(documents, return_inverse=True, return_counts=True)
     return names, steps, _sum_by_group(tokens, document, len(names))
 
 

@@ -9,8 +9,6 @@ bonus position: a dense trace repeats p there, which is not used; a truncated on
 nothing was drafted: every row is a position of a text, and `token` the token that followed (-1 if unknown).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from typing import Any, NamedTuple
@@ -24,7 +22,7 @@ from specsim.core.distributions import TOLERANCE
 
 DENSE, TRUNCATED = "probabilities", "top-k"
 
-#: How p and q may be stored, and the name of each type in a safetensors header.
+#: How p and q may be stored.
 DTYPES: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
     "float16": np.dtype(np.float16),
@@ -37,14 +35,10 @@ LABELS: dict[str, np.dtype[Any]] = {
     "token": np.dtype(np.int32),
     "accepted": np.dtype(np.int8),
 }
-CODES = {
-    "int8": "I8",
-    "int32": "I32",
-    "int64": "I64",
-    "uint64": "U64",
-    "float32": "F32",
-    "float16": "F16",
-    "bfloat16": "BF16",
+#: The types of a safetensors header.
+_NAMES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8")
+SAFETENSORS = {name: np.dtype(f"{name[0].lower()}{int(name[1:]) // 8}") for name in _NAMES} | {
+    "BF16": DTYPES["bfloat16"]
 }
 
 #: The largest vocabulary: token ids are stored as int32.
@@ -67,11 +61,6 @@ class Columns(NamedTuple):
     q: NDArray[Any]  #: [R, V] the draft's
     checksum: NDArray[np.uint64]  #: [R] of the row's other columns
 
-    def take(self, rows: slice | Ints) -> Columns:
-        """The chosen rows: views for a slice, copies for an array of row numbers."""
-        chosen: Any = (column[rows] for column in self)
-        return Columns(*chosen)
-
 
 class TruncatedColumns(NamedTuple):
     """The columns of R truncated rows, as `Columns`; p and q [R, k] are of the tokens [R, k] beside them."""
@@ -87,13 +76,14 @@ class TruncatedColumns(NamedTuple):
     q: NDArray[Any]
     checksum: NDArray[np.uint64]
 
-    def take(self, rows: slice | Ints) -> TruncatedColumns:
-        """The chosen rows: views for a slice, copies for an array of row numbers."""
-        chosen: Any = (column[rows] for column in self)
-        return TruncatedColumns(*chosen)
-
 
 AnyColumns = Columns | TruncatedColumns
+
+
+def take(columns: AnyColumns, rows: slice | Ints) -> AnyColumns:
+    """The chosen rows: views for a slice, copies for an array of row numbers."""
+    chosen: Any = (column[rows] for column in columns)
+    return type(columns)(*chosen)
 
 
 class Layout(NamedTuple):
@@ -136,8 +126,7 @@ def rounding(layout: Layout) -> float:
     Rounding to nearest moves an entry by at most u times itself, u the unit roundoff, or by half the smallest
     subnormal number where that is more; the minimum of two entries moves by no more than they do. An end of a
     truncated row's interval moves with what is listed of both rows, and with both tails: by no more than four
-    times that.
-    """
+    times that."""
     info = ml_dtypes.finfo(DTYPES[layout.dtype])
     entries = layout.vocab_size if layout.top is None else layout.top
     error = float(info.eps) / 2 + entries * float(info.smallest_subnormal) / 2

@@ -5,14 +5,14 @@ the flags and the list of shards are in the manifest alone, hence its own SHA-25
 of the bytes, so the file may be reformatted. It guards against accidents, not against an adversary.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from specsim.core._files import atomic_write
+from specsim.core._files import write_text
+from specsim.traces._format import DENSE, DTYPES, TRUNCATED, Layout
 
 FORMAT = "specsim-trace"
 #: Version 1 had no SHA-256 of the manifest.
@@ -20,13 +20,59 @@ VERSION = 2
 MANIFEST = "manifest.json"
 
 
+class Entries(NamedTuple):
+    """A manifest, or an object in it; `get` checks the type of an entry."""
+
+    file: Path
+    values: dict[str, Any]
+
+    def get(
+        self,
+        name: str,
+        kind: type,
+        what: str,
+        fits: Callable[[Any], bool] = lambda value: True,
+        default: object = None,
+    ) -> Any:
+        value = self.values.get(name, default)
+        if type(value) is not kind or not fits(value):
+            raise ValueError(f"{self.file}: damaged, {name} is {value!r}, not {what}")
+        return value
+
+    def count(self, name: str, least: int = 1) -> int:
+        value: int = self.get(name, int, f"a whole number ≥ {least}", lambda n: n >= least)
+        return value
+
+    def layout(self) -> Layout:
+        values = self.values.get("values")
+        if values not in (DENSE, TRUNCATED):
+            raise ValueError(
+                f"{self.file}: rows are {values!r}; only {DENSE!r} and {TRUNCATED!r} can be read"
+            )
+        flags, bonus = (self.get(name, bool, "true or false", default=True) for name in ("flags", "bonus"))
+        return Layout(
+            vocab_size=self.count("vocab_size"),
+            gamma=self.count("gamma", int(flags)),  # without drafts there is nothing to flag
+            dtype=self.get("dtype", str, f"one of {', '.join(DTYPES)}", DTYPES.__contains__),
+            top=self.count("top") if values == TRUNCATED else None,
+            flags=flags,
+            bonus=bonus,
+        )
+
+
+def layout_entries(layout: Layout) -> dict[str, Any]:
+    """What `Entries.layout` reads; `flags` and `bonus` are entries only if false, as in early traces."""
+    shown = {"vocab_size": layout.vocab_size, "gamma": layout.gamma, "dtype": layout.dtype}
+    rows = {"values": DENSE} if layout.top is None else {"values": TRUNCATED, "top": layout.top}
+    return {**shown, **rows, **{n: False for n in ("flags", "bonus") if not getattr(layout, n)}}
+
+
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
     """Replace the manifest in `folder` by one of format, version and `content`."""
     # as it will be read: JSON has no tuples, and only strings as keys
     manifest = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **content}))
     manifest["sha256"] = _digest(manifest)
-    with atomic_write(folder / MANIFEST) as temporary:
-        temporary.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Reading a trace: memory-mapped columns, whose rows are checked as they are read."""
 
-from __future__ import annotations
-
 import json
 import math
 import operator
@@ -16,16 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import FAULTS, SOUND, decode, measure, normalise
-from specsim.traces._format import (
-    CODES,
-    DENSE,
-    DTYPES,
-    TRUNCATED,
-    AnyColumns,
-    Layout,
-    digest,
-)
-from specsim.traces._manifest import MANIFEST, read_manifest, read_unprotected, write_manifest
+from specsim.traces._format import SAFETENSORS, AnyColumns, Layout, digest, take
+from specsim.traces._manifest import MANIFEST, Entries, read_manifest, read_unprotected, write_manifest
 
 #: Called with the number of rows read so far and their total.
 Progress = Callable[[int, int], None]
@@ -71,29 +61,27 @@ class Shard:
         """The shard's columns, views of the memory-mapped file; `scan` checks the rows.
 
         Raises ValueError, naming the file and the first row lost, if it is missing, cut or its header
-        altered.
-        """
+        altered."""
         return self._mapped[1]
 
     def scan(self) -> Iterator[tuple[AnyColumns, Floats]]:
         """Chunks of whole steps in order, each with bounds [2, R] on β = Σ min(p, q) of its rows, equal for
         dense rows.
 
-        Raises ValueError at the first damaged row, naming the file, the row and the damage.
-        """
+        Raises ValueError at the first damaged row, naming the file, the row and the damage."""
         header, columns = self._mapped
         stride = self.layout.rows_per_step
         steps = max(1, CHUNK_BYTES // (self.layout.row_bytes * stride))
         for first in range(0, self.num_steps, steps):
             local = np.arange(first, min(first + steps, self.num_steps))
-            chosen = columns.take(slice(first * stride, (first + local.size) * stride))
+            chosen = take(columns, slice(first * stride, (first + local.size) * stride))
             yield chosen, self._check(chosen, local)
         if digest(header, columns.checksum) != self.sha256:
             raise self._of_another_digest()
 
     def take(self, local: Ints) -> AnyColumns:
         """Copies of the rows of the steps `local` of this shard; raises ValueError as `scan`."""
-        chosen = self.columns.take(step_rows(local, self.layout.rows_per_step))
+        chosen = take(self.columns, step_rows(local, self.layout.rows_per_step))
         self._check(chosen, local)
         if not self._has_its_digest:
             raise self._of_another_digest()
@@ -142,13 +130,14 @@ class Shard:
         header = raw[:start].tobytes()
         places = self._places(header[8:])
         self._check_size(size - start, places)
-        columns = {
-            name: raw[start + begin : start + end].view(dtype).reshape(shape)
-            for (name, (dtype, shape)), (begin, end) in zip(
-                self.layout.columns(self.num_rows).items(), places, strict=True
-            )
-        }
+        columns, data = {}, raw[start:]
+        for (name, (dtype, shape)), place in zip(self._columns.items(), places, strict=True):
+            columns[name] = data[slice(*place)].view(dtype).reshape(shape)
         return header, self.layout.named(columns)
+
+    @property
+    def _columns(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        return self.layout.columns(self.num_rows)
 
     def _places(self, header: bytes) -> list[tuple[int, int]]:
         """Where each column begins and ends after the header, in the order of the layout."""
@@ -158,14 +147,15 @@ class Shard:
             places = {name: _offsets(*entry["data_offsets"]) for name, entry in entries.items()}
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise self._damaged(0, f"the header is not that of a safetensors file ({error})") from None
-        wanted = {n: (CODES[t.name], shape) for n, (t, shape) in self.layout.columns(self.num_rows).items()}
+        codes = {dtype: code for code, dtype in SAFETENSORS.items()}
+        wanted = {name: (codes[dtype], shape) for name, (dtype, shape) in self._columns.items()}
         for name in sorted(wanted.keys() | stated.keys()):
             if stated.get(name) != wanted.get(name):
                 column, asked = (_describe(columns.get(name)) for columns in (stated, wanted))
                 raise self._damaged(0, f"column {name} is {column}, the manifest asks for {asked}")
         end = 0  # columns, in some order, must follow each other without a gap
         for name in sorted(places, key=places.__getitem__):
-            dtype, shape = self.layout.columns(self.num_rows)[name]
+            dtype, shape = self._columns[name]
             begin, end = end, end + dtype.itemsize * math.prod(shape)
             if places[name] != (begin, end):
                 raise self._damaged(0, f"column {name} is at {places[name]} instead of ({begin}, {end})")
@@ -266,10 +256,14 @@ class Trace:
             For a damaged shard or row, which is named, and for truncated rows.
         """
         if self.top is not None:
-            raise ValueError(
-                f"{self.path}: rows are cut to their {self.top} most probable tokens; whole rows are needed"
-            )
-        wanted = self._indices(indices)
+            kept = f"their {self.top} most probable tokens"
+            raise ValueError(f"{self.path}: rows are cut to {kept}; whole rows are needed")
+        wanted = np.asarray(indices)
+        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            raise ValueError(f"indices: expected int[B], got {wanted.dtype} of shape {wanted.shape}")
+        if (outside := (wanted < 0) | (wanted >= self.num_steps)).any():
+            raise IndexError(f"step {wanted[outside][0]} is outside [0, {self.num_steps}) of {self.path}")
+        wanted = wanted.astype(np.int64)
         stride = self.layout.rows_per_step
         tokens = np.empty((wanted.size, self.gamma), np.int32)
         p = np.empty((wanted.size, stride, self.vocab_size))
@@ -310,15 +304,6 @@ class Trace:
             found.append(ShardStatus(shard.name, shard.num_rows, shard.num_bytes, damage))
             done += shard.num_rows
         return tuple(found)
-
-    def _indices(self, indices: ArrayLike) -> Ints:
-        wanted = np.asarray(indices)
-        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
-            raise ValueError(f"indices: expected int[B], got {wanted.dtype} of shape {wanted.shape}")
-        outside = (wanted < 0) | (wanted >= self.num_steps)
-        if outside.any():
-            raise IndexError(f"step {wanted[outside][0]} is outside [0, {self.num_steps}) of {self.path}")
-        return wanted.astype(np.int64)
 
 
 def open_trace(path: str | Path) -> Trace:
@@ -374,75 +359,41 @@ def upgrade_trace(path: str | Path, progress: Progress | None = None) -> Trace:
     return open_trace(folder)
 
 
-class _Fields(NamedTuple):
-    """Part of a manifest; `get` checks the type of an entry."""
-
-    file: Path
-    entries: dict[str, Any]
-
-    def get(self, name: str, kind: type, what: str, fits: Callable[[Any], bool] = lambda value: True) -> Any:
-        value = self.entries.get(name)
-        if type(value) is not kind or not fits(value):
-            raise ValueError(f"{self.file}: damaged, {name} is {value!r}, not {what}")
-        return value
-
-    def has_property(self, name: str) -> bool:
-        """A property that early traces always had: no entry means true."""
-        value: bool = name not in self.entries or self.get(name, bool, "true or false")
-        return value
-
-
 def _trace(folder: Path, entries: dict[str, Any]) -> Trace:
-    manifest = _Fields(folder / MANIFEST, entries)
-    if entries.get("values") not in (DENSE, TRUNCATED):
-        raise ValueError(
-            f"{manifest.file}: rows are {entries.get('values')!r}; only {DENSE!r} and "
-            f"{TRUNCATED!r} can be read"
-        )
-    flags = manifest.has_property("flags")
-    least = int(flags)  # without drafts there is nothing to flag
-    layout = Layout(
-        vocab_size=manifest.get("vocab_size", int, "a whole number ≥ 1", lambda n: n >= 1),
-        gamma=manifest.get("gamma", int, f"a whole number ≥ {least}", lambda n: n >= least),
-        dtype=manifest.get("dtype", str, f"one of {', '.join(DTYPES)}", lambda name: name in DTYPES),
-        top=manifest.get("top", int, "a whole number ≥ 1", lambda n: n >= 1)
-        if entries["values"] == TRUNCATED
-        else None,
-        flags=flags,
-        bonus=manifest.has_property("bonus"),
-    )
+    manifest = Entries(folder / MANIFEST, entries)
+    layout = manifest.layout()
+    rows = f"a multiple of gamma + 1 = {layout.rows_per_step}"
+    plain = "a file name in the trace's folder"  # a manifest must not name files outside its folder
     shards: list[Shard] = []
     first_step = 0
-    for entry in manifest.get(
+    for listed in manifest.get(
         "shards", list, "a list of objects", lambda es: all(type(e) is dict for e in es)
     ):
-        shards.append(_shard(folder, _Fields(manifest.file, entry), layout, first_step))
-        first_step += shards[-1].num_steps
-    return Trace(
-        path=folder,
-        layout=layout,
-        complete=manifest.get("complete", bool, "true or false"),
-        provenance=manifest.get("provenance", dict, "an object"),
-        shards=tuple(shards),
-    )
+        entry = Entries(manifest.file, listed)
+        name = entry.get("file", str, plain, lambda name: name not in ("", "..") and Path(name).name == name)
+        shard = Shard(
+            path=folder / name,
+            layout=layout,
+            num_rows=entry.get("rows", int, rows, lambda n: n > 0 and n % layout.rows_per_step == 0),
+            num_bytes=entry.get("bytes", int, "a number of bytes", lambda n: n > 0),
+            sha256=entry.get("sha256", str, "a SHA-256"),
+            first_step=first_step,
+        )
+        shards.append(shard)
+        first_step += shard.num_steps
+    complete = manifest.get("complete", bool, "true or false")
+    return Trace(folder, layout, complete, manifest.get("provenance", dict, "an object"), tuple(shards))
 
 
-def _shard(folder: Path, entry: _Fields, layout: Layout, first_step: int) -> Shard:
-    stride = layout.rows_per_step
-    # a plain name: a manifest must not name files outside its folder
-    name = entry.get(
-        "file",
-        str,
-        "a file name in the trace's folder",
-        lambda name: name not in ("", "..") and Path(name).name == name,
-    )
-    return Shard(
-        path=folder / name,
-        layout=layout,
-        num_rows=entry.get(
-            "rows", int, f"a multiple of gamma + 1 = {stride}", lambda n: n > 0 and n % stride == 0
-        ),
-        num_bytes=entry.get("bytes", int, "a number of bytes", lambda n: n > 0),
-        sha256=entry.get("sha256", str, "a SHA-256"),
-        first_step=first_step,
-    )
+def default_trace() -> Trace:
+    """Open the bundled trace, recorded from the bundled n-gram pair by `make bundled-data`.
+
+    It has 768 steps, γ = 4, standard rule, 24 texts, rows truncated to 16 tokens.
+
+    Examples
+    --------
+    >>> trace = default_trace()
+    >>> trace.num_steps, trace.gamma, trace.top
+    (768, 4, 16)
+    """
+    return open_trace(Path(__file__).parents[1] / "data" / "ngram-trace")

@@ -50,13 +50,13 @@ class Logged(NamedTuple):
 
 
 class Column(Protocol):
-    """An array on disk that is read in ranges of the first axis, fastest in order."""
+    """An array on disk, read in slices of the first axis, in order fastest; a memory map is one."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
     def dtype(self) -> np.dtype[Any]: ...
-    def read(self, start: int, stop: int) -> NDArray[Any]: ...
+    def __getitem__(self, rows: slice, /) -> NDArray[Any]: ...
 
 
 def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
@@ -64,8 +64,7 @@ def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
     accepted [N] and context [N] (by default each step is a document); with p_tokens and q_tokens of the
     shapes of p and q, these are the probabilities of k tokens each, padded with -1.
 
-    Raises ValueError, naming the array and what was expected.
-    """
+    Raises ValueError, naming the array and what was expected."""
     missing = sorted({"draft_tokens", "p", "q"} - columns.keys())
     if missing:
         raise ValueError(
@@ -96,13 +95,10 @@ def from_columns(columns: Mapping[str, Column], source: Source) -> Logged:
     for name in ids:
         if columns[name].dtype.kind not in "iu":
             raise ValueError(f"{source.path}, {name}: {columns[name].dtype}, expected integers, token ids")
-    vocab_size = width
-    if truncated:
-        vocab_size = source.vocab_size or 1 + max(
-            check_id(_largest(columns[name]), f"{source.path}, {name}") for name in ids
-        )
+    vocab_size = source.vocab_size if truncated else width
     return Logged(
-        vocab_size=vocab_size,
+        vocab_size=vocab_size
+        or 1 + max(check_id(_largest(columns[name]), f"{source.path}, {name}") for name in ids),
         gamma=gamma,
         top=width if truncated else None,
         flags="accepted" in columns,
@@ -124,19 +120,13 @@ def check_id(token: int, place: str) -> int:
 def _steps(columns: Mapping[str, Column], path: Path) -> Iterator[Step]:
     for first, parts in _read_chunks(columns):
         for i, tokens in enumerate(parts["draft_tokens"]):
-            p: Any
-            q: Any
-            p, q = (as_computed(parts[name][i]) for name in "pq")
+            rows: list[Any] = [as_computed(parts[name][i]) for name in "pq"]
             if "p_tokens" in parts:
-                p, q = _split_listed(parts["p_tokens"][i], p), _split_listed(parts["q_tokens"][i], q)
-            yield Step(
-                place=f"{path}, step {first + i}",
-                context=parts["context"][i] if "context" in parts else first + i,
-                tokens=tokens,
-                accepted=parts["accepted"][i] if "accepted" in parts else None,
-                p=p,
-                q=q,
-            )
+                listed = (parts[name][i] for name in ("p_tokens", "q_tokens"))
+                rows = [_split_listed(*pair) for pair in zip(listed, rows, strict=True)]
+            context = parts["context"][i] if "context" in parts else first + i
+            accepted = parts["accepted"][i] if "accepted" in parts else None
+            yield Step(f"{path}, step {first + i}", context, tokens, accepted, *rows)
 
 
 def as_computed(rows: NDArray[Any]) -> NDArray[Any]:
@@ -153,8 +143,8 @@ def _read_chunks(columns: Mapping[str, Column]) -> Iterator[tuple[int, dict[str,
     step_bytes = sum(int(np.prod(column.shape[1:])) * column.dtype.itemsize for column in columns.values())
     size = max(1, CHUNK_BYTES // max(1, step_bytes))
     for first in range(0, steps, size):
-        stop = min(first + size, steps)
-        yield first, {name: column.read(first, stop) for name, column in columns.items()}
+        rows = slice(first, min(first + size, steps))
+        yield first, {name: np.asarray(column[rows]) for name, column in columns.items()}
 
 
 def _split_listed(tokens: NDArray[Any], values: NDArray[Any]) -> list[tuple[NDArray[Any], NDArray[Any]]]:

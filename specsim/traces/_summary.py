@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 
+COUNTED = ("tested", "accepted", "alpha")
+#: What `to_dict` adds to the fields where accept flags were logged.
+DERIVED = ("drafted", "tested", "accepted", "alpha_verified", "alpha_drafted", "tokens_per_step")
+
 
 @dataclass(frozen=True, eq=False)
 class Accepted(Shown):
@@ -89,22 +93,55 @@ class Accepted(Shown):
         return self.accepted / self.drafted
 
     @property
+    def tokens_per_step(self) -> float:
+        """Mean number of tokens that a step emits, the accepted ones and one more."""
+        return self.accepted / self.num_steps + 1
+
+    @property
     def beta_by_position(self) -> Floats:
         """The mean β at each position, the bonus last, or bounds on it."""
         raise NotImplementedError
 
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each position, the bonus last: tested, accepted, their ratio α, and the mean β."""
-        columns = {
-            "position": np.arange(1, self.gamma + 2),
-            "tested": [*self.tested_by_position.tolist(), None],
-            "accepted": [*self.accepted_by_position.tolist(), None],
-            "alpha": [*self.alpha_by_position.tolist(), None],
-            "beta": self.beta_by_position,
+    @property
+    def standard_errors(self) -> dict[str, float]:
+        """The standard errors over steps, by name; NaN for a single step."""
+        lengths = np.arange(self.gamma + 1)
+        per_step = {
+            "alpha_verified": np.minimum(lengths + 1, self.gamma),
+            "alpha_drafted": np.full_like(lengths, self.gamma),
+            "tokens_per_step": np.ones_like(lengths),
         }
-        return [
-            dict(zip(columns, row, strict=True)) for row in zip(*map(plain, columns.values()), strict=True)
-        ]
+        x2 = self._sum(lengths * lengths)
+        return {
+            name: self._ratio_error(self.accepted / self._sum(n), x2, self._sum(lengths * n), n)
+            for name, n in per_step.items()
+        }
+
+    def _sum(self, values: Ints) -> int:
+        """Σ over steps of `values` [γ+1] by accepted length."""
+        return int(self.accepted_lengths @ values)
+
+    def _ratio_error(self, ratio: float, x2: float, xn: float, n: Ints) -> float:
+        """The standard error of Σx / Σn over steps (delta method), from Σx², Σxn and n by accepted length."""
+        steps = self.num_steps
+        if steps < 2:
+            return float("nan")
+        residual = x2 - 2 * ratio * xn + ratio**2 * self._sum(n * n)
+        return float(np.sqrt(max(residual, 0.0) * steps / (steps - 1)) / self._sum(n))
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each position, the bonus last: tested, accepted, their ratio α, and the mean β or bounds.
+
+        Without accept flags only β."""
+        beta = np.atleast_2d(self.beta_by_position.T)
+        names = ("beta",) if len(beta) == 1 else ("beta_low", "beta_high")
+        columns: dict[str, Any] = {"position": np.arange(1, self.gamma + 2)}
+        if getattr(self, "flags", True):
+            counts = self.tested_by_position, self.accepted_by_position, self.alpha_by_position
+            columns |= {n: [*plain(c), None] for n, c in zip(COUNTED, counts, strict=True)}
+        columns |= zip(names, beta, strict=True)
+        values = zip(*map(plain, columns.values()), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in values]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Accepted / tested by position, with the mean β beside it."""
@@ -118,49 +155,15 @@ class Accepted(Shown):
         ax.legend()
         return ax
 
-    @property
-    def tokens_per_step(self) -> float:
-        """Mean number of tokens that a step emits, the accepted ones and one more."""
-        return self.accepted / self.num_steps + 1
-
-    @property
-    def standard_errors(self) -> dict[str, float]:
-        """The standard errors over steps, by name; NaN for a single step."""
-        lengths = np.arange(self.gamma + 1)
-        tested = np.minimum(lengths + 1, self.gamma)
-        x2, xn = self._length_moment(lengths * lengths), self._length_moment(lengths * tested)
-        mean = self.accepted / self.num_steps
-        drafted = np.full_like(lengths, self.gamma)
-        return {
-            "alpha_verified": self._ratio_error(self.alpha_verified, x2, xn, tested),
-            "alpha_drafted": self._ratio_error(self.alpha_drafted, x2, self.accepted * self.gamma, drafted),
-            "tokens_per_step": self._ratio_error(mean, x2, self.accepted, np.ones_like(lengths)),
-        }
-
-    def _positions(self, betas: Floats, flags: bool = True) -> Table:
-        """The table by position; `betas` has the mean β at each, or bounds on it."""
-        spans = [span(np.atleast_1d(ends)[[0, -1]]) for ends in betas]
-        lengths = bars([float(np.mean(ends)) for ends in betas])
-        if not flags:
-            rows = [[i, *row] for i, row in enumerate(zip(spans, lengths, strict=True), 1)]
-            return Table(("position", "mean β", ""), rows)
-        counts = zip(self.tested_by_position, self.accepted_by_position, self.alpha_by_position, strict=True)
-        cells = [[f"{n:,}", f"{k:,}", span((alpha, alpha))] for n, k, alpha in counts]
-        cells.append([NONE] * 3)
-        rows = [[i, *row, *last] for i, (row, *last) in enumerate(zip(cells, spans, lengths, strict=True), 1)]
-        return Table(("position", "tested", "accepted", "α", "mean β", ""), rows)
-
-    def _length_moment(self, values: Ints) -> int:
-        """Σ over steps of `values` [γ+1] by accepted length."""
-        return int(self.accepted_lengths @ values)
-
-    def _ratio_error(self, ratio: float, x2: float, xn: float, n: Ints) -> float:
-        """The standard error of Σx / Σn over steps (delta method), from Σx², Σxn and n by accepted length."""
-        steps = self.num_steps
-        if steps < 2:
-            return float("nan")
-        residual = x2 - 2 * ratio * xn + ratio**2 * self._length_moment(n * n)
-        return float(np.sqrt(max(residual, 0.0) * steps / (steps - 1)) / self._length_moment(n))
+    def _positions(self) -> Table:
+        """The table of `records`."""
+        rows, beta = self.records(), np.atleast_2d(self.beta_by_position.T)
+        counted = [name for name in COUNTED if name in rows[0]]
+        cells = [
+            (row["position"], *(_cell(row[name]) for name in counted), span(ends[[0, -1]]), bar)
+            for row, ends, bar in zip(rows, beta.T, bars(beta.mean(axis=0).tolist()), strict=True)
+        ]
+        return Table(("position", *(name.replace("alpha", "α") for name in counted), "mean β", ""), cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +171,7 @@ class TraceSummary(Accepted):
     """The result of `summarise` for a trace with whole rows, flags and bonus rows. β is Σ min(p, q) at a row.
 
     Standard errors assume independent steps, not independent positions. Stored rows sum to 1 up to rounding,
-    so β may be slightly above 1: sums are kept, means are clipped at 1.
-    """
+    so β may be slightly above 1: sums are kept, means are clipped at 1."""
 
     beta_sums: Floats  #: [γ+1] Σ β by position, over the steps that reached it
     reached_moments: tuple[float, float]  #: Σ x² and Σ x·n over steps; x = Σ β over the n positions reached
@@ -205,40 +207,28 @@ class TraceSummary(Accepted):
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, derived values and standard errors, as JSON can hold them: None where there is no value."""
-        derived = ("drafted", "tested", "accepted", "alpha_context", "alpha_verified", "alpha_drafted")
-        return as_dict(
-            self,
-            *derived,
-            "expected_verified",
-            "tokens_per_step",
-            "standard_errors",
-            "alpha_by_position",
-            "beta_by_position",
-            without=("beta_sums", "reached_moments", "tested_moments"),
-            steps=self.num_steps,
-        )
+        derived = (*DERIVED, "alpha_context", "expected_verified", "standard_errors")
+        without = ("beta_sums", "reached_moments", "tested_moments")
+        places = ("alpha_by_position", "beta_by_position")
+        return as_dict(self, *derived, *places, without=without, steps=self.num_steps)
 
     def parts(self) -> Iterator[Piece]:
-        errors = self.standard_errors
-        yield (
-            f"{self.num_steps:,} steps, γ = {self.gamma}; V = {self.vocab_size:,}, stored {self.dtype}: each β within "
-            f"{self.rounding:.1g}"
-        )
+        errors, stored = self.standard_errors, f"V = {self.vocab_size:,}, stored {self.dtype}"
+        yield f"{self.num_steps:,} steps, γ = {self.gamma}; {stored}: each β within {self.rounding:.1g}"
         yield rates(self, self.gamma, errors)
-        yield f"α verified, expected from β: {with_error(self.expected_verified, errors['expected_verified'])}"
-        yield self._positions(self.beta_by_position)
+        expected = with_error(self.expected_verified, errors["expected_verified"])
+        yield f"α verified, expected from β: {expected}"
+        yield self._positions()
         yield from (f"left out: {damage}" for damage in self.skipped)
 
 
 @dataclass(frozen=True, eq=False)
 class TraceBounds(Accepted):
-    """The result of `summarise` for an incomplete trace: intervals (low, high) over all completions of its
-    rows.
+    """The result of `summarise` for an incomplete trace: (low, high) over all completions of its rows.
 
     They do not include sampling errors. Without flags counts raise ValueError, `alpha_context` is the mean β
     of the contexts where steps begin (in a text, γ = 0: of all), and `beta_by_position` that of all rows at
-    each position.
-    """
+    each position."""
 
     top: int | None  #: the k of truncated rows
     flags: bool  #: whether accepted drafts were logged
@@ -263,30 +253,28 @@ class TraceBounds(Accepted):
     @property
     def beta_by_position(self) -> Floats:
         """[γ+1, 2] bounds on the mean β at each position, the bonus last; NaN where there is no row."""
-        means = [_ratios(sums, self.rows_by_position) for sums in self.beta_sums]
-        return np.clip(np.stack([means[0] - self.rounding, means[1] + self.rounding], axis=1), 0.0, 1.0)
+        return self._widened([_ratios(sums, self.rows_by_position) for sums in self.beta_sums]).T
 
     @property
     def alpha_context(self) -> Interval:
         """Bounds on the mean β over the contexts of the target's own text: positions 0 … τ, or see above."""
         last = self.gamma + 1 if self.flags else 1
-        rows = int(self.rows_by_position[:last].sum())
-        return self._interval(*(self.beta_sums[:, :last].sum(axis=1) / rows))
+        sums, rows = self.beta_sums[:, :last].sum(axis=1), int(self.rows_by_position[:last].sum())
+        low, high = self._widened(sums[:, None] / rows)[:, 0].tolist()
+        return low, high
 
     @property
     def expected_verified(self) -> Interval:
         """Bounds on the mean β over the tested positions."""
-        return self._interval(*(self.beta_sums[:, :-1].sum(axis=1) / self.tested))
+        low, high = self._widened(self.beta_sums[:, :-1].sum(axis=1)[:, None] / self.tested)[:, 0].tolist()
+        return low, high
 
     @property
     def expected_tokens(self) -> Floats:
         """[γ, 2] bounds on the mean tokens per step of the standard rule with the first 1, 2, … γ drafted
         tokens: 1 + Σ_j β_j Π_{i<j} min(1, p/q)(drafted i), which rises with every factor. For γ = 0 see
-        `one_token`.
-        """
-        widening = np.array([[-self.rounding], [self.rounding]])
-        shares = np.clip(self.token_sums / self.steps + widening, 0.0, 1.0)
-        return np.asarray(1.0 + np.cumsum(shares, axis=1).T)
+        `one_token`."""
+        return np.asarray(1.0 + np.cumsum(self._widened(self.token_sums / self.steps), axis=1).T)
 
     @property
     def one_token(self) -> Interval:
@@ -296,16 +284,10 @@ class TraceBounds(Accepted):
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and intervals, as JSON can hold them: None where there is no value."""
-        counts = ("drafted", "tested", "accepted", "alpha_verified", "alpha_drafted", "tokens_per_step")
-        return as_dict(
-            self,
-            *((*counts, "expected_verified") if self.flags else ()),
-            "alpha_context",
-            "expected_tokens",
-            "one_token",
-            "beta_by_position",
-            without=("accepted_lengths", "flags", "beta_sums", "rows_by_position", "token_sums"),
-        )
+        derived = ("alpha_context", "expected_tokens", "one_token", "beta_by_position")
+        without = ("accepted_lengths", "flags", "beta_sums", "rows_by_position", "token_sums")
+        counted = (*DERIVED, "expected_verified") if self.flags else ()
+        return as_dict(self, *counted, *derived, without=without)
 
     def parts(self) -> Iterator[Piece]:
         kept = "" if self.top is None else f", the top {self.top}"
@@ -313,28 +295,19 @@ class TraceBounds(Accepted):
         yield f"{self.steps:,} {steps}; V = {self.vocab_size:,}{kept}, stored {self.dtype}"
         if self.flags:
             yield rates(self, None, self.standard_errors)
-        bounds = [self.one_token, *self.expected_tokens[1:]]
-        rows = [
-            (f"standard rule, γ = {gamma}", f"{span(ends)} tokens per step")
-            for gamma, ends in enumerate(bounds, 1)
-        ]
-        if not self.flags:
+        else:
+            rows = [("α context", span(self.alpha_context))]
+            for gamma, ends in enumerate([self.one_token, *self.expected_tokens[1:]], 1):
+                rows.append((f"standard rule, γ = {gamma}", f"{span(ends)} tokens per step"))
             yield "no accept flags were logged: what follows are bounds"
-            yield Table((), [("α context", span(self.alpha_context)), *rows])
+            yield Table((), rows)
         if self.gamma:
-            yield self._positions(self.beta_by_position, self.flags)
+            yield self._positions()
         yield from (f"left out: {damage}" for damage in self.skipped)
 
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each position, the bonus last; accepted and tested tokens where flags were logged."""
-        counts = super().records() if self.flags else [{"position": i + 1} for i in range(self.gamma + 1)]
-        return [
-            {k: v for k, v in row.items() if k != "beta"} | {"beta_low": low, "beta_high": high}
-            for row, (low, high) in zip(counts, plain(self.beta_by_position), strict=True)
-        ]
-
-    def _interval(self, low: float, high: float) -> Interval:
-        return max(0.0, float(low) - self.rounding), min(1.0, float(high) + self.rounding)
+    def _widened(self, bounds: Any) -> Floats:
+        """`bounds` [2, n] on means in [0, 1], with the rounding of the stored rows."""
+        return np.clip(bounds + np.array([[-self.rounding], [self.rounding]]), 0.0, 1.0)
 
 
 def summarise(
@@ -392,32 +365,14 @@ def summarise(
     layout = trace.layout
     if not total.steps:
         raise ValueError(f"{trace.path}: no step to summarise")
-    shared: dict[str, Any] = {
-        "vocab_size": trace.vocab_size,
-        "gamma": trace.gamma,
-        "dtype": trace.dtype,
-        "accepted_lengths": total.lengths,
-        "rounding": rounding(layout),
-        "skipped": tuple(skipped),
-    }
+    counted = layout.vocab_size, layout.gamma, layout.dtype, total.lengths
+    shared: dict[str, Any] = {"rounding": rounding(layout), "skipped": tuple(skipped)}
     if _is_whole(layout):
         moments: Any = total.moments.tolist()
-        return TraceSummary(
-            beta_sums=total.beta_sums[0],
-            reached_moments=tuple(moments[:2]),
-            tested_moments=tuple(moments[2:]),
-            **shared,
-        )
+        return TraceSummary(*counted, total.beta_sums[0], tuple(moments[:2]), tuple(moments[2:]), **shared)
     rows = np.cumsum(total.lengths[::-1])[::-1] if layout.flags else np.full(trace.gamma + 1, total.steps)
-    return TraceBounds(
-        top=layout.top,
-        flags=layout.flags,
-        steps=total.steps,
-        beta_sums=total.beta_sums,
-        rows_by_position=rows,
-        token_sums=total.token_sums,
-        **shared,
-    )
+    logged = layout.top, layout.flags, total.steps
+    return TraceBounds(*counted, *logged, total.beta_sums, rows, total.token_sums, **shared)
 
 
 def _is_whole(layout: Layout) -> bool:
@@ -458,8 +413,7 @@ def _tally_shard(shard: Shard) -> _Tally:
 def bound_reach(chances: Floats, beta: Floats) -> Floats:
     """[2, S, γ] bounds on P(the standard rule accepts at least 1, 2, … γ tokens), from those on the
     acceptance of the drafted tokens [2, S, γ] and on β [2, S, γ+1], which replaces the factor of the last
-    token.
-    """
+    token."""
     before = np.cumprod(np.pad(chances, [(0, 0), (0, 0), (1, 0)], constant_values=1.0), axis=2)
     return np.asarray(before[..., :-1] * beta[..., :-1])
 
@@ -489,3 +443,7 @@ def _add_steps(accepted, beta, lengths, beta_sums, moments):  # type: ignore[no-
 
 def _ratios(sums: NDArray[Any], counts: Ints) -> Floats:
     return np.divide(sums, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
+
+
+def _cell(value: int | float | None) -> str:
+    return NONE if value is None else f"{value:.4f}" if isinstance(value, float) else f"{value:,}"

@@ -4,8 +4,6 @@ Whole rows determine these up to rounding. A token that a truncated row does not
 listed probability, and at most the tail.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes
@@ -23,14 +21,11 @@ def drafted_probabilities(columns: AnyColumns, layout: Layout, slack: float = 0.
     positive.
 
     They include the rounding of the stored dtype, which moves p and q by at most u times themselves or half
-    the smallest subnormal number, and a relative error `slack` of the logged p and q.
-    """
+    the smallest subnormal number, and a relative error `slack` of the logged p and q."""
     info = ml_dtypes.finfo(DTYPES[layout.dtype])
     u, tiny = float(info.eps) / 2 + slack, float(info.smallest_subnormal)
-    p, q = (
-        ends.reshape(2, -1, layout.rows_per_step)[..., : layout.gamma]
-        for ends in _token_ends(columns, layout)
-    )
+    stride, every = layout.rows_per_step, _token_ends(columns, layout)
+    p, q = (ends.reshape(2, -1, stride)[..., : layout.gamma] for ends in every)
     low_p, low_q = (np.maximum(ends[0] * (1 - u) - tiny, 0.0) for ends in (p, q))
     return np.stack([low_p, p[1] * (1 + u) + tiny]), np.stack([low_q, q[1] * (1 + u) + tiny])
 
@@ -50,10 +45,9 @@ def _token_ends(columns: AnyColumns, layout: Layout) -> tuple[Floats, Floats]:
         exact = (decode(np.ascontiguousarray(rows[places])[None])[0] for rows in (columns.p, columns.q))
         p, q = (np.stack([values, values]).astype(np.float64) for values in exact)
         return p, q
-    return (
-        _listed_ends(columns.token, columns.p_tokens, decode(columns.p), rounding(layout)),
-        _listed_ends(columns.token, columns.q_tokens, decode(columns.q), rounding(layout)),
-    )
+    token, slack = columns.token, rounding(layout)
+    p = _listed_ends(token, columns.p_tokens, decode(columns.p), slack)
+    return p, _listed_ends(token, columns.q_tokens, decode(columns.q), slack)
 
 
 def _listed_ends(

@@ -14,8 +14,6 @@ to A and B. ∎ With c_p = c_q = 1 it is known + min(A + a, B + b, a + b). Both 
 vocabulary has tokens enough that neither lists.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

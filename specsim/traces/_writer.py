@@ -13,22 +13,12 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._checks import check_count
 from specsim.core._files import atomic_write
-from specsim.core._types import Ints
 from specsim.core.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
 from specsim.traces._checksums import FAULTS, SOUND, measure
-from specsim.traces._format import (
-    DENSE,
-    DTYPES,
-    MOST_TOKENS,
-    NONE,
-    TRUNCATED,
-    AnyColumns,
-    Columns,
-    Layout,
-    digest,
-)
-from specsim.traces._manifest import MANIFEST, write_manifest
+from specsim.traces._format import DTYPES, MOST_TOKENS, NONE, AnyColumns, Columns, Layout, digest, take
+from specsim.traces._manifest import MANIFEST, layout_entries, write_manifest
 
 #: The default size of a shard, which bounds the loss in a crash and the memory of the writer.
 SHARD_BYTES = 64 * 2**20
@@ -95,7 +85,11 @@ def writer(
     0.75
     """
     layout = _layout(vocab_size, gamma, dtype, top, flags, bonus)
-    steps = _steps_per_shard(layout, rows_per_shard)
+    stride = layout.rows_per_step
+    if rows_per_shard is None:
+        steps = max(1, SHARD_BYTES // (layout.row_bytes * stride))
+    else:  # at least the gamma + 1 rows of one step
+        steps = check_count("rows_per_shard", rows_per_shard, stride) // stride
     facts = dict(provenance or {})
     json.dumps(facts, allow_nan=False)  # raises here rather than after an hour of recording
     sink = TraceWriter(path, layout, steps, facts)
@@ -156,12 +150,17 @@ class TraceWriter:
         if self.closed:
             raise ValueError(f"{self.path}: the trace is closed, a step can no longer be added")
         layout = self.layout
-        drafted = self._check_tokens(tokens)
+        drafted = check_tokens(tokens, layout.vocab_size, "tokens")
+        if drafted.shape != (layout.gamma,) and (layout.gamma or drafted.shape != (1,)):
+            wanted = f"({layout.gamma},), one per drafted token"
+            raise ValueError(f"tokens: shape {drafted.shape}, expected {wanted}")
         marks = self._check_accepted(accepted)
-        document = _check_context(context)
+        document = _integer(context, "context")
+        if not -(2**63) <= document < 2**63:
+            raise ValueError(f"context: {document} does not fit in 64 bits; number the documents otherwise")
 
         start = self._pending * layout.rows_per_step
-        rows = self._buffer.take(slice(start, start + layout.rows_per_step))
+        rows = take(self._buffer, slice(start, start + layout.rows_per_step))
         rows.step[:] = self.steps
         rows.context[:] = document
         rows.position[:] = np.arange(layout.gamma + 1)
@@ -169,32 +168,32 @@ class TraceWriter:
         rows.token[: drafted.size] = drafted
         rows.accepted[:] = marks
         if isinstance(rows, Columns):
-            self._fill_dense(rows, drafted[: layout.gamma], p, q)
+            given = self._fill_dense(rows, p, q)
+            listing: list[Any] = [([x], [given[i, x]]) for i, x in enumerate(drafted[: layout.gamma])]
         else:
-            p_rows, q_rows = _pairs(p, "p"), _pairs(q, "q")
-            if not layout.bonus:
-                q_rows.append(((), ()))
-            self._fill_truncated(rows.p_tokens, rows.p, p_rows, "p")
-            self._fill_truncated(rows.q_tokens, rows.q, q_rows, "q")
-            for row, token in enumerate(drafted[: layout.gamma]):
-                _check_listed_support(row, token, *q_rows[row])
-                listed = rows.q_tokens[row] == token
-                rows.q[row, listed] = np.maximum(rows.q[row, listed], _smallest(rows.q))
+            listing = self._fill_truncated(rows.p_tokens, rows.p, p, "p")
+            listing = self._fill_truncated(rows.q_tokens, rows.q, q, "q")
+        smallest = ml_dtypes.finfo(rows.q.dtype).smallest_subnormal
+        for row, token in enumerate(drafted[: layout.gamma]):
+            _check_support(row, token, *listing[row])
+            own = token if isinstance(rows, Columns) else rows.q_tokens[row] == token
+            # it was possible, and must not be rounded to 0
+            rows.q[row, own] = np.maximum(rows.q[row, own], smallest)
         self._seal(rows)
 
         self.steps += 1
         if self._pending * layout.rows_per_step == self._buffer.step.size:
             self.flush()
 
-    def _fill_dense(self, rows: Columns, drafted: Ints, p: Any, q: Any) -> None:
+    def _fill_dense(self, rows: Columns, p: Any, q: Any) -> NDArray[Any]:
+        """Fill p and q; returns the rows of q as they were given."""
         rows.p[:] = self._check_rows(p, "p", self.layout.rows_per_step)
         if self.layout.bonus:
             rows.q[:] = self._check_rows(q, "q", self.layout.rows_per_step)
         else:
             rows.q[:-1] = self._check_rows(q, "q", self.layout.gamma)
             rows.q[-1] = rows.p[-1]
-        _check_support(drafted, np.asarray(q))
-        _keep_positive(rows.q, drafted)
+        return np.asarray(q)
 
     @property
     def _pending(self) -> int:
@@ -209,16 +208,14 @@ class TraceWriter:
         rows = self._pending * self.layout.rows_per_step
         if not rows:
             return
-        columns = self._buffer.take(slice(0, rows))
+        columns = take(self._buffer, slice(0, rows))
         path = self.path / f"shard-{len(self.shards):05d}.safetensors"
         try:
             with atomic_write(path) as temporary:
                 save_file(columns._asdict(), temporary)
         except (OSError, SafetensorError) as error:  # safetensors has its own error for a full disk
-            done = self.steps - self._pending
-            raise OSError(
-                f"{path}: cannot be written ({error}); {done} steps before it can be read"
-            ) from None
+            done = f"{self.steps - self._pending} steps"
+            raise OSError(f"{path}: cannot be written ({error}); {done} before it can be read") from None
         sha256 = digest(_header(path), columns.checksum)
         entry = {"file": path.name, "rows": rows, "bytes": path.stat().st_size, "sha256": sha256}
         shards = [*self.shards, entry]
@@ -227,39 +224,22 @@ class TraceWriter:
 
     def write_manifest(self, shards: list[dict[str, Any]], *, complete: bool) -> None:
         """Replace the manifest by one that lists `shards`."""
-        content = {
-            "vocab_size": self.layout.vocab_size,
-            "gamma": self.layout.gamma,
-            "dtype": self.layout.dtype,
-            "values": DENSE if self.layout.top is None else TRUNCATED,
-            **({} if self.layout.top is None else {"top": self.layout.top}),
-            **{name: False for name in ("flags", "bonus") if not getattr(self.layout, name)},
-            "complete": complete,
-            "provenance": self.provenance,
-            "shards": shards,
-        }
-        write_manifest(self.path, content)
-
-    def _check_tokens(self, tokens: ArrayLike) -> Ints:
-        drafted = check_tokens(tokens, self.layout.vocab_size, "tokens")
-        gamma = self.layout.gamma
-        if drafted.shape != (gamma,) and not (gamma == 0 and drafted.shape == (1,)):
-            raise ValueError(f"tokens: shape {drafted.shape}, expected ({gamma},), one per drafted token")
-        return drafted
+        content = {"complete": complete, "provenance": self.provenance, "shards": shards}
+        write_manifest(self.path, layout_entries(self.layout) | content)
 
     def _check_accepted(self, accepted: int | None) -> list[int]:
-        """The column `accepted` of a step."""
+        """The column `accepted` of a step: ones, a zero at the rejection, `NONE` after it."""
         gamma = self.layout.gamma
         if accepted is None and not self.layout.flags:
             return [NONE] * (gamma + 1)
         if accepted is None or not self.layout.flags:
-            raise ValueError(
-                f"accepted: {accepted} in a trace with{'' if self.layout.flags else 'out'} flags"
-            )
+            kind = "with" if self.layout.flags else "without"
+            raise ValueError(f"accepted: {accepted} in a trace {kind} flags")
         passed = _integer(accepted, "accepted")
         if not 0 <= passed <= gamma:
             raise ValueError(f"accepted: {passed} is outside [0, {gamma}], the number of drafted tokens")
-        return _marks(passed, gamma)
+        tested = [1] * passed + [0] * (passed < gamma)
+        return tested + [NONE] * (gamma + 1 - len(tested))
 
     def _check_rows(self, rows: ArrayLike, name: str, number: int) -> NDArray[Any]:
         """The `number` rows [number, V] in the stored dtype."""
@@ -267,22 +247,29 @@ class TraceWriter:
         given = _array(rows, name, f"shape {wanted}")
         if given.shape != wanted:
             count = "gamma + 1" if number > self.layout.gamma else "gamma"
-            raise ValueError(
-                f"{name}: shape {given.shape}, expected {wanted}: {count} rows over the vocabulary"
-            )
+            raise ValueError(f"{name}: shape {given.shape}, expected {wanted}, {count} rows of length V")
         stored = DTYPES[self.layout.dtype]
         checked = check_rows(given, name)
         # abs: stored zeros have no sign
         return np.abs(given if given.dtype == stored else checked.astype(stored))
 
     def _fill_truncated(
-        self, tokens: NDArray[np.int32], values: NDArray[Any], rows: list[Pair], name: str
-    ) -> None:
-        """Fill tokens and values [γ + 1, k] from pairs (token ids, probabilities)."""
+        self, tokens: NDArray[np.int32], values: NDArray[Any], rows: Any, name: str
+    ) -> list[Pair]:
+        """Fill tokens and values [γ + 1, k] from pairs (token ids, probabilities), and return these."""
         tokens[:], values[:] = NONE, 0
-        if len(rows) != len(tokens):
-            raise ValueError(f"{name}: {len(rows)} rows, expected {len(tokens)}")
-        for row, (listed, probabilities) in enumerate(rows):
+        try:
+            pairs = [(listed, probabilities) for listed, probabilities in rows]
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{name}: expected a pair (token ids, probabilities) for each row, as the trace is truncated "
+                "(top); rows over the whole vocabulary go into a trace without top"
+            ) from None
+        if name == "q" and not self.layout.bonus:
+            pairs.append(((), ()))
+        if len(pairs) != len(tokens):
+            raise ValueError(f"{name}: {len(pairs)} rows, expected {len(tokens)}")
+        for row, (listed, probabilities) in enumerate(pairs):
             place = f"{name}, row {row}"
             ids = check_tokens(listed, self.layout.vocab_size, place)
             given = _array(probabilities, place, "a probability for each token")
@@ -306,6 +293,7 @@ class TraceWriter:
                 )
             tokens[row, : ids.size] = ids
             values[row, : ids.size] = np.abs(weights).astype(values.dtype)
+        return pairs
 
     def _seal(self, rows: AnyColumns) -> None:
         """Fill in the checksums of one step, and check it as a reader does."""
@@ -325,13 +313,6 @@ def _integer(value: Any, name: str) -> int:
         raise TypeError(f"{name}: expected an integer, got {value!r} ({type(value).__name__})") from None
 
 
-def _check_context(context: Any) -> int:
-    number = _integer(context, "context")
-    if not -(2**63) <= number < 2**63:
-        raise ValueError(f"context: {number} does not fit in 64 bits; number the documents otherwise")
-    return number
-
-
 def _array(values: Any, name: str, expected: str) -> NDArray[Any]:
     try:
         return np.asarray(values)
@@ -339,45 +320,12 @@ def _array(values: Any, name: str, expected: str) -> NDArray[Any]:
         raise ValueError(f"{name}: rows differ in length; expected {expected}") from None
 
 
-def _pairs(rows: Any, name: str) -> list[Pair]:
-    """The rows of a truncated trace, one by one."""
-    try:
-        return [(tokens, probabilities) for tokens, probabilities in rows]
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{name}: expected a pair (token ids, probabilities) for each row, as the trace is truncated "
-            "(top); rows over the whole vocabulary go into a trace without top"
-        ) from None
-
-
-def _marks(accepted: int, gamma: int) -> list[int]:
-    """The column `accepted` of a step: ones, a zero at the rejection, `NONE` after it."""
-    if accepted == gamma:
-        return [1] * gamma + [NONE]
-    return [1] * accepted + [0] + [NONE] * (gamma - accepted)
-
-
-def _check_support(drafted: Ints, q: NDArray[Any]) -> None:
-    for row, token in enumerate(drafted):
-        if not q[row, token] > 0:
-            raise ValueError(f"q, row {row}, token {token}: probability 0, but that token was drafted there")
-
-
-def _check_listed_support(row: int, token: int, listed: ArrayLike, probabilities: ArrayLike) -> None:
+def _check_support(row: int, token: int, listed: Any, probabilities: Any) -> None:
+    """Raise ValueError if a drafted token had the probability 0; the tail may have one that is not listed."""
     weights = np.asarray(probabilities, dtype=np.float64)
     own = weights[np.asarray(listed) == token]
     if not (own[0] > 0 if own.size else weights.sum() < 1.0):
         raise ValueError(f"q, row {row}, token {token}: probability 0, but that token was drafted there")
-
-
-def _keep_positive(q: NDArray[Any], drafted: Ints) -> None:
-    """Undo the rounding to 0 of a drafted token's probability: it was possible."""
-    places = (np.arange(drafted.size), drafted)
-    q[places] = np.maximum(q[places], _smallest(q))
-
-
-def _smallest(rows: NDArray[Any]) -> Any:
-    return ml_dtypes.finfo(rows.dtype).smallest_subnormal
 
 
 def _header(path: Path) -> bytes:
@@ -387,36 +335,15 @@ def _header(path: Path) -> bytes:
 
 
 def _layout(vocab_size: int, gamma: int, dtype: str, top: int | None, flags: bool, bonus: bool) -> Layout:
-    if any(isinstance(number, bool) for number in (vocab_size, gamma, top)):
-        raise TypeError("vocab_size, gamma and top: expected integers, got a bool")
-    if operator.index(vocab_size) < 1:
-        raise ValueError(f"vocab_size: {vocab_size} is less than 1")
-    if operator.index(vocab_size) > MOST_TOKENS:
-        raise ValueError(
-            f"vocab_size: {vocab_size} is more than {MOST_TOKENS}; token ids are stored as int32"
-        )
-    if operator.index(gamma) < 1 and not (gamma == 0 and not flags):
-        raise ValueError(
-            f"gamma: {gamma} is less than 1 (0, without flags, is a text in which nothing was drafted)"
-        )
-    if gamma == 0 and not bonus:
+    if check_count("vocab_size", vocab_size) > MOST_TOKENS:
+        raise ValueError(f"vocab_size: {vocab_size} is more than {MOST_TOKENS}; ids are stored as int32")
+    if check_count("gamma", gamma, int(flags)) == 0 and not bonus:
         raise ValueError("gamma: 0 without q at the bonus position has no row of q at all")
     if dtype not in DTYPES:
         raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
-    if top is not None and operator.index(top) < 1:
-        raise ValueError(f"top: {top} is less than 1")
+    if top is not None:
+        check_count("top", top)
     return Layout(int(vocab_size), int(gamma), dtype, top, bool(flags), bool(bonus))
-
-
-def _steps_per_shard(layout: Layout, rows_per_shard: int | None) -> int:
-    if rows_per_shard is None:
-        return max(1, SHARD_BYTES // (layout.row_bytes * layout.rows_per_step))
-    if operator.index(rows_per_shard) < layout.rows_per_step:
-        raise ValueError(
-            f"rows_per_shard: {rows_per_shard} is less than the {layout.rows_per_step} rows "
-            "(gamma + 1) of one step"
-        )
-    return rows_per_shard // layout.rows_per_step
 
 
 def _empty_folder(path: str | Path) -> Path:

@@ -11,8 +11,7 @@ from specsim.auditing import adapters
 from specsim.auditing._verifier.contract import declared
 from specsim.auditing.adapters import EngineMissing
 from specsim.auditing.adapters import _one_token as one_token
-from specsim.auditing.adapters._cached import last_rows
-from specsim.auditing.adapters._engines import engine_function
+from specsim.auditing.adapters._engines import engine_function, last_rows
 from specsim.drafts import chain
 
 #: What each adapter imports.

@@ -45,11 +45,11 @@ for each in made:
 """
 
 
-def started(folder, *arguments, code=CHILD):
+def started(folder, *arguments, code=CHILD, **settings):
     places = {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(PACKAGE.parent)}
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
-        env=os.environ | places,
+        env=os.environ | places | settings,
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -78,6 +78,47 @@ def test_closures_that_two_processes_compiled_may_meet_in_one_kernel(tmp_path):
     assert printed(started(tmp_path, "all", "1")) == ["10.0 0"]
     assert printed(started(tmp_path, "all", "2")) == ["20.0 0"]
     assert printed(started(tmp_path, "added", "1", "2")) == ["30.0 0"]
+
+
+#: What every rule counts, from rows and for a fixed pair; with the number of compiled kernels that the disk had.
+RULES = """
+import json, os, random, sys, time
+replace = os.replace
+os.replace = lambda *paths: (time.sleep(random.uniform(0, 0.2)), replace(*paths))
+
+from specsim import rules, simulate
+from specsim.core._kernels import Kernel
+from specsim.drafts import branching, chain
+from specsim.models import TableModel
+
+p, q = [0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.3, 0.2]
+models = TableModel([p, p[::-1], q, p]), TableModel([q, p, q[::-1], q])
+start = int(sys.argv[1])
+names = rules.names()
+for name in names[start:] + names[:start]:
+    rule = rules.get(name)
+    tree = branching(2, 2) if rule.many_drafts else chain(2)
+    if rule.distinct:
+        tree = branching(2, 2, sampling=rule.draft_sampling[0]) if rule.on_trees else tree
+    for pair in ((p, q), models):
+        found = simulate(*pair, rule=rule, gamma=tree, steps=64, rng=1, threads=1)
+        print(name, found.lengths.tolist(), found.tokens.tolist())
+"""
+
+
+@pytest.mark.slow
+def test_cold_processes_count_the_same_with_every_rule(tmp_path):
+    """Each compiles the kernels of all rules into one folder; plain Python, without a folder, gives the counts."""
+    plain = started(tmp_path / "unused", "0", code=RULES, NUMBA_DISABLE_JIT="1")
+    count = len(rules.names())
+    cold = [started(tmp_path, str(i * count // 3), code=RULES) for i in range(3)]
+    counts = sorted(printed(plain))
+    assert len(counts) == 2 * count
+    for child in cold:
+        assert sorted(printed(child)) == counts
+    files = set(tmp_path.rglob("*.kernel"))
+    assert sorted(printed(started(tmp_path, "0", code=RULES))) == counts
+    assert set(tmp_path.rglob("*.kernel")) == files  # all kernels were on the disk
 
 
 # --- in one process --------------------------------------------------------------------------------------

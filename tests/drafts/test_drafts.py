@@ -224,7 +224,7 @@ def test_bad_ways_of_drawing():
     "make", [chain, branching, lambda size: chains(2, size), lambda size: chains(size, 2)]
 )
 def test_bad_sizes(make):
-    with pytest.raises(ValueError, match="leave nothing to verify"):
+    with pytest.raises(ValueError, match="is not at least 1"):
         make(0)
     with pytest.raises(ValueError, match="too many"):
         make(MAX_NODES + 1)

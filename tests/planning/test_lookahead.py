@@ -695,8 +695,8 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Constant(0), "gamma: 0 is not a whole number ≥ 1"),
-        (lambda: Constant(1.5), "gamma: 1.5 is not a whole number"),
+        (lambda: Constant(0), "gamma: 0 is not at least 1"),
+        (lambda: Constant(1.5), "gamma: expected an int, got float"),
         (lambda: Constant(1, overhead=-0.1), "overhead: -0.1 is outside"),
         (lambda: Heuristic(0), "gamma: 0"),
         (lambda: Heuristic(5, call=0), "call: 0"),
@@ -706,7 +706,7 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
         (lambda: SVIP(h=-1), "h: -1 is outside"),
         (lambda: SVIP(c=math.inf), "c: inf is outside"),
         (lambda: SpecDecPP(coin(0.5), threshold=-0.1), "threshold: -0.1"),
-        (lambda: SpecDecPP(coin(0.5), least=3, most=2), "most: 2 is not a whole number ≥ 3"),
+        (lambda: SpecDecPP(coin(0.5), least=3, most=2), "most: 2 is not at least 3"),
         (lambda: Disco((*coin(0.5), 0.0), threshold=2), "threshold: 2"),
         (lambda: AdaEagle((0.0,) * 8, most=0), "most: 0"),
         (lambda: Goodput(alpha=1.5), "alpha: 1.5"),
@@ -722,7 +722,7 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
         (lambda: replace(hand_made([1]), tail=np.array([3])), "tail, position 0: 3 is outside"),
         (lambda: hand_made([1, 0]).part(1, 1), r"part \[1, 1\) is empty"),
         (lambda: hand_made([1, 0]).split(0.1), "share: 0.1 of 2 positions leaves one part empty; try 0.25"),
-        (lambda: specsim.draft_log(*PAIR, length=0), "length: 0 is not a whole number ≥ 1"),
+        (lambda: specsim.draft_log(*PAIR, length=0), "length: 0 is not at least 1"),
         (lambda: specsim.draft_log(*PAIR, length=5, ahead=-1), "ahead: -1"),
         (lambda: specsim.draft_log(*PAIR, length=5, temperature=-1), "temperature: -1"),
         (lambda: specsim.draft_log(PAIR[0], TableModel([1.0])), "they must share one vocabulary"),
@@ -734,7 +734,7 @@ def test_a_cost_model_takes_the_place_of_both_costs(text):
     ],
 )
 def test_bad_arguments_are_named(make, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         make()
 
 

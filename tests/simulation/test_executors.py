@@ -375,7 +375,8 @@ def test_an_executor_of_the_users_that_breaks_is_an_error_that_names_the_checkpo
         broken = executor.submit(die)
         assert broken.exception() is not None
         with pytest.raises(
-            LostWorkers, match=r"lost in the middle of the run \(BrokenProcessPool.*run\.part has what"
+            LostWorkers,
+            match=r"lost in the middle of the run \(BrokenProcessPool.*run\.part has the counts so far",
         ):
             simulate(P, Q, steps=STEPS, rng=3, executor=executor, checkpoint=path)
     assert steps_in(path) == 0
@@ -611,7 +612,7 @@ def test_the_death_of_the_scheduler_is_an_error_and_leaves_a_checkpoint(cluster,
         cluster.scheduler.send_signal(signal.SIGKILL)
 
     started = time.monotonic()
-    with pytest.raises(LostWorkers, match=r"Dask \(tcp:.*run.part has what was counted"):
+    with pytest.raises(LostWorkers, match=r"Dask \(tcp:.*run.part has the counts so far was counted"):
         simulate(P, Q, gamma=4, steps=STEPS, rng=3, executor=cluster.address, checkpoint=path, progress=kill)
     assert time.monotonic() - started < 90
     assert 0 < steps_in(path) < STEPS

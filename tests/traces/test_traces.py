@@ -759,12 +759,12 @@ def test_a_bad_step_is_refused_and_not_written(
 @pytest.mark.parametrize(
     ("change", "error", "what"),
     [
-        ({"vocab_size": 0}, ValueError, "vocab_size: 0 is less than 1"),
+        ({"vocab_size": 0}, ValueError, "vocab_size: 0 is not at least 1"),
         ({"vocab_size": 2**31, "top": 2}, ValueError, "vocab_size: 2147483648 is more than 2147483647"),
-        ({"gamma": 0}, ValueError, "gamma: 0 is less than 1"),
-        ({"gamma": 1.5}, TypeError, "integer"),
+        ({"gamma": 0}, ValueError, "gamma: 0 is not at least 1"),
+        ({"gamma": 1.5}, TypeError, "gamma: expected an int, got float"),
         ({"dtype": "float64"}, ValueError, "'float64' is not one of float32, float16, bfloat16"),
-        ({"rows_per_shard": 2}, ValueError, "rows_per_shard: 2 is less than the 3 rows"),
+        ({"rows_per_shard": 2}, ValueError, "rows_per_shard: 2 is not at least 3"),
         ({"provenance": {"model": object()}}, TypeError, "JSON"),
     ],
 )

@@ -347,9 +347,9 @@ def test_a_bad_truncated_step_is_refused_and_not_written(tmp_path, change, error
 @pytest.mark.parametrize(
     ("change", "error", "what"),
     [
-        ({"top": 0}, ValueError, "top: 0 is less than 1"),
-        ({"top": True}, TypeError, "got a bool"),
-        ({"gamma": 0}, ValueError, "gamma: 0 is less than 1"),
+        ({"top": 0}, ValueError, "top: 0 is not at least 1"),
+        ({"top": True}, TypeError, "top: expected an int, got bool"),
+        ({"gamma": 0}, ValueError, "gamma: 0 is not at least 1"),
         ({"gamma": 0, "flags": False, "bonus": False}, ValueError, "no row of q at all"),
     ],
 )

@@ -23,9 +23,9 @@ class Criterion:
     """A test of a verification kernel that an engine keeps, as a statistic to run on any verifier.
 
     `source` is the file or thread where it stands, `about` one sentence on what it draws and asserts.
-    `passes(verifier, rng)` is one run: whether the verifier, called with p, q and tokens drafted with `rng`, satisfies
-    every assertion. An exception is a failure too; it is not caught here. `repeats` is how many runs, each with its own
-    seed, are worth their time where only a fraction of passes is wanted.
+    `passes(verifier, rng)` is one run: whether the verifier, called with p, q and tokens drafted with `rng`,
+    satisfies every assertion. An exception is a failure too; it is not caught here. `repeats` is how many
+    runs, each with its own seed, are worth their time where only a fraction of passes is wanted.
     """
 
     name: str
@@ -38,8 +38,8 @@ class Criterion:
 def rounds(verifier: Verifier, p: Floats, q: Floats, n: int, rng: np.random.Generator) -> Ints:
     """What `n` rounds emit [n, γ+1], each with the same rows p [γ+1, V] and q [γ, V], tokens drafted from q.
 
-    One call of the verifier, unless its rows would have more than `CALL_ENTRIES` entries: then several, so that one that
-    draws the same numbers in every call is seen to.
+    One call of the verifier, unless its rows would have more than `CALL_ENTRIES` entries: then several, so
+    that one that draws the same numbers in every call is seen to.
     """
     per_call = max(1, CALL_ENTRIES // (p.size + q.size))
     emitted = []
@@ -61,7 +61,9 @@ def reached(tokens: Ints, position: int) -> Ints:
 
 
 def tally(tokens: Ints, vocab_size: int) -> Ints:
-    """How often each token occurs. Raises ValueError for one outside the vocabulary, as an index would on a device."""
+    """How often each token occurs. Raises ValueError for one outside the vocabulary, as an index would on a
+    device.
+    """
     if tokens.size and not 0 <= tokens.min() <= tokens.max() < vocab_size:
         raise ValueError(f"token {tokens.min()} or {tokens.max()} is outside [0, {vocab_size})")
     return np.bincount(tokens, minlength=vocab_size)

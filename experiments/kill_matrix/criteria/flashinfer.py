@@ -1,7 +1,7 @@
 """FlashInfer: is the output valid?
 
-Source: flashinfer-ai/flashinfer, tests of sampling, test_chain_speculative_sampling; "a very simple test that only checks
-whether output is valid or not".
+Source: flashinfer-ai/flashinfer, tests of sampling, test_chain_speculative_sampling; "a very simple test that
+only checks whether output is valid or not".
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MAX_ENTRIES = 2**20
 def validity(verifier: Verifier, rng: np.random.Generator) -> bool:
     """Shape, range and padding, in ten trials; and that a one-hot target brings out its own tokens.
 
-    Tokens are drafted uniformly, not from q. After the first emitted token that differs from the draft, everything must be
-    -1. Left out: batches of more than `MAX_ENTRIES` entries, and the numbers of accepted and of emitted tokens that the
-    kernel reports beside them.
+    Tokens are drafted uniformly, not from q. After the first emitted token that differs from the draft,
+    everything must be -1. Left out: batches of more than `MAX_ENTRIES` entries, and the numbers of accepted
+    and of emitted tokens that the kernel reports beside them.
     """
     for batch_size, vocab_size, gamma, one_hot in product(BATCH_SIZES, VOCAB_SIZES, GAMMAS, (False, True)):
         if batch_size * vocab_size * (gamma + 1) > MAX_ENTRIES:
@@ -65,8 +65,8 @@ CRITERIA = (
     Criterion(
         "FlashInfer validity",
         "flashinfer-ai/flashinfer, tests, test_chain_speculative_sampling",
-        "batches of 1 to 989, V from 111, γ from 1 to 7, ten trials: shape, range, -1 after the first difference; a one-hot "
-        "target is reproduced",
+        "batches of 1 to 989, V from 111, γ from 1 to 7, ten trials: shape, range, -1 after the first "
+        "difference; a one-hot target is reproduced",
         validity,
         1,
     ),

@@ -1,7 +1,7 @@
 """The smell test of Approximately Aligned Decoding: 26 small cases, a chi-square each.
 
-Source: amazon-science/Approximately-Aligned-Decoding, generator_probability_smell_test/tester.py. Its author found
-huggingface/transformers#32867 with it.
+Source: amazon-science/Approximately-Aligned-Decoding, generator_probability_smell_test/tester.py. Its author
+found huggingface/transformers#32867 with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ ROUNDS, FAILURE, RANDOM_CASES = 1000, 1e-7, 20
 #: Added to each probability, so that an impossible cell can be divided by.
 SLACK = 1e-50
 
-#: Weights of target and draft: equal, disjoint, equal, a token that the draft lacks, and two found by fuzzing (three digits).
+#: Weights of target and draft: equal, disjoint, equal, a token that the draft lacks, and two found by fuzzing
+#: (three digits).
 FIXED = (
     ([1] * 10, [1] * 10),
     ([1] * 5 + [0] * 5, [0] * 5 + [1] * 5),
@@ -50,7 +51,8 @@ def pair_fits(verifier: Verifier, p: Floats, q: Floats, rng: np.random.Generator
 
 
 def pairs() -> Iterator[tuple[Floats, Floats]]:
-    """Six fixed pairs, and 20 of 1 to 10 tokens, softmaxes of three times uniforms: those of PyTorch's seeds 0 to 19.
+    """Six fixed pairs, and 20 of 1 to 10 tokens, softmaxes of three times uniforms: those of PyTorch's seeds
+    0 to 19.
 
     PyTorch's generator is MT19937, seeded as NumPy's old RandomState; `rand` is the low 24 bits of each word.
     """

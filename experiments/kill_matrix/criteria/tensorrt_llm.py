@@ -1,6 +1,7 @@
 """TensorRT-LLM: a Kullback–Leibler divergence compared with that of direct draws.
 
-Source: NVIDIA/TensorRT-LLM, tests/unittest/_torch/speculative/test_torch_rejection_sampling.py (NVIDIA/TensorRT-LLM#6542).
+Source: NVIDIA/TensorRT-LLM, tests/unittest/_torch/speculative/test_torch_rejection_sampling.py
+(NVIDIA/TensorRT-LLM#6542).
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ VOCAB_SIZE, KEPT, ROUNDS = 500, 100, 50_000
 def kl_test(verifier: Verifier, rng: np.random.Generator) -> bool:
     """KL(p ‖ frequencies) of 50 000 verified tokens within .01 of that of 50 000 tokens drawn from p itself.
 
-    p and q are uniforms, all but the 100 largest of 500 put to zero, normalised. One token is drafted and the bonus is not
-    looked at. The original calls two helpers, one for the test and one for the residual, round by round in float32.
+    p and q are uniforms, all but the 100 largest of 500 put to zero, normalised. One token is drafted and the
+    bonus is not looked at. The original calls two helpers, one for the test and one for the residual, round
+    by round in float32.
     """
     q, p, bonus = _largest(rng), _largest(rng), rng.random(VOCAB_SIZE)
     tokens = rounds(verifier, np.stack([p, bonus / bonus.sum()]), q[None], ROUNDS, rng)[:, 0]
@@ -41,7 +43,8 @@ CRITERIA = (
     Criterion(
         "TensorRT-LLM KL",
         "NVIDIA/TensorRT-LLM, tests/unittest/_torch/speculative/test_torch_rejection_sampling.py",
-        "V = 500, the 100 largest of uniforms, one draft, 50,000 rounds: |KL of the first token - KL of direct draws| < .01",
+        "V = 500, the 100 largest of uniforms, one draft, 50,000 rounds: |KL of the first token - KL of "
+        "direct draws| < .01",
         kl_test,
         5,
     ),

@@ -1,9 +1,9 @@
 """vLLM: the ratio test of its V1 sampler, two chi-squares of its V2 sampler, and a bound on total variation.
 
 Sources: vllm-project/vllm, tests/v1/sample/test_rejection_sampler.py and tests/v1/spec_decode/
-test_rejection_sampler_utils.py (its narrow test by vllm-project/vllm#54282); vllm-project/vllm#47386. All of them verify one
-pair of p and q, the same at every position of every request. Here it is float64, the originals float32 (V2 also with
-bfloat16 logits of the draft, left out here), on CUDA.
+test_rejection_sampler_utils.py (its narrow test by vllm-project/vllm#54282); vllm-project/vllm#47386. All of
+them verify one pair of p and q, the same at every position of every request. Here it is float64, the
+originals float32 (V2 also with bfloat16 logits of the draft, left out here), on CUDA.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ __all__ = ["CRITERIA"]
 
 
 def ratio_test(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """From 10 to 100 000 requests the L2 distance to the target falls 20 times as much as that to random pmfs.
+    """From 10 to 100 000 requests the L2 distance to the target falls 20 times as much as that to random
+    pmfs.
 
-    V = 10, γ = 2; p, q and 100 reference pmfs are softmaxes of uniforms. Both drafted positions are counted together and
-    the bonus is dropped. The original draws the bonus itself.
+    V = 10, γ = 2; p, q and 100 reference pmfs are softmaxes of uniforms. Both drafted positions are counted
+    together and the bonus is dropped. The original draws the bonus itself.
     """
     q, p, references = (softmax(rng.random(shape), axis=-1) for shape in (10, 10, (100, 10)))
     to_target, to_references = [], []
@@ -36,7 +37,8 @@ def ratio_test(verifier: Verifier, rng: np.random.Generator) -> bool:
 
 
 def wide_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """V = 4096 and 40 960 rounds, for γ of 1 and 3 and temperatures of .6 and 1; each position against the target.
+    """V = 4096 and 40 960 rounds, for γ of 1 and 3 and temperatures of .6 and 1; each position against the
+    target.
 
     Logits are standard normal. The original is four tests, with one seed for all time.
     """
@@ -49,10 +51,11 @@ def wide_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
 
 
 def narrow_chi_square(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """V = 16 and 200 000 rounds, for γ of 1 and 3; the draft's logits are those of the target with the sign changed.
+    """V = 16 and 200 000 rounds, for γ of 1 and 3; the draft's logits are those of the target with the sign
+    changed.
 
-    The original also draws its drafts from the random stream of the kernel, to see whether the residual's draws share
-    it; a verifier is handed tokens here, and that fault is not its own.
+    The original also draws its drafts from the random stream of the kernel, to see whether the residual's
+    draws share it; a verifier is handed tokens here, and that fault is not its own.
     """
     for gamma in (1, 3):
         logits = rng.standard_normal(16)
@@ -73,7 +76,8 @@ def every_position_fits(
 
 
 def total_variation(verifier: Verifier, rng: np.random.Generator) -> bool:
-    """65 536 rounds of one draft, p of eight tokens and q the same reversed; the first token within TV .008 of p.
+    """65 536 rounds of one draft, p of eight tokens and q the same reversed; the first token within TV .008
+    of p.
 
     The original draws its drafts from the random stream of the kernel, as in the narrow test.
     """
@@ -89,8 +93,8 @@ CRITERIA = (
     Criterion(
         "vLLM V1 ratio",
         "vllm-project/vllm, tests/v1/sample/test_rejection_sampler.py",
-        "V = 10, γ = 2, 10 to 100,000 requests, positions pooled, bonus dropped: the distance to p must fall 20 times "
-        "as much as the mean distance to 100 random pmfs",
+        "V = 10, γ = 2, 10 to 100,000 requests, positions pooled, bonus dropped: the distance to p must fall "
+        "20 times as much as the mean distance to 100 random pmfs",
         ratio_test,
         10,
     ),

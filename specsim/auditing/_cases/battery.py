@@ -1,9 +1,9 @@
 """The battery: cases of a target and a draft, each designed to expose one kind of defect."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from specsim.auditing._verifier.contract import Declared
 from specsim.core._streams import Key, key_of
+from specsim.core._types import Floats
 from specsim.core.distributions import dyadic, normalise, synthetic_pair
 from specsim.drafts import Tree, branching, chain, chains
 from specsim.models import Model, TableModel, default_pair, shared_contexts
@@ -19,9 +20,7 @@ from specsim.rules import Rule
 
 @dataclass(frozen=True)
 class Level:
-    """Steps of each case for a built-in rule, a user's verifier (at most `verifier_bytes` of rows), and a
-    decoder.
-    """
+    """Steps of each case: of a rule, of a user's verifier (at most `verifier_bytes` of rows), of a decoder."""
 
     rule: int
     verifier: int
@@ -109,24 +108,14 @@ def case_key(root: int, case: str) -> Key:
 def battery(subject: Rule | Declared) -> list[Case]:
     """All cases of a built-in rule, or of a user's verifier with these declarations.
 
-    A rule for several drafts gets pairs of chains, sampled by the first of its `draft_sampling` methods.
-    """
-    return _for_rule(subject) if isinstance(subject, Rule) else _for_verifier(subject)
-
-
-def _for_rule(rule: Rule) -> list[Case]:
+    A rule for several drafts gets pairs of chains, sampled by the first of its `draft_sampling` methods."""
+    if isinstance(subject, Declared):
+        return _for_verifier(subject)
     cases = [make(BITS["float64"]) for make in _PAIRS.values()] + [_markov(24), _ngrams()]
-    if rule.declared is not None:
+    if subject.declared is not None:
         cases = [case for case in cases if case.target.vocab_size <= DECLARED_VOCABULARY]
-    return [replace(case, tree=_shape(rule, case.tree)) for case in cases]
-
-
-def _shape(rule: Rule, tree: Tree) -> Tree:
-    return (
-        chains(2, tree.size, rule.draft_sampling[0])
-        if rule.claimed_on_trees
-        else chain(tree.size, rule.draft_sampling[0])
-    )
+    shape = partial(chains, 2) if subject.claimed_on_trees else chain
+    return [replace(case, tree=shape(case.tree.size, subject.draft_sampling[0])) for case in cases]
 
 
 def _for_verifier(declared: Declared) -> list[Case]:
@@ -146,7 +135,8 @@ def _on_chains(declared: Declared, dtype: str) -> list[Case]:
     cases = [make(bits) for name, make in _PAIRS.items() if name != "Zipf 32 000"]
     cases += [_own_rows(bits), _last_token(bits), _opposite(bits), _markov(bits)]
     if bits == 24:  # coarser rows cannot hold these
-        cases += [_rounded_rows(), _large(), _flat_tail(), _ngrams()]
+        large = replace(_PAIRS["Zipf 32 000"](bits), tree=chain(1))
+        cases += [_rounded_rows(), large, _flat_tail(), _ngrams()]
     if declared.lengths:
         cases.append(_uneven(bits))
     if declared.one_hot:
@@ -179,30 +169,32 @@ def _cut(tree: Tree, declared: Declared) -> Tree:
     return chain(declared.gamma, tree.sampling)
 
 
-def _pair(
-    name: str, purpose: str, p: NDArray[np.float64], q: NDArray[np.float64], gamma: int, bits: int
-) -> Case:
-    """Rows of dyadic fractions, which sum to exactly 1 in the dtype of the verifier too."""
-    return Case(name, purpose, TableModel(dyadic(p, bits)), TableModel(dyadic(q, bits)), chain(gamma))
+def _pair(name: str, purpose: str, rows: Iterable[Floats], gamma: int, **more: Any) -> Callable[[int], Case]:
+    """A fixed pair, as a function of the bits of its fractions: its rows sum to exactly 1 in the verifier's dtype."""
+    p, q = rows
+    return lambda bits: Case(
+        name, purpose, TableModel(dyadic(p, bits)), TableModel(dyadic(q, bits)), chain(gamma), **more
+    )
 
 
 def _synthetic(
-    name: str, purpose: str, kind: str, vocab_size: int, overlap: float, gamma: int
+    name: str, purpose: str, kind: str, vocab_size: int, overlap: float, gamma: int, **more: Any
 ) -> Callable[[int], Case]:
-    return lambda bits: _pair(name, purpose, *synthetic_pair(kind, vocab_size, overlap), gamma, bits)
+    return lambda bits: _pair(name, purpose, synthetic_pair(kind, vocab_size, overlap), gamma, **more)(bits)
 
 
-def _zeros(bits: int) -> Case:
-    p = np.array([0.5, 0.25, 0.25, 0.0, 0.0, 0.0])
-    q = np.array([0.25, 0.0, 0.25, 0.375, 0.125, 0.0])
-    return _pair("zeros", "tokens impossible under p, under q, under both", p, q, 3, bits)
-
+_asymmetric = partial(_synthetic, kind="asymmetric", vocab_size=8, overlap=0.6, gamma=3)
 
 #: Fixed pairs by name, each a function of the bits of its fractions.
 _PAIRS: dict[str, Callable[[int], Case]] = {
     "two-point": _synthetic("two-point", "every prefix of six positions is counted", "two-point", 2, 0.8, 5),
-    "asymmetric": _synthetic("asymmetric", "one token over-proposed", "asymmetric", 8, 0.6, 3),
-    "zeros": _zeros,
+    "asymmetric": _asymmetric("asymmetric", "one token over-proposed"),
+    "zeros": _pair(
+        "zeros",
+        "tokens impossible under p, under q, under both",
+        np.array([[0.5, 0.25, 0.25, 0.0, 0.0, 0.0], [0.25, 0.0, 0.25, 0.375, 0.125, 0.0]]),
+        3,
+    ),
     "disjoint": _synthetic("disjoint", "no draft passes, all tokens are drawn anew", "dirichlet", 96, 0.0, 2),
     "identical": _synthetic("identical", "every draft must be accepted", "dirichlet", 4, 1.0, 3),
     "one-hot draft": _synthetic("one-hot draft", "n-gram and argmax drafts", "one-hot", 8, 0.7, 3),
@@ -211,56 +203,29 @@ _PAIRS: dict[str, Callable[[int], Case]] = {
     "Zipf 1 000": _synthetic("Zipf 1 000", "a heavy tail", "zipf", 1000, 0.8, 5),
     "Zipf 32 000": _synthetic("Zipf 32 000", "a vocabulary of real size", "zipf", 32_000, 0.8, 5),
 }
-
-
-def _own_rows(bits: int) -> Case:
-    case = _synthetic(
-        "own rows", "each row of a call has its own p and q: wrong rows show", "asymmetric", 8, 0.6, 3
-    )
-    return replace(case(bits), rotated=True)
-
-
-def _uneven(bits: int) -> Case:
-    case = _synthetic("uneven lengths", "from 0 to γ drafted tokens in one call", "asymmetric", 8, 0.6, 3)
-    return replace(case(bits), rotated=True, uneven=True)
-
-
-def _certain(bits: int) -> Case:
-    case = _synthetic("no q", "q is None: the drafts were certain", "asymmetric", 8, 0.6, 3)
-    return replace(case(bits), certain=True)
-
-
-def _last_token(bits: int) -> Case:
-    p = np.array([0.125, 0.0, 0.125, 0.125, 0.625, 0.0, 0.0])[[0, 1, 2, 3, 5, 6, 4]]
-    q = np.array([0.5, 0.0, 0.25, 0.125, 0.125, 0.0, 0.0])[[0, 1, 2, 3, 5, 6, 4]]
-    return _pair(
-        "last token",
-        "the last id of the vocabulary is the likeliest, ids before it are padding",
-        p,
-        q,
-        3,
-        bits,
-    )
+_own_rows = _asymmetric("own rows", "each row of a call has its own p and q: wrong rows show", rotated=True)
+_uneven = _asymmetric("uneven lengths", "from 0 to γ drafted tokens in one call", rotated=True, uneven=True)
+_certain = _asymmetric("no q", "q is None: the drafts were certain", certain=True)
+_last_token = _pair(
+    "last token",
+    "the last id of the vocabulary is the likeliest, ids before it are padding",
+    np.array([[0.125, 0.0, 0.125, 0.125, 0.0, 0.0, 0.625], [0.5, 0.0, 0.25, 0.125, 0.0, 0.0, 0.125]]),
+    3,
+)
 
 
 def _opposite(bits: int) -> Case:
     """As in a test of vLLM: a draft in the opposite order shows shared noise."""
     p = normalise(np.exp(np.linspace(1.5, -1.5, 16)))
-    return _pair("opposite", "a draft that ranks tokens the other way round", p, p[::-1], 2, bits)
+    return _pair("opposite", "a draft that ranks tokens the other way round", (p, p[::-1]), 2)(bits)
 
 
 def _rounded_rows() -> Case:
     """Rows of a softmax, which sum to 1 only to the rounding of the verifier's dtype.
 
-    In float32 that changes their law by 1e-7, too little to be detected.
-    """
+    In float32 that changes their law by 1e-7, too little to be detected."""
     p, q = normalise(np.random.default_rng(5).gamma(0.5, size=(2, 24)))
     return Case("rounded rows", "rows that sum to 1 only to rounding", TableModel(p), TableModel(q), chain(3))
-
-
-def _large() -> Case:
-    case = _PAIRS["Zipf 32 000"](24)
-    return replace(case, tree=chain(1))
 
 
 def _flat_tail() -> Case:
@@ -272,34 +237,20 @@ def _flat_tail() -> Case:
     p, q = np.full((2, size), tail / size)
     p[:3] += (1.0 - tail) * np.array([0.5, 0.25, 0.25])
     q[:3] += (1.0 - tail) * np.array([0.25, 0.5, 0.25])
-    return Case(
-        "flat tail 131 072",
-        "a tail of tokens each below 2^-24, likely only together",
-        TableModel(dyadic(p, 40)),
-        TableModel(dyadic(q, 40)),
-        chain(1),
-        weight=2,
-    )
+    purpose = "a tail of tokens each below 2^-24, likely only together"
+    return _pair("flat tail 131 072", purpose, (p, q), 1, weight=2)(40)
 
 
 def _markov(bits: int) -> Case:
     """A Markov chain whose rows differ in every context, some entries zero; steps start after token 0."""
     rng = np.random.default_rng(2)
-    p, q = (
-        dyadic(
-            normalise(rng.gamma(0.7, size=(4, 4)) * (rng.uniform(size=(4, 4)) < 0.85) + np.eye(4) * 0.05),
-            bits,
-        )
-        for _ in range(2)
-    )
     start = np.zeros((1, 1), dtype=np.int32)
-    return Case(
-        "Markov chain",
-        "rows that change with every token",
-        TableModel(p, start),
-        TableModel(q, start),
-        chain(3),
-    )
+
+    def model() -> TableModel:
+        kept = rng.gamma(0.7, size=(4, 4)) * (rng.uniform(size=(4, 4)) < 0.85)
+        return TableModel(dyadic(normalise(kept + np.eye(4) * 0.05), bits), start)
+
+    return Case("Markov chain", "rows that change with every token", model(), model(), chain(3))
 
 
 def _ngrams() -> Case:

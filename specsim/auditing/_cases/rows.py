@@ -1,7 +1,5 @@
 """The rows that a user's verifier gets, generated fast: those of one pair, or relabelled row by row."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,7 +10,7 @@ from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
 from specsim.core._streams import Key, Purpose, uniforms
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.drafts import Tree
 from specsim.simulation._engine import model_rows
 from specsim.simulation._rows import RowReader, Rows, broadcast_parents
@@ -23,8 +21,7 @@ from specsim.theory import acceptance_rate
 class CaseRows(Rows):
     """Rows of a case.
 
-    `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair; `lengths` int64 [B].
-    """
+    `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair; `lengths` int64 [B]."""
 
     shifts: Ints | None = None
     lengths: Ints | None = None
@@ -46,8 +43,7 @@ def row_dtype(name: str) -> np.dtype[Any]:
 class PairRows:
     """Chains of one pair, in the dtype of the case.
 
-    Without rotation all calls of one size share their arrays.
-    """
+    Without rotation all calls of one size share their arrays."""
 
     case: Case
     made: dict[int, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)

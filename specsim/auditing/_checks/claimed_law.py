@@ -1,14 +1,11 @@
 """The claimed law of a verifier's tokens: the target's law, or the one that a lossy rule declares."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from specsim.core._kernels import kernel
-from specsim.core._types import TokenArray
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, TokenArray
 from specsim.drafts import Tree
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows
@@ -34,9 +31,8 @@ class Claim:
             q = None
         key = (p.tobytes(), b"" if q is None else q.tobytes(), position)
         if key not in self.known:
-            row = self.rule.declared(
-                p.tolist(), None if q is None else q.tolist(), position, **self.rule.values
-            )
+            given = p.tolist(), None if q is None else q.tolist()
+            row = self.rule.declared(*given, position, **self.rule.values)
             self.known[key] = np.clip(np.array([float(weight) for weight in row]), 0.0, None)
         return self.known[key]
 

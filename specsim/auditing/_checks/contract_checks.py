@@ -3,12 +3,10 @@
 Each promise is checked with a few small calls. A broken promise gives the verdict `broken`, an impossible
 token `biased`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case, battery
 from specsim.auditing._cases.rows import rows_of
@@ -16,7 +14,7 @@ from specsim.auditing._results import CaseResult, Finding
 from specsim.auditing._verifier.calls import Calls
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
 from specsim.core._streams import Key
-from specsim.core.distributions import Floats
+from specsim.core._types import Floats, Ints
 from specsim.drafts import chain
 from specsim.models import TableModel
 from specsim.simulation._counting import Partial
@@ -37,7 +35,7 @@ RARE = 2.0**-24
 def check_promises(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
     """Check all promises of a verifier, and return what is broken."""
     findings: list[Finding] = []
-    for check in (_sizes, _reproducible, _seeds, _uniforms, _edges, _rare_draft):
+    for check in CHECKS:
         try:
             findings += check(function, declared, key, timeout)
         except BrokenVerifier as error:
@@ -49,23 +47,9 @@ def check_promises(function: Verifier, declared: Declared, key: Key, timeout: fl
 
 def promises_result(found: Partial) -> CaseResult:
     """The result of the promises, a case without tables; its findings are the failures of `found`."""
-    return CaseResult(
-        case=PROMISES,
-        purpose="calls of any size, inputs unchanged, the same tokens from the same randomness",
-        kernel="rows",
-        vocab_size=0,
-        tree=None,
-        iid=True,
-        positions=1,
-        steps=0,
-        planned=0,
-        findings=tuple(dict.fromkeys(Finding(*failure) for failure in found.failures)),
-        interrupted=False,
-        tables=(),
-        counts={"lengths": np.zeros(1, dtype=np.int64)},
-        measures=None,
-        declared_tv=0.0,
-    )
+    purpose = "calls of any size, inputs unchanged, the same tokens from the same randomness"
+    findings = tuple(dict.fromkeys(Finding(*failure) for failure in found.failures))
+    return CaseResult(PROMISES, purpose, findings=findings)
 
 
 def _calls(function: Verifier, declared: Declared, timeout: float) -> tuple[Calls, RowReader]:
@@ -104,20 +88,10 @@ def _reproducible(function: Verifier, declared: Declared, key: Key, timeout: flo
     return []
 
 
-def _seeds(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
-    """A row with a seed gives the same tokens in any batch and order."""
-    return _alone(function, declared, key, timeout, "seeds", "the same seed") if declared.seeds else []
-
-
-def _uniforms(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
-    return (
-        _alone(function, declared, key, timeout, "uniforms", "the same uniforms") if declared.uniforms else []
-    )
-
-
-def _alone(
-    function: Verifier, declared: Declared, key: Key, timeout: float, name: str, what: str
-) -> list[Finding]:
+def _alone(name: str, function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+    """A row with its own seed, or uniforms, gives the same tokens in any batch and order."""
+    if not getattr(declared, name):
+        return []
     calls, reader = _calls(function, declared, timeout)
     rows = reader.rows(key, 0, ROWS)
     given = calls.extras(key, 0, rows)
@@ -127,26 +101,20 @@ def _alone(
     turned = _tokens(calls, rows, given, backwards)[backwards]
     alone = np.concatenate([_tokens(calls, rows, given, np.array([s])) for s in fixed[:8]])
     if not np.array_equal(together[fixed], turned[fixed]) or not np.array_equal(together[fixed[:8]], alone):
-        raise BrokenVerifier(f"{what} gave other tokens in another batch or another order")
+        raise BrokenVerifier(
+            f"the same {'seed' if name == 'seeds' else name} gave other tokens in another batch or another order"
+        )
     return []
 
 
-def _tokens(
-    calls: Calls, rows: Rows, extras: dict[str, object], order: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _tokens(calls: Calls, rows: Rows, extras: dict[str, object], order: Ints) -> Ints:
     """The tokens [n, γ+1] of the rows `order`, in one call."""
     chosen = {
         name: [value[s] for s in order] if isinstance(value, list) else value[order]  # type: ignore[index]
         for name, value in extras.items()
     }
-    some = replace(
-        rows,
-        draft_tokens=rows.draft_tokens[order],
-        p=rows.p[order],
-        q=rows.q[order],
-        parents=rows.parents[order],
-    )
-    return calls.once(some, chosen)
+    arrays = {name: getattr(rows, name)[order] for name in ("draft_tokens", "p", "q", "parents")}
+    return calls.once(replace(rows, **arrays), chosen)
 
 
 def _edges(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
@@ -192,7 +160,7 @@ def _rare_draft(function: Verifier, declared: Declared, key: Key, timeout: float
     return _impossible(tokens, p, where)
 
 
-def _impossible(tokens: NDArray[np.int64], p: Floats, where: str) -> list[Finding]:
+def _impossible(tokens: Ints, p: Floats, where: str) -> list[Finding]:
     """A finding for the first of `tokens` [B, γ+1] of probability 0 under the row `p`."""
     bad = np.argwhere((tokens >= 0) & (p[tokens] == 0.0))
     if not len(bad):
@@ -200,3 +168,6 @@ def _impossible(tokens: NDArray[np.int64], p: Floats, where: str) -> list[Findin
     step, position = bad[0]
     text = f"{where}: token {tokens[step, position]} at position {position + 1} has probability 0 under the target"
     return [Finding("support", text)]
+
+
+CHECKS = (_sizes, _reproducible, partial(_alone, "seeds"), partial(_alone, "uniforms"), _edges, _rare_draft)

@@ -3,7 +3,7 @@
 *Prefix tables*: how often each token followed each emitted prefix, for the first positions of a step, while
 V^position ≤ 512. *PIT bins*, at every position: the emitted token is mapped through the target's CDF to a
 number that is uniform under exactness, F(x-) + v·P(x), v a fresh uniform (the randomised probability integral
-transform). TokenArray are ordered by p/q, along which verification errors move mass, and counted in 16 bins;
+transform). Tokens are ordered by p/q, along which verification errors move mass, and counted in 16 bins;
 ordered by p itself, the same gives bins for the *tail* of rare tokens. *Impossible* tokens, P(x) = 0, are
 kept one by one. *Neighbours*: the quarters of the PIT that the first tokens of two steps fall into, for steps
 side by side in one call and for steps at the same place of two calls; each pair of quarters is equally likely
@@ -12,21 +12,20 @@ if steps are independent.
 Where a case relabels the vocabulary row by row, tokens are read in the labels of its pair before they are
 counted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
+from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim, rows_on_path
 from specsim.core._kernels import kernel
 from specsim.core._streams import Key, Purpose, uniforms
-from specsim.core._types import TokenArray
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints, TokenArray
 from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import Batch, RowVerifier
@@ -40,14 +39,16 @@ NEIGHBOURS = ("rows of a call", "successive calls")
 QUARTERS = 4
 
 
-def table_positions(case: Case) -> int:
+def table_positions(case: Case | DecoderCase) -> int:
     """The number of positions with prefix tables: none if steps start from more than one context."""
-    if len(case.contexts) > 1:
+    if isinstance(case, Case) and len(case.contexts) > 1:
         return 0
-    size, positions = case.target.vocab_size, 0
-    while positions <= case.gamma and size ** (positions + 1) <= MAX_PREFIX_CELLS:
-        positions += 1
-    return positions
+    return sum(case.target.vocab_size ** (i + 1) <= MAX_PREFIX_CELLS for i in range(case.positions))
+
+
+def prefix_cells(case: Case | DecoderCase) -> int:
+    """The number of cells of all prefix tables."""
+    return sum(case.target.vocab_size ** (i + 1) for i in range(table_positions(case)))
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,11 @@ class AuditTally:
     reference: RowVerifier | None = None
 
     def zeros(self) -> dict[str, NDArray[Any]]:
-        positions, size = self.case.gamma + 1, self.case.target.vocab_size
+        positions = self.case.positions
         return {
             "lengths": np.zeros(positions, dtype=np.int64),
             "reference": np.zeros(positions, dtype=np.int64),
-            "prefixes": np.zeros(
-                sum(size ** (i + 1) for i in range(table_positions(self.case))), dtype=np.int64
-            ),
+            "prefixes": np.zeros(prefix_cells(self.case), dtype=np.int64),
             "pit": np.zeros((positions, PIT_BINS), dtype=np.int64),
             "tail": np.zeros((positions, len(TAIL_EDGES)), dtype=np.int64),
             "impossible": np.zeros(positions, dtype=np.int64),
@@ -107,15 +106,13 @@ class AuditTally:
         return laws, np.array(by_ratio), np.array([_mass_below(law, law) for law in laws])
 
     def _impossible(self, batch: Batch, tokens: TokenArray, rows: Floats | None) -> list[Example]:
-        places = np.argwhere(tokens >= 0)
-        found = []
-        for position, s in places[np.argsort(places[:, 1], kind="stable")]:
-            law = self.pair_cdfs[0][position] if rows is None else rows[s, position]
-            if law[tokens[position, s]] == 0.0:
-                found.append(Example(batch.first + int(s), int(position), int(batch.tokens[position, s])))
-                if len(found) == EXAMPLES:
-                    break
-        return found
+        found = (
+            Example(batch.first + s, position, int(batch.tokens[position, s]))
+            for s, position in np.argwhere(tokens.T >= 0).tolist()
+            if (self.pair_cdfs[0][position] if rows is None else rows[s, position])[tokens[position, s]]
+            == 0.0
+        )
+        return list(islice(found, EXAMPLES))
 
 
 def _in_labels_of_pair(tokens: TokenArray, rows: Rows | None, vocab_size: int) -> TokenArray:
@@ -125,7 +122,7 @@ def _in_labels_of_pair(tokens: TokenArray, rows: Rows | None, vocab_size: int) -
     return np.where(tokens < 0, tokens, (tokens - shifts.T) % vocab_size).astype(np.int32)
 
 
-def _count_neighbours(first: Floats, table: NDArray[np.int64]) -> None:
+def _count_neighbours(first: Floats, table: Ints) -> None:
     """Add pairs of quarters to `table` [2, 16]; a batch is verified in two calls, one for each half."""
     quarters = np.minimum((first * QUARTERS).astype(np.int64), QUARTERS - 1)
     half, even = (len(quarters) + 1) // 2, len(quarters) // 2 * 2
@@ -145,9 +142,7 @@ def _mass_below(p: Floats, score: Floats) -> Floats:
 
 @kernel
 def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-untyped-def]
-    """Count tokens[γ+1, B] into table: at position i, V^i prefixes of V counts each, one position after
-    another.
-    """
+    """Count tokens[γ+1, B] into table: for each position i in turn, V^i prefixes of V counts each."""
     for s in range(tokens.shape[1]):
         start, prefix, size = 0, 0, vocab_size
         for i in range(positions):
@@ -162,9 +157,7 @@ def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-unt
 
 @kernel
 def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges, impossible, first):  # type: ignore[no-untyped-def]
-    """PIT and tail bins of tokens[γ+1, B], for a pmf p[i, V] at each position; the PIT of first tokens in
-    first[B].
-    """
+    """PIT and tail bins of tokens[γ+1, B] for a pmf p[i, V] at each position; first[B] is the first tokens' PIT."""
     for i in range(tokens.shape[0]):
         for s in range(tokens.shape[1]):
             x = tokens[i, s]

@@ -10,23 +10,21 @@ Whole sequences are counted: how often each token followed each prefix. That cov
 the end of the text. A lossless decoder draws every token from the target's row after prompt and prefix, or
 from the processed row if it declares a temperature, top-k or top-p."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.decoder_battery import DecoderCase
-from specsim.auditing._checks.counts import MAX_PREFIX_CELLS, TAIL_EDGES, count_prefixes
-from specsim.auditing._checks.tables import Table, table_of
+from specsim.auditing._checks.counts import TAIL_EDGES, count_prefixes, prefix_cells, table_positions
+from specsim.auditing._checks.tables import Table, prefix_tables
 from specsim.auditing._verifier.calls import TIMEOUT, call_safely
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._streams import Key
-from specsim.core._types import TokenArray
-from specsim.core.distributions import Floats, temperature, top_k, top_p
+from specsim.core._types import Floats, TokenArray, Tokens
+from specsim.core.distributions import temperature, top_k, top_p
 from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._sources import Batch
 
@@ -51,7 +49,7 @@ class Processing:
         self.rows(np.ones(1))
 
     @classmethod
-    def of(cls, declared: Declared) -> Processing:
+    def of(cls, declared: Declared) -> Self:
         """What a decoder declares."""
         return cls(declared.temperature, declared.top_k or None, declared.top_p)
 
@@ -91,40 +89,36 @@ class DecoderSource:
 
 
 def _check_output(output: Any, case: DecoderCase, number: int) -> TokenArray:
-    place = f"sequence {number}"
     try:
         tokens = np.asarray(output)
     except Exception as error:
-        raise BrokenVerifier(f"{place}: returned no row of tokens ({error})") from error
-    if tokens.ndim != 1:
-        raise BrokenVerifier(f"{place}: returned shape {tokens.shape}, expected a single row of tokens")
-    if tokens.size == 0:
-        raise BrokenVerifier(f"{place}: returned no token")
-    if tokens.dtype.kind not in "iu":
-        raise BrokenVerifier(f"{place}: returned {tokens.dtype}, expected integer tokens")
-    vocab_size = case.target.vocab_size
-    if (bad := (tokens < 0) | (tokens >= vocab_size)).any():
-        position = int(bad.argmax())
-        raise BrokenVerifier(
-            f"{place}, position {position + 1}: token {tokens[position]} is outside [0, {vocab_size})"
-        )
-    if tokens.size > case.max_new_tokens:
-        raise BrokenVerifier(
-            f"{place}: returned {tokens.size} tokens, more than max_new_tokens = {case.max_new_tokens} (do not return "
-            "the prompt)"
-        )
-    ended = case.eos is not None and tokens[-1] == case.eos
-    if case.eos is not None and (tokens[:-1] == case.eos).any():
-        position = int((tokens == case.eos).argmax())
-        raise BrokenVerifier(
-            f"{place}, position {position + 2}: a token follows eos = {case.eos}, which ends the text"
-        )
-    if tokens.size < case.max_new_tokens and not ended:
-        raise BrokenVerifier(
-            f"{place}: stopped after {tokens.size} of {case.max_new_tokens} tokens"
-            + ("" if case.eos is None else f" without eos = {case.eos}")
-        )
+        raise BrokenVerifier(f"sequence {number}: returned no row of tokens ({error})") from error
+    if (broken := _what_is_broken(tokens, case)) is not None:
+        raise BrokenVerifier(f"sequence {number}{broken}")
     return tokens.astype(np.int32)
+
+
+def _what_is_broken(tokens: NDArray[Any], case: DecoderCase) -> str | None:
+    """What is wrong with the output of a decoder."""
+    if tokens.ndim != 1:
+        return f": returned shape {tokens.shape}, expected a single row of tokens"
+    if tokens.size == 0:
+        return ": returned no token"
+    if tokens.dtype.kind not in "iu":
+        return f": returned {tokens.dtype}, expected integer tokens"
+    n, size, most, eos = tokens.size, case.target.vocab_size, case.max_new_tokens, case.eos
+    if (bad := (tokens < 0) | (tokens >= size)).any():
+        position = int(bad.argmax())
+        return f", position {position + 1}: token {tokens[position]} is outside [0, {size})"
+    if n > most:
+        return f": returned {n} tokens, more than max_new_tokens = {most} (do not return the prompt)"
+    if eos is not None and (tokens[:-1] == eos).any():
+        position = int((tokens == eos).argmax())
+        return f", position {position + 2}: a token follows eos = {eos}, which ends the text"
+    if n < most and (eos is None or tokens[-1] != eos):
+        without = "" if eos is None else f" without eos = {eos}"
+        return f": stopped after {n} of {most} tokens{without}"
+    return None
 
 
 @dataclass(frozen=True)
@@ -132,18 +126,16 @@ class DecoderTally:
     """Counts of one case: lengths, the tokens after each prefix, and impossible tokens.
 
     `lengths[n]` is the number of sequences of n + 1 tokens. The arrays have the names and layout of those of
-    `AuditTally`; `tail` has no row, since the vocabularies are small.
-    """
+    `AuditTally`; `tail` has no row, since the vocabularies are small."""
 
     case: DecoderCase
     processing: Processing = Processing()
 
     def zeros(self) -> dict[str, NDArray[Any]]:
-        size, length = self.case.target.vocab_size, self.case.max_new_tokens
-        cells = sum(size ** (i + 1) for i in range(counted_positions(self.case)))
+        length = self.case.max_new_tokens
         return {
             "lengths": np.zeros(length, dtype=np.int64),
-            "prefixes": np.zeros(cells, dtype=np.int64),
+            "prefixes": np.zeros(prefix_cells(self.case), dtype=np.int64),
             "tail": np.zeros((0, len(TAIL_EDGES)), dtype=np.int64),
             "impossible": np.zeros(length, dtype=np.int64),
         }
@@ -152,7 +144,7 @@ class DecoderTally:
         """Count a batch; the first of its impossible tokens."""
         size, length = self.case.target.vocab_size, self.case.max_new_tokens
         counts["lengths"] += np.bincount(batch.accepted, minlength=length)
-        count_prefixes(batch.tokens, size, counted_positions(self.case), counts["prefixes"])
+        count_prefixes(batch.tokens, size, table_positions(self.case), counts["prefixes"])
         impossible = self._impossible(batch.tokens)
         counts["impossible"] += impossible.sum(axis=1)
         places = np.argwhere(impossible.T)[:EXAMPLES]
@@ -171,36 +163,13 @@ class DecoderTally:
         return found
 
 
-def counted_positions(case: DecoderCase) -> int:
-    """For how many positions every prefix is counted: all of them where V^max_new_tokens ≤ 512."""
-    size, positions = case.target.vocab_size, 0
-    while positions < case.max_new_tokens and size ** (positions + 1) <= MAX_PREFIX_CELLS:
-        positions += 1
-    return positions
-
-
 def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -> list[Table]:
     """The tables of `steps` sequences with at least two cells of expected count ≥ 10.
 
-    There is one table for each prefix without the end of the text; its expected count is exact.
-    """
-    return [table for table in _prefix_tables(case, processing, steps) if len(table.law) > 1]
+    There is one table for each prefix without the end of the text; its expected count is exact."""
 
+    def laws(prefix: Tokens) -> tuple[Floats, Floats]:
+        law = processing.rows(np.asarray(case.target.row((*case.prompt, *prefix)), dtype=np.float64))
+        return law, law if case.eos is None else np.where(np.arange(law.size) == case.eos, 0.0, law)
 
-def _prefix_tables(case: DecoderCase, processing: Processing, steps: int) -> Iterator[Table]:
-    size, start = case.target.vocab_size, 0
-    reached: dict[tuple[int, ...], float] = {(): float(steps)}
-    for position in range(counted_positions(case)):
-        following: dict[tuple[int, ...], float] = {}
-        for prefix, visits in reached.items():
-            code = int(np.ravel_multi_index(prefix, (size,) * position)) if prefix else 0
-            row = np.asarray(case.target.row((*case.prompt, *prefix)), dtype=np.float64)
-            law = processing.rows(row)
-            yield table_of("prefix", position, prefix, "prefixes", start + code * size, law, visits)
-            following |= {
-                (*prefix, x): visits * mass
-                for x, mass in enumerate(law.tolist())
-                if mass > 0.0 and x != case.eos
-            }
-        start += size ** (position + 1)
-        reached = following
+    return [table for table in prefix_tables(case, steps, laws) if len(table.law) > 1]

@@ -1,19 +1,16 @@
 """Judge the counts of a case: which tables are rejected, and the findings in words."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.special import ndtri
 
-from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.counts import NEIGHBOURS, QUARTERS, TAIL_EDGES
 from specsim.auditing._checks.tables import LOOKS, Plan, Table
-from specsim.auditing._results import BUDGET, Alphas, CaseResult, Efficiency, Finding, Measures, TableResult
+from specsim.auditing._results import BUDGET, Alphas, CaseResult, Efficiency, Finding, TableResult
 from specsim.core._accepted_lengths import alpha_drafted, alpha_verified, mean_tokens
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.core.stats import (
     MIN_EXPECTED,
     ChiSquare,
@@ -34,6 +31,8 @@ MAX_CERTIFIED_CELLS = 64
 SINGLE_CELLS = len(TAIL_EDGES) - 1
 #: Impossible tokens that a finding names.
 NAMED = 3
+#: The cells of each kind of table, in words.
+BINS = {"prefix": "tokens", "PIT": "PIT bins", "tail": "bins of rare tokens"}
 #: p-value of independence below which pairs of steps are dependent, if their first tokens deviate too.
 DEPENDENT = 1e-6
 #: Least degrees of freedom for the lower-tail test of a sum of chi-squares.
@@ -59,8 +58,9 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
         interrupted=interrupted,
         tables=tuple(results),
         counts=counts,
-        measures=_measure(plan, counts) if found.steps else None,
         declared_tv=plan.declared_tv,
+        alphas=_alphas(plan, counts) if found.steps else None,
+        efficiency=_efficiency(plan, counts) if found.steps else None,
         examples=found.examples[:NAMED],
         seconds=found.seconds,
     )
@@ -114,58 +114,43 @@ def find(
     ]
 
 
-def _support(counts: Counts, examples: Sequence[Example]) -> list[Finding]:
+def _support(counts: Counts, examples: Sequence[Example]) -> Iterator[Finding]:
     total = int(counts["impossible"].sum())
-    if not total:
-        return []
-    seen = "; ".join(
-        f"step {one.step}, position {one.position + 1}: token {one.token}" for one in sorted(examples)[:NAMED]
-    )
-    return [Finding("support", f"{total:,} emitted tokens have probability 0 under the target ({seen})")]
+    named = "; ".join(f"step {s}, position {i + 1}: token {x}" for s, i, x in sorted(examples)[:NAMED])
+    if total:
+        yield Finding("support", f"{total:,} emitted tokens have probability 0 under the target ({named})")
 
 
 def _deviations(
     tables: Sequence[Table], results: Sequence[TableResult], counts: Counts, level: float
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """One finding for each position: its most significant table, prefix tables before bins."""
-    findings = []
-    for position in sorted({result.position for result in results if result.rejected}):
-        rejected = [
-            (table, result)
-            for table, result in zip(tables, results, strict=True)
-            if result.rejected and result.position == position and result.kind != "neighbours"
-        ]
-        if not rejected:
-            continue
-        full = [pair for pair in rejected if pair[0].kind == "prefix"]
-        table, result = max(full or rejected, key=lambda pair: pair[1].log10_e)
+    pairs = [pair for pair in zip(tables, results, strict=True) if pair[1].rejected]
+    for position in sorted({table.position for table, _ in pairs if table.kind != "neighbours"}):
+        here = [pair for pair in pairs if pair[0].position == position and pair[0].kind != "neighbours"]
+        full = [pair for pair in here if pair[0].kind == "prefix"]
+        table, result = max(full or here, key=lambda pair: pair[1].log10_e)
         observed = table.counts(counts)
         estimate, lower, upper = tv_interval(observed, table.law, level / len(LOOKS))
-        findings.append(
-            Finding(
-                "deviation",
-                f"position {position + 1}{_after(table)}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] "
-                f"{_on(table)}, e = 10^{result.log10_e:.0f}; {_extremes(table, observed)}",
-            )
+        after = f" after {list(table.prefix)}" if table.prefix else ""
+        yield Finding(
+            "deviation",
+            f"position {position + 1}{after}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] on the {BINS[table.kind]}, "
+            f"e = 10^{result.log10_e:.0f}; {_extremes(table, observed)}",
         )
-    return findings
 
 
-def _single_cells(counts: Counts, level: float) -> list[Finding]:
+def _single_cells(counts: Counts, level: float) -> Iterator[Finding]:
     """The tail of rare tokens, as an exact binomial for each edge."""
-    findings = []
     for position, row in enumerate(counts["tail"]):
         n = int(row.sum())
         for edge, hits in zip(TAIL_EDGES[:-1], np.cumsum(row)[:-1], strict=True):
             if n and binomial_p_value(int(hits), n, float(edge)) < level:
-                findings.append(
-                    Finding(
-                        "deviation",
-                        f"position {position + 1}: the rarest tokens of mass {edge:g} came out {int(hits):,} times, "
-                        f"expected {n * edge:,.0f}",
-                    )
+                yield Finding(
+                    "deviation",
+                    f"position {position + 1}: the rarest tokens of mass {edge:g} came out {int(hits):,} times, "
+                    f"expected {n * edge:,.0f}",
                 )
-    return findings
 
 
 def dependent(results: Sequence[TableResult], counts: Counts) -> list[TableResult]:
@@ -187,41 +172,31 @@ def _independence(result: TableResult) -> float:
     return chi_square(observed.ravel()[law > 0], law[law > 0]).p_value
 
 
-def _shared_noise(results: Sequence[TableResult], counts: Counts) -> list[Finding]:
+def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Finding]:
     """Dependent steps: random numbers shared by the rows of a call, or by successive calls."""
-    findings = []
     for result in dependent(results, counts):
-        gaps = np.array(result.observed) - np.array(result.expected)
-        pair = int(gaps.argmax())
-        findings.append(
-            Finding(
-                "dependence",
-                f"the first tokens of {NEIGHBOURS[result.prefix[0]]} depend on each other, e = 10^{result.log10_e:.0f}: "
-                f"{result.labels[pair]} of the law occur together in {result.observed[pair] / result.n:.4f} of the pairs, "
-                f"expected {result.expected[pair] / result.n:.4f}",
-            )
+        pair = int(np.subtract(result.observed, result.expected).argmax())
+        yield Finding(
+            "dependence",
+            f"the first tokens of {NEIGHBOURS[result.prefix[0]]} depend on each other, e = 10^{result.log10_e:.0f}: "
+            f"{result.labels[pair]} of the law occur together in {result.observed[pair] / result.n:.4f} of the pairs, "
+            f"expected {result.expected[pair] / result.n:.4f}",
         )
-    return findings
 
 
-def _dependence(results: Sequence[TableResult], level: float) -> list[Finding]:
+def _dependence(results: Sequence[TableResult], level: float) -> Iterator[Finding]:
     """Counts that agree with the law better than independent draws can."""
-    prefix = [result.chi_square for result in results if result.kind == "prefix"]
-    chosen = (
-        prefix
-        if sum(one.df for one in prefix) >= MIN_TOO_GOOD_DF
-        else [result.chi_square for result in results if result.kind == "PIT"]
-    )
-    statistic, df = sum(one.statistic for one in chosen), sum(one.df for one in chosen)
-    if df < MIN_TOO_GOOD_DF or lower_tail_p_value(statistic, df) >= level:
-        return []
-    return [
-        Finding(
+    for kind in ("prefix", "PIT"):
+        chosen = [result.chi_square for result in results if result.kind == kind]
+        statistic, df = sum(one.statistic for one in chosen), sum(one.df for one in chosen)
+        if df >= MIN_TOO_GOOD_DF:
+            break
+    if df >= MIN_TOO_GOOD_DF and lower_tail_p_value(statistic, df) < level:
+        yield Finding(
             "dependence",
             f"counts agree with the law too well (χ² = {statistic:.1f} on {df} degrees of freedom): draws are not "
             "independent",
         )
-    ]
 
 
 def _shown_chi_square(observed: Ints, table: Table) -> ChiSquare:
@@ -229,16 +204,6 @@ def _shown_chi_square(observed: Ints, table: Table) -> ChiSquare:
     if observed.sum() * table.law.min() < MIN_EXPECTED / 2:
         return ChiSquare(0.0, 0, 1.0)
     return chi_square(observed, table.law)
-
-
-def _after(table: Table) -> str:
-    return f" after {list(table.prefix)}" if table.prefix else ""
-
-
-def _on(table: Table) -> str:
-    return {"prefix": "on the tokens", "PIT": "on the PIT bins", "tail": "on the bins of rare tokens"}[
-        table.kind
-    ]
 
 
 def _extremes(table: Table, observed: Ints) -> str:
@@ -251,23 +216,22 @@ def _extremes(table: Table, observed: Ints) -> str:
     return ", ".join(parts)
 
 
-def _measure(plan: Plan, counts: Counts) -> Measures:
+def _alphas(plan: Plan, counts: Counts) -> Alphas | None:
+    case, alpha, lengths = plan.case, plan.alpha_context, counts["lengths"]
+    if alpha is None or isinstance(case, DecoderCase) or case.uneven:
+        return None
+    return Alphas(alpha, alpha_verified(lengths), alpha_drafted(lengths, case.tree.size), case.tree.depth)
+
+
+def _efficiency(plan: Plan, counts: Counts) -> Efficiency | None:
+    """Relative to the standard rule on one chain: closed form for a pair, else its run on the same drafts."""
     case, alpha = plan.case, plan.alpha_context
     if alpha is None or isinstance(case, DecoderCase):
-        return Measures()
-    lengths, tree = counts["lengths"], case.tree
-    alphas = Alphas(alpha, alpha_verified(lengths), alpha_drafted(lengths, tree.size), tree.depth)
-    return Measures(None if case.uneven else alphas, _efficiency(case, alpha, counts))
-
-
-def _efficiency(case: Case, alpha_context: float, counts: Counts) -> Efficiency | None:
-    """Relative to the standard rule on one chain: closed form for a pair, else its run on the same drafts."""
+        return None
     mean, error = mean_tokens(counts["lengths"])
     if case.is_pair:
         drafted = range(case.gamma + 1) if case.uneven else [case.gamma]
-        reference = float(
-            np.mean([expected_tokens(alpha_context, gamma) if gamma else 1.0 for gamma in drafted])
-        )
+        reference = float(np.mean([expected_tokens(alpha, gamma) if gamma else 1.0 for gamma in drafted]))
     elif counts["reference"].any():
         reference, reference_error = mean_tokens(counts["reference"])
         error += reference_error

@@ -1,7 +1,5 @@
 """The proof part of an audit: a rule's law checked in fractions on generated models."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,9 +1,6 @@
 """Subjects of an audit: a built-in rule, a user's verifier, or a decoder, each with its battery of cases.
 
-A subject plans a case from its models alone, and counts its steps with the verifier.
-"""
-
-from __future__ import annotations
+A subject plans a case from its models alone, and counts its steps with the verifier."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +20,7 @@ from specsim.auditing._checks.tables import Plan, plan_case
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases
 from specsim.auditing._verifier.calls import TIMEOUT, verifier_source
 from specsim.auditing._verifier.contract import Declared, Verifier
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.drafts import chain
 from specsim.rules import Rule
 from specsim.simulation._counting import Tally, no_counts
@@ -33,12 +30,19 @@ from specsim.simulation._sources import FixedPairSource, RowSource, Source, rule
 
 
 class _Counted:
-    """A subject whose source and tally of the latest case are cached, since a case is counted in several
-    pieces.
-    """
+    """A subject with its cases. The source and tally of the latest are cached: a case is counted in several pieces."""
 
     cases: Any
+    plan: Callable[[int, str], Plan]
     _counter: Callable[..., tuple[Any, Any]]
+
+    def plans(self, level: str) -> list[Plan]:
+        """The plans of all cases."""
+        return [self.plan(index, level) for index in range(len(self.cases))]
+
+    def index(self, name: str) -> int:
+        """The number of the case of that name. Raises ValueError for an unknown one."""
+        return [case.name for case in self.cases].index(name)
 
     @cached_property
     def counter(self) -> Callable[..., tuple[Any, Any]]:
@@ -53,8 +57,7 @@ class _Counted:
 class RuleSubject(_Counted):
     """A built-in rule, through its fixed-pair kernel where p and q never change, else its row kernel.
 
-    If `workers` are given they count the steps; the rule must then be in the registry.
-    """
+    If `workers` are given they count the steps; the rule must then be in the registry."""
 
     rule: Rule
     threads: int
@@ -85,14 +88,18 @@ class RuleSubject(_Counted):
 
 
 @dataclass(frozen=True)
-class VerifierSubject(_Counted):
-    """A user's verifier. It runs on one thread, since it need not be thread-safe."""
+class _FunctionSubject(_Counted):
+    """A user's function. It runs on one thread, since it need not be thread-safe."""
 
     name: str
     function: Verifier
     declared: Declared
     timeout: float = TIMEOUT
     threads = 1
+
+
+class VerifierSubject(_FunctionSubject):
+    """A user's verifier."""
 
     @cached_property
     def cases(self) -> list[Case]:
@@ -116,15 +123,8 @@ class VerifierSubject(_Counted):
         return source, AuditTally(case, Claim(None, case.tree), reference)
 
 
-@dataclass(frozen=True)
-class DecoderSubject(_Counted):
+class DecoderSubject(_FunctionSubject):
     """A user's decoder: the whole loop, drafting included."""
-
-    name: str
-    function: Verifier
-    declared: Declared
-    timeout: float = TIMEOUT
-    threads = 1
 
     @cached_property
     def cases(self) -> list[DecoderCase]:

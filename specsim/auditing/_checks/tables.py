@@ -1,10 +1,6 @@
-"""The plan of a case, fixed before the first draw from p and q: its steps, and its tables, which share the
-budget.
-"""
+"""The plan of a case, fixed from p and q before the first draw: its steps, and its tables, which share the budget."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +18,8 @@ from specsim.auditing._checks.counts import (
     AuditTally,
     table_positions,
 )
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints, Tokens
 from specsim.core.stats import merge_cells
-from specsim.models import Model
 from specsim.simulation._counting import Counts, Partial, no_counts
 
 #: Fractions of a case's steps at which interim looks are taken; a case ends early only if one rejects.
@@ -111,9 +106,7 @@ def plan_case(tally: AuditTally, kernel: str, steps: int, alpha_context: float) 
 
 
 def _declared_tv(case: Case, claim: Claim) -> float:
-    """The total variation between the claimed law of a step's first token and the target's, over a few
-    contexts.
-    """
+    """The mean total variation, over a few contexts, of a first token's claimed law from the target's."""
     if claim.lossless:
         return 0.0
     contexts = case.contexts[:256]
@@ -127,26 +120,32 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
 
     The expected counts of prefixes and positions are those of the standard rule; a wrong estimate costs only
     power."""
-    tables = [*_prefix_tables(case, claim, steps), *_bin_tables(case, steps)]
+
+    def laws(prefix: Tokens) -> tuple[Floats, Floats]:
+        text = (*case.contexts[0].tolist(), *prefix)
+        p, q = (np.asarray(model.row(text), dtype=np.float64) for model in (case.target, case.draft))
+        law = claim.row(p, q, len(prefix))
+        return law, np.minimum(law, q)
+
+    tables = [*prefix_tables(case, steps, laws), *_bin_tables(case, steps)]
     if claim.rule is None:
         tables += _neighbour_tables(steps)
     return [table for table in tables if len(table.law) > 1]
 
 
-def _prefix_tables(case: Case, claim: Claim, steps: int) -> Iterator[Table]:
-    size = case.target.vocab_size
-    start = 0
-    reached: dict[tuple[int, ...], float] = {(): float(steps)}
+def prefix_tables(
+    case: Case | DecoderCase, steps: int, laws: Callable[[Tokens], tuple[Floats, Floats]]
+) -> Iterator[Table]:
+    """A table for each prefix; laws(prefix) is the claimed law after it, and how likely each token is followed."""
+    size, start = case.target.vocab_size, 0
+    reached: dict[Tokens, float] = {(): float(steps)}
     for position in range(table_positions(case)):
-        following: dict[tuple[int, ...], float] = {}
+        following: dict[Tokens, float] = {}
         for prefix, visits in reached.items():
             code = int(np.ravel_multi_index(prefix, (size,) * position)) if prefix else 0
-            p, q = (_row(case, prefix, model) for model in (case.target, case.draft))
-            law = claim.row(p, q, position)
+            law, onward = laws(prefix)
             yield table_of("prefix", position, prefix, "prefixes", start + code * size, law, visits)
-            if position < case.gamma:
-                accepted = np.minimum(law, q)
-                following |= {(*prefix, x): visits * mass for x, mass in enumerate(accepted.tolist()) if mass}
+            following |= {(*prefix, x): visits * mass for x, mass in enumerate(onward.tolist()) if mass > 0.0}
         start += size ** (position + 1)
         reached = following
 
@@ -155,7 +154,8 @@ def _bin_tables(case: Case, steps: int) -> Iterator[Table]:
     """PIT and tail bins at every position."""
     pit = np.full(PIT_BINS, 1.0 / PIT_BINS)
     tail = np.diff(TAIL_EDGES, prepend=0.0)
-    overlap = _mean_overlap(case)
+    contexts = case.contexts[:256]
+    overlap = float(np.minimum(case.target.rows(contexts), case.draft.rows(contexts)).sum(axis=1).mean())
     for position in range(case.gamma + 1):
         visits = steps * overlap**position
         yield table_of("PIT", position, (), "pit", position * PIT_BINS, pit, visits)
@@ -177,14 +177,3 @@ def table_of(
     cells = merge_cells(pmf, visits)
     law = np.bincount(cells[cells >= 0], weights=pmf[cells >= 0])
     return Table(kind, position, prefix, source, start, cells, law / law.sum())
-
-
-def _row(case: Case, prefix: tuple[int, ...], model: Model) -> Floats:
-    context = tuple(int(token) for token in case.contexts[0])
-    return np.asarray(model.row((*context, *prefix)), dtype=np.float64)
-
-
-def _mean_overlap(case: Case) -> float:
-    """The mean of β over a few contexts."""
-    contexts = case.contexts[:256]
-    return float(np.minimum(case.target.rows(contexts), case.draft.rows(contexts)).sum(axis=1).mean())

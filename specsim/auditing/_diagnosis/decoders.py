@@ -3,36 +3,27 @@
 The number of drafted tokens is unknown, so every mistake is tried with several draft lengths. If a decoder
 processes the models' rows, the mistakes use the processed rows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from specsim.auditing import _jobs as jobs
 from specsim.auditing._cases.battery import case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
-from specsim.auditing._checks.decoder import Processing, counted_positions
+from specsim.auditing._checks.counts import table_positions
+from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.subjects import DecoderSubject
-from specsim.auditing._diagnosis.ranking import (
-    FIT,
-    Scored,
-    alike,
-    conclude,
-    fit_of,
-    likeliest,
-    merge_rankings,
-    misfit_of,
-)
+from specsim.auditing._diagnosis import ranking as ranks
+from specsim.auditing._diagnosis.ranking import FIT, Scored, alike, fit_of
 from specsim.auditing._execution import Execution
 from specsim.auditing._results import CaseResult, Diagnosis
 from specsim.auditing._verifier.contract import BrokenVerifier
 from specsim.auditing.mutants import Mutant, catalogue, sequence_law
 from specsim.auditing.mutants._decoding import Decoder
-from specsim.core._types import Tokens
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints, Tokens
 from specsim.models import Model, TableModel
 
 #: Drafted tokens that a decoder may use.
@@ -55,6 +46,10 @@ class _Seen:
     draft: Model
     counts: dict[Tokens, int]
 
+    def law(self, mutant: Mutant) -> dict[Tokens, Any]:
+        case = self.case
+        return sequence_law(mutant, self.target, self.draft, case.prompt, case.max_new_tokens, case.eos)
+
 
 def diagnose_decoder(
     execution: Execution, failed: Sequence[CaseResult], root: int, known: Sequence[Mutant] | None = None
@@ -62,13 +57,12 @@ def diagnose_decoder(
     """Diagnose the decoder of `execution`, whose cases `failed`; `known` mistakes default to the catalogue."""
     subject, started = execution.subject, time.monotonic()
     assert isinstance(subject, DecoderSubject)
-    whole = [case.name for case in subject.cases if counted_positions(case) == case.max_new_tokens]
+    whole = [case.name for case in subject.cases if table_positions(case) == case.max_new_tokens]
     # the longer the sequences, the longer it takes to enumerate them
     worst = sorted(failed, key=lambda result: (result.positions, -result.largest_log10_e))
     chosen = [result.case for result in worst if result.case in whole][:CASES]
     if not chosen:
         return None
-    indices = [[case.name for case in subject.cases].index(name) for name in chosen]
     mutants = [one for one in known or catalogue() if one.decode is not None]
     prefixes: list[Ints] = []
     done = 0
@@ -83,16 +77,16 @@ def diagnose_decoder(
             return None
         prefixes = [a + b for a, b in zip(prefixes, new, strict=True)] if prefixes else new
         done = steps
-        seen = [_read_sequences(subject, i, counts) for i, counts in zip(indices, prefixes, strict=True)]
+        seen = [_read_sequences(subject, *one) for one in zip(chosen, prefixes, strict=True)]
         ranking = _rank([*mutants, EXACT], seen)
         if len(alike(ranking)) == 1 or time.monotonic() - started > SECONDS:
             break
     evidence = _evidence(ranking[0], seen) if alike(ranking) else ""
-    return conclude(ranking, EXACT, done * len(seen), evidence, "")
+    return ranks.conclude(ranking, EXACT, done * len(seen), evidence, "")
 
 
-def _read_sequences(subject: DecoderSubject, index: int, prefixes: Ints) -> _Seen:
-    case, processing = subject.cases[index], Processing.of(subject.declared)
+def _read_sequences(subject: DecoderSubject, name: str, prefixes: Ints) -> _Seen:
+    case, processing = subject.cases[subject.index(name)], Processing.of(subject.declared)
     target, draft = (_process_model(model, processing) for model in (case.target, case.draft))
     size, start = case.target.vocab_size, 0
     counts = {}
@@ -114,7 +108,7 @@ def _process_model(model: Model, processing: Processing) -> Model:
 def _rank(mutants: Sequence[Mutant], seen: Sequence[_Seen]) -> list[Scored]:
     """Rank the mistakes; only those that fit the first case are tested on all."""
     first = [_score(mutant, seen[:1]) for mutant in mutants]
-    return merge_rankings(first, [_score(one.mutant, seen) for one in first if one.fit >= FIT])
+    return ranks.merge_rankings(first, [_score(one.mutant, seen) for one in first if one.fit >= FIT])
 
 
 def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
@@ -126,35 +120,29 @@ def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
         def loss(value: float, tried: Mutant = tried, name: str = parameter.name) -> float:
             return -_score_fixed(tried.with_parameters(**{name: value}), seen).log_likelihood
 
-        best = _of_best_length(tried.with_parameters(**{parameter.name: likeliest(parameter, loss)}), seen)
+        value = ranks.likeliest(parameter, loss)
+        best = _of_best_length(tried.with_parameters(**{parameter.name: value}), seen)
     return best
 
 
 def _of_best_length(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
     longest = max(one.case.max_new_tokens for one in seen) - 1  # a longer draft is never used
     lengths = sorted({min(gamma, longest) for gamma in LENGTHS})
-    return max(
-        (_score_fixed(_of_length(mutant, gamma), seen) for gamma in lengths),
-        key=lambda one: one.log_likelihood,
-    )
-
-
-def _of_length(mutant: Mutant, gamma: int) -> Mutant:
     assert isinstance(mutant.decode, Decoder)
-    return replace(mutant, decode=replace(mutant.decode, gamma=gamma))
+    decoders = [replace(mutant.decode, gamma=gamma) for gamma in lengths]
+    scored = (_score_fixed(replace(mutant, decode=decoder), seen) for decoder in decoders)
+    return max(scored, key=lambda one: one.log_likelihood)
 
 
 def _score_fixed(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
     total, statistic, df, never, steps = 0.0, 0.0, 0, False, 0
     for one in seen:
-        law = sequence_law(
-            mutant, one.target, one.draft, one.case.prompt, one.case.max_new_tokens, one.case.eos
-        )
+        law = one.law(mutant)
         keys = sorted(law.keys() | one.counts.keys())
         predicted = np.array([max(float(law.get(key, 0.0)), 0.0) for key in keys])
         observed = np.array([one.counts.get(key, 0) for key in keys])
         total += float(observed @ np.log(np.maximum(predicted, 1e-12)))
-        x2, cells = misfit_of(observed, predicted)
+        x2, cells = ranks.misfit_of(observed, predicted)
         statistic, df, steps = statistic + x2, df + cells, steps + int(observed.sum())
         never = never or bool((observed[predicted < 1e-12] > 0).any())
     total -= 0.5 * np.log(max(steps, 1)) * len(mutant.parameters)
@@ -165,8 +153,7 @@ def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:
     """The sequence that best separates the mistake from an exact decoder."""
     gains = []
     for one in seen:
-        given = one.target, one.draft, one.case.prompt, one.case.max_new_tokens, one.case.eos
-        here, right = (sequence_law(mutant, *given) for mutant in (best.mutant, EXACT))
+        here, right = one.law(best.mutant), one.law(EXACT)
         total = sum(one.counts.values())
         for tokens, count in one.counts.items():
             predicted, exact = float(here.get(tokens, 0.0)), float(right.get(tokens, 0.0))

@@ -4,8 +4,6 @@ In many pairs of small calls of four rows, how often do two first tokens agree t
 neighbours in a call, rows further apart, and rows at the same place of two calls? One case has a random
 recovered token, the other a random acceptance."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from specsim.auditing._cases.battery import battery
@@ -27,8 +25,7 @@ Signature = dict[tuple[str, tuple[int, int]], bool]
 def signature(function: Verifier, declared: Declared, timeout: float) -> Signature | None:
     """For each case and pair, whether they agree more often than two independent draws.
 
-    None for a broken contract, and where the verifier's vocabulary is too small for all of these cases.
-    """
+    None for a broken contract, and where the verifier's vocabulary is too small for all of these cases."""
     found: Signature = {}
     for case in (case for case in battery(declared) if case.name in CASES):
         calls, reader = Calls.of(function, declared, case, timeout), PairRows(case)

@@ -4,8 +4,6 @@ An audit tests only emitted tokens. The drafted tokens separate mistakes better:
 recovered token can equal the rejected one. An outcome is the drafted path, the number of accepted tokens, and
 the last token."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,7 +14,8 @@ from numpy.typing import NDArray
 from specsim.auditing._cases.battery import BITS, Case
 from specsim.auditing._verifier.contract import Declared
 from specsim.core._streams import Key
-from specsim.core.distributions import Ints, dyadic
+from specsim.core._types import Ints
+from specsim.core.distributions import dyadic
 from specsim.drafts import chain
 from specsim.models import TableModel
 from specsim.simulation._sources import Batch
@@ -24,10 +23,8 @@ from specsim.simulation._sources import Batch
 
 @cache  # the same objects for equal declarations, by which predictions are kept
 def diagnostic_cases(declared: Declared) -> tuple[Case, ...]:
-    """Small pairs that separate the known mistakes: zeros, rows that depend on context, a long chain,
-    relabelled rows.
-    """
-    bits, dtype = BITS[declared.dtypes[0]], declared.dtypes[0]
+    """Small pairs that separate the known mistakes."""
+    dtype = declared.dtypes[0]
     zeros = [0.3, 0.25, 0.2, 0.25, 0.0], [0.1, 0.35, 0.15, 0.0, 0.4]
     two = [0.7, 0.3], [0.45, 0.55]
     own = [0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]
@@ -44,11 +41,10 @@ def diagnostic_cases(declared: Declared) -> tuple[Case, ...]:
     )
     cases = []
     for name, (p, q), gamma, rotated in shapes:
-        tables = [dyadic(rows, bits) for rows in (p, q)]
+        tables = [dyadic(rows, BITS[dtype]) for rows in (p, q)]
         start = np.zeros((1, 1), dtype=np.int32) if tables[0].ndim == 2 else None
         target, draft = (TableModel(table, start) for table in tables)
-        length = gamma if declared.gamma is None else min(gamma, declared.gamma)
-        tree = chain(length)
+        tree = chain(min(gamma, declared.gamma or gamma))
         cases.append(Case(f"diagnosis, {name}", name, target, draft, tree, rotated=rotated, dtype=dtype))
     return tuple(cases)
 

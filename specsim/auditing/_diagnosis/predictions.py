@@ -3,8 +3,6 @@
 The prediction is exact from the mutant's law, or simulated if the law depends on other rows or on token
 labels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -15,7 +13,7 @@ from specsim.auditing._diagnosis.outcomes import OutcomeTally, path_of
 from specsim.auditing._verifier.calls import verifier_source
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing.mutants import Mutant
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.models import Model
 from specsim.simulation._counting import run
 
@@ -46,31 +44,31 @@ class _Key:
 
 @lru_cache(maxsize=2**13)  # each round of a diagnosis fits the parameters on the same grids
 def _predict(key: _Key, case: Case) -> Prediction | None:
-    if key.mutant.law is not None and not case.rotated:
-        return Prediction(_enumerate_law(key.mutant, case))
-    return _simulate_law(key.mutant, case)
-
-
-def leaves_the_path(mutant: Mutant, case: Case) -> bool:
-    """Whether `mutant` emits tokens that were not drafted, before the last."""
-    source = verifier_source(mutant.function, Declared(), case)
-    try:
-        run(source, OutcomeTally(case), SIMULATION_KEY, 0, 2**10, threads=1)
-    except NotADraftPath:
-        return True
-    except BrokenVerifier:
-        pass
-    return False
-
-
-def _enumerate_law(mutant: Mutant, case: Case) -> Floats:
-    assert mutant.law is not None
+    mutant = key.mutant
+    if mutant.law is None or case.rotated:
+        try:
+            counts = _outcomes(mutant, case, SIMULATED_STEPS)
+        except (BrokenVerifier, NotADraftPath):
+            return None
+        draws = counts.sum(axis=(1, 2))
+        return Prediction(counts / np.maximum(draws, 1)[:, None, None], draws)
     size, gamma = case.target.vocab_size, case.gamma
     law = np.zeros((size**gamma, gamma + 1, size))
     for code, path, p, q in _draft_paths(case):
         stop, follow = mutant.law(case.tree.parents, path, p, q, **mutant.values)
         law[code] = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
-    return np.clip(law, 0.0, None)
+    return Prediction(np.clip(law, 0.0, None))
+
+
+def leaves_the_path(mutant: Mutant, case: Case) -> bool:
+    """Whether `mutant` emits tokens that were not drafted, before the last."""
+    try:
+        _outcomes(mutant, case, 2**10)
+    except NotADraftPath:
+        return True
+    except BrokenVerifier:
+        pass
+    return False
 
 
 @lru_cache(maxsize=16)
@@ -93,13 +91,6 @@ def _row(model: Model, history: tuple[int, ...]) -> list[float]:
     return [float(weight) for weight in model.row(history[len(history) - model.order :])]
 
 
-def _simulate_law(mutant: Mutant, case: Case) -> Prediction | None:
+def _outcomes(mutant: Mutant, case: Case, steps: int) -> Ints:
     source = verifier_source(mutant.function, Declared(), case)
-    try:
-        counts = run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1).counts[
-            "outcomes"
-        ]
-    except (BrokenVerifier, NotADraftPath):
-        return None
-    draws = counts.sum(axis=(1, 2))
-    return Prediction(counts / np.maximum(draws, 1)[:, None, None], draws)
+    return run(source, OutcomeTally(case), SIMULATION_KEY, 0, steps, threads=1).counts["outcomes"]

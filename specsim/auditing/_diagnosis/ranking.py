@@ -1,7 +1,5 @@
 """Rank known mistakes: likelihood and fit of predictions, fitted parameters, and the resulting diagnosis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +10,7 @@ from specsim.auditing._cases.battery import Case
 from specsim.auditing._diagnosis.predictions import Prediction, predict
 from specsim.auditing._results import Candidate, Diagnosis
 from specsim.auditing.mutants import Mutant
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints
 from specsim.rules._common.base import Parameter
 
 #: Nats by which the likeliest mistake must lead, and the least p-value of a fit.
@@ -89,13 +87,10 @@ def sort_ranking(ranking: Iterable[Scored]) -> list[Scored]:
 def merge_rankings(first: Sequence[Scored], fitting: Sequence[Scored]) -> list[Scored]:
     """Merge the scores of all mistakes on a `first` part with those of the `fitting` ones on everything.
 
-    Mistakes that do not fit stay as far behind the likeliest as on the first part.
-    """
-    likeliest = max(one.log_likelihood for one in first)
-    top = max((one.log_likelihood for one in fitting), default=likeliest)
-    others = (
-        replace(one, log_likelihood=top + one.log_likelihood - likeliest) for one in first if one.fit < FIT
-    )
+    Mistakes that do not fit stay as far behind the likeliest as on the first part."""
+    best = max(one.log_likelihood for one in first)
+    top = max((one.log_likelihood for one in fitting), default=best)
+    others = (replace(one, log_likelihood=top + one.log_likelihood - best) for one in first if one.fit < FIT)
     return sort_ranking([*fitting, *others])
 
 
@@ -148,18 +143,12 @@ def misfit_of(observed: Ints, law: Floats) -> tuple[float, int]:
 
 def conclude(ranking: Sequence[Scored], exact: Mutant, steps: int, evidence: str, place: str) -> Diagnosis:
     """The diagnosis of a ranking: unknown if nothing fits, or if `exact` fits as well."""
-    named = alike(ranking)
-    if any(one.mutant.name == exact.name for one in named):
-        named = []
-    best = ranking[0].log_likelihood
+    named, best = alike(ranking), ranking[0].log_likelihood
+    wrong = [one for one in ranking if one.mutant.name != exact.name]
     candidates = [
-        _candidate(one, float(best - one.log_likelihood)) for one in ranking if one.mutant.name != exact.name
+        Candidate(str(m), m.family, m.mechanism, m.threads, float(best - one.log_likelihood), one.fit >= FIT)
+        for one, m in ((one, one.mutant) for one in wrong)
     ]
-    if not named:
-        evidence = place = ""
+    if not named or any(one.mutant.name == exact.name for one in named):
+        return Diagnosis((), tuple(candidates[:5]), steps, "", "")
     return Diagnosis(tuple(candidates[: len(named)]), tuple(candidates[:5]), steps, evidence, place)
-
-
-def _candidate(one: Scored, behind: float) -> Candidate:
-    mutant = one.mutant
-    return Candidate(str(mutant), mutant.family, mutant.mechanism, mutant.threads, behind, one.fit >= FIT)

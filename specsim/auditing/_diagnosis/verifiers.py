@@ -4,8 +4,6 @@ Steps of the diagnostic cases are drawn until one mistake is far likelier than a
 reached. Mistakes that are alike there, because they show only in a precision, in a tail, or between the rows
 of a call, are separated by the rejected tables of the audit: each mistake is run on the same case."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,22 +15,11 @@ from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.subjects import VerifierSubject
-from specsim.auditing._checks.tables import Plan
+from specsim.auditing._diagnosis import ranking as ranks
 from specsim.auditing._diagnosis.dependence import Signature, signature
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases, path_of
 from specsim.auditing._diagnosis.predictions import leaves_the_path, predict
-from specsim.auditing._diagnosis.ranking import (
-    FIT,
-    SEPARATE,
-    Scored,
-    alike,
-    conclude,
-    fit_of,
-    fit_parameter,
-    merge_rankings,
-    score_mutant,
-    sort_ranking,
-)
+from specsim.auditing._diagnosis.ranking import FIT, SEPARATE, Scored, alike, conclude, score_mutant
 from specsim.auditing._execution import Execution
 from specsim.auditing._results import CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT, verifier_source
@@ -40,7 +27,7 @@ from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADr
 from specsim.auditing.mutants import Mutant, catalogue
 from specsim.auditing.mutants import _randomness as randomness
 from specsim.auditing.mutants import _reference as pieces
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints
 from specsim.rules import get
 from specsim.simulation._counting import run
 
@@ -90,10 +77,10 @@ def _rank(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[I
     """Rank the mistakes; only those that fit the other cases are tested on the relabelled case."""
     plain = [i for i, case in enumerate(cases) if not case.rotated]
     some, counts = [cases[i] for i in plain], [outcomes[i] for i in plain]
-    found = [score_mutant(fit_parameter(mutant, some, counts), some, counts) for mutant in mutants]
+    found = [score_mutant(ranks.fit_parameter(mutant, some, counts), some, counts) for mutant in mutants]
     first = _discount_exact([one for one in found if one is not None], some)
     whole = [(one, score_mutant(one.mutant, cases, outcomes)) for one in first if one.fit >= FIT]
-    return merge_rankings(first, [again or one for one, again in whole])
+    return ranks.merge_rankings(first, [again or one for one, again in whole])
 
 
 def _discount_exact(found: list[Scored], cases: Sequence[Case]) -> list[Scored]:
@@ -131,8 +118,7 @@ def _separate_by_tables(
 ) -> list[Scored]:
     """Order the mistakes that are alike by the rejected tables of the audit.
 
-    If the exact verifier fits the outcomes too, all mistakes that fit are ordered by the tables.
-    """
+    If the exact verifier fits the outcomes too, all mistakes that fit are ordered by the tables."""
     tied = [one for one in ranking if one.fit >= FIT] if _exact_fits(ranking) else alike(ranking)
     if len(tied) < 2 and not _exact_fits(ranking):
         return ranking
@@ -144,7 +130,7 @@ def _separate_by_tables(
             more, p_value = _by_tables(one.mutant, subject, result, level)
             gain, fit = gain + more, min(fit, p_value)
         rescored.append(Scored(one.mutant, one.log_likelihood + gain, fit))
-    return sort_ranking(rescored) + [one for one in ranking if one not in tied]
+    return ranks.sort_ranking(rescored) + [one for one in ranking if one not in tied]
 
 
 def _exact_fits(ranking: Sequence[Scored]) -> bool:
@@ -154,8 +140,7 @@ def _exact_fits(ranking: Sequence[Scored]) -> bool:
 def _between_steps(mutants: Sequence[Mutant], execution: Execution, steps: int) -> Diagnosis:
     """Rank the mistakes without a law of a step by which steps depend on each other.
 
-    The outcomes are not used, since the steps are not independent.
-    """
+    The outcomes are not used, since the steps are not independent."""
     seen, ranking = execution.run(jobs.shared_noise), []
     for mutant in (mutant for mutant in mutants if mutant.law is None):
         found = signature(mutant.function, PLAIN, TIMEOUT)
@@ -172,17 +157,12 @@ def _count_mismatches(mutant: Signature | None, seen: Signature | None) -> int:
     return sum(mutant[pair] != agree for pair, agree in seen.items())
 
 
-def _plan_of(subject: VerifierSubject, result: CaseResult, level: str) -> Plan:
-    """The plan of the case that gave `result`."""
-    return subject.plan([case.name for case in subject.cases].index(result.case), level)
-
-
 def _by_tables(
     mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str
 ) -> tuple[float, float]:
     """(log-likelihood, p-value of the fit) of the rejected tables of `result`, from a run of the mutant."""
-    plan = _plan_of(subject, result, level)
-    case = next(case for case in subject.cases if case.name == result.case)
+    index = subject.index(result.case)
+    plan, case = subject.plan(index, level), subject.cases[index]
     source = verifier_source(mutant.function, PLAIN, case, subject.timeout)
     tally, steps = AuditTally(case, Claim(None, case.tree)), min(plan.steps, COMPARED_STEPS)
     try:
@@ -197,7 +177,7 @@ def _by_tables(
             total += float(seen @ np.log(law))
             x2, cells = _two_samples(seen, drawn)
             statistic, df = statistic + x2, df + cells
-    return total, fit_of(statistic, df)
+    return total, ranks.fit_of(statistic, df)
 
 
 def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:

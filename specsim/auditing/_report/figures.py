@@ -32,16 +32,10 @@ class Tested:
 
     @property
     def name(self) -> str:
-        after = (
-            f" after {list(self.table.prefix)}" if self.table.kind == "prefix" and self.table.prefix else ""
-        )
-        what = {
-            "prefix": "",
-            "PIT": ", PIT bins",
-            "tail": ", bins of rare tokens",
-            "neighbours": ", pairs of steps",
-        }
-        return f"{self.case.case}, position {self.table.position + 1}{after}{what[self.table.kind]}"
+        table = self.table
+        of = {"PIT": ", PIT bins", "tail": ", bins of rare tokens", "neighbours": ", pairs of steps"}
+        what = of.get(table.kind) or (f" after {list(table.prefix)}" if table.prefix else "")
+        return f"{self.case.case}, position {table.position + 1}{what}"
 
     def detectable(self, audit: Audit, steps: float) -> float:
         """The deviation that this table would find if the case had so many steps."""
@@ -51,19 +45,12 @@ class Tested:
 
 def worst_tables(audit: Audit) -> list[Tested]:
     """The most telling table of each case that has a rejected one, worst first; without any finding the one nearest to it."""
-    worst = [
-        max(tables, key=lambda tested: tested.table.log10_e)
-        for case in audit.cases
-        if (tables := _drawn(case))
-    ]
+    drawn = ([Tested(case, one) for one in case.tables if one.observed and one.n] for case in audit.cases)
+    worst = [max(tables, key=lambda tested: tested.table.log10_e) for tables in drawn if tables]
     worst.sort(key=lambda tested: tested.table.log10_e, reverse=True)
     if any(case.findings for case in audit.cases):
         return [tested for tested in worst if tested.table.rejected][:MOST_TABLES]
     return worst[:1]
-
-
-def _drawn(case: CaseResult) -> list[Tested]:
-    return [Tested(case, table) for table in case.tables if table.observed and table.n]
 
 
 def main_tables(audit: Audit) -> list[Tested]:
@@ -170,9 +157,8 @@ def _draw_alphas(axis: Axes, cases: list[CaseResult]) -> None:
         alpha = case.alphas.context
         tested = int(case.lengths @ np.minimum(np.arange(case.gamma + 1) + 1, case.gamma))
         error = 2.0 * np.sqrt(alpha * (1.0 - alpha) / tested)
-        axis.errorbar(
-            1e4 * (case.alphas.verified - alpha), y, xerr=1e4 * error, fmt="o", color=INK, capsize=2
-        )
+        off = 1e4 * (case.alphas.verified - alpha)
+        axis.errorbar(off, y, xerr=1e4 * error, fmt="o", color=INK, capsize=2)
         labels.append(f"{case.case}, {alpha:.4g}")
     axis.axvline(0.0, color="0.3", linewidth=0.8)
     axis.set_yticks(range(len(cases)), labels)

@@ -1,7 +1,5 @@
 """An audit as JUnit XML, which continuous integration reads."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree
 
 from specsim.auditing._report import text as words
@@ -11,8 +9,7 @@ from specsim.auditing._results import Audit, CaseResult, Verdict
 def audit_to_junit(audit: Audit) -> str:
     """One test case for each case, and one for the proof: a failure is a bias, an error a broken verifier.
 
-    Times are seconds, of a case and of the whole.
-    """
+    Times are seconds, of a case and of the whole."""
     cases = [_case(audit, case) for case in audit.cases] + _proof(audit)
     suite = ElementTree.Element(
         "testsuite",

@@ -1,7 +1,5 @@
 """The sentences and tables that every form of a report shares; `audit_parts` and `comparison_parts` put them in order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -78,10 +76,10 @@ def progress_lines(audit: Audit) -> list[str]:
     """What an interrupt or the time limit left out."""
     lines = []
     if audit.interrupted:
-        ended = (
-            f"{len(audit.cases)} cases were started, the others not" if audit.cases else "no case was started"
+        begun = f"{len(audit.cases)} cases were" if audit.cases else "no case was"
+        lines.append(
+            f"interrupted: the verdict so far; {begun} started{', the others not' if audit.cases else ''}."
         )
-        lines.append(f"interrupted: the verdict so far; {ended}.")
     slow = [case for case in audit.cases if case.steps < case.planned and not case.findings]
     if slow:
         done, planned = sum(case.steps for case in slow), sum(case.planned for case in slow)
@@ -108,11 +106,8 @@ def proof_line(audit: Audit) -> str | None:
     if audit.proof is None:
         return None
     claim = "exact" if audit.proof.lossless else "the declared one"
-    said = (
-        claim
-        if audit.proof.as_claimed
-        else f"NOT {claim}, total variation up to {audit.proof.largest_tv:.3g}"
-    )
+    wrong = f"NOT {claim}, total variation up to {audit.proof.largest_tv:.3g}"
+    said = claim if audit.proof.as_claimed else wrong
     return (
         f"Proof: on {audit.proof.models} generated models, every draft enumerated in fractions, the law of a step "
         f"is {said}."
@@ -163,11 +158,10 @@ def iid_lines(case: CaseResult) -> list[str]:
     if case.alphas is None:
         return []
     lines = [f"{case.case}: {case.tokens_per_step:.4f} tokens per step measured, γ = {case.gamma}."]
-    named = {"context": case.alphas.context, "verified": case.alphas.verified, "drafted": case.alphas.drafted}
     for name, predicted in case.alphas.formula().items():
         off = predicted / case.tokens_per_step - 1.0
         lines.append(
-            f"  α {name:<8} = {named[name]:.4f}: (1-α^(γ+1))/(1-α) = {predicted:.4f}, "
+            f"  α {name:<8} = {getattr(case.alphas, name):.4f}: (1-α^(γ+1))/(1-α) = {predicted:.4f}, "
             f"{100 * abs(off):.1f} % too {'high' if off > 0 else 'low'}"
         )
     return lines

@@ -1,7 +1,5 @@
 """Convert arrays for a verifier (on the CPU without a copy), and check the tokens that it returns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -10,19 +8,21 @@ from numpy.typing import NDArray
 
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.core._kernels import kernel
-from specsim.core._types import TokenArray
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints, TokenArray
 
 
 def converter(declared: Declared) -> Callable[[Any], Any]:
     """A function that converts one array. Raises ValueError if the library is not installed.
 
-    NumPy arrays are made read-only, so that a verifier that writes to them raises at that line.
-    """
+    NumPy arrays are made read-only, so that a verifier that writes to them raises at that line."""
     if declared.arrays == "numpy":
         return _read_only
     try:
-        return _to_torch(declared.device) if declared.arrays == "torch" else _to_jax()
+        if declared.arrays == "torch":
+            return _to_torch(declared.device)
+        import jax.numpy as jnp
+
+        return jnp.asarray
     except ImportError as error:
         raise ValueError(f"the verifier asks for {declared.arrays} arrays: {error}; install it") from error
 
@@ -46,12 +46,6 @@ def _to_torch(device: str) -> Callable[[Any], Any]:
         return tensor.to(device)
 
     return convert
-
-
-def _to_jax() -> Callable[[Any], Any]:
-    import jax.numpy as jnp
-
-    return jnp.asarray
 
 
 def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
@@ -79,9 +73,8 @@ def read_tokens(
     longest = np.full(steps, gamma) if lengths is None else lengths
     broken, strayed = _read(tokens, drafted, longest, vocab_size, laid_out, accepted)
     if broken >= 0:
-        raise BrokenVerifier(
-            f"step {first + broken}{_what_is_broken(tokens[broken], int(longest[broken]), vocab_size)}"
-        )
+        fault = _what_is_broken(tokens[broken], int(longest[broken]), vocab_size)
+        raise BrokenVerifier(f"step {first + broken}{fault}")
     if strayed >= 0:
         position = int((tokens[strayed, :gamma] != drafted[strayed]).argmax())
         raise NotADraftPath(

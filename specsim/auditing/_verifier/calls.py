@@ -3,8 +3,6 @@
 Each batch is verified in at least two calls with one generator, so that the counts show random numbers shared
 by rows or by calls. Any error inside the verifier is raised as `BrokenVerifier`."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -12,8 +10,8 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +21,7 @@ from specsim.auditing._cases.rows import CaseRows, row_dtype, rows_of
 from specsim.auditing._verifier.arrays import as_path, as_tokens, converter, read_tokens
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, Verifier
 from specsim.core._streams import Key, Purpose, uniforms
-from specsim.core._types import TokenArray
-from specsim.core.distributions import Ints
+from specsim.core._types import Ints, TokenArray
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import RowSource
 
@@ -49,7 +46,7 @@ class Calls:
     timeout: float
 
     @classmethod
-    def of(cls, function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> Calls:
+    def of(cls, function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> Self:
         return cls(function, declared, case, converter(declared), timeout)
 
     def __call__(self, rows: Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:
@@ -57,13 +54,13 @@ class Calls:
         steps = len(rows.draft_tokens)
         extras = self.extras(key, first, rows)
         dtype = row_dtype(self.case.dtype)
-        p, q = (array.astype(dtype, copy=False) for array in (rows.p, rows.q))
-        inputs = {"draft_tokens": rows.draft_tokens, "p": p, "q": q}
+        rows = replace(rows, p=rows.p.astype(dtype, copy=False), q=rows.q.astype(dtype, copy=False))
+        inputs = {"draft_tokens": rows.draft_tokens, "p": rows.p, "q": rows.q}
         before = {name: array.copy() for name, array in inputs.items()} if first < COMPARED_STEPS else {}
         if self.declared.tree:
-            parts = [self._walk(rows, p, q, s, rng, first) for s in range(steps)]
+            parts = [self._walk(rows, s, rng, first) for s in range(steps)]
         else:
-            parts = self._parts(rows.draft_tokens, p, q, self.rows_of_a_call(steps), rng, extras)
+            parts = self._parts(rows, self.rows_of_a_call(steps), rng, extras)
         for name, array in before.items():  # tensors that share the memory are not read-only
             if not np.array_equal(array, inputs[name]):
                 raise BrokenVerifier(f"altered its input {name}")
@@ -79,8 +76,7 @@ class Calls:
     def once(self, rows: Rows, extras: dict[str, Any]) -> Ints:
         """The checked tokens [B, γ+1] of one call (or one for each `batch` rows) with a fixed seed."""
         steps, rng = len(rows.draft_tokens), np.random.default_rng(0)
-        size = self.declared.batch or steps
-        tokens = np.concatenate(self._parts(rows.draft_tokens, rows.p, rows.q, size, rng, extras))
+        tokens = np.concatenate(self._parts(rows, self.declared.batch or steps, rng, extras))
         read_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], 0)
         return tokens
 
@@ -92,54 +88,33 @@ class Calls:
             lengths = rows.lengths if isinstance(rows, CaseRows) else None
             extras["lengths"] = np.full(steps, gamma) if lengths is None else lengths
         if self.declared.uniforms:
-            extras["uniforms"] = np.ascontiguousarray(
-                uniforms(key, int(Purpose.VERIFY), first, steps, gamma + 1).T
-            )
+            u = uniforms(key, int(Purpose.VERIFY), first, steps, gamma + 1)
+            extras["uniforms"] = np.ascontiguousarray(u.T)
         if self.declared.seeds:
             seeds = (uniforms(key, int(Purpose.VERIFY), first, steps, gamma + 2)[-1] * 2**40).astype(np.int64)
             extras["seeds"] = [int(seed) if seed % 2 else None for seed in seeds]
         return extras
 
     def _parts(
-        self,
-        drafted: Ints,
-        p: NDArray[Any],
-        q: NDArray[Any],
-        size: int,
-        rng: np.random.Generator,
-        extras: dict[str, Any],
+        self, rows: Rows, size: int, rng: np.random.Generator, extras: dict[str, Any]
     ) -> list[NDArray[Any]]:
-        """Calls of `size` rows, one after the other."""
-        starts = range(0, len(drafted), size)
-        return [self._call(drafted, p, q, slice(start, start + size), rng, extras) for start in starts]
+        """Calls of `size` rows, one after the other; results are copied, since the verifier may reuse its buffer."""
+        parts, (steps, gamma) = [], rows.draft_tokens.shape
+        for part in (slice(start, min(start + size, steps)) for start in range(0, steps, size)):
+            given = {
+                name: value[part] if isinstance(value, list) else self.convert(value[part])
+                for name, value in extras.items()
+            }
+            inputs = [self.convert(array[part]) for array in (rows.draft_tokens, rows.p)]
+            inputs.append(None if self.case.certain else self.convert(rows.q[part]))
+            output = call_safely(self.function, *inputs, rng, timeout=self.timeout, **given)
+            parts.append(as_tokens(output, (part.stop - part.start, gamma + 1)).astype(np.int64))
+        return parts
 
-    def _call(
-        self,
-        drafted: Ints,
-        p: NDArray[Any],
-        q: NDArray[Any],
-        part: slice,
-        rng: np.random.Generator,
-        extras: dict[str, Any],
-    ) -> NDArray[Any]:
-        """One call on the rows `part`; the result is copied, since the verifier may reuse its buffer."""
-        given = {
-            name: value[part] if isinstance(value, list) else self.convert(value[part])
-            for name, value in extras.items()
-        }
-        arrays = [drafted[part], p[part], *([] if self.case.certain else [q[part]])]
-        inputs = [self.convert(array) for array in arrays] + [None] * self.case.certain
-        output = call_safely(self.function, *inputs, rng, timeout=self.timeout, **given)
-        return as_tokens(output, (len(drafted[part]), drafted.shape[1] + 1)).astype(np.int64)
-
-    def _walk(
-        self, rows: Rows, p: NDArray[Any], q: NDArray[Any], s: int, rng: np.random.Generator, first: int
-    ) -> Ints:
+    def _walk(self, rows: Rows, s: int, rng: np.random.Generator, first: int) -> Ints:
         """One step over a tree; its tokens [1, depth+1]."""
-        arrays = rows.parents[s], rows.draft_tokens[s], p[s], q[s]
-        output = call_safely(
-            self.function, *(self.convert(array) for array in arrays), rng, timeout=self.timeout
-        )
+        arrays = (self.convert(array[s]) for array in (rows.parents, rows.draft_tokens, rows.p, rows.q))
+        output = call_safely(self.function, *arrays, rng, timeout=self.timeout)
         path, token = as_path(output, rows.parents[s], rows.p.shape[2], first + s)
         tokens = np.full((1, self.case.tree.depth + 1), -1, dtype=np.int64)
         tokens[0, : len(path)] = rows.draft_tokens[s, [node - 1 for node in path]]
@@ -155,10 +130,7 @@ def verifier_source(
 
 
 def call_safely(function: Verifier, *arguments: Any, timeout: float, **keywords: Any) -> Any:
-    """Call `function`.
-
-    Any exception except Ctrl-C, and more than `timeout` seconds, raise `BrokenVerifier`.
-    """
+    """Call `function`. Any exception except Ctrl-C, and more than `timeout` seconds, raise `BrokenVerifier`."""
     try:
         with _time_limit(timeout):
             return function(*arguments, **keywords)
@@ -184,9 +156,7 @@ def _where(error: BaseException) -> str:
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Stop Python code that takes longer; works in the main thread only, so a child's parent has a time-out
-    too.
-    """
+    """Stop Python code that takes longer, in the main thread only: a child's parent has a time-out too."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return

@@ -15,8 +15,7 @@ only source of randomness. `declares` extends these arguments, and the audit tes
                accepted nodes below the root
     decoder    (target, draft, prompt, max_new_tokens, eos, rng) -> the new tokens: the whole loop
 
-The first four are only for verifiers of chains.
-"""
+The first four are only for verifiers of chains."""
 
 from __future__ import annotations
 
@@ -154,8 +153,7 @@ def declares(**promises: Any) -> Callable[[F], F]:
 def declared(function: Verifier) -> Declared:
     """The declarations of `function`, from its attribute `declared`: a `Declared`, or a dict of its fields.
 
-    Raises as `declares`, and TypeError for an attribute of another type.
-    """
+    Raises as `declares`, and TypeError for an attribute of another type."""
     found = getattr(function, "declared", None)
     if found is None:
         return Declared()

@@ -15,8 +15,6 @@ are the draft's most probable tokens, for which q counts as 1. The last token is
 Known issues: Python's `random` for the coins; EAGLE-1 draws the bonus without the logits processor
 (temperature ignored); no guard where the residual is zero."""
 
-from __future__ import annotations
-
 import inspect
 import random
 from collections.abc import Callable, Iterator
@@ -26,8 +24,7 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import EngineMissing, engine_function, seed_of, seeded_torch
-from specsim.auditing.adapters._paths import leaf_paths
+from specsim.auditing.adapters import _engines as engines
 from specsim.drafts import Tree
 
 REFERENCE = "eagle.model.utils:evaluate_posterior"
@@ -35,27 +32,23 @@ REFERENCE = "eagle.model.utils:evaluate_posterior"
 
 def verifier_1() -> Verifier:
     """Adapt EAGLE-1's own function. Raises EngineMissing if it is not installed."""
-    install = "pip install --no-deps eagle-llm, and torch, transformers"
-    function = engine_function(REFERENCE, install)
-    if not _is_first(function):
-        raise EngineMissing(f"{REFERENCE} is that of EAGLE-2 and 3; {install}")
-    return adapt_1(function)
+    return adapt_1(_own(True, "pip install --no-deps eagle-llm, and torch, transformers"))
 
 
 def verifier_2() -> Verifier:
-    """The own function of EAGLE-2 and 3. Raises EngineMissing without it."""
-    install = "clone SafeAILab/EAGLE and pip install it"
-    function = engine_function(REFERENCE, install)
-    if _is_first(function):
-        raise EngineMissing(f"{REFERENCE} is that of EAGLE-1; {install}")
-    return adapt_2(function)
+    """Adapt the own function of EAGLE-2 and 3. Raises EngineMissing if it is not installed."""
+    return adapt_2(_own(False, "clone SafeAILab/EAGLE and pip install it"))
 
 
-def _is_first(evaluate_posterior: Callable[..., Any]) -> bool:
-    return "cart_candidates_prob" in inspect.signature(evaluate_posterior).parameters
+def _own(first: bool, install: str) -> engines.Function:
+    """The installed function, which is that of EAGLE-1 (`first`) or of EAGLE-2 and 3."""
+    function = engines.engine_function(REFERENCE, install)
+    if ("cart_candidates_prob" in inspect.signature(function).parameters) != first:
+        raise engines.EngineMissing(f"{REFERENCE} is that of EAGLE-{'2 and 3' if first else '1'}; {install}")
+    return function
 
 
-def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
+def adapt_1(evaluate_posterior: engines.Function) -> Verifier:
     """Make a tree verifier of a function with EAGLE-1's signature, for siblings drawn without replacement."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="without replacement")
@@ -63,7 +56,7 @@ def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
         import torch
 
         tree, drafted = Tree(tuple(int(parent) for parent in parents)), [int(token) for token in tokens]
-        paths = leaf_paths(tree)
+        paths = engines.leaf_paths(tree)
         levels = [
             [node for node in range(tree.size + 1) if tree.depths[node] == i and tree.children(node)]
             for i in range(tree.depth)
@@ -81,36 +74,29 @@ def adapt_1(evaluate_posterior: Callable[..., Any]) -> Verifier:
         def table(at: Callable[[int], Any], root: Any) -> list[list[Any]]:
             return [[root if node <= 0 else at(node) for node in path] for path in paths]
 
-        return _evaluate(
-            evaluate_posterior,
-            paths,
-            drafted,
-            p,
-            rng,
-            torch.tensor(table(chance, 1.0)),
-            op,
-            table(lambda node: levels[tree.depths[node] - 1].index(tree.parents[node - 1]), 0),
-            torch.tensor([[0, *drafted]]),
-            table(lambda node: torch.tensor(earlier(node), dtype=torch.long), []),
-        )
+        chances, tree_candidates = torch.tensor(table(chance, 1.0)), torch.tensor([[0, *drafted]])
+        p_indices = table(lambda node: levels[tree.depths[node] - 1].index(tree.parents[node - 1]), 0)
+        b_indices = table(lambda node: torch.tensor(earlier(node), dtype=torch.long), [])
+        rest = chances, op, p_indices, tree_candidates, b_indices
+        return _evaluate(evaluate_posterior, paths, drafted, p, rng, *rest)
 
     return verify
 
 
-def adapt_2(evaluate_posterior: Callable[..., Any]) -> Verifier:
+def adapt_2(evaluate_posterior: engines.Function) -> Verifier:
     """Make a tree verifier of a function with the signature of EAGLE-2, for the draft's most probable tokens."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:
         tree = Tree(tuple(int(parent) for parent in parents))
         drafted = [int(token) for token in tokens]
-        return _evaluate(evaluate_posterior, leaf_paths(tree), drafted, p, rng)
+        return _evaluate(evaluate_posterior, engines.leaf_paths(tree), drafted, p, rng)
 
     return verify
 
 
 def _evaluate(
-    evaluate_posterior: Callable[..., Any],
+    evaluate_posterior: engines.Function,
     paths: list[list[int]],
     drafted: list[int],
     p: Any,
@@ -121,10 +107,9 @@ def _evaluate(
     import torch
 
     candidates = torch.tensor([[-1 if node < 0 else [0, *drafted][node] for node in path] for path in paths])
-    with seeded_torch(rng), _seeded_random(rng):
-        best, length, sample_p = evaluate_posterior(
-            p.log()[torch.tensor(paths)], candidates, _identity, *rest
-        )
+    with engines.seeded_torch(rng), _seeded_random(rng):
+        logits = p.log()[torch.tensor(paths)]
+        best, length, sample_p = evaluate_posterior(logits, candidates, _identity, *rest)
         token = torch.multinomial(sample_p, 1)
     return paths[int(best)][1 : int(length) + 1], int(token)
 
@@ -138,7 +123,7 @@ def _identity(_: Any, logits: Any) -> Any:
 def _seeded_random(rng: np.random.Generator) -> Iterator[None]:
     """Python's global generator seeded from `rng`, and restored afterwards."""
     state = random.getstate()
-    random.seed(seed_of(rng))
+    random.seed(engines.seed_of(rng))
     try:
         yield
     finally:

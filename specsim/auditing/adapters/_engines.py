@@ -1,6 +1,4 @@
-"""Helpers of the adapters: importing an engine's function, the form of a decoder, seeding PyTorch."""
-
-from __future__ import annotations
+"""Helpers of the adapters: an engine's function, seeds, the form of a decoder, rows of a cache, paths of a tree."""
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,18 +6,21 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from specsim.auditing._verifier.contract import Verifier, declares
+from specsim.core._types import Floats, Ints
+from specsim.drafts import Tree
 from specsim.models import Model
+
+Function = Callable[..., Any]
 
 
 class EngineMissing(ValueError):
-    """The engine, or its function that the adapter calls, is not installed; the message says how to install
-    it.
-    """
+    """The engine, or its function that the adapter calls, is missing; the message says how to install it."""
 
 
-def engine_function(reference: str, install: str) -> Callable[..., Any]:
+def engine_function(reference: str, install: str) -> Function:
     """Import the engine's "package.module:function".
 
     Raises EngineMissing with the function, the error of the import, and `install`, the command that installs
@@ -41,6 +42,13 @@ def engine_function(reference: str, install: str) -> Callable[..., Any]:
         version = getattr(importlib.import_module(module_name.partition(".")[0]), "__version__", "?")
         raise EngineMissing(f"{reference} is not there in version {version}; {install}")
     return function
+
+
+def installed(
+    adapt: Callable[..., Verifier], *references: str, install: str, **settings: str
+) -> Callable[[], Verifier]:
+    """A function that calls `adapt` on the engine's own functions. It raises as `engine_function`."""
+    return lambda: adapt(*(engine_function(reference, install) for reference in references), **settings)
 
 
 class Request(NamedTuple):
@@ -90,3 +98,38 @@ def until_eos(tokens: Iterable[int], eos: int | None) -> list[int]:
         if token == eos:
             break
     return kept
+
+
+def padded(steps: Iterable[Sequence[int]], width: int) -> Ints:
+    """The tokens of each step, padded with -1 to [B, width].
+
+    >>> padded([[3], [1, 2]], 3)
+    array([[ 3, -1, -1],
+           [ 1,  2, -1]])
+    """
+    return np.array([[*tokens, *[-1] * (width - len(tokens))] for tokens in steps])
+
+
+def last_rows(model: Model, held: ArrayLike, count: int) -> Floats:
+    """The rows after each of the last `count` of the tokens `held` (integers [T]) in a cache: float64 [count, V].
+
+    The cache has the tokens as its keys, so one that was not cropped, or in the wrong place, changes the output.
+    Positions with too few tokens before them for the model to read get the uniform row: those are the first of a
+    prompt, which no decoder samples from."""
+    tokens = np.asarray(held, dtype=np.int64)
+    rows = np.full((count, model.vocab_size), 1.0 / model.vocab_size)
+    shortest = max(model.order, len(tokens) - count + 1)
+    histories = [tokens[end - model.order : end] for end in range(shortest, len(tokens) + 1)]
+    if histories:
+        rows[count - len(histories) :] = model.rows(np.stack(histories))
+    return rows
+
+
+def leaf_paths(tree: Tree) -> list[list[int]]:
+    """The nodes from the root to every leaf, leaves in order, padded with -1 to the depth of the tree.
+
+    >>> leaf_paths(Tree((0, 0, 1)))
+    [[0, 2, -1], [0, 1, 3]]
+    """
+    leaves = [node for node in range(tree.size + 1) if not tree.children(node)]
+    return [[0, *tree.path(leaf), *[-1] * (tree.depth - tree.depths[leaf])] for leaf in leaves]

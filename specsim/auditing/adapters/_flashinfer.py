@@ -10,34 +10,31 @@
 It needs a GPU. Known issues: `accepted` counts every position whose own test passes, as if they were
 independent, `emitted` stops at the first rejection; of a tensor of seeds only the first is read."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import engine_function, seed_of
+from specsim.auditing.adapters import _engines as engines
 
 
-def verifier() -> Verifier:
-    """Adapt FlashInfer's own kernel. Raises EngineMissing if it is not installed."""
-    function = engine_function(
-        "flashinfer.sampling:chain_speculative_sampling", "pip install flashinfer-python"
-    )
-    return adapt(function, device="cuda")
-
-
-def adapt(chain_speculative_sampling: Callable[..., Any], device: str = "cpu") -> Verifier:
+def adapt(chain_speculative_sampling: engines.Function, device: str = "cpu") -> Verifier:
     """Make a verifier of any function with the signature of `chain_speculative_sampling`, on `device`."""
 
     @declares(arrays="torch", device=device, dtypes=("float32",))
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
         import torch
 
-        generator = torch.Generator(p.device).manual_seed(seed_of(rng))
+        generator = torch.Generator(p.device).manual_seed(engines.seed_of(rng))
         output, _, _ = chain_speculative_sampling(q, draft_tokens.int(), p, generator=generator)
         return output
 
     return verify
+
+
+verifier = engines.installed(
+    adapt,
+    "flashinfer.sampling:chain_speculative_sampling",
+    install="pip install flashinfer-python",
+    device="cuda",
+)

@@ -18,58 +18,52 @@ on purpose, the law w·p + (1-w)·q.
 the assistant is less than 40 % sure, and the sampling of `temperature`, `top_k` and `top_p` applied to both
 models."""
 
-from __future__ import annotations
-
 import inspect
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import Request, decoder_for, engine_function, seeded_torch
+from specsim.auditing.adapters import _engines as engines
 
 INSTALL = "pip install torch transformers"
 
 
-def kernel() -> Verifier:
-    """transformers' own `_speculative_sampling`. Raises EngineMissing without transformers."""
-    return adapt(engine_function("transformers.generation.utils:_speculative_sampling", INSTALL))
-
-
-def adapt(speculative_sampling: Callable[..., Any]) -> Verifier:
+def adapt(speculative_sampling: engines.Function) -> Verifier:
     """Make a verifier of any function with the signature of `_speculative_sampling`."""
     parameters = inspect.signature(speculative_sampling).parameters
 
     @declares(arrays="torch", dtypes=("float32",))
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
-        import torch
-
         gamma = draft_tokens.shape[1]
         older = {"is_done_candidate": False, "last_assistant_token_is_eos": False, "max_matches": gamma}
         extra = {name: value for name, value in older.items() if name in parameters}
-        output = torch.full((len(p), gamma + 1), -1)
-        with seeded_torch(rng):
-            for step, rows in enumerate(zip(draft_tokens, q.log(), p.log(), strict=True)):
-                tokens, q_logits, p_logits = (row[None] for row in rows)
-                valid, _ = speculative_sampling(tokens, q_logits, gamma, p_logits, **extra)
-                output[step, : valid.shape[1]] = valid[0]
-        return output
+
+        def step(*rows: Any) -> list[int]:
+            tokens, q_logits, p_logits = (row[None] for row in rows)
+            valid, _ = speculative_sampling(tokens, q_logits, gamma, p_logits, **extra)
+            return valid[0].tolist()
+
+        with engines.seeded_torch(rng):
+            return engines.padded(map(step, draft_tokens, q.log(), p.log()), gamma + 1)
 
     return verify
 
 
+kernel = engines.installed(adapt, "transformers.generation.utils:_speculative_sampling", install=INSTALL)
+
+
 def generate(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Verifier:
     """transformers' own assisted `generate`, as a decoder. Raises EngineMissing without transformers."""
-    transformer = engine_function("specsim.auditing.adapters._hf_model:TableTransformer", INSTALL)
+    transformer = engines.engine_function("specsim.auditing.adapters._hf_model:TableTransformer", INSTALL)
     wrapped: Any = lru_cache(maxsize=8)(transformer)  # made once for each model
 
-    @decoder_for(temperature=temperature, top_k=top_k, top_p=top_p)
-    def decode(request: Request) -> list[int]:
+    @engines.decoder_for(temperature=temperature, top_k=top_k, top_p=top_p)
+    def decode(request: engines.Request) -> list[int]:
         import torch
 
-        with seeded_torch(request.rng):
+        with engines.seeded_torch(request.rng):
             sequence = wrapped(request.target).generate(
                 torch.tensor([list(request.prompt)]),
                 assistant_model=wrapped(request.draft),

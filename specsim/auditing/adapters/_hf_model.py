@@ -1,8 +1,4 @@
-"""A transformers model whose rows come from a `specsim.models.Model`, and whose context is what its KV cache
-holds.
-"""
-
-from __future__ import annotations
+"""A transformers model with the rows of a `specsim.models.Model` after what its KV cache holds."""
 
 from typing import Any
 
@@ -10,7 +6,7 @@ import torch
 from transformers import DynamicCache, GenerationMixin, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from specsim.auditing.adapters._cached import last_rows
+from specsim.auditing.adapters._engines import last_rows
 from specsim.models import Model
 
 
@@ -44,6 +40,5 @@ class TableTransformer(PreTrainedModel, GenerationMixin):
         tokens = input_ids[:, None, :, None].double()
         keys, _ = cache.update(tokens, tokens, 0)
         rows = last_rows(self.model, keys[0, 0, :, 0].numpy(), input_ids.shape[1])
-        return CausalLMOutputWithPast(
-            logits=torch.from_numpy(rows).log().float()[None], past_key_values=cache
-        )
+        logits = torch.from_numpy(rows).log().float()[None]
+        return CausalLMOutputWithPast(logits=logits, past_key_values=cache)

@@ -11,32 +11,21 @@ The adapter decodes one sequence with every token kept (`filter_thres=0`), and c
 does not know. Known issues: accepts unless u > p/q; divides the residual by its sum without a guard; with
 `lenience` the residual does not use the scaled q."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 from specsim.auditing._verifier.contract import Verifier
-from specsim.auditing.adapters._cached import last_rows
-from specsim.auditing.adapters._engines import Request, decoder_for, engine_function, seeded_torch, until_eos
+from specsim.auditing.adapters import _engines as engines
 from specsim.models import Model
 
 
-def decoder() -> Verifier:
-    """Adapt The package's own loop. Raises EngineMissing if it is not installed."""
-    return adapt(
-        engine_function("speculative_decoding:speculative_decoding", "pip install torch speculative-decoding")
-    )
-
-
-def adapt(speculative_decoding: Callable[..., Any]) -> Verifier:
+def adapt(speculative_decoding: engines.Function) -> Verifier:
     """Make a decoder of any function with the signature of `speculative_decoding`."""
 
-    @decoder_for()
-    def decode(request: Request) -> list[int]:
+    @engines.decoder_for()
+    def decode(request: engines.Request) -> list[int]:
         import torch
 
-        with seeded_torch(request.rng):
+        with engines.seeded_torch(request.rng):
             tokens, _ = speculative_decoding(
                 _network(request.target),
                 _network(request.draft),
@@ -44,12 +33,17 @@ def adapt(speculative_decoding: Callable[..., Any]) -> Verifier:
                 len(request.prompt) + request.max_new_tokens,
                 filter_thres=0.0,
             )
-        return until_eos(tokens[0].tolist(), request.eos)
+        return engines.until_eos(tokens[0].tolist(), request.eos)
 
     return decode
 
 
-def _network(model: Model) -> Callable[..., Any]:
+decoder = engines.installed(
+    adapt, "speculative_decoding:speculative_decoding", install="pip install torch speculative-decoding"
+)
+
+
+def _network(model: Model) -> engines.Function:
     """`model` as the loop calls it; the cache holds the tokens, float64 [1, 1, T, 1]."""
     import torch
 
@@ -57,7 +51,7 @@ def _network(model: Model) -> Callable[..., Any]:
         held = torch.empty((1, 1, 0, 1), dtype=torch.float64) if cache is None else cache[0]
         new = tokens[:, held.shape[-2] :]
         held = torch.cat((held, new[:, None, :, None].double()), dim=-2)
-        rows = last_rows(model, held[0, 0, :, 0].numpy(), new.shape[1])
+        rows = engines.last_rows(model, held[0, 0, :, 0].numpy(), new.shape[1])
         return torch.from_numpy(rows).log().float()[None], (held, None)
 
     return forward

@@ -10,32 +10,19 @@ where p(x) > min(threshold, alpha·exp(-entropy)); the longest path wins, then t
 it is drawn outside, from p: the adapter does that. In sampling 'nucleus' of later versions each path draws
 target tokens of its own."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import engine_function, seeded_torch
-from specsim.auditing.adapters._paths import leaf_paths
+from specsim.auditing.adapters import _engines as engines
 from specsim.drafts import Tree
 
 #: The defaults of the paper's code.
 THRESHOLD, ALPHA = 0.3, 0.09
 
 
-def verifier() -> Verifier:
-    """Adapt Medusa's own function. Raises EngineMissing if it is not installed."""
-    return adapt(
-        engine_function(
-            "medusa.model.utils:evaluate_posterior", "pip install --no-deps medusa-llm, and torch"
-        )
-    )
-
-
-def adapt(evaluate_posterior: Callable[..., Any]) -> Verifier:
+def adapt(evaluate_posterior: engines.Function) -> Verifier:
     """Make a tree verifier of any function with the signature above, at temperature 1."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
@@ -43,12 +30,17 @@ def adapt(evaluate_posterior: Callable[..., Any]) -> Verifier:
         import torch
 
         tree = Tree(tuple(int(parent) for parent in parents))
-        paths = leaf_paths(tree)
+        paths = engines.leaf_paths(tree)
         drafted = [0, *(int(token) for token in tokens), 0]  # -1, the padding, is the last: token 0
         candidates = torch.tensor([[drafted[node] for node in path] for path in paths])
-        with seeded_torch(rng):
+        with engines.seeded_torch(rng):
             best, length = evaluate_posterior(p.log()[torch.tensor(paths)], candidates, 1.0, THRESHOLD, ALPHA)
             nodes = paths[int(best)][: int(length) + 1]
             return nodes[1:], int(torch.multinomial(p[nodes[-1]], 1))
 
     return verify
+
+
+verifier = engines.installed(
+    adapt, "medusa.model.utils:evaluate_posterior", install="pip install --no-deps medusa-llm, and torch"
+)

@@ -10,35 +10,24 @@ target's: exact, at the price of a lower acceptance than min(1, p/q). The adapte
 temperature 1, and stops at `eos`, which the loop leaves to its caller. MLX's global generator is seeded, and
 not restored."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier
-from specsim.auditing.adapters._cached import last_rows
-from specsim.auditing.adapters._engines import Request, decoder_for, engine_function, seed_of, until_eos
+from specsim.auditing.adapters import _engines as engines
 from specsim.models import Model
 
 
-def decoder() -> Verifier:
-    """Adapt MLX-LM's own loop. Raises EngineMissing if it is not installed."""
-    return adapt(
-        engine_function("mlx_lm.generate:speculative_generate_step", "pip install 'mlx[cpu]' mlx-lm")
-    )
-
-
-def adapt(speculative_generate_step: Callable[..., Any]) -> Verifier:
+def adapt(speculative_generate_step: engines.Function) -> Verifier:
     """Make a decoder of any function with the signature of `speculative_generate_step`."""
 
-    @decoder_for()
-    def decode(request: Request) -> list[int]:
+    @engines.decoder_for()
+    def decode(request: engines.Request) -> list[int]:
         import mlx.core as mx
 
-        mx.random.seed(seed_of(request.rng))
+        mx.random.seed(engines.seed_of(request.rng))
         steps = speculative_generate_step(
             mx.array(list(request.prompt)),
             _Network(request.target),
@@ -46,9 +35,14 @@ def adapt(speculative_generate_step: Callable[..., Any]) -> Verifier:
             max_tokens=request.max_new_tokens,
             sampler=partial(mx.random.categorical, axis=-1),
         )
-        return until_eos((int(token) for token, _, _ in steps), request.eos)
+        return engines.until_eos((int(token) for token, _, _ in steps), request.eos)
 
     return decode
+
+
+decoder = engines.installed(
+    adapt, "mlx_lm.generate:speculative_generate_step", install="pip install 'mlx[cpu]' mlx-lm"
+)
 
 
 class _Network:
@@ -64,6 +58,6 @@ class _Network:
 
         keys = tokens[:, None, :, None].astype(mx.float32)
         held, _ = cache[0].update_and_fetch(keys, keys)
-        rows = last_rows(self.model, np.array(held[0, 0, :, 0]), tokens.shape[1])
+        rows = engines.last_rows(self.model, np.array(held[0, 0, :, 0]), tokens.shape[1])
         with np.errstate(divide="ignore"):
             return mx.array(np.log(rows).astype(np.float32))[None]

@@ -8,40 +8,31 @@ One sequence at a time; `rejected_idx` is the number of accepted tokens. Known i
 the ratio and to *every* entry of the residual, so that with V tokens and a residual of mass m a share
 V·1e-9/m of them is noise."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import engine_function, seeded_torch
+from specsim.auditing.adapters import _engines as engines
 
 
-def verifier() -> Verifier:
-    """Adapt The package's own function. Raises EngineMissing if it is not installed."""
-    return adapt(
-        engine_function(
-            "naive_speculate.speculate.utils:speculative_sampling",
-            "clone VioletsOleander/naive-speculate and pip install it",
-        )
-    )
-
-
-def adapt(speculative_sampling: Callable[..., Any]) -> Verifier:
+def adapt(speculative_sampling: engines.Function) -> Verifier:
     """Make a verifier of any function with the signature above."""
 
     @declares(arrays="torch", dtypes=("float32",))
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
-        import torch
+        def step(drafted: Any, p_rows: Any, q_rows: Any) -> list[int]:
+            accepted, last = speculative_sampling(p_rows, q_rows, drafted)
+            return [*drafted[: int(accepted)].tolist(), int(last)]
 
-        output = torch.full((len(p), p.shape[1]), -1)
-        with seeded_torch(rng):
-            for step, (drafted, p_rows, q_rows) in enumerate(zip(draft_tokens, p, q, strict=True)):
-                accepted, last = speculative_sampling(p_rows, q_rows, drafted)
-                output[step, : int(accepted)] = drafted[: int(accepted)]
-                output[step, int(accepted)] = int(last)
-        return output
+        with engines.seeded_torch(rng):
+            return engines.padded(map(step, draft_tokens, p, q), p.shape[1])
 
     return verify
+
+
+verifier = engines.installed(
+    adapt,
+    "naive_speculate.speculate.utils:speculative_sampling",
+    install="clone VioletsOleander/naive-speculate and pip install it",
+)

@@ -3,38 +3,32 @@
     function(p[V], q[V], rng) -> token                   drafting included      `adapt_decoder`
     function(p[V], q[V], draft_token, rng) -> token      verification only      `adapt`
 
-p and q are NumPy rows, `rng` a NumPy Generator.
-"""
+p and q are NumPy rows, `rng` a NumPy Generator."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import Request, decoder_for, until_eos
+from specsim.auditing.adapters import _engines as engines
 
 
-def adapt(function: Callable[..., Any]) -> Verifier:
+def adapt(function: engines.Function) -> Verifier:
     """The verifier made of function(p, q, draft_token, rng) -> token: every step emits that token alone."""
 
     @declares(gamma=1)
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
-        output = np.full((len(p), p.shape[1]), -1)
-        for step, (p_rows, q_rows, drafted) in enumerate(zip(p, q, draft_tokens, strict=True)):
-            output[step, 0] = function(p_rows[0], q_rows[0], int(drafted[0]), rng)
-        return output
+        steps = zip(p[:, 0], q[:, 0], draft_tokens[:, 0].tolist(), strict=True)
+        return engines.padded(([function(*rows, rng)] for rows in steps), p.shape[1])
 
     return verify
 
 
-def adapt_decoder(function: Callable[..., Any]) -> Verifier:
+def adapt_decoder(function: engines.Function) -> Verifier:
     """The decoder made of function(p, q, rng) -> token, called once for every token."""
 
-    @decoder_for()
-    def decode(request: Request) -> list[int]:
+    @engines.decoder_for()
+    def decode(request: engines.Request) -> list[int]:
         history = list(request.prompt)
 
         def tokens() -> Any:
@@ -43,6 +37,6 @@ def adapt_decoder(function: Callable[..., Any]) -> Verifier:
                 history.append(int(function(p, q, request.rng)))
                 yield history[-1]
 
-        return until_eos(tokens(), request.eos)
+        return engines.until_eos(tokens(), request.eos)
 
     return decode

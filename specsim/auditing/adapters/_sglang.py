@@ -15,26 +15,17 @@ holds, at each of them, the token that follows it.
 It needs a GPU. Known issues: one coin per node serves all its children, by adding up their probabilities,
 which is exact only where siblings are distinct and both thresholds are 1; a lower threshold is lossy."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import engine_function, seeded_torch
+from specsim.auditing.adapters import _engines as engines
 from specsim.drafts import Tree
 
 
-def verifier() -> Verifier:
-    """Adapt SGLang's own kernel. Raises EngineMissing if it is not installed."""
-    function = engine_function("sgl_kernel:tree_speculative_sampling_target_only", "pip install sgl-kernel")
-    return adapt(function, device="cuda")
-
-
-def adapt(tree_speculative_sampling: Callable[..., Any], device: str = "cpu") -> Verifier:
+def adapt(tree_speculative_sampling: engines.Function, device: str = "cpu") -> Verifier:
     """Make a tree verifier of any function with the signature above, on `device`."""
 
     @declares(arrays="torch", device=device, dtypes=("float32",), tree=True, sampling="top")
@@ -51,7 +42,7 @@ def adapt(tree_speculative_sampling: Callable[..., Any], device: str = "cpu") ->
         predicts = torch.full((nodes,), -1, dtype=torch.int32, device=p.device)
         accepted = torch.full((1, tree.depth + 1), -1, dtype=torch.int32, device=p.device)
         number = torch.zeros(1, dtype=torch.int32, device=p.device)
-        with seeded_torch(rng):
+        with engines.seeded_torch(rng):
             coins = torch.rand((1, nodes), device=p.device)
             final_coin = torch.rand(1, device=p.device)
         tree_speculative_sampling(
@@ -74,6 +65,11 @@ def adapt(tree_speculative_sampling: Callable[..., Any], device: str = "cpu") ->
         return path[1:], int(predicts[path[-1]])
 
     return verify
+
+
+verifier = engines.installed(
+    adapt, "sgl_kernel:tree_speculative_sampling_target_only", install="pip install sgl-kernel", device="cuda"
+)
 
 
 def _links(tree: Tree) -> tuple[list[int], list[int]]:

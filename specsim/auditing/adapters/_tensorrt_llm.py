@@ -11,31 +11,18 @@ bonus from the target's last row, which the adapter does with the same generator
 Known issues: rejects where u > q/p; no guard where the residual is zero, so that `multinomial` raises;
 drafted tokens go through pinned memory, which asks for a GPU in some versions."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import engine_function, seed_of
+from specsim.auditing.adapters import _engines as engines
 
 MODULE = "tensorrt_llm._torch.pyexecutor.sampling_utils"
-INSTALL = "pip install tensorrt-llm"
-
-
-def verifier() -> Verifier:
-    """Adapt TensorRT-LLM's own functions. Raises EngineMissing if it is not installed."""
-    return adapt(
-        engine_function(f"{MODULE}:get_rejected_indices", INSTALL),
-        engine_function(f"{MODULE}:sample_rejected", INSTALL),
-        device="cuda",
-    )
 
 
 def adapt(
-    get_rejected_indices: Callable[..., Any], sample_rejected: Callable[..., Any], device: str = "cpu"
+    get_rejected_indices: engines.Function, sample_rejected: engines.Function, device: str = "cpu"
 ) -> Verifier:
     """Make a verifier of any two functions with the signatures above, on `device`."""
 
@@ -43,18 +30,28 @@ def adapt(
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
         import torch
 
-        generator = torch.Generator(p.device).manual_seed(seed_of(rng))
-        steps, gamma = draft_tokens.shape
-        output = torch.full((steps, gamma + 1), -1)
-        for step in range(steps):
-            drafted = draft_tokens[step].tolist()
-            rejected = get_rejected_indices(q[step], p[step], generator, drafted)
+        generator = torch.Generator(p.device).manual_seed(engines.seed_of(rng))
+        gamma = draft_tokens.shape[1]
+
+        def step(tokens: Any, p_rows: Any, q_rows: Any) -> list[int]:
+            drafted = tokens.tolist()
+            rejected = get_rejected_indices(q_rows, p_rows, generator, drafted)
             accepted = int(rejected[0]) if len(rejected) else gamma
             if accepted < gamma:
-                last = sample_rejected(q[step], p[step], generator, accepted)
+                last = sample_rejected(q_rows, p_rows, generator, accepted)
             else:
-                last = int(torch.multinomial(p[step, gamma], 1, generator=generator))
-            output[step, : accepted + 1] = torch.tensor([*drafted[:accepted], last])
-        return output
+                last = torch.multinomial(p_rows[gamma], 1, generator=generator)
+            return [*drafted[:accepted], int(last)]
+
+        return engines.padded(map(step, draft_tokens, p, q), gamma + 1)
 
     return verify
+
+
+verifier = engines.installed(
+    adapt,
+    f"{MODULE}:get_rejected_indices",
+    f"{MODULE}:sample_rejected",
+    install="pip install tensorrt-llm",
+    device="cuda",
+)

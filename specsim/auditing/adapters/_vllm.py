@@ -15,38 +15,24 @@ generator.
 The kernels are Triton's, so the engine needs a GPU. Known issues: accepts where p/q ≥ u, u in float64 on
 purpose; one exponential vector per request serves all its positions; an all-zero residual gives token 0."""
 
-from __future__ import annotations
-
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import engine_function, seeded_torch
+from specsim.auditing.adapters import _engines as engines
 
 
-def verifier() -> Verifier:
-    """Adapt vLLM's own `rejection_sample`. Raises EngineMissing if it is not installed."""
-    function = engine_function("vllm.v1.sample.rejection_sampler:rejection_sample", "pip install vllm")
-    return adapt(function, device="cuda")
-
-
-def adapt(rejection_sample: Callable[..., Any], device: str = "cpu") -> Verifier:
+def adapt(rejection_sample: engines.Function, device: str = "cpu") -> Verifier:
     """Make a verifier of any function with the signature of V1's `rejection_sample`, on `device`."""
     takes_logits = "target_logits" in inspect.signature(rejection_sample).parameters
 
     @declares(arrays="torch", device=device, dtypes=("float32",), lengths=True, seeds=True, one_hot=True)
     def verify(
-        draft_tokens: Any,
-        p: Any,
-        q: Any,
-        rng: np.random.Generator,
-        *,
-        lengths: Any = None,
-        seeds: Sequence[int | None] | None = None,
+        draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator, *, lengths: Any = None, seeds: Any = ()
     ) -> Any:
         import torch
 
@@ -54,11 +40,11 @@ def adapt(rejection_sample: Callable[..., Any], device: str = "cpu") -> Verifier
         counts = [gamma] * steps if lengths is None else [int(length) for length in lengths]
         generators = {
             step: torch.Generator(p.device).manual_seed(seed)
-            for step, seed in enumerate(seeds or ())
+            for step, seed in enumerate(seeds)
             if seed is not None
         }
         target = flatten(p, counts)
-        with seeded_torch(rng):
+        with engines.seeded_torch(rng):
             bonus = torch.multinomial(p[range(steps), counts], 1)
             for step, generator in generators.items():
                 bonus[step] = torch.multinomial(p[step, counts[step]], 1, generator=generator)
@@ -82,6 +68,11 @@ def adapt(rejection_sample: Callable[..., Any], device: str = "cpu") -> Verifier
         return torch.nn.functional.pad(output, (0, gamma + 1 - output.shape[1]), value=-1)
 
     return verify
+
+
+verifier = engines.installed(
+    adapt, "vllm.v1.sample.rejection_sampler:rejection_sample", install="pip install vllm", device="cuda"
+)
 
 
 def flatten(rows: Any, counts: Sequence[int]) -> Any:

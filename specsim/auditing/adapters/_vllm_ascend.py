@@ -17,32 +17,18 @@ temperature 1.
 Known issues: newer versions use pinned memory, which needs an accelerator; with IS_NGRAM the function of
 recovered tokens set entries of target_probs to 0 in place (vllm-project/vllm-ascend#2881)."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
-from specsim.auditing.adapters._engines import engine_function, seeded_torch
+from specsim.auditing.adapters import _engines as engines
 from specsim.auditing.adapters._vllm import flatten
 
 MODULE = "vllm_ascend.sample.rejection_sampler"
-INSTALL = "pip install vllm-ascend"
 
 
-def verifier() -> Verifier:
-    """Adapt vllm-ascend's own functions. Raises EngineMissing if it is not installed."""
-    return adapt(
-        engine_function(f"{MODULE}:rejection_random_sample_pytorch", INSTALL),
-        engine_function(f"{MODULE}:sample_recovered_tokens_pytorch", INSTALL),
-    )
-
-
-def adapt(
-    rejection_random_sample: Callable[..., Any], sample_recovered_tokens: Callable[..., Any]
-) -> Verifier:
+def adapt(rejection_random_sample: engines.Function, sample_recovered_tokens: engines.Function) -> Verifier:
     """Make a verifier of any two functions with the signatures above."""
 
     @declares(arrays="torch", dtypes=("float32",), lengths=True, one_hot=True)
@@ -57,7 +43,7 @@ def adapt(
         rows = (None if q is None else flatten(q, counts), flatten(p, counts))
         output = torch.full((steps, gamma + 1), -1, dtype=torch.int32)
         recovered = torch.empty_like(flat)
-        with seeded_torch(rng):
+        with engines.seeded_torch(rng):
             bonus = torch.multinomial(p[range(steps), counts], 1)
             uniforms = torch.rand(len(flat), dtype=torch.float64)
             exponentials = torch.empty((steps, vocab_size)).exponential_()
@@ -78,3 +64,11 @@ def adapt(
         return output
 
     return verify
+
+
+verifier = engines.installed(
+    adapt,
+    f"{MODULE}:rejection_random_sample_pytorch",
+    f"{MODULE}:sample_recovered_tokens_pytorch",
+    install="pip install vllm-ascend",
+)

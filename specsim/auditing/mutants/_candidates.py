@@ -1,21 +1,17 @@
 """Several candidates or several draws where the law allows for one."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._reference import at, law, normalise, verify
-from specsim.auditing.mutants._residual import mask_drafted
-from specsim.core._types import Row
-from specsim.core.distributions import Floats
+from specsim.auditing.mutants._laws import law, likeliest_first, normalise
+from specsim.auditing.mutants._reference import at, mask_drafted, target, verifier_mutant
+from specsim.core._types import Floats, Row
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
 
-mutant = partial(Mutant, family="many candidates")
+mutant = partial(verifier_mutant, "many candidates")
 
 
 def nucleus(p: Floats, mass: float) -> Floats:
@@ -30,7 +26,7 @@ def nucleus(p: Floats, mass: float) -> Floats:
 
 def nucleus_row(p: Row, mass: Any) -> list[Any]:
     kept, reached = [0 * a for a in p], 0 * p[0]
-    for y in sorted(range(len(p)), key=lambda y: -p[y]):
+    for y in likeliest_first(p):
         if reached < mass:
             kept[y] = p[y]
         reached += p[y]
@@ -39,14 +35,11 @@ def nucleus_row(p: Row, mass: Any) -> list[Any]:
 
 MUTANTS = (
     mutant(
-        name="any_draw_matches",
-        mechanism="A draft is accepted if any of several samples of the target equals it.",
+        "any_draw_matches",
+        "A draft is accepted if any of several samples of the target equals it.",
         threads=("foundation-model-stack/fms-extras#12",),
-        verify=partial(
-            verify,
-            passes=lambda u, x, p, q, draws: u < 1.0 - (1.0 - at(p, x)) ** draws,
-            recover=lambda p, q, x, draws: mask_drafted(p, q, x),
-        ),
+        passes=lambda u, x, p, q, draws: u < 1.0 - (1.0 - at(p, x)) ** draws,
+        recover=mask_drafted,
         law=law(
             lambda p, q, x, draws: 1 - (1 - p[x]) ** int(draws),
             lambda p, q, x, draws: without_drafted(p, q, x),
@@ -54,20 +47,18 @@ MUTANTS = (
         parameters=(Parameter("draws", 2, 1, np.inf, "samples; 1 is right", whole=True),),
     ),
     mutant(
-        name="match_redrawn",
-        mechanism="A draft is accepted if a sample of the target equals it, else p is sampled again.",
-        verify=partial(verify, passes=lambda u, x, p, q: u < at(p, x), recover=lambda p, q, x: p),
+        "match_redrawn",
+        "A draft is accepted if a sample of the target equals it, else p is sampled again.",
+        passes=lambda u, x, p, q: u < at(p, x),
+        recover=target,
         law=law(lambda p, q, x: p[x], lambda p, q, x: p),
     ),
     mutant(
-        name="nucleus_match",
-        mechanism="A draft is accepted if a sample of the target's top-p equals it, else p is sampled.",
+        "nucleus_match",
+        "A draft is accepted if a sample of the target's top-p equals it, else p is sampled.",
         threads=("FasterDecoding/Medusa evaluate_posterior nucleus",),
-        verify=partial(
-            verify,
-            passes=lambda u, x, p, q, mass: u < at(nucleus(p, mass), x),
-            recover=lambda p, q, x, mass: p,
-        ),
+        passes=lambda u, x, p, q, mass: u < at(nucleus(p, mass), x),
+        recover=target,
         law=law(lambda p, q, x, mass: nucleus_row(p, mass)[x], lambda p, q, x, mass: p),
         parameters=(Parameter("mass", 0.8, 0.0, 1.0, "of the nucleus", above_low=True),),
     ),

@@ -3,8 +3,6 @@
 A step drafts γ tokens (fewer near the end of the text), verifies them with the standard rule, and emits the
 accepted tokens and one more. Draft and target each keep a state: the tokens that they have processed."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._reference import StepLaw, minimum_ratio, residual, stop_law
+from specsim.auditing.mutants._laws import Rows, StepLaw, minimum_ratio, residual, stop_law
 from specsim.core._types import Row, Tokens
 from specsim.core.distributions import inverse_cdf
 from specsim.models import Model
@@ -95,13 +93,7 @@ class Decoder:
         return list(text[len(prompt) :])
 
     def _verify(
-        self,
-        target: Model,
-        seen: Tokens,
-        drafted: Tokens,
-        q: Sequence[Row],
-        rng: np.random.Generator,
-        **values: float,
+        self, target: Model, seen: Tokens, drafted: Tokens, q: Rows, rng: np.random.Generator, **values: float
     ) -> tuple[int, int]:
         """The number of accepted tokens, and the token after them."""
         for i, x in enumerate(drafted):
@@ -113,9 +105,7 @@ class Decoder:
                 return i, inverse_cdf(weights if any(weights) else p, rng.random())
         return len(drafted), inverse_cdf(self.bonus(_floats(target, seen + drafted), **values), rng.random())
 
-    def law(
-        self, parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: Any
-    ) -> StepLaw:
+    def law(self, parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> StepLaw:
         """The law of verification, on the models' rows."""
         against = [self.verified_p(row, **values) for row in p[: len(tokens)]]
         verified_q = [self.verified_q(row, **values) for row in q]
@@ -128,7 +118,7 @@ class Decoder:
 
 
 def decoder_mutant(
-    make: Callable[..., Mutant],
+    family: str,
     name: str,
     mechanism: str,
     decode: Decoder,
@@ -138,15 +128,8 @@ def decoder_mutant(
     """Make a mutant of `decode`; it has no law of a step where only its states or its output are wrong."""
     places = ("drafting", "verified_q", "verified_p", "bonus", "late")
     replaced = any(getattr(decode, place) is not getattr(Decoder(), place) for place in places)
-    return make(
-        name=name,
-        mechanism=mechanism,
-        threads=threads,
-        decode=decode,
-        law=decode.law if replaced else None,
-        drafting=decode.drafting,
-        parameters=parameters,
-    )
+    law = decode.law if replaced else None
+    return Mutant(name, family, mechanism, threads, None, decode, law, decode.drafting, parameters)
 
 
 def sequence_law(
@@ -179,13 +162,37 @@ def sequence_law(
     """
     if not isinstance(mutant.decode, Decoder):
         raise ValueError(f"{mutant.name}: only decoders of the catalogue have a law of whole sequences")
-    prompt, p_rows, q_rows, decode = tuple(map(int, prompt)), _Rows(target), _Rows(draft), mutant.decode
+    decode, values = mutant.decode, mutant.values
+    prompt, p_rows, q_rows = tuple(map(int, prompt)), _Rows(target), _Rows(draft)
+
+    def steps(
+        gamma: int, given: Tokens, draft_seen: Tokens, target_seen: Tokens
+    ) -> Iterator[tuple[Any, Tokens, int, int]]:
+        """Yield (probability, drafted, number accepted, last token) of every outcome of a step of γ drafts.
+
+        Tokens are drafted after `draft_seen`; verification reads the rows of q after `given`."""
+        drafts: dict[Tokens, Any] = {(): 1}
+        for _ in range(gamma):
+            drafts = {
+                (*drafted, x): mass * weight
+                for drafted, mass in drafts.items()
+                for x, weight in enumerate(decode.drafting(q_rows.after(draft_seen + drafted), **values))
+                if weight
+            }
+        for whole, mass in drafts.items():
+            drafted = whole[: decode.cut(whole, eos)]
+            p = [p_rows.after(target_seen + drafted[:i]) for i in range(len(drafted) + 1)]
+            q = [q_rows.after(given + drafted[:i]) for i in range(len(drafted))]
+            stop, follow = decode.law(range(len(drafted)), drafted, p, q, **values)
+            for accepted, (stopped, row) in enumerate(zip(stop, follow, strict=True)):
+                for last, weight in enumerate(row):
+                    if stopped and weight:
+                        yield mass * stopped * weight, drafted, accepted, last
 
     @cache
     def moves(gamma: int, given: Tokens, draft_seen: Tokens, target_seen: Tokens) -> dict[_Move, Any]:
         found: dict[_Move, Any] = defaultdict(int)
-        steps = _steps(mutant, gamma, p_rows, q_rows, given, draft_seen, target_seen, eos)
-        for chance, drafted, accepted, last in steps:
+        for chance, drafted, accepted, last in steps(gamma, given, draft_seen, target_seen):
             tokens, ended = decode.ends(decode.emits(drafted, accepted, last), eos)
             drafts = q_rows.context(draft_seen + decode.draft_keeps(drafted, accepted, last))
             targets = p_rows.context(target_seen + decode.target_keeps(drafted, accepted, last))
@@ -193,11 +200,9 @@ def sequence_law(
         return found
 
     law: dict[Tokens, Any] = defaultdict(int)
-    states: dict[tuple[Tokens, Tokens, Tokens], Any] = {
-        (prompt, q_rows.context(prompt), p_rows.context(prompt)): 1
-    }
+    states: dict[_State, Any] = {(prompt, q_rows.context(prompt), p_rows.context(prompt)): 1}
     while states:
-        following: dict[tuple[Tokens, Tokens, Tokens], Any] = defaultdict(int)
+        following: dict[_State, Any] = defaultdict(int)
         for (text, draft_seen, target_seen), mass in states.items():
             room = len(prompt) + max_new_tokens - len(text)
             given = q_rows.context(text) if decode.rescored else draft_seen
@@ -212,43 +217,10 @@ def sequence_law(
     return dict(law)
 
 
-def _steps(
-    mutant: Mutant,
-    gamma: int,
-    target: _Rows,
-    draft: _Rows,
-    given: Tokens,
-    draft_seen: Tokens,
-    target_seen: Tokens,
-    eos: int | None,
-) -> Iterator[tuple[Any, Tokens, int, int]]:
-    """Yield (probability, drafted, number accepted, last token) of every outcome of a step of γ drafts.
-
-    Tokens are drafted after `draft_seen`; verification reads the rows of q after `given`.
-    """
-    decode, values = mutant.decode, mutant.values
-    assert isinstance(decode, Decoder)
-    drafts: dict[Tokens, Any] = {(): 1}
-    for _ in range(gamma):
-        drafts = {
-            (*drafted, x): mass * weight
-            for drafted, mass in drafts.items()
-            for x, weight in enumerate(decode.drafting(draft.after(draft_seen + drafted), **values))
-            if weight
-        }
-    for whole, mass in drafts.items():
-        drafted = whole[: decode.cut(whole, eos)]
-        p = [target.after(target_seen + drafted[:i]) for i in range(len(drafted) + 1)]
-        q = [draft.after(given + drafted[:i]) for i in range(len(drafted))]
-        stop, follow = decode.law(range(len(drafted)), drafted, p, q, **values)
-        for accepted, (stopped, row) in enumerate(zip(stop, follow, strict=True)):
-            for last, weight in enumerate(row):
-                if stopped and weight:
-                    yield mass * stopped * weight, drafted, accepted, last
-
-
 #: Tokens of a step, whether the text ends with them, and the contexts of draft and target after it.
 _Move = tuple[Tokens, bool, Tokens, Tokens]
+#: The text, and the contexts of draft and target.
+_State = tuple[Tokens, Tokens, Tokens]
 
 
 class _Rows(dict[Tokens, list[Any]]):

@@ -3,29 +3,19 @@
 In exact arithmetic an empty residual follows no rejection; with rounding, thresholds and low precision it
 does."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._reference import (
-    accept_standard,
-    excess,
-    last_token,
-    law,
-    one_hot,
-    pack_output,
-    residual,
-    verify,
-)
-from specsim.core._types import Row
-from specsim.core.distributions import Floats, Ints
+from specsim.auditing.mutants import _reference as ref
+from specsim.auditing.mutants._laws import StepLaw, law, one_hot, residual
+from specsim.auditing.mutants._reference import excess, verifier_mutant
+from specsim.core._types import Floats, Ints, Row
 from specsim.rules._common.base import Parameter
 
-mutant = partial(Mutant, family="degenerate residual")
+mutant = partial(verifier_mutant, "degenerate residual")
 
 
 def threshold(default: float) -> tuple[Parameter]:
@@ -34,70 +24,65 @@ def threshold(default: float) -> tuple[Parameter]:
     )
 
 
-def mass(p: Row, q: Row) -> Any:
-    """Σ (p - q)₊."""
-    return sum(max(a - b, 0) for a, b in zip(p, q, strict=True))
+def law_or(otherwise: Callable[[Row], Row]) -> Callable[..., StepLaw]:
+    """The law of a verifier that draws from otherwise(p) where the residual has too little mass."""
+
+    def recovered(p: Row, q: Row, x: int, threshold: Any) -> Row:
+        mass = sum(max(a - b, 0) for a, b in zip(p, q, strict=True))
+        return otherwise(p) if mass <= threshold else residual(p, q)
+
+    return law(recovered=recovered)
 
 
-def or_token(p: Floats, q: Floats, x: Ints, threshold: float, token: int) -> Floats:
-    """The residual; one token where its mass is too small."""
-    left = excess(p, q)
-    left[left.sum(axis=1) <= threshold] = np.eye(1, p.shape[1], token % p.shape[1])[0]
-    return left
+def or_else(otherwise: Callable[[Floats], Floats]) -> Callable[..., Floats]:
+    """The residual; otherwise(p) where its mass is too small."""
 
+    def recover(p: Floats, q: Floats, x: Ints, threshold: float) -> Floats:
+        left = excess(p, q)
+        return np.where(left.sum(axis=1, keepdims=True) <= threshold, otherwise(p), left)
 
-def or_target(p: Floats, q: Floats, x: Ints, threshold: float) -> Floats:
-    left = excess(p, q)
-    return np.where(left.sum(axis=1, keepdims=True) <= threshold, p, left)
+    return recover
 
 
 def padding_wins(
     draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, threshold: float
 ) -> Ints:
-    accepted, u = accept_standard(draft_tokens, p, q, rng)
-    last = last_token(draft_tokens, p, q, accepted, u)
+    accepted, u = ref.accept_standard(draft_tokens, p, q, rng)
+    last = ref.last_token(draft_tokens, p, q, accepted, u)
     rejected = np.flatnonzero(accepted < draft_tokens.shape[1])
     left = excess(p[rejected, accepted[rejected]], q[rejected, accepted[rejected]])
     last[rejected[left.sum(axis=1) <= threshold]] = p.shape[2]
-    return pack_output(draft_tokens, accepted, last)
+    return ref.pack_output(draft_tokens, accepted, last)
 
 
 MUTANTS = (
     mutant(
-        name="residual_floor",
-        mechanism="A residual of little mass is replaced by p.",
+        "residual_floor",
+        "A residual of little mass is replaced by p.",
         threads=("DeepSpec sample_residual",),
-        verify=partial(verify, recover=or_target),
-        law=law(recovered=lambda p, q, x, threshold: p if mass(p, q) <= threshold else residual(p, q)),
+        recover=or_else(lambda p: p),
+        law=law_or(lambda p: p),
         parameters=threshold(1e-8),
     ),
     mutant(
-        name="last_id_if_degenerate",
-        mechanism="Where the residual has little mass, the last id of the vocabulary is emitted.",
+        "last_id_if_degenerate",
+        "Where the residual has little mass, the last id of the vocabulary is emitted.",
         threads=("rtp-llm#1295", "sgl-project/sglang chain_speculative_sampling_triton"),
-        verify=partial(verify, recover=partial(or_token, token=-1)),
-        law=law(
-            recovered=lambda p, q, x, threshold: (
-                one_hot(len(p), len(p) - 1) if mass(p, q) <= threshold else residual(p, q)
-            )
-        ),
+        recover=or_else(lambda p: np.eye(1, p.shape[1], p.shape[1] - 1)),
+        law=law_or(lambda p: one_hot(len(p), len(p) - 1)),
         parameters=threshold(1e-6),
     ),
     mutant(
-        name="first_id_if_degenerate",
-        mechanism="Where the residual has little mass, it underflows to zeros, whose argmax is token 0.",
+        "first_id_if_degenerate",
+        "Where the residual has little mass, it underflows to zeros, whose argmax is token 0.",
         threads=("vllm-project/vllm sample_recovered_tokens",),
-        verify=partial(verify, recover=partial(or_token, token=0)),
-        law=law(
-            recovered=lambda p, q, x, threshold: (
-                one_hot(len(p), 0) if mass(p, q) <= threshold else residual(p, q)
-            )
-        ),
+        recover=or_else(lambda p: np.eye(1, p.shape[1])),
+        law=law_or(lambda p: one_hot(len(p), 0)),
         parameters=threshold(1e-6),
     ),
     mutant(
-        name="padding_wins",
-        mechanism="Where the residual has little mass, all scores tie and a padding id beyond V is emitted.",
+        "padding_wins",
+        "Where the residual has little mass, all scores tie and a padding id beyond V is emitted.",
         threads=("vllm-project/vllm#44744",),
         verify=padding_wins,
         parameters=threshold(1e-3),

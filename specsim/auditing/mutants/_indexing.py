@@ -1,81 +1,40 @@
 """Rows of the wrong position or of the wrong request, or rows used one token late."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants import _reference as ref
 from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
-from specsim.auditing.mutants._randomness import follow_rows, ratios
-from specsim.auditing.mutants._reference import (
-    StepLaw,
-    accept_standard,
-    chain_law,
-    draw,
-    first_failure,
-    last_token,
-    pack_output,
-    ratio_test,
-    stop_law,
-)
-from specsim.core._types import Row, Tokens
-from specsim.core.distributions import Floats, Ints
+from specsim.auditing.mutants._laws import Rows, StepLaw, chain_law, follow_rows, of_chain, ratios, stop_law
+from specsim.auditing.mutants._reference import pack_output, verifier_mutant, verify
+from specsim.core._types import Floats, Ints, Tokens
 
-mutant = partial(Mutant, family="wrong row or position")
-decoder = partial(decoder_mutant, mutant)
+FAMILY = "wrong row or position"
+mutant = partial(verifier_mutant, FAMILY)
+decoder = partial(decoder_mutant, FAMILY)
 
 
-def draw_last_from(rows_of: Any) -> Any:
-    """Standard tests; the last token is drawn from rows_of(p, q), arrays of other rows in the same places."""
-
-    def verify(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-        accepted, u = accept_standard(draft_tokens, p, q, rng)
-        return pack_output(draft_tokens, accepted, last_token(draft_tokens, *rows_of(p, q), accepted, u))
-
-    return verify
+def law_of_last_from(rows_of: Callable[..., Any]) -> Callable[..., StepLaw]:
+    """The law of standard tests, and of a last token from rows_of(p, q), lists of other rows in the same places."""
+    return chain_law(follow=lambda tokens, p, q: follow_rows(tokens, *rows_of(list(p), list(q))))
 
 
-def law_of_last_from(rows_of: Any) -> Any:
-    """The law of the same; rows_of(p, q) on lists of rows."""
-    return chain_law(ratios, lambda tokens, p, q: follow_rows(tokens, *rows_of(list(p), list(q))))
-
-
-def bonus_before(p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    return np.concatenate([p[:, :-1], p[:, -2:-1]], axis=1), q
-
-
-def next_rows(p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    """Each position reads the rows after it; the last q and the bonus have none, and keep their own."""
-    return np.concatenate([p[:, 1:], p[:, -1:]], axis=1), np.concatenate([q[:, 1:], q[:, -1:]], axis=1)
-
-
-def next_draft(p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    return p, next_rows(p, q)[1]
-
-
-def first_target(p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    return np.concatenate([np.repeat(p[:, :1], q.shape[1], axis=1), p[:, -1:]], axis=1), q
-
-
-def tests_next(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    u = rng.random((len(p), draft_tokens.shape[1] + 1))
-    accepted = first_failure(ratio_test(u[:, :-1], draft_tokens, p[:, 1:], q))
-    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, u[:, -1]))
+def next_rows(rows: Floats) -> Floats:
+    """At each position the row after it; the last has none, and keeps its own."""
+    return np.concatenate([rows[:, 1:], rows[:, -1:]], axis=1)
 
 
 def one_late(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    accepted, u = accept_standard(draft_tokens, p, q, rng)
+    accepted, u = ref.accept_standard(draft_tokens, p, q, rng)
     late = np.minimum(accepted + 1, draft_tokens.shape[1])
-    return pack_output(draft_tokens, late, draw(p[np.arange(len(p)), late], u))
+    return pack_output(draft_tokens, late, ref.draw(p[np.arange(len(p)), late], u))
 
 
-def one_late_law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> StepLaw:
+@of_chain
+def one_late_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     *before, rejected, whole = stop_law(ratios(tokens, p, q))
     return [0 * whole, *before, rejected + whole], [list(row) for row in p]
 
@@ -85,20 +44,8 @@ def neighbours(rows: Any) -> Any:
     return np.roll(rows, 1, axis=0)
 
 
-def neighbours_token(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    accepted, u = accept_standard(draft_tokens, p, q, rng)
-    return pack_output(draft_tokens, accepted, neighbours(last_token(draft_tokens, p, q, accepted, u)))
-
-
-def neighbours_draft(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    accepted, u = accept_standard(draft_tokens, p, q, rng)
-    return pack_output(neighbours(draft_tokens), accepted, last_token(draft_tokens, p, q, accepted, u))
-
-
-def cartesian_write(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+def cartesian_write(draft_tokens: Ints, accepted: Ints, last: Ints) -> Ints:
     """output[:, accepted] = last writes every row's token to all rows: the last row with that count stays."""
-    accepted, u = accept_standard(draft_tokens, p, q, rng)
-    last = last_token(draft_tokens, p, q, accepted, u)
     written = np.zeros(draft_tokens.shape[1] + 1, dtype=np.int64)
     written[accepted] = last
     return pack_output(draft_tokens, accepted, written[accepted])
@@ -124,83 +71,75 @@ def without_recovered(drafted: Tokens, accepted: int, last: int) -> Tokens:
     return drafted[:accepted] if 0 < accepted < len(drafted) else (*drafted[:accepted], last)
 
 
-def one_past_eos(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
-    return (tokens[: tokens.index(eos) + 2], True) if eos in tokens else (tokens, False)
-
-
-def eos_at_the_end(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
-    return tokens, tokens[-1] == eos
-
-
 MUTANTS = (
     mutant(
-        name="bonus_row_before",
-        mechanism="The bonus is drawn from the target's row of the last drafted token, one too early.",
+        "bonus_row_before",
+        "The bonus is drawn from the target's row of the last drafted token, one too early.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
-        verify=draw_last_from(bonus_before),
+        rows=lambda x, p, q: (p[:, [*range(x.shape[1]), -2]], q),
         law=law_of_last_from(lambda p, q: ([*p[:-1], p[-2]], q)),
     ),
     mutant(
-        name="recovers_from_next_row",
-        mechanism="The recovered token is drawn from the rows after the rejected position.",
+        "recovers_from_next_row",
+        "The recovered token is drawn from the rows after the rejected position.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
-        verify=draw_last_from(next_rows),
+        rows=lambda x, p, q: (next_rows(p), next_rows(q)),
         law=law_of_last_from(lambda p, q: ([*p[1:], p[-1]], [*q[1:], q[-1]])),
     ),
     mutant(
-        name="residual_next_draft_row",
-        mechanism="The residual subtracts the draft's row of the next position.",
-        verify=draw_last_from(next_draft),
+        "residual_next_draft_row",
+        "The residual subtracts the draft's row of the next position.",
+        rows=lambda x, p, q: (p, next_rows(q)),
         law=law_of_last_from(lambda p, q: (p, [*q[1:], q[-1]])),
     ),
     mutant(
-        name="residual_first_target_row",
-        mechanism="The residual is computed from the target's row at the first position.",
-        verify=draw_last_from(first_target),
+        "residual_first_target_row",
+        "The residual is computed from the target's row at the first position.",
+        rows=lambda x, p, q: (p[:, [0] * x.shape[1] + [-1]], q),
         law=law_of_last_from(lambda p, q: ([p[0]] * len(q) + [p[-1]], q)),
     ),
     mutant(
-        name="tests_next_row",
-        mechanism="Drafted tokens are tested against the target's row of the next position.",
+        "tests_next_row",
+        "Drafted tokens are tested against the target's row of the next position.",
         threads=("NVIDIA/TensorRT-LLM#15098",),
-        verify=tests_next,
-        law=chain_law(lambda tokens, p, q: ratios(tokens, p[1:], q), follow_rows),
+        verify=lambda x, p, q, rng: verify(x, p[:, 1:], q, rng, rows=lambda *_: (p, q)),
+        law=chain_law(lambda tokens, p, q: ratios(tokens, p[1:], q)),
     ),
     mutant(
-        name="rejects_one_late",
-        mechanism="A rejection takes effect one token late: the rejected token is emitted too.",
+        "rejects_one_late",
+        "A rejection takes effect one token late: the rejected token is emitted too.",
         threads=("openvinotoolkit/openvino.genai#4190",),
         verify=one_late,
         law=one_late_law,
     ),
     mutant(
-        name="neighbours_target_rows",
-        mechanism="The last token is drawn from the target's rows of another request.",
+        "neighbours_target_rows",
+        "The last token is drawn from the target's rows of another request.",
         threads=("vllm-project/vllm#35398",),
-        verify=draw_last_from(lambda p, q: (neighbours(p), q)),
+        rows=lambda x, p, q: (neighbours(p), q),
     ),
     mutant(
-        name="neighbours_draft_rows",
-        mechanism="The residual subtracts the draft's rows of another request.",
-        verify=draw_last_from(lambda p, q: (p, neighbours(q))),
+        "neighbours_draft_rows",
+        "The residual subtracts the draft's rows of another request.",
+        rows=lambda x, p, q: (p, neighbours(q)),
     ),
     mutant(
-        name="neighbours_token",
-        mechanism="The last token is that of another request.",
+        "neighbours_token",
+        "The last token is that of another request.",
         threads=("vllm-project/vllm#14645", "1CatAI/1Cat-vLLM#656"),
-        verify=neighbours_token,
+        pack=lambda x, accepted, last: pack_output(x, accepted, neighbours(last)),
     ),
     mutant(
-        name="neighbours_draft",
-        mechanism="The accepted tokens are those of another request.",
+        "neighbours_draft",
+        "The accepted tokens are those of another request.",
         threads=("vllm-project/vllm#14645",),
-        verify=neighbours_draft,
+        pack=lambda x, accepted, last: pack_output(neighbours(x), accepted, last),
     ),
     mutant(
-        name="cartesian_write",
-        mechanism="An indexed write assigns one last token to all rows with the same accepted length.",
+        "cartesian_write",
+        "An indexed write assigns one last token to all rows with the same accepted length.",
         threads=("Dao-AILab/flash-attention#2779",),
-        verify=cartesian_write,
+        pack=cartesian_write,
     ),
     decoder(
         "keeps_rejected",
@@ -249,11 +188,11 @@ MUTANTS = (
     decoder(
         "token_after_eos",
         "The token after a drafted end-of-sequence token is emitted too.",
-        Decoder(ends=one_past_eos),
+        Decoder(ends=lambda step, eos: (step[: step.index(eos) + 2], True) if eos in step else (step, False)),
     ),
     decoder(
         "eos_in_draft_unseen",
         "Only the last token of a step is compared with the end-of-sequence token.",
-        Decoder(ends=eos_at_the_end),
+        Decoder(ends=lambda step, eos: (step, step[-1] == eos)),
     ),
 )

@@ -1,7 +1,5 @@
 """The edges of uniforms, and low precision."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import ceil, exp, expm1, floor
 from typing import Any
@@ -9,27 +7,13 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
-from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._reference import (
-    accept_standard,
-    as_given,
-    at,
-    first_failure,
-    last_token,
-    last_weights,
-    law,
-    normalise,
-    pack_output,
-    ratio_test,
-    residual,
-    round_to,
-    verify,
-)
-from specsim.core._types import Row
-from specsim.core.distributions import Floats, Ints
+from specsim.auditing.mutants import _reference as ref
+from specsim.auditing.mutants._laws import as_given, law, normalise, residual
+from specsim.auditing.mutants._reference import at, excess, round_to, verifier_mutant
+from specsim.core._types import Floats, Ints, Row
 from specsim.rules._common.base import Parameter
 
-mutant = partial(Mutant, family="precision and edges")
+mutant = partial(verifier_mutant, "precision and edges")
 BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)
 
 
@@ -53,31 +37,26 @@ def up_to_one(p: Row, q: Row, x: int, bits: Any) -> Any:
     return (0 * p[x] + min(below, 2 ** int(bits))) / 2 ** int(bits)
 
 
-def coarse(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float) -> Ints:
-    accepted, u = accept_standard(draft_tokens, p, q, rng)
-    u_last = np.floor(u * 2.0**bits) / 2.0**bits
-    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, u_last))
-
-
-def coarse_row(row: Row, bits: Any) -> list[Any]:
-    """How many points of the grid fall to each token."""
-    size = 2 ** int(bits)
-    ends = [ceil(sum(row[: y + 1]) * size) for y in range(len(row))]
-    return [0 * row[0] + (end - start) for start, end in zip([0, *ends], ends, strict=False)]
+def coarse_last(rng: np.random.Generator, steps: int, count: int, bits: float) -> Floats:
+    """Uniforms of which that of the last token has few bits."""
+    u = rng.random((steps, count))
+    u[:, -1] = np.floor(u[:, -1] * 2.0**bits) / 2.0**bits
+    return u
 
 
 def on_grid(row: Row, bits: Any) -> list[Any]:
-    return normalise(coarse_row(row, bits))
+    """The share of the points of the grid that fall to each token."""
+    size = 2 ** int(bits)
+    ends = [ceil(sum(row[: y + 1]) * size) for y in range(len(row))]
+    return normalise([0 * row[0] + (end - start) for start, end in zip([0, *ends], ends, strict=False)])
 
 
 def floored(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator, bits: float) -> Ints:
     u = rng.random(draft_tokens.shape)
-    accepted = first_failure(ratio_test(u, draft_tokens, p[:, :-1], q))
-    weights = last_weights(draft_tokens, p, q, accepted)
+    accepted = ref.first_failure(ref.ratio_test(u, draft_tokens, p[:, :-1], q))
+    weights = ref.last_weights(draft_tokens, p, q, accepted)
     noise = np.maximum(rng.standard_exponential(weights.shape), 2.0**-bits)
-    arrival = np.full(weights.shape, np.inf)
-    np.divide(noise, weights, out=arrival, where=weights > 0.0)
-    return pack_output(draft_tokens, accepted, arrival.argmin(axis=1))
+    return ref.pack_output(draft_tokens, accepted, ref.race(weights, noise))
 
 
 def floored_race(row: Row, bits: Any) -> list[Any]:
@@ -123,38 +102,33 @@ def without_last_id(rows: Floats) -> Floats:
 
 MUTANTS = (
     mutant(
-        name="inclusive_test",
-        mechanism="A draft is accepted if u·q ≤ p, and u is 0 once in 2^bits: impossible tokens are emitted.",
+        "inclusive_test",
+        "A draft is accepted if u·q ≤ p, and u is 0 once in 2^bits: impossible tokens are emitted.",
         threads=("sgl-project/sglang#35771", "Automodel#3166"),
-        verify=partial(
-            verify, passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x)
-        ),
+        passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) <= at(p, x),
         law=law(inclusive),
         parameters=BITS,
     ),
     mutant(
-        name="uniform_of_one",
-        mechanism="Uniforms are rounded up, to at most 1: drafts with p = q can be rejected.",
+        "uniform_of_one",
+        "Uniforms are rounded up, to at most 1: drafts with p = q can be rejected.",
         threads=("sgl-project/sglang#30822",),
-        verify=partial(
-            verify,
-            passes=lambda u, x, p, q, bits: (np.floor(u * 2.0**bits) + 1.0) / 2.0**bits * at(q, x) < at(p, x),
-        ),
+        passes=lambda u, x, p, q, bits: (np.floor(u * 2.0**bits) + 1.0) / 2.0**bits * at(q, x) < at(p, x),
         law=law(up_to_one),
         parameters=BITS,
     ),
     mutant(
-        name="zero_uniform",
-        mechanism="The uniform of the test is always 0, so every token with p > 0 is accepted.",
+        "zero_uniform",
+        "The uniform of the test is always 0, so every token with p > 0 is accepted.",
         threads=("vllm-project/vllm-ascend#13730", "vllm-project/vllm-ascend#13766"),
-        verify=partial(verify, passes=lambda u, x, p, q: at(p, x) > 0.0),
+        passes=lambda u, x, p, q: at(p, x) > 0.0,
         law=law(lambda p, q, x: int(p[x] > 0)),
     ),
     mutant(
-        name="coarse_draw",
-        mechanism="The last token is drawn with a uniform of few bits: some tokens are never emitted.",
+        "coarse_draw",
+        "The last token is drawn with a uniform of few bits: some tokens are never emitted.",
         threads=("vllm-project/vllm#34854", "vllm-project/vllm#47524"),
-        verify=coarse,
+        uniforms=coarse_last,
         law=law(
             recovered=lambda p, q, x, bits: on_grid(residual(p, q), bits),
             bonus=lambda p, q, bits: on_grid(p, bits),
@@ -162,8 +136,8 @@ MUTANTS = (
         parameters=BITS,
     ),
     mutant(
-        name="floored_race",
-        mechanism="The last token is drawn with exponentials ≥ 2^-bits: rare tokens are never emitted.",
+        "floored_race",
+        "The last token is drawn with exponentials ≥ 2^-bits: rare tokens are never emitted.",
         threads=("vllm-project/vllm#43150",),
         verify=floored,
         law=law(
@@ -173,44 +147,39 @@ MUTANTS = (
         parameters=BITS,
     ),
     mutant(
-        name="float16_ratio",
-        mechanism="p and q are rounded to float16 before the test: all tokens pass where q underflows.",
+        "float16_ratio",
+        "p and q are rounded to float16 before the test: all tokens pass where q underflows.",
         threads=("mlxcel#992",),
-        verify=partial(verify, passes=partial(rounded_ratio, np.float16)),
+        passes=partial(rounded_ratio, np.float16),
         law=law(partial(rounded_chance, np.float16)),
     ),
     mutant(
-        name="bfloat16_ratio",
-        mechanism="p and q are rounded to bfloat16 (8 bits) before the test.",
-        verify=partial(verify, passes=partial(rounded_ratio, bfloat16)),
+        "bfloat16_ratio",
+        "p and q are rounded to bfloat16 (8 bits) before the test.",
+        passes=partial(rounded_ratio, bfloat16),
         law=law(partial(rounded_chance, bfloat16)),
     ),
     mutant(
-        name="clamped_draft",
-        mechanism="q is raised to a floor before the division: tokens with a lower q pass too rarely.",
+        "clamped_draft",
+        "q is raised to a floor before the division: tokens with a lower q pass too rarely.",
         threads=("DeepSpec verify_draft_tokens", "ml-explore/mlx-lm#1709"),
-        verify=partial(
-            verify, passes=lambda u, x, p, q, epsilon: u * np.maximum(at(q, x), epsilon) < at(p, x)
-        ),
+        passes=lambda u, x, p, q, epsilon: u * np.maximum(at(q, x), epsilon) < at(p, x),
         law=law(lambda p, q, x, epsilon: min(1, p[x] / max(q[x], epsilon))),
         parameters=epsilon("the floor", 1e-8),
     ),
     mutant(
-        name="ratio_epsilon",
-        mechanism="A small number is added to q before the division.",
+        "ratio_epsilon",
+        "A small number is added to q before the division.",
         threads=("VioletsOleander/naive-speculate",),
-        verify=partial(verify, passes=lambda u, x, p, q, epsilon: u * (at(q, x) + epsilon) < at(p, x)),
+        passes=lambda u, x, p, q, epsilon: u * (at(q, x) + epsilon) < at(p, x),
         law=law(lambda p, q, x, epsilon: min(1, p[x] / (q[x] + epsilon))),
         parameters=epsilon("what is added", 1e-9),
     ),
     mutant(
-        name="last_id_never",
-        mechanism="The last id of the vocabulary is never drawn as a recovered token or bonus.",
-        verify=partial(
-            verify,
-            recover=lambda p, q, x: without_last_id(np.maximum(p - q, 0.0)),
-            bonus=lambda p, q: without_last_id(p),
-        ),
+        "last_id_never",
+        "The last id of the vocabulary is never drawn as a recovered token or bonus.",
+        recover=lambda p, q, x: without_last_id(excess(p, q)),
+        bonus=lambda p, q: without_last_id(p),
         law=law(recovered=lambda p, q, x: without_last(residual(p, q)), bonus=lambda p, q: without_last(p)),
     ),
 )

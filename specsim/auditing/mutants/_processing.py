@@ -1,36 +1,23 @@
 """Verified, recovered and bonus tokens come from rows that were processed differently."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import exp
 from typing import Any
 
 import numpy as np
 
-from specsim.auditing.mutants._acceptance import argmax
-from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants import _laws as laws
 from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
-from specsim.auditing.mutants._randomness import follow_rows, ratios
-from specsim.auditing.mutants._reference import (
-    apply_temperature,
-    as_given,
-    at,
-    chain_law,
-    law,
-    minimum_ratio,
-    normalise,
-    residual,
-    verify,
-)
-from specsim.core._types import Row
-from specsim.core.distributions import Floats, Ints
+from specsim.auditing.mutants._laws import apply_temperature, law, residual
+from specsim.auditing.mutants._reference import argmax, at, excess, verifier_mutant
+from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import argmax as argmax_row
 from specsim.rules._common.base import Parameter
 from specsim.rules._common.tokenwise import positive_part
 
-mutant = partial(Mutant, family="uneven processing")
-decoder = partial(decoder_mutant, mutant)
+FAMILY = "uneven processing"
+mutant = partial(verifier_mutant, FAMILY)
+decoder = partial(decoder_mutant, FAMILY)
 
 
 def temperature(default: float) -> tuple[Parameter]:
@@ -52,7 +39,7 @@ def above(p: Floats, fraction: float) -> Floats:
 
 def above_row(p: Row, fraction: Any) -> list[Any]:
     """min-p: the tokens with at least `fraction` of the largest probability."""
-    return normalise([a if a >= fraction * max(p) else 0 * a for a in p])
+    return laws.normalise([a if a >= fraction * max(p) else 0 * a for a in p])
 
 
 def softmax(p: Floats, **values: float) -> Floats:
@@ -62,74 +49,62 @@ def softmax(p: Floats, **values: float) -> Floats:
 
 
 def softmax_row(p: Row) -> list[Any]:
-    return as_given([exp(a) for a in p], p)
-
-
-def largest_excess(p: Floats, q: Floats, x: Ints) -> Floats:
-    left = np.maximum(p - q, 0.0)
-    return argmax(left) * left.any(axis=1, keepdims=True)
+    return laws.as_given([exp(a) for a in p], p)
 
 
 MUTANTS = (
     mutant(
-        name="bonus_argmax",
-        mechanism="The bonus is the argmax of p.",
-        verify=partial(verify, bonus=argmax),
+        "bonus_argmax",
+        "The bonus is the argmax of p.",
+        bonus=argmax,
         law=law(bonus=lambda p, q: argmax_row(p)),
     ),
     mutant(
-        name="bonus_temperature",
-        mechanism="The bonus is drawn at another temperature than the tokens before it.",
+        "bonus_temperature",
+        "The bonus is drawn at another temperature than the tokens before it.",
         threads=("SafeAILab/EAGLE bf10ac5",),
-        verify=partial(verify, bonus=lambda p, q, temperature: at_temperature(p, temperature)),
-        law=law(bonus=lambda p, q, temperature: apply_temperature(p, temperature)),
+        bonus=lambda p, q, **heat: at_temperature(p, **heat),
+        law=law(bonus=lambda p, q, **heat: apply_temperature(p, **heat)),
         parameters=temperature(1.5),
     ),
     mutant(
-        name="bonus_min_p",
-        mechanism="min-p is applied only to the bonus.",
+        "bonus_min_p",
+        "min-p is applied only to the bonus.",
         threads=("vllm-project/vllm#42744", "vllm-project/vllm#42802"),
-        verify=partial(verify, bonus=lambda p, q, fraction: above(p, fraction)),
+        bonus=lambda p, q, fraction: above(p, fraction),
         law=law(bonus=lambda p, q, fraction: above_row(p, fraction)),
         parameters=fraction(0.3),
     ),
     mutant(
-        name="bonus_from_residual",
-        mechanism="The bonus is drawn from the residual of the last drafted position.",
+        "bonus_from_residual",
+        "The bonus is drawn from the residual of the last drafted position.",
         threads=("SafeAILab/EAGLE evaluate_posterior",),
-        verify=partial(
-            verify, bonus=lambda p, q: np.where((p > q).any(axis=1, keepdims=True), np.maximum(p - q, 0.0), p)
+        bonus=lambda p, q: np.where((p > q).any(axis=1, keepdims=True), excess(p, q), p),
+        law=laws.chain_law(
+            follow=lambda tokens, p, q: [*laws.follow_rows(tokens, p, q)[:-1], residual(p[-1], q[-1])]
         ),
-        law=chain_law(ratios, lambda tokens, p, q: [*follow_rows(tokens, p, q)[:-1], residual(p[-1], q[-1])]),
     ),
     mutant(
-        name="residual_temperature",
-        mechanism="The residual uses the target at another temperature than the test.",
-        verify=partial(
-            verify, recover=lambda p, q, x, temperature: np.maximum(at_temperature(p, temperature) - q, 0.0)
-        ),
-        law=law(
-            recovered=lambda p, q, x, temperature: positive_part(apply_temperature(p, temperature), q, p)
-        ),
+        "residual_temperature",
+        "The residual uses the target at another temperature than the test.",
+        recover=lambda p, q, x, **heat: excess(at_temperature(p, **heat), q),
+        law=law(recovered=lambda p, q, x, **heat: positive_part(apply_temperature(p, **heat), q, p)),
         parameters=temperature(1.5),
     ),
     mutant(
-        name="greedy_residual",
-        mechanism="The recovered token is the argmax of the residual.",
-        verify=partial(verify, recover=largest_excess),
+        "greedy_residual",
+        "The recovered token is the argmax of the residual.",
+        recover=lambda p, q, x: np.where((p > q).any(axis=1, keepdims=True), argmax(excess(p, q)), 0.0),
         law=law(recovered=lambda p, q, x: argmax_row(residual(p, q))),
     ),
     mutant(
-        name="probabilities_as_logits",
-        mechanism="Drafts are verified against softmax(p): probabilities are read as logits.",
+        "probabilities_as_logits",
+        "Drafts are verified against softmax(p): probabilities are read as logits.",
         threads=("vllm-project/vllm-ascend#6685",),
-        verify=partial(
-            verify,
-            passes=lambda u, x, p, q: u * at(q, x) < at(softmax(p), x),
-            recover=lambda p, q, x: np.maximum(softmax(p) - q, 0.0),
-        ),
+        passes=lambda u, x, p, q: u * at(q, x) < at(softmax(p), x),
+        recover=lambda p, q, x: excess(softmax(p), q),
         law=law(
-            lambda p, q, x: minimum_ratio(softmax_row(p), q, x),
+            lambda p, q, x: laws.minimum_ratio(softmax_row(p), q, x),
             lambda p, q, x: positive_part(softmax_row(p), q),
         ),
     ),

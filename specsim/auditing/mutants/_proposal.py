@@ -1,9 +1,6 @@
 """The q that verification is given is not the law that the drafted tokens were drawn from.
 
-All are decoders: a verifier alone cannot know.
-"""
-
-from __future__ import annotations
+All are decoders: a verifier alone cannot know."""
 
 from functools import partial
 from typing import Any
@@ -11,44 +8,29 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
-from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
-from specsim.auditing.mutants._reference import apply_temperature, as_given, normalise, round_to
+from specsim.auditing.mutants._laws import apply_temperature, as_given, likeliest_first, normalise
+from specsim.auditing.mutants._reference import round_to
 from specsim.core._types import Row
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common.base import Parameter
 
-mutant = partial(Mutant, family="proposal is not the law drawn from")
-decoder = partial(decoder_mutant, mutant)
+decoder = partial(decoder_mutant, "proposal is not the law drawn from")
 
 
 def likeliest(row: Row, k: Any) -> list[Any]:
     """The k most probable tokens, the lowest among ties."""
-    kept = sorted(range(len(row)), key=lambda y: -row[y])[: int(k)]
+    kept = likeliest_first(row)[: int(k)]
     return normalise([a if y in kept else 0 * a for y, a in enumerate(row)])
 
 
 def best_of(row: Row, draws: Any) -> list[Any]:
     """The likeliest of several samples: P(none is likelier) to the power of their number, differenced."""
     law, left = [0 * a for a in row], sum(row)
-    for y in sorted(range(len(row)), key=lambda y: -row[y]):
+    for y in likeliest_first(row):
         law[y] = left ** int(draws) - (left - row[y]) ** int(draws)
         left -= row[y]
     return [max(a, 0 * a) for a in law]
-
-
-def in_bfloat16(row: Row) -> list[Any]:
-    return as_given(round_to([float(a) for a in row], bfloat16), row)
-
-
-def shift_ids(row: Row) -> list[Any]:
-    """The row in ids of which each is one too high."""
-    return [row[-1], *row[:-1]]
-
-
-def halve_first(row: Row) -> list[Any]:
-    """Two ids of the draft stand for token 0, and one of them overwrites the other, half the mass being its."""
-    return [row[0] / 2, *row[1:]]
 
 
 MUTANTS = (
@@ -93,19 +75,21 @@ MUTANTS = (
     decoder(
         "bfloat16_draft",
         "The draft is sampled from q in bfloat16, and is verified with q in full precision.",
-        Decoder(drafting=in_bfloat16),
+        Decoder(drafting=lambda row: as_given(round_to([float(a) for a in row], bfloat16), row)),
         threads=("DeepSpec#31",),
     ),
     decoder(
         "unmapped_ids",
+        # each id is one too high
         "q is given in the draft's token ids, which are not mapped to the target's.",
-        Decoder(verified_q=shift_ids),
+        Decoder(verified_q=lambda row: [row[-1], *row[:-1]]),
         threads=("rtp-llm#1311", "rtp-llm#1295"),
     ),
     decoder(
         "merged_ids",
+        # two ids stand for token 0, each with half of its mass
         "Two ids of the draft map to one id of the target, and one's probability overwrites the other's.",
-        Decoder(verified_q=halve_first),
+        Decoder(verified_q=lambda row: [row[0] / 2, *row[1:]]),
         threads=("rtp-llm#1311",),
     ),
 )

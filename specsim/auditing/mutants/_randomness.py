@@ -1,44 +1,19 @@
 """Random numbers that are used twice."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from specsim.auditing.mutants._base import Mutant
-from specsim.auditing.mutants._reference import (
-    StepLaw,
-    accept_standard,
-    chain_law,
-    draw,
-    excess,
-    first_failure,
-    last_token,
-    law,
-    minimum_ratio,
-    pack_output,
-    ratio_test,
-    residual,
-    stop_law,
-    verify,
-    within,
-)
-from specsim.core._types import Row
-from specsim.core.distributions import Floats, Ints
+from specsim.auditing.mutants import _laws as laws
+from specsim.auditing.mutants import _reference as ref
+from specsim.auditing.mutants._laws import Rows, StepLaw, chain_law, law, of_chain, ratios, stop_law
+from specsim.auditing.mutants._reference import verifier_mutant
+from specsim.core._types import Floats, Ints, Row
 
 FAMILY = "reused randomness"
-mutant = partial(Mutant, family=FAMILY)
-
-
-def ratios(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Any]:
-    return [minimum_ratio(*rows) for rows in zip(p, q, tokens, strict=False)]
-
-
-def follow_rows(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Row]:
-    return [*(residual(*rows) for rows in zip(p, q, strict=False)), p[-1]]
+mutant = partial(verifier_mutant, FAMILY)
 
 
 def one_test(rng: np.random.Generator, steps: int, count: int) -> Floats:
@@ -47,7 +22,7 @@ def one_test(rng: np.random.Generator, steps: int, count: int) -> Floats:
     return np.column_stack([np.repeat(u[:, :1], count - 1, axis=1), u[:, 1]])
 
 
-def one_test_chances(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Any]:
+def one_test_chances(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
     """The uniform has survived all ratios so far: min(1, least ratio up to here / least before)."""
     chances, least = [], 1 + 0 * p[0][0]  # of the kind of p: an int over an int would be a float
     for ratio in ratios(tokens, p, q):
@@ -57,28 +32,25 @@ def one_test_chances(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) 
 
 
 def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    gamma = draft_tokens.shape[1]
     u = rng.random(draft_tokens.shape)
-    accepted = first_failure(ratio_test(u, draft_tokens, p[:, :gamma], q))
-    same = u[np.arange(len(p)), np.minimum(accepted, gamma - 1)]
-    return pack_output(draft_tokens, accepted, last_token(draft_tokens, p, q, accepted, same))
+    accepted = ref.first_failure(ref.ratio_test(u, draft_tokens, p[:, :-1], q))
+    same = u[np.arange(len(p)), np.minimum(accepted, u.shape[1] - 1)]
+    return ref.pack_output(draft_tokens, accepted, ref.last_token(draft_tokens, p, q, accepted, same))
 
 
-def test_draws_too_law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> StepLaw:
-    """After a rejection the uniform is known to lie above the ratio; after the whole draft, below the last
-    one.
-    """
+@of_chain
+def test_draws_too_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
+    """After a rejection the uniform is known to lie above the ratio; after the whole draft, below the last."""
     passed = ratios(tokens, p, q)
-    recovered = [within(residual(a, b), ratio, 1) for a, b, ratio in zip(p, q, passed, strict=False)]
-    return stop_law(passed), [*recovered, within(p[-1], 0, passed[-1])]
+    rows = zip(laws.follow_rows(tokens, p, q), passed, strict=False)
+    recovered = [laws.within(row, ratio, 1) for row, ratio in rows]
+    return stop_law(passed), [*recovered, laws.within(p[-1], 0, passed[-1])]
 
 
 def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     """The noise of the race that drew the drafted token x from q, given that x won it, runs a second race."""
-    accepted, u = accept_standard(draft_tokens, p, q, rng)
-    last = draw(p[:, -1], u)
+    accepted, u = ref.accept_standard(draft_tokens, p, q, rng)
+    last = ref.draw(p[:, -1], u)
     rejected = np.flatnonzero(accepted < draft_tokens.shape[1])
     where = accepted[rejected]
     p_row, q_row, x = p[rejected, where], q[rejected, where], draft_tokens[rejected, where, None]
@@ -86,12 +58,8 @@ def shared_gumbel(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gener
     noise = q_row * rng.standard_exponential((len(x), 1)) + np.where(
         np.arange(p.shape[2]) == x, 0.0, rng.standard_exponential(p_row.shape)
     )
-    left = excess(p_row, q_row)
-    left = np.where(left.any(axis=1, keepdims=True), left, p_row)
-    arrival = np.full(left.shape, np.inf)
-    np.divide(noise, left, out=arrival, where=left > 0)
-    last[rejected] = arrival.argmin(axis=1)
-    return pack_output(draft_tokens, accepted, last)
+    last[rejected] = ref.race(ref.last_weights(draft_tokens, p, q, accepted)[rejected], noise)
+    return ref.pack_output(draft_tokens, accepted, last)
 
 
 def second_race(p: Row, q: Row, x: int) -> list[Any]:
@@ -101,7 +69,7 @@ def second_race(p: Row, q: Row, x: int) -> list[Any]:
     second race it starts at a(y)·T, a = q/r, with rate r(y), r the residual. With t = s·T and g(s) = Σ_{a(z)
     < s} r(z)·(s - a(z)) it wins with probability r(y)·∫_{a(y)}^∞ ds/(1 + g(s))²; between two starts, l and h,
     the integral is (h - l)/((1 + g(l))·(1 + g(h))), and beyond the last it is 1/(1 + g(l))."""
-    rates = residual(p, q)
+    rates = laws.residual(p, q)
     start = {y: q[y] / rate for y, rate in enumerate(rates) if rate}
     starts = sorted(set(start.values()))
     chances = [0 * rate for rate in rates]
@@ -118,55 +86,42 @@ def second_race(p: Row, q: Row, x: int) -> list[Any]:
 
 
 def ranks_disagree(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
-    gamma = draft_tokens.shape[1]
     u = rng.random((2, *draft_tokens.shape))
-    mine, others = (first_failure(ratio_test(one, draft_tokens, p[:, :gamma], q)) for one in u)
-    return pack_output(draft_tokens, mine, last_token(draft_tokens, p, q, others, rng.random(len(p))))
+    mine, others = (ref.first_failure(ref.ratio_test(one, draft_tokens, p[:, :-1], q)) for one in u)
+    last = ref.last_token(draft_tokens, p, q, others, rng.random(len(p)))
+    return ref.pack_output(draft_tokens, mine, last)
 
 
-def ranks_disagree_law(
-    parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]
-) -> StepLaw:
+@of_chain
+def ranks_disagree_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     """Wherever one rank stops, the token is that of where the other did."""
     stop = stop_law(ratios(tokens, p, q))
-    rows = follow_rows(tokens, p, q)
+    rows = laws.follow_rows(tokens, p, q)
     mixed = [sum(share * row[y] for share, row in zip(stop, rows, strict=True)) for y in range(len(p[0]))]
     return stop, [mixed] * len(stop)
 
 
-def every_row_alike(rng: np.random.Generator, steps: int, count: int) -> Floats:
-    return np.repeat(rng.random((1, count)), steps, axis=0)
-
-
-def pairs_alike(rng: np.random.Generator, steps: int, count: int) -> Floats:
-    return np.repeat(rng.random(((steps + 1) // 2, count)), 2, axis=0)[:steps]
-
-
-def seeded_anew(rng: np.random.Generator, steps: int, count: int) -> Floats:
-    return np.random.default_rng(0).random((steps, count))
-
-
 MUTANTS = (
     mutant(
-        name="one_uniform",
-        mechanism="One uniform tests all positions of a step.",
+        "one_uniform",
+        "One uniform tests all positions of a step.",
         threads=(
             "feifeibear/LLMSpeculativeSampling manual_seed in the loop",
             "feifeibear/LLMSpeculativeSampling#8",
         ),
-        verify=partial(verify, uniforms=one_test),
-        law=chain_law(one_test_chances, follow_rows),
+        uniforms=one_test,
+        law=chain_law(one_test_chances),
     ),
     mutant(
-        name="test_uniform_draws",
-        mechanism="The uniform of the last test is reused to draw the next token.",
+        "test_uniform_draws",
+        "The uniform of the last test is reused to draw the next token.",
         threads=("flashinfer-ai/flashinfer#424", "flashinfer-ai/flashinfer#425"),
         verify=test_draws_too,
         law=test_draws_too_law,
     ),
     mutant(
-        name="shared_gumbel",
-        mechanism="The recovered token is drawn with the Gumbel noise that drew the rejected one.",
+        "shared_gumbel",
+        "The recovered token is drawn with the Gumbel noise that drew the rejected one.",
         threads=(
             "vllm-project/vllm#47386",
             "vllm-project/vllm#54282",
@@ -177,28 +132,28 @@ MUTANTS = (
         law=law(recovered=second_race),
     ),
     mutant(
-        name="ranks_disagree",
-        mechanism="Two ranks test with different uniforms: one gives the length, one the last token.",
+        "ranks_disagree",
+        "Two ranks test with different uniforms: one gives the length, one the last token.",
         threads=("vllm-project/vllm#17498", "vllm-project/vllm#17509"),
         verify=ranks_disagree,
         law=ranks_disagree_law,
     ),
     mutant(
-        name="batch_shares_uniforms",
-        mechanism="All rows of a batch get the same uniforms.",
+        "batch_shares_uniforms",
+        "All rows of a batch get the same uniforms.",
         threads=("NVIDIA/TensorRT-LLM#19487",),
-        verify=partial(verify, uniforms=every_row_alike),
+        uniforms=lambda rng, steps, count: np.repeat(rng.random((1, count)), steps, axis=0),
     ),
     mutant(
-        name="pairs_share_uniforms",
-        mechanism="Pairs of rows get the same uniforms.",
+        "pairs_share_uniforms",
+        "Pairs of rows get the same uniforms.",
         threads=("vllm-project/vllm#9441", "vllm-project/vllm#10863", "vllm-project/vllm#11123"),
-        verify=partial(verify, uniforms=pairs_alike),
+        uniforms=lambda rng, steps, count: rng.random((-(-steps // 2), count)).repeat(2, axis=0)[:steps],
     ),
     mutant(
-        name="reseeded",
-        mechanism="The generator is seeded again at every call.",
+        "reseeded",
+        "The generator is seeded again at every call.",
         threads=("vllm-project/vllm#6038", "vllm-project/vllm#6034", "feifeibear/LLMSpeculativeSampling#19"),
-        verify=partial(verify, uniforms=seeded_anew),
+        uniforms=lambda rng, steps, count: np.random.default_rng(0).random((steps, count)),
     ),
 )

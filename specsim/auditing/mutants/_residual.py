@@ -1,53 +1,43 @@
 """After a rejection the token is drawn from something else than (p - q)₊."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from specsim.auditing.mutants._base import Mutant
+from specsim.auditing.mutants import _laws as laws
+from specsim.auditing.mutants._laws import Rows, chain_law, law, normalise, normalise_or
 from specsim.auditing.mutants._reference import (
     at,
-    chain_law,
-    draw,
-    first_failure,
-    law,
-    normalise,
-    normalise_or,
-    one_hot,
-    pack_output,
-    ratio_test,
+    mask_drafted,
+    target,
+    tests_then_last,
+    verifier_mutant,
     verify,
 )
-from specsim.core._types import Row
-from specsim.core.distributions import Floats, Ints
+from specsim.core._types import Floats, Ints, Row
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
+from specsim.rules._common.tokenwise import positive_part
 from specsim.rules._lossy.lenience import RULE as LENIENCE
 
-mutant = partial(Mutant, family="wrong residual")
-
-
-def mask_drafted(p: Floats, q: Floats, x: Ints) -> Floats:
-    """p without the drafted tokens."""
-    return np.where(np.arange(p.shape[1]) == x[:, None], 0.0, p)
+mutant = partial(verifier_mutant, "wrong residual")
 
 
 def zeroed_in_place(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
     p = p.copy()
     np.put_along_axis(p[:, :-1], draft_tokens[..., None], 0.0, axis=2)
-    accepted = first_failure(ratio_test(rng.random(draft_tokens.shape), draft_tokens, p[:, :-1], q))
-    weights = p[np.arange(len(p)), accepted]
-    weights[~weights.any(axis=1), 0] = 1.0  # the argmax of zeros
-    return pack_output(draft_tokens, accepted, draw(weights, rng.random(len(p))))
+    return verify(draft_tokens, p, q, rng, uniforms=tests_then_last, recover=target_or_first)
 
 
-def zeroed_follow(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -> list[Row]:
+def target_or_first(p: Floats, q: Floats, x: Ints) -> Floats:
+    return np.where(p.any(axis=1, keepdims=True), p, np.eye(1, p.shape[1]))  # the argmax of zeros is 0
+
+
+def zeroed_follow(tokens: Sequence[int], p: Rows, q: Rows) -> list[Row]:
     rows = [[0 * a if y == x else a for y, a in enumerate(row)] for row, x in zip(p, tokens, strict=False)]
-    return [*(normalise_or(row, one_hot(len(row), 0)) for row in rows), p[-1]]
+    return [*(normalise_or(row, laws.one_hot(len(row), 0)) for row in rows), p[-1]]
 
 
 def misaligned_residual(p: Floats, q: Floats, x: Ints, k: float) -> Floats:
@@ -61,7 +51,7 @@ def misaligned_residual(p: Floats, q: Floats, x: Ints, k: float) -> Floats:
 
 
 def misaligned_row(p: Row, q: Row, x: int, k: Any) -> list[Any]:
-    likeliest, drafted = (sorted(sorted(range(len(row)), key=lambda y: -row[y])[: int(k)]) for row in (p, q))
+    likeliest, drafted = (sorted(laws.likeliest_first(row)[: int(k)]) for row in (p, q))
     left = {y: p[y] - q[z] for y, z in zip(likeliest, drafted, strict=True)}
     weights = [max(left.get(y, 0), 0 * p[0]) for y in range(len(p))]
     return normalise_or(weights, p)
@@ -69,42 +59,42 @@ def misaligned_row(p: Row, q: Row, x: int, k: Any) -> list[Any]:
 
 MUTANTS = (
     mutant(
-        name="resamples_target",
-        mechanism="A rejected token is replaced by a sample of p instead of the residual.",
+        "resamples_target",
+        "A rejected token is replaced by a sample of p instead of the residual.",
         threads=(
             "ml-explore/mlx-lm#990",
             "ml-explore/mlx-lm#1085",
             "romsto/Speculative-Decoding skip_sample_adjustment",
         ),
-        verify=partial(verify, recover=lambda p, q, x: p),
+        recover=target,
         law=law(recovered=lambda p, q, x: p),
     ),
     mutant(
-        name="absolute_residual",
-        mechanism="The residual is |p - q|, which has mass where q exceeds p.",
-        verify=partial(verify, recover=lambda p, q, x: np.abs(p - q)),
+        "absolute_residual",
+        "The residual is |p - q|, which has mass where q exceeds p.",
+        recover=lambda p, q, x: np.abs(p - q),
         law=law(recovered=lambda p, q, x: normalise_or([abs(a - b) for a, b in zip(p, q, strict=True)], p)),
     ),
     mutant(
-        name="one_hot_residual",
-        mechanism="Drafts are accepted with p/q, but the residual is p without the drafted token.",
+        "one_hot_residual",
+        "Drafts are accepted with p/q, but the residual is p without the drafted token.",
         threads=("xLLM#2175",),
-        verify=partial(verify, recover=mask_drafted),
+        recover=mask_drafted,
         law=law(recovered=without_drafted),
     ),
     mutant(
-        name="lenience",
-        mechanism="Drafts are accepted with p/(l·q), and the residual uses q without l: lossy, not declared.",
+        "lenience",
+        "Drafts are accepted with p/(l·q), and the residual uses q without l: lossy, not declared.",
         threads=("lucidrains/speculative-decoding",),
-        verify=partial(verify, passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x)),
+        passes=lambda u, x, p, q, lenience: u * lenience * at(q, x) < at(p, x),
         law=LENIENCE.law,
         parameters=(Parameter("lenience", 0.8, 0.0, 1.0, "l; 1 is right", above_low=True),),
     ),
     mutant(
-        name="residual_epsilon",
-        mechanism="A small number is added to every entry of the residual.",
+        "residual_epsilon",
+        "A small number is added to every entry of the residual.",
         threads=("VioletsOleander/naive-speculate",),
-        verify=partial(verify, recover=lambda p, q, x, epsilon: np.maximum(p - q, 0.0) + epsilon),
+        recover=lambda p, q, x, epsilon: np.maximum(p - q, 0.0) + epsilon,
         law=law(
             recovered=lambda p, q, x, epsilon: normalise(
                 [max(a - b, 0) + epsilon for a, b in zip(p, q, strict=True)]
@@ -113,25 +103,23 @@ MUTANTS = (
         parameters=(Parameter("epsilon", 1e-9, 0.0, 1.0, "what is added", above_low=True),),
     ),
     mutant(
-        name="swapped_residual",
-        mechanism="The residual is (q - p)₊: target and draft are swapped.",
-        verify=partial(verify, recover=lambda p, q, x: np.maximum(q - p, 0.0)),
-        law=law(
-            recovered=lambda p, q, x: normalise_or([max(b - a, 0) for a, b in zip(p, q, strict=True)], p)
-        ),
+        "swapped_residual",
+        "The residual is (q - p)₊: target and draft are swapped.",
+        recover=lambda p, q, x: np.maximum(q - p, 0.0),
+        law=law(recovered=lambda p, q, x: positive_part(q, p, p)),
     ),
     mutant(
-        name="zeroed_in_place",
-        mechanism="The drafted tokens are set to 0 in the target's rows before the test reads these rows.",
+        "zeroed_in_place",
+        "The drafted tokens are set to 0 in the target's rows before the test reads these rows.",
         threads=("vllm-project/vllm-ascend#2881",),
         verify=zeroed_in_place,
         law=chain_law(lambda tokens, p, q: [0 * row[0] for row in p[:-1]], zeroed_follow),
     ),
     mutant(
-        name="misaligned_residual",
-        mechanism="p and q are cut to their own top k, then subtracted entry by entry although ids differ.",
+        "misaligned_residual",
+        "p and q are cut to their own top k, then subtracted entry by entry although ids differ.",
         threads=("ggml-org/llama.cpp examples/speculative",),
-        verify=partial(verify, recover=misaligned_residual),
+        recover=misaligned_residual,
         law=law(recovered=misaligned_row),
         parameters=(Parameter("k", 2, 1, np.inf, "tokens kept of each row", whole=True),),
     ),

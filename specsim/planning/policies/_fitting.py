@@ -1,7 +1,5 @@
 """Fitting of learned policies: ROC thresholds, logistic regression, least squares, and training examples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -79,8 +77,7 @@ class Examples(NamedTuple):
 def examples(train: DraftLog, length: int) -> Examples:
     """The features and accepted lengths of steps of `length` drafted tokens at each position where one fits.
 
-    Raises ValueError for a log that is too short, or whose tails are.
-    """
+    Raises ValueError for a log that is too short, or whose tails are."""
     if (train.accepted == UNKNOWN).any():
         raise ValueError("train: a log made from a trace lacks tails; draw one with draft_log")
     if train.ahead + 1 < length:

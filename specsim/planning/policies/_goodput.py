@@ -1,7 +1,5 @@
 """Policies that weigh tokens against time: SmartSpec's goodput, and Cascade's utility."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 
@@ -21,8 +19,7 @@ class Goodput(PlannedPolicy):
     SmartSpec (Liu et al., arXiv 2406.14066), for one request. T is the time of a step, which the engine there
     fits to measurements and the simulation here provides; α is the acceptance rate of the tokens tested in
     the last `window` steps, with `alpha` as a prior of `PRIOR_TESTS` tests. Steps without drafts count in the
-    window, so that the policy resumes drafting. Window and prior are choices of specsim.
-    """
+    window, so that the policy resumes drafting. Window and prior are choices of specsim."""
 
     most: int = 16
     window: int = 64
@@ -73,8 +70,7 @@ class Cascade(PlannedPolicy):
     of the best K so far, the smaller first, until both are known or `trials` of them were tried, each for
     `trial` steps. If the best utility is below 1, drafting pauses for `settle` steps, doubled each time in a
     row (up to `LONGEST_PAUSE` times); otherwise the best K is used for `settle` steps, in which its utility
-    is measured again. The lengths of the phases and the order of the search are choices of specsim.
-    """
+    is measured again. The lengths of the phases and the order of the search are choices of specsim."""
 
     gamma: int = 3
     most: int = 16
@@ -125,16 +121,13 @@ class Cascade(PlannedPolicy):
             self._trials += 1
             self._begin(untried[0], self.trial)
         elif best is not None:
-            self._settle(best)
-
-    def _settle(self, best: int) -> None:
-        self._testing, self._last = False, best
-        if self._utilities[best] < 1.0:
-            self._begin(0, self.settle * self._pause)
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        else:
-            self._begin(best, self.settle)
-            self._pause = 1
+            self._testing, self._last = False, best
+            if self._utilities[best] < 1.0:
+                self._begin(0, self.settle * self._pause)
+                self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            else:
+                self._begin(best, self.settle)
+                self._pause = 1
 
     def _begin(self, gamma: int, steps: int) -> None:
         self._gamma, self._left = gamma, steps

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.core._checks import check_count
+from specsim.core._checks import check_between, check_count
 from specsim.core._types import Floats
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._fitting import examples, least_squares, logistic, select_tested
 from specsim.planning.policies._log import DraftLog, Features
-from specsim.planning.policies._policy import Drafted, Policy, check_between
+from specsim.planning.policies._policy import Drafted, Policy
 
 
 def _inputs(features: Features) -> Floats:
@@ -40,8 +40,7 @@ class SpecDecPP(Policy):
     Huang, Guo & Wang, arXiv 2405.19715: with a draft's pass of c1 and a target's of c2, stopping is optimal
     once the probability reaches (c2 + Δ)/(c1 + c2 + Δ) with some Δ ≥ 0. Here P̂ is a logistic model of the
     token's features, `coefficients` from `fit`. Defaults as in the authors' example
-    (Kaffaljidhmah2/SpecDec_pp): threshold 0.3, 2 to 20 tokens, rejections weighted 6 times.
-    """
+    (Kaffaljidhmah2/SpecDec_pp): threshold 0.3, 2 to 20 tokens, rejections weighted 6 times."""
 
     coefficients: tuple[float, ...]
     threshold: float = 0.3
@@ -84,8 +83,7 @@ class Disco(Policy):
     DISCO (Mamou et al., arXiv 2405.04304) applies a classifier after each drafted token to the draft's
     probabilities, its entropy and the position in the step; tokens after a rejected one count as rejected.
     The classifier there has two layers; here it is a logistic model with log(position) as a further input.
-    The default threshold is specsim's.
-    """
+    The default threshold is specsim's."""
 
     coefficients: tuple[float, ...]
     threshold: float = 0.5
@@ -121,8 +119,7 @@ class AdaEagle(Policy):
     AdaEAGLE (arXiv 2412.18910) predicts it from the hidden state before drafting with a network of three
     layers. Here the draft's first row and token replace that state, so that one token is always drafted, and
     the prediction is linear in their features, the squares of these, and the accepted length of the last
-    step. The overhead counts once per step.
-    """
+    step. The overhead counts once per step."""
 
     coefficients: tuple[float, ...]
     most: int = 16

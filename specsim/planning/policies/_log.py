@@ -73,8 +73,7 @@ class DraftLog:
     """A text of N ≥ 1 positions and what the draft proposed at each; the module's docstring has its law.
 
     Returned by `draft_log` and `log_from_trace`. Raises ValueError for an array of a wrong shape or with a
-    value out of range.
-    """
+    value out of range."""
 
     tokens: NDArray[np.int32] = field(repr=False)  #: [N] the text; -1 where unknown
     drafted: NDArray[np.int32] = field(repr=False)  #: [N] the token drafted there; -1 likewise

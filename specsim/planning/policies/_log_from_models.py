@@ -3,8 +3,6 @@
 Every random number is a function of the seed and the position, so a longer log begins with the shorter one.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

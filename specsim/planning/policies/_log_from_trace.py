@@ -13,8 +13,6 @@ those of the target's own text. Consecutive steps are assumed to continue each o
 record` writes them within a text; no step of a policy crosses the end of a recorded one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from specsim.planning.policies._log import ACCEPTED, UNKNOWN, DraftLog, Features, read_rows

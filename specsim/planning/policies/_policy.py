@@ -1,20 +1,17 @@
 """The interface of draft-length policies."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from specsim.core._checks import check_count
+from specsim.core._checks import check_between, check_count
 from specsim.planning.costs import StepCost
 
 
 class Drafted:
     """The tokens drafted in the current step: their number, and the features of each.
 
-    For a `planned` policy the lists stay empty.
-    """
+    For a `planned` policy the lists stay empty."""
 
     __slots__ = ("confidence", "entropy", "size", "start", "top")
 
@@ -87,10 +84,3 @@ class PlannedPolicy(Policy):
 
     def more(self, step: Drafted) -> bool:
         return step.size < self._gamma
-
-
-def check_between(name: str, value: float, low: float, high: float, what: str) -> None:
-    """Raise ValueError unless `low` ≤ value ≤ `high` (below it, where that is infinite)."""
-    if not (low <= value <= high and math.isfinite(value)):
-        allowed = f"[{low:g}, {high:g}]" if math.isfinite(high) else f"[{low:g}, ∞)"
-        raise ValueError(f"{name}: {value} is outside {allowed}; give a {what}")

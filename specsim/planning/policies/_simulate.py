@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.core._accepted_lengths import accepted_tokens
+from specsim.core._checks import check_between
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats, Ints
 from specsim.planning.costs import StepCost
+from specsim.planning.policies._goodput import Cascade, Goodput
+from specsim.planning.policies._learned import AdaEagle, Disco, SpecDecPP
 from specsim.planning.policies._log import UNKNOWN, DraftLog
-from specsim.planning.policies._oracle import Oracle
-from specsim.planning.policies._policy import Drafted, Policy, check_between
-from specsim.planning.policies._static import Constant
+from specsim.planning.policies._policy import Drafted, Policy
+from specsim.planning.policies._simple import SVIP, ConfidenceThreshold, Constant, Heuristic, Oracle
 
 DRAFT_COST = 0.05
 
@@ -38,8 +40,7 @@ class Step(NamedTuple):
 def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[Step]:
     """The steps of `policy` along `log`; the last ones draft less, so as not to pass the end of the text.
 
-    Raises ValueError for an oracle of another log.
-    """
+    Raises ValueError for an oracle of another log."""
     if isinstance(policy, Oracle) and policy.log is not log:
         raise ValueError("oracle: made for another log; make one with Oracle(log) for this log")
     policy.reset(cost)
@@ -156,9 +157,8 @@ class PolicyRun:
     def to_dict(self) -> dict[str, Any]:
         """Counts, derived values and the comparison, as JSON can hold them."""
         derived = ("steps", "tokens", "drafted", "accepted", "tokens_per_step", "time_per_token", "speedup")
-        return as_dict(
-            self, *derived, "alpha_drafted", without=("plain_time", "truncated"), beyond=self.truncated
-        )
+        without = ("plain_time", "truncated")
+        return as_dict(self, *derived, "alpha_drafted", without=without, beyond=self.truncated)
 
 
 class PolicyRuns(tuple[PolicyRun, ...], Shown):
@@ -176,23 +176,18 @@ class PolicyRuns(tuple[PolicyRun, ...], Shown):
             "cut",
             "",
         )
-        rows = [
-            (
-                run.policy,
-                f"{run.drafted / run.steps:.2f}",
-                f"{run.tokens_per_step:.4f}",
-                f"{run.speedup:.4f}",
-                f"{run.difference:+.4f} ± {run.error:.4f}",
-                f"{run.truncated / run.steps:.0%}" if run.truncated else NONE,
-                bar,
-            )
-            for run, bar in zip(self, bars([run.speedup for run in self]), strict=True)
-        ]
+        rows = []
+        for run, bar in zip(self, bars([run.speedup for run in self]), strict=True):
+            drafted, rates = f"{run.drafted / run.steps:.2f}", (run.tokens_per_step, run.speedup)
+            difference = f"{run.difference:+.4f} ± {run.error:.4f}"
+            cut = f"{run.truncated / run.steps:.0%}" if run.truncated else NONE
+            rows.append((run.policy, drafted, *map("{:.4f}".format, rates), difference, cut, bar))
         fastest = max(range(len(self)), key=lambda i: self[i].speedup)
         return [
             Table(names, rows, bold=[fastest]),
             f"best constant: γ = {self[0].best_constant}, chosen in hindsight",
-            "cut: share of steps that the policy would have continued beyond the end of the log; their time is too small",
+            "cut: share of steps that the policy would have continued beyond the end of the log; their time "
+            "is too small",
         ]
 
     def records(self) -> list[dict[str, Any]]:
@@ -273,26 +268,24 @@ def simulate_policies(
         )
     if cost is None:
         check_between("draft_cost", draft_cost, 0.0, math.inf, "time in passes of the target")
-        cost = _PerToken(draft_cost, verify_cost)
-    times = _StepTimes(cost)
+    times = _StepTimes(cost.step if cost else lambda g: g * draft_cost + float(verify_cost(g + 1)))
     baselines = {gamma: _tally(log, Constant(gamma), times, blocks) for gamma in constants}
     best = min(baselines, key=lambda gamma: float(baselines[gamma].times.sum()))
     runs = []
     for policy in chosen:
         tally = _tally(log, policy, times, blocks)
         difference = tally.times - baselines[best].times
-        runs.append(
-            PolicyRun(
-                policy=str(policy),
-                counts=tally.counts,
-                time=float(tally.times.sum()),
-                plain_time=times.step(0),
-                best_constant=best,
-                difference=float(difference.sum()) / len(log),
-                error=float(difference.std(ddof=1)) * math.sqrt(blocks) / len(log),
-                truncated=tally.truncated,
-            )
+        run = PolicyRun(
+            policy=str(policy),
+            counts=tally.counts,
+            time=float(tally.times.sum()),
+            plain_time=times.step(0),
+            best_constant=best,
+            difference=float(difference.sum()) / len(log),
+            error=float(difference.std(ddof=1)) * math.sqrt(blocks) / len(log),
+            truncated=tally.truncated,
         )
+        runs.append(run)
     return PolicyRuns(runs)
 
 
@@ -313,28 +306,17 @@ def _tally(log: DraftLog, policy: Policy, times: _StepTimes, blocks: int) -> _Ta
     return _Tally(counts, by_block, int(truncated.sum()))
 
 
-@dataclass(frozen=True)
-class _PerToken:
-    """g·draft + verify(g + 1)."""
-
-    draft: float
-    verify: Callable[[int], float]
-
-    def step(self, gamma: int) -> float:
-        return gamma * self.draft + float(self.verify(gamma + 1))
-
-
 class _StepTimes:
-    """The checked times of a cost model, each computed once."""
+    """The checked times of steps, each computed once."""
 
-    def __init__(self, cost: StepCost):
-        self._cost = cost
+    def __init__(self, time: Callable[[int], float]):
+        self._time = time
         self._times: list[float] = []
 
     def step(self, gamma: int) -> float:
         while len(self._times) <= gamma:
             g = len(self._times)
-            time = self._cost.step(g)
+            time = self._time(g)
             if not (math.isfinite(time) and time > 0):
                 raise ValueError(
                     f"cost: a step of {g} drafted tokens takes {time}; times must be finite and > 0"
@@ -346,3 +328,25 @@ class _StepTimes:
                 )
             self._times.append(time)
         return self._times[gamma]
+
+
+def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
+    """One policy of each kind with its authors' parameters, to be simulated on `log`; learned ones are fitted
+    on `train`.
+
+    Policies that look at tokens draft at most `ahead` + 1 tokens, so that the logs never truncate their
+    steps."""
+    most = min(train.ahead, log.ahead) + 1
+    return (
+        Constant(5),
+        Heuristic(),
+        ConfidenceThreshold(most=min(20, most)),
+        ConfidenceThreshold(most=min(20, most), refit=True),
+        SVIP(most=min(40, most)),
+        SpecDecPP.fit(train, least=min(2, most), most=min(20, most)),
+        Disco.fit(train, most=min(16, most)),
+        AdaEagle.fit(train, most=min(16, most)),
+        Goodput(),
+        Cascade(),
+        Oracle(log),
+    )

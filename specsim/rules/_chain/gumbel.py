@@ -55,8 +55,7 @@ def acceptance(p: Row, q: Row, x: int) -> Any:
 def recovered(p: Row, q: Row, x: int) -> list[Any]:
     """The target's token given that it is not the drafted x; p where it always is.
 
-    1 + Λ is linear between the ratios q/p, and ∫ ds/(c + d·s)² = (high - low)/((c + d·low)(c + d·high)).
-    """
+    1 + Λ is linear between the ratios q/p, and ∫ ds/(c + d·s)² = (high - low)/((c + d·low)(c + d·high))."""
     ratios = sorted({b / a for a, b in zip(p, q, strict=True) if a})
     if p[x]:
         ratios = [ratio for ratio in ratios if ratio <= q[x] / p[x]]

@@ -64,8 +64,7 @@ def check_parameters(
 ) -> dict[str, float]:
     """A number for each of the `parameters` of `owner`: the one in `values`, or its default.
 
-    Raises ValueError naming `owner` and the parameter, for a parameter that is unknown or out of range.
-    """
+    Raises ValueError naming `owner` and the parameter, for a parameter that is unknown or out of range."""
     known = {parameter.name: parameter for parameter in parameters}
     for name in values:
         if name not in known:
@@ -119,8 +118,8 @@ class FixedPair:
     tables : callable
         `tables(p, q, tree, **values)` gives a tuple of arrays.
     kernel : Kernel
-        `kernel(*tables, draft_uniforms, verify_uniforms, tokens, accepted)` draws drafts and verifies them. It
-        fills int32 tokens[depth+1, steps], padded with -1, and int64 accepted[steps]. Uniforms are [count,
+        `kernel(*tables, draft_uniforms, verify_uniforms, tokens, accepted)` draws drafts and verifies them.
+        It fills int32 tokens[depth+1, steps], padded with -1, and int64 accepted[steps]. Uniforms are [count,
         steps]: one for each node to draw it, and `uniforms(tree)` to verify.
     uniforms : callable
         uniforms(tree) gives the number of uniforms of a verification.
@@ -157,10 +156,10 @@ class Rule:
         uniforms(tree, vocab_size) gives the number of uniforms of the row kernel; by default one for each
         drafted token, and one for the last token.
     survival : callable, optional
-        `survival(p, q, **values)` gives P(at least i are accepted | x_1 … x_i), i = 1 … γ, for a chain sampled
-        from q, if the p and q [..., γ] of the drafted tokens themselves determine it. It must not fall with
-        any p nor rise with any q, so that bounds on these bound it. None for rules that need whole rows, and
-        for controls.
+        `survival(p, q, **values)` gives P(at least i are accepted | x_1 … x_i), i = 1 … γ, for a chain
+        sampled from q, if the p and q [..., γ] of the drafted tokens themselves determine it. It must not
+        fall with any p nor rise with any q, so that bounds on these bound it. None for rules that need whole
+        rows, and for controls.
     parameters : tuple of Parameter
     declared : callable, optional
         `declared(p, q, position, **values)` gives the pmf of the token at `position` (from 0) given that the
@@ -227,8 +226,7 @@ class Rule:
     def with_parameters(self, **values: float) -> Rule:
         """The same rule with other values of some parameters.
 
-        Raises ValueError for a parameter that is unknown or out of range.
-        """
+        Raises ValueError for a parameter that is unknown or out of range."""
         return replace(self, values={**self.values, **values})
 
     @property

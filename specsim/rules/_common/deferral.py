@@ -6,8 +6,6 @@ comes from π as well, so that q is needed after the last drafted token too. The
 point, and its outcome is then taken as given. This module builds a rule from its test.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -33,8 +31,7 @@ def rule(
     parameter: Parameter,
 ) -> Rule:
     """The rule of the test follows_target(p, q, **values), in plain Python, compiled as defers(p, q,
-    value).
-    """
+    value)."""
 
     def pi(p: Row, q: Row, **values: Any) -> Row:
         return p if follows_target(p, q, **values) else q

@@ -5,8 +5,6 @@ from step to step. With tokens sorted by q/p the tokens of positive weight are a
 differences of two prefix sums, so mass and inverse CDF cost a binary search each: O(log V) for any b and d.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +20,7 @@ class PairTables(NamedTuple):
     """The tables of p and q [V].
 
     Alias tables of both; sums by token, [V+1]; `ranked`, tokens by falling q; and by rising q/p, as far as p
-    > 0, the tokens (`order`), their ratios, and sums of p and of q over them, from 0 on.
-    """
+    > 0, the tokens (`order`), their ratios, and sums of p and of q over them, from 0 on."""
 
     p: Floats
     q: Floats
@@ -230,8 +227,7 @@ def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
 def fixed_pair_from_rows(rows: Kernel) -> FixedPair:
     """The fixed-pair kernel that drafts a step and hands it to the row kernel `rows`.
 
-    It costs O(n·V) a step: enough for the controls, which then are wrong in one place.
-    """
+    It costs O(n·V) a step: enough for the controls, which then are wrong in one place."""
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         given = [np.tile(row, (1, count, 1)) for row, count in ((p, tree.size + 1), (q, tree.num_rows))]

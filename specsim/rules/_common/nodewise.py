@@ -8,8 +8,6 @@ Such a rule is a law at one node. This module builds from it the law of a whole 
 fixed-pair kernel. After a path that was accepted whole, the bonus comes from p.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,8 +26,7 @@ def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[l
 
     node_law(p, q, children, **values) gives the probability of accepting each child, and the pmf of the token
     that follows if none is. `children` are the tokens drafted there, at least one, in the order in which they
-    were sampled.
-    """
+    were sampled."""
 
     def step_law(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
@@ -62,8 +59,7 @@ def rows(choose: Kernel) -> Kernel:
     """Build the row kernel: uniforms[j] belongs to node j + 1, uniforms[n] draws the last token.
 
     choose(p, q, children, u, values, weights) gives the index of the accepted child by its uniforms u[k], or
-    -1 after filling weights[V] with the law of the token that follows, not normalised.
-    """
+    -1 after filling weights[V] with the law of the token that follows, not normalised."""
 
     def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         size = draft_tokens.shape[1]
@@ -114,8 +110,7 @@ def fixed_pair(pick: Kernel, table: Callable[..., Floats] = no_table) -> FixedPa
 
     pick(pair, table, children, u, last) gives (index of the accepted child, anything), or (-1, the token that
     follows), drawn with the uniform `last`. table(p, q, drafts, **values) makes a float64 array of two
-    dimensions, for up to `drafts` children of a node; by default it has the parameters, in one row.
-    """
+    dimensions, for up to `drafts` children of a node; by default it has the parameters, in one row."""
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         widest = max(tree.depths.count(depth) for depth in range(1, tree.depth + 1))

@@ -5,8 +5,6 @@ token recovered after a rejection, and the law of the bonus, by default p. This 
 law of a whole step, the row kernel, and the fixed-pair kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,8 +28,7 @@ def law(
 
     accept(p, q, x, **values) is the probability of accepting token x, drafted with q(x) > 0; recovered(p, q,
     x, **values) the pmf of the token emitted after the rejection of x; bonus(p, q, **values) that of the
-    token after a draft accepted whole, by default p. There q is None unless the rule has `leaf_rows`.
-    """
+    token after a draft accepted whole, by default p. There q is None unless the rule has `leaf_rows`."""
 
     def step_law(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
@@ -98,8 +95,7 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
 
     accept(p, q, x, u, values) decides by u in [0, 1); recover(p, q, x, values, weights) fills weights[V] with
     the law of the recovered token, not normalised; bonus(p, q, values, weights) with that of the bonus, where
-    q is the last row given.
-    """
+    q is the last row given."""
 
     def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         gamma = draft_tokens.shape[1]
@@ -130,8 +126,7 @@ def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPai
 
     shares(p, q, **values) gives the probability [V] of accepting each token, or [r, V] where it differs by
     position (row r - 1 for all positions after it); the weights [V] of the recovered token; those of the
-    bonus.
-    """
+    bonus."""
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[np.ndarray, ...]:
         accept, recovered, bonus = shares(p, q, **values)
@@ -146,8 +141,7 @@ def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, toke
     """The fixed-pair kernel, with alias tables of the draft, and of the recovered and the bonus token.
 
     It goes position by position over all steps, in short loops without a branch: a table look-up that misses
-    the cache then overlaps with those of the next steps, and no branch is mispredicted.
-    """
+    the cache then overlaps with those of the next steps, and no branch is mispredicted."""
     vocab_size = accept.shape[1]
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
     start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
@@ -181,8 +175,7 @@ def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kern
 
     shares(p, q, **values) gives the probability [V] of accepting each token, and a number [V] for each that
     is passed to draw(pair, number, x, u): the token recovered after x was rejected, with u in [0, 1). The
-    bonus comes from p.
-    """
+    bonus comes from p."""
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         return build_tables(p, q), alias_table(draft_pmf(q, tree)), *shares(p, q, **values)

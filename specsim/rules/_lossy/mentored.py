@@ -67,8 +67,7 @@ def declared(p: Row, q: Row | None, position: int, divergence: Any) -> list[Any]
     """What a token follows: π above at drafted positions, p for the bonus.
 
     1/β is the least number that completes min(q, p/α) to a pmf from below, over all prefixes of tokens by
-    p/q.
-    """
+    p/q."""
     alpha = alpha_of(p, q, divergence) if q is not None else 0
     if q is None or alpha == 0:
         return list(p if q is None else q)
@@ -86,8 +85,7 @@ def sorted_sums(p, q):
     """By rising q/p over p > 0: ratios; prefix sums of p, q and p·log(p/q), [·, 3]; suffix sums of p, q.
 
     Tokens with q = 0, which come first, add nothing to the third. The sums of p and q from the end are not
-    differences of the others, which would leave no digit of an improbable tail.
-    """
+    differences of the others, which would leave no digit of an improbable tail."""
     possible = np.flatnonzero(p > 0.0)
     ratio = q[possible] / p[possible]
     order = np.argsort(ratio, kind="mergesort")
@@ -111,8 +109,7 @@ def sorted_sums(p, q):
 def zones(ratio, sums, beyond, stray, alpha):
     """How many tokens the residual covers, how many pass for certain, and the mass of what is rejected.
 
-    `stray` is what q puts on tokens with p = 0.
-    """
+    `stray` is what q puts on tokens with p = 0."""
     certain = np.searchsorted(ratio, 1.0 / alpha, side="right")
     rejected = stray + max(beyond[certain, 1] - beyond[certain, 0] / alpha, 0.0)
     low, high = 0, certain if rejected > 0.0 else 0

@@ -44,8 +44,7 @@ def node_law(
     """The probability of accepting each child, and p without them.
 
     The children cut [0, 1) into intervals of the coin; a child that passes for certain takes all that is
-    left.
-    """
+    left."""
     summed, taken, accept = 0 * p[0], 0 * p[0], []
     for x in children:
         summed += p[x]

@@ -97,24 +97,19 @@ def import_trace(
             try:
                 log.append(*step)
             except (ValueError, TypeError) as error:
-                raise type(error)(f"{place}: {error}{_more(logged, error)}") from None
+                whole = logged.top is None and "p" in logged.columns and "sums to" in str(error)
+                more = f"; in all, {report_wrong_sums(logged.columns)}" if whole else ""
+                raise type(error)(f"{place}: {error}{more}") from None
             if progress is not None and (done % 256 == 0 or done == logged.total):
                 progress(done, logged.total)
     return open_trace(out)
 
 
-def _more(logged: Logged, error: Exception) -> str:
-    """For arrays whose rows have wrong sums: how many, and the worst."""
-    if logged.top is not None or "p" not in logged.columns or "sums to" not in str(error):
-        return ""
-    return f"; in all, {report_wrong_sums(logged.columns)}"
-
-
 def _detect_format(path: Path) -> str:
-    for name in formats():
-        if path.suffix in import_module(f"{__name__}.{name}").SUFFIXES:
-            return name
     known = {name: import_module(f"{__name__}.{name}").SUFFIXES for name in formats()}
+    for name, suffixes in known.items():
+        if path.suffix in suffixes:
+            return name
     listing = ", ".join(f"{name} ({' '.join(s or 'a folder' for s in ends)})" for name, ends in known.items())
     raise ValueError(f"{path}: {path.suffix or 'no ending'} tells of no format; give one of {listing}")
 

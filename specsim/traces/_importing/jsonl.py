@@ -25,8 +25,6 @@ is one minus their mass. Tokens are ids where all of them are: in `prompt_logpro
 numbered in order of appearance; two tokens of one row with the same string are refused.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -76,42 +74,14 @@ class Paired(NamedTuple):
     scored: tuple[bool, bool]
 
 
-class Extent(NamedTuple):
-    """The result of one pass over both files."""
-
-    positions: int
-    most: int
-    largest: int
-    ids: bool
-    strings: dict[str, int]
-    text: str
-
-
 def read(source: Source) -> Logged:
     """The positions of both files, which are read twice. Errors name the file and the line."""
     if source.draft is None:
         raise ValueError(f"{source.path}: the target's log; the draft's is missing (--draft, draft=)")
-    extent = _extent(source.path, source.draft)
-    facts: dict[str, Any] = {"text": f"{extent.text}; nothing was drafted, each row is a place in it"}
-    if not extent.ids:
-        facts["vocabulary"] = "the strings met, in order: tokens were logged without their ids"
-    return Logged(
-        vocab_size=max(source.vocab_size or 0, extent.largest + 1 if extent.ids else len(extent.strings)),
-        gamma=0,
-        top=extent.most,
-        flags=False,
-        bonus=True,
-        total=extent.positions,
-        steps=_steps(source.path, source.draft, None if extent.ids else extent.strings),
-        facts=facts,
-    )
-
-
-def _extent(target: Path, draft: Path) -> Extent:
-    positions, most, largest, ids, strings = 0, 1, 0, True, dict[str, int]()
+    total, most, largest, ids, strings = 0, 1, 0, True, dict[str, int]()
     kinds = set()
-    for pair in _pair_positions(target, draft):
-        positions += 1
+    for pair in _pair_positions(source.path, source.draft):
+        total += 1
         kinds.add(pair.scored)
         for row in (pair.p, pair.q):
             most = max(most, len(row.logprobs))
@@ -121,10 +91,15 @@ def _extent(target: Path, draft: Path) -> Extent:
                 if string is not None:
                     strings.setdefault(string, len(strings))
     if not kinds:
-        raise ValueError(f"{target}: no log-probabilities in it")
+        raise ValueError(f"{source.path}: no log-probabilities in it")
     written = {(True, False): "the draft's own", (False, True): "the target's own"}
     text = written.get(kinds.pop(), "given") if len(kinds) == 1 else "of several kinds"
-    return Extent(positions, most, largest, ids, strings, text)
+    facts = {"text": f"{text}; nothing was drafted, each row is a place in it"}
+    if not ids:
+        facts["vocabulary"] = "the strings met, in order: tokens were logged without their ids"
+    size = max(source.vocab_size or 0, largest + 1 if ids else len(strings))
+    steps = _steps(source.path, source.draft, None if ids else strings)
+    return Logged(size, 0, top=most, flags=False, bonus=True, total=total, steps=steps, facts=facts)
 
 
 def _steps(target: Path, draft: Path, strings: dict[str, int] | None) -> Iterator[Step]:
@@ -153,33 +128,27 @@ def _number(token: Token, strings: dict[str, int] | None, place: str) -> int:
 
 
 def _pair_positions(target: Path, draft: Path) -> Iterator[Paired]:
-    for one, other, number in _pair_texts(target, draft):
+    for number, (one, other) in enumerate(itertools.zip_longest(_texts(target), _texts(draft))):
+        if one is None or other is None:
+            longer, shorter = (draft, target) if one is None else (target, draft)
+            raise ValueError(f"{shorter}: ends after {number} texts, {longer} goes on")
         p, q = one.positions, other.positions
         if one.scored != other.scored:  # a completion is the end of the prompt that was scored
             length = min(len(p), len(q))
-            shorter = one if one.scored else other
-            if len(shorter.positions) < max(len(p), len(q)):
-                raise ValueError(
-                    f"{shorter.place}: the prompt that was scored is shorter than the completion"
-                )
+            prompt = one if one.scored else other
+            if len(prompt.positions) < max(len(p), len(q)):
+                raise ValueError(f"{prompt.place}: the prompt that was scored is shorter than the completion")
             p, q = p[len(p) - length :], q[len(q) - length :]
         if len(p) != len(q):
             raise ValueError(f"{one.place}: {len(p)} positions, and {len(q)} in {other.place}")
-        document = _document(one, other, number)
+        said = [text.document for text in (one, other) if text.document is not None]
+        if len(set(said)) > 1:
+            raise ValueError(
+                f"{one.place}: document {said[0]}, and {said[1]} in {other.place}; give both the same"
+            )
+        document = said[0] if said else 0 if one.alone else number
         for mine, theirs in zip(p, q, strict=True):
             yield _check_pair(document, mine, theirs, (one.scored, other.scored))
-
-
-def _document(one: Text, other: Text, number: int) -> int:
-    """The document that the files state, which must agree; by default the `number` of the text."""
-    said = [text.document for text in (one, other) if text.document is not None]
-    if len(set(said)) > 1:
-        raise ValueError(
-            f"{one.place}: document {said[0]}, and {said[1]} in {other.place}; give both the same"
-        )
-    if said:
-        return said[0]
-    return 0 if one.alone else number
 
 
 def _check_pair(document: int, p: Position, q: Position, scored: tuple[bool, bool]) -> Paired:
@@ -206,15 +175,6 @@ def _same(row: Position, token: Token) -> Token | None:
 
 def _describe(token: Token) -> str:
     return repr(token[1]) if token[0] is None else f"token {token[0]}"
-
-
-def _pair_texts(target: Path, draft: Path) -> Iterator[tuple[Text, Text, int]]:
-    pairs = itertools.zip_longest(_texts(target), _texts(draft))
-    for number, (one, other) in enumerate(pairs):
-        if one is None or other is None:
-            longer, shorter = (draft, target) if one is None else (target, draft)
-            raise ValueError(f"{shorter}: ends after {number} texts, {longer} goes on")
-        yield one, other, number
 
 
 def _texts(path: Path) -> Iterator[Text]:

@@ -4,14 +4,12 @@
 They are memory-mapped; compressed arrays are read as a stream and must be in C order.
 """
 
-from __future__ import annotations
-
 import math
 import weakref
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,80 +21,68 @@ SUFFIXES = (".npz", "")
 
 def read(source: Source) -> Logged:
     """The steps of the arrays. Raises ValueError for files that are not NumPy's, or hold objects."""
-    columns: dict[str, Column]
+    path = source.path
     try:
-        if source.path.is_dir():
-            columns = {file.stem: _Mapped(file) for file in sorted(source.path.glob("*.npy"))}
+        if path.is_dir():
+            files = sorted(path.glob("*.npy"))
+            columns: dict[str, Column] = {f.stem: np.load(f, "r", allow_pickle=False) for f in files}
         else:
-            with zipfile.ZipFile(source.path) as archive:
+            with zipfile.ZipFile(path) as archive:
                 members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
-            columns = {
-                member.filename.removesuffix(".npy"): _Member(source.path, member) for member in members
-            }
+            columns = {member.filename.removesuffix(".npy"): _column(path, member) for member in members}
     except (zipfile.BadZipFile, ValueError, EOFError) as error:
-        raise ValueError(f"{source.path}: not arrays of NumPy that can be read ({error})") from None
+        raise ValueError(f"{path}: not arrays of NumPy that can be read ({error})") from None
     return from_columns(columns, source)
 
 
-class _Mapped:
-    def __init__(self, path: Path):
-        self._array = np.load(path, mmap_mode="r", allow_pickle=False)
-        self.shape, self.dtype = self._array.shape, self._array.dtype
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        return np.asarray(self._array[start:stop])
-
-
-class _Member:
+def _column(path: Path, member: zipfile.ZipInfo) -> Column:
     """An array inside a zip file: memory-mapped, or if compressed read as a stream."""
+    if member.compress_type != zipfile.ZIP_STORED:
+        return _Compressed(path, member.filename)
+    with path.open("rb") as file:
+        file.seek(member.header_offset)
+        local = file.read(30)
+        file.seek(int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little"), 1)
+        shape, fortran, dtype = _header(file, member.filename)
+        return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")
 
-    def __init__(self, path: Path, member: zipfile.ZipInfo):
-        self.path, self.name, self._fortran = path, member.filename, False
-        with path.open("rb") as file:
-            file.seek(member.header_offset)
-            local = file.read(30)
-            file.seek(int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little"), 1)
-            stored = member.compress_type == zipfile.ZIP_STORED
-            if stored:
-                fortran = self._header(file)
-                order: Literal["F", "C"] = "F" if fortran else "C"
-                self._array = np.memmap(path, self.dtype, "r", file.tell(), self.shape, order)
-        self._at = 0
-        if not stored:
-            self._restart()
-            if self._fortran:
-                raise ValueError(
-                    f"{self.name} is compressed, and in Fortran order; save np.ascontiguousarray of it"
-                )
-        self._stored = stored
 
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        if self._stored:
-            return np.asarray(self._array[start:stop])
+def _header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether in Fortran order, and dtype of the array in `file`."""
+    form = np.lib.format
+    read = form.read_array_header_1_0 if form.read_magic(file) == (1, 0) else form.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds objects")
+    return shape, bool(fortran and len(shape) > 1), dtype
+
+
+class _Compressed:
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __init__(self, path: Path, name: str):
+        self.path, self.name, self._at = path, name, 0
+        self._restart()
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
         size = math.prod(self.shape[1:]) * self.dtype.itemsize
-        if start < self._at:
+        if rows.start < self._at:
             self._restart()
-        self._take((start - self._at) * size)
-        data = self._take((stop - start) * size)
-        self._at = stop
-        return np.frombuffer(data, self.dtype).reshape(stop - start, *self.shape[1:])
-
-    def _header(self, file: IO[bytes]) -> bool:
-        """Read shape and dtype; whether the array is in Fortran order."""
-        version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        self.shape, fortran, self.dtype = read(file)
-        if self.dtype.hasobject:
-            raise ValueError(f"{self.name} holds objects")
-        return bool(fortran and len(self.shape) > 1)
+        self._take((rows.start - self._at) * size)
+        data = self._take((rows.stop - rows.start) * size)
+        self._at = rows.stop
+        return np.frombuffer(data, self.dtype).reshape(-1, *self.shape[1:])
 
     def _restart(self) -> None:
         archive = zipfile.ZipFile(self.path)
         weakref.finalize(self, archive.close)
         self._file, self._at = archive.open(self.name), 0
-        self._fortran = self._header(self._file)
+        self.shape, fortran, self.dtype = _header(self._file, self.name)
+        if fortran:
+            raise ValueError(
+                f"{self.name} is compressed, and in Fortran order; save np.ascontiguousarray of it"
+            )
 
     def _take(self, size: int) -> bytes:
         try:

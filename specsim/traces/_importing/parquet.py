@@ -1,20 +1,18 @@
 """Parquet tables with list columns. One row for each step of speculative decoding:
 
-    draft_tokens  list<int>           γ of them, the same γ in every row p, q          list<list<float>>   γ+1
-    rows over the vocabulary (q: or γ) p_tokens, q_tokens  list<list<int>>  optional: then p and q are the
-    probabilities of these tokens, the most probable accepted      int                 optional, in every row
-    or in none context       int                 optional, the document; without it, each row is one of its
-    own
+    draft_tokens        list<int>          γ of them, the same γ in every row
+    p, q                list<list<float>>  γ+1 rows over the vocabulary (q: or γ)
+    p_tokens, q_tokens  list<list<int>>    optional: the most probable tokens, p and q are their probabilities
+    accepted            int                optional, in every row or in none
+    context             int                optional, the document; without it, each row is one of its own
 
 or, without `draft_tokens`, one row for each position of a text, at which nothing was drafted:
 
-    p, q          list<float>         one row over the vocabulary
-    p_tokens, q_tokens  list<int>     optional, as above
-    token         int                 optional, the token that followed
-    context       int                 optional, the document; without it, all rows are one text
+    p, q                list<float>        one row over the vocabulary
+    p_tokens, q_tokens  list<int>          optional, as above
+    token               int                optional, the token that followed
+    context             int                optional, the document; without it, all rows are one text
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
@@ -49,27 +47,23 @@ def read(source: Source) -> Logged:
     if table.metadata.num_rows == 0:
         raise ValueError(f"{source.path}: no row")
     first = next(table.iter_batches(1, columns=names)).to_pylist()[0]
-    steps = "draft_tokens" in names
-    wrong = [
-        name
-        for name in names
-        if name not in ("token", "accepted", "context") and not isinstance(first[name], list)
-    ]
+    steps, lists = "draft_tokens" in names, set(names) - {"token", "accepted", "context"}
+    wrong = [name for name in names if name in lists and not isinstance(first[name], list)]
     if wrong or (steps and not (first["draft_tokens"] and all(isinstance(row, list) for row in first["p"]))):
         raise ValueError(
             f"{source.path}, row 0: {', '.join(wrong) or 'p'} is not a list as deep as it should be"
         )
     gamma = len(first["draft_tokens"]) if steps else 0
     if truncated:
-        top, vocab_size = _extent(
-            table, [n for n in names if n.endswith(("tokens", "token"))], str(source.path)
-        )
+        ids = [name for name in names if name.endswith(("tokens", "token"))]
+        top, largest = _extent(table, ids, str(source.path))
+        vocab_size = max(largest + 1, source.vocab_size or 0)
     else:
         top, vocab_size = None, len(first["p"][0] if steps else first["p"])
     return Logged(
-        vocab_size=max(vocab_size, source.vocab_size or 0) if truncated else vocab_size,
-        gamma=gamma,
-        top=top,
+        vocab_size,
+        gamma,
+        top,
         flags=steps and "accepted" in names,
         bonus=not steps or len(first["q"]) > gamma,
         total=table.metadata.num_rows,
@@ -96,21 +90,18 @@ def _steps(table: Any, names: list[str], truncated: bool, source: Source) -> Ite
                         raise ValueError(f"{place}: {name} and {name}_tokens differ in length")
                     row[name] = list(zip(row[f"{name}_tokens"], row[name], strict=True))
             else:
-                row |= {name: _dense(row[name], place, name) for name in "pq"}
+                for name in "pq":
+                    try:
+                        row[name] = as_computed(np.array(row[name]))
+                    except ValueError:
+                        raise ValueError(f"{place}, {name}: rows differ in length") from None
             context = row.get("context", number if steps else 0)
             yield Step(place, context, row["draft_tokens"], row.get("accepted"), row["p"], row["q"])
             number += 1
 
 
-def _dense(rows: Any, place: str, name: str) -> Any:
-    try:
-        return as_computed(np.array(rows))
-    except ValueError:
-        raise ValueError(f"{place}, {name}: rows differ in length") from None
-
-
 def _extent(table: Any, names: list[str], path: str) -> tuple[int, int]:
-    """The most tokens that a row lists, and the largest id in the table plus one."""
+    """The most tokens that a row lists, and the largest id in the table."""
     import pyarrow.compute as pc
     from pyarrow import types
 
@@ -125,4 +116,4 @@ def _extent(table: Any, names: list[str], path: str) -> tuple[int, int]:
             if name in ("p_tokens", "q_tokens"):
                 top = max(top, pc.max(lengths).as_py() or 0)
             largest = max(largest, check_id(pc.max(column).as_py() or 0, f"{path}, {name}"))
-    return top, largest + 1
+    return top, largest

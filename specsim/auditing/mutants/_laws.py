@@ -1,0 +1,105 @@
+"""The parts of the laws of mutants: a correct verifier's law whose parts can be replaced.
+
+The parts are those of `specsim.rules._common.tokenwise.law`, with rows as sequences of Fractions or floats. All
+parts get the mutant's values."""
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from numbers import Rational
+from typing import Any
+
+from specsim.core._types import Row
+from specsim.rules._common import tokenwise
+from specsim.rules._common.tokenwise import normalise, positive_part
+
+Rows = Sequence[Row]
+#: The probability of stopping at each node, and the pmf of the token after it.
+StepLaw = tuple[list[Any], list[Any]]
+#: law(parents, tokens, p, q, **values), see `Mutant`.
+Law = Callable[..., StepLaw]
+Part = Callable[..., Any]
+
+
+def minimum_ratio(p: Row, q: Row, x: int, **values: Any) -> Any:
+    """The chance of accepting x: min(1, p/q); with q = 0 any token with p > 0 passes."""
+    return min(1, p[x] / q[x]) if q[x] else int(p[x] > 0)
+
+
+def residual(p: Row, q: Row, x: int | None = None, **values: Any) -> list[Any]:
+    """(p - q)₊, normalised; p where that is nothing."""
+    return positive_part(p, q)
+
+
+def law(accept: Part = minimum_ratio, recovered: Part = residual, bonus: Part | None = None) -> Law:
+    """The law of a verifier that decides each position from its own rows."""
+    return tokenwise.law("a mutant", accept, recovered, bonus)
+
+
+def ratios(tokens: Sequence[int], p: Rows, q: Rows) -> list[Any]:
+    return [minimum_ratio(*rows) for rows in zip(p, q, tokens, strict=False)]
+
+
+def follow_rows(tokens: Sequence[int], p: Rows, q: Rows) -> list[Row]:
+    return [*(residual(*rows) for rows in zip(p, q, strict=False)), p[-1]]
+
+
+def of_chain(step: Part) -> Law:
+    """The law of a verifier of chains, from step(tokens, p, q, **values)."""
+
+    def of_a_step(parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> StepLaw:
+        tokenwise.require_chain("a mutant", parents)
+        return step(tokens, p, q, **values)
+
+    return of_a_step
+
+
+def chain_law(chances: Part = ratios, follow: Part = follow_rows) -> Law:
+    """The law of a verifier that looks at other positions too.
+
+    chances(tokens, p, q, **values) gives the γ probabilities of passing, each given that the ones before
+    passed; follow(tokens, p, q, **values) the γ + 1 pmfs of the token after each number of accepted ones."""
+    return of_chain(lambda *rows, **values: (stop_law(chances(*rows, **values)), follow(*rows, **values)))
+
+
+def stop_law(chances: Sequence[Any]) -> list[Any]:
+    """The probability of stopping at the first failure, from those of passing."""
+    stop, reached = [], 1
+    for chance in chances:
+        stop.append(reached * (1 - chance))
+        reached = reached * chance
+    return [*stop, reached]
+
+
+def normalise_or(weights: Row, otherwise: Row) -> list[Any]:
+    """`weights`, normalised; `otherwise` where they are nothing."""
+    return normalise(weights) if any(weights) else list(otherwise)
+
+
+def within(row: Row, low: Any, high: Any) -> list[Any]:
+    """The law of an inverse-CDF draw from `row` with a uniform in [low, high); `row` itself if that is empty."""
+    if not low < high:
+        return list(row)
+    ends = [sum(row[: y + 1]) for y in range(len(row))]
+    starts = [0, *ends[:-1]]
+    overlap = [max(min(end, high) - max(start, low), 0) for start, end in zip(starts, ends, strict=True)]
+    return normalise(overlap)
+
+
+def one_hot(size: int, token: int) -> list[int]:
+    return [int(y == token) for y in range(size)]
+
+
+def likeliest_first(row: Row) -> list[int]:
+    """The tokens by falling probability, the lowest first among ties."""
+    return sorted(range(len(row)), key=lambda y: -row[y])
+
+
+def as_given(weights: Iterable[float], like: Row) -> list[Any]:
+    """Floats computed with exp, log or rounding, as numbers of the kind of `like`, normalised."""
+    return normalise([Fraction(w) if isinstance(like[0], Rational) else w for w in map(float, weights)])
+
+
+def apply_temperature(row: Row, temperature: Any) -> list[Any]:
+    """`row` at a temperature: ∝ row^(1/temperature)."""
+    largest = float(max(row))
+    return as_given([(float(a) / largest) ** (1.0 / float(temperature)) for a in row], row)

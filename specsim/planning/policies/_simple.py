@@ -1,0 +1,178 @@
+"""Policies that are neither fitted nor weigh times: schedules, thresholds, the oracle, which bounds all."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from specsim.core._checks import check_between, check_count
+from specsim.core._types import Ints
+from specsim.planning.costs import StepCost
+from specsim.planning.policies._fitting import roc_threshold
+from specsim.planning.policies._log import DraftLog
+from specsim.planning.policies._policy import Drafted, PlannedPolicy, Policy
+
+
+@dataclass
+class Constant(Policy):
+    """γ = `gamma` ≥ 1 tokens in every step (Leviathan et al., arXiv 2211.17192)."""
+
+    gamma: int = 5
+
+    planned = True
+    counts = ("gamma",)
+
+    def __str__(self) -> str:
+        return f"constant {self.gamma}"
+
+    def more(self, step: Drafted) -> bool:
+        return step.size < self.gamma
+
+
+@dataclass
+class Heuristic(PlannedPolicy):
+    """γ + 2 after a step whose drafts were all accepted, else γ - 1, at least 1; no upper limit.
+
+    The schedule "heuristic" of Hugging Face transformers (`update_candidate_strategy` in
+    generation/candidate_generator.py), which keeps γ between calls of `generate`. For "heuristic_transient",
+    which resets γ to `gamma` in each call, set `call`, the tokens per call. The default `gamma` there was 5,
+    later 20."""
+
+    gamma: int = 5
+    call: int | None = None
+
+    counts = ("gamma",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.call is not None:
+            check_count("call", self.call)
+
+    def __str__(self) -> str:
+        return "HF heuristic" if self.call is None else f"HF heuristic, transient in calls of {self.call}"
+
+    def reset(self, cost: StepCost) -> None:
+        self._gamma, self._emitted = self.gamma, 0
+
+    def learn(self, step: Drafted, accepted: int) -> None:
+        self._gamma = self._gamma + 2 if accepted == step.size else max(1, self._gamma - 1)
+        self._emitted += accepted + 1
+        if self.call is not None and self._emitted >= self.call:
+            self._gamma, self._emitted = self.gamma, 0
+
+
+@dataclass
+class ConfidenceThreshold(Policy):
+    """Stop after the first token drafted with q < `threshold`, or at `most` tokens; at least one is drafted.
+
+    Hugging Face's `assistant_confidence_threshold` (`ConfidenceCriteria` in generation/stopping_criteria.py;
+    0.4 and 20 tokens by default). With `refit` the threshold follows the outcomes, as in
+    `update_candidate_strategy` there: once more than 5 tokens were tested in the call, with both outcomes, it
+    minimises FPR + 3·FNR over them. A call of `generate` is assumed to emit `call` tokens; the next one
+    forgets the outcomes and keeps the threshold. Departure: in some versions the new threshold takes effect
+    in the next call; here in the next step."""
+
+    threshold: float = 0.4
+    most: int = 20
+    refit: bool = False
+    call: int = 512
+
+    counts, probabilities = ("most", "call"), ("threshold",)
+
+    def __str__(self) -> str:
+        return "HF threshold, refitted" if self.refit else f"HF threshold {self.threshold:g}"
+
+    def reset(self, cost: StepCost) -> None:
+        self._threshold = self.threshold
+        self._forget()
+
+    def more(self, step: Drafted) -> bool:
+        if step.size == 0:
+            return True
+        return step.size < self.most and step.confidence[-1] >= self._threshold
+
+    def learn(self, step: Drafted, accepted: int) -> None:
+        if not self.refit:
+            return
+        tested = min(accepted + 1, step.size)
+        self._scores += step.confidence[:tested]
+        self._outcomes += [True] * accepted + [False] * (tested - accepted)
+        if len(self._scores) > 5 and True in self._outcomes and False in self._outcomes:
+            self._threshold = roc_threshold(self._scores, self._outcomes)
+        self._emitted += accepted + 1
+        if self._emitted >= self.call:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._scores: list[float] = []
+        self._outcomes: list[bool] = []
+        self._emitted = 0
+
+
+@dataclass
+class SVIP(Policy):
+    """Stop after the first token whose row has √(c·H(q)) > h, or at `most` tokens; at least one is drafted.
+
+    Zhang et al., arXiv 2411.18462, with β ≥ 1 - √(c·H) as a bound on acceptance. c = 0.15, h = 0.3, at most
+    40 tokens and the order (draft, then test the row it came from) are those of the authors' code,
+    Geralt-Targaryen/SVIP, vanilla-sd."""
+
+    h: float = 0.3
+    c: float = 0.15
+    most: int = 40
+
+    counts = ("most",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_between("h", self.h, 0.0, math.inf, "threshold on √(c·H)")
+        check_between("c", self.c, 0.0, math.inf, "factor on the entropy in nats")
+
+    def __str__(self) -> str:
+        return f"SVIP {self.h:g}"
+
+    def more(self, step: Drafted) -> bool:
+        if step.size == 0:
+            return True
+        return step.size < self.most and math.sqrt(self.c * step.entropy[-1]) <= self.h
+
+
+@dataclass
+class Oracle(Policy):
+    """The lengths with the least total time on `log`, by dynamic programming.
+
+    It never drafts a token that will be rejected: with `runs` r_t of tokens that would be accepted from t on,
+    the least time V from t to the end is min over g ≤ r_t of step(g) + V(t + g + 1). It bounds every policy
+    that has at most `most` tokens accepted in one step. Raises ValueError if it is simulated on another log.
+    """
+
+    log: DraftLog
+    most: int = 64
+
+    planned = True
+
+    counts = ("most",)
+
+    def __str__(self) -> str:
+        return "oracle"
+
+    def reset(self, cost: StepCost) -> None:
+        self._plan: list[int] = _best_lengths(self.log, cost, self.most).tolist()
+
+    def more(self, step: Drafted) -> bool:
+        return step.size < self._plan[step.start]
+
+
+def _best_lengths(log: DraftLog, cost: StepCost, most: int) -> Ints:
+    n = len(log)
+    # the last token of the text is left to the target, as in every step
+    runs = np.minimum(np.minimum(log.runs, np.arange(n)[::-1]), most)
+    times = np.array([cost.step(g) for g in range(int(runs.max()) + 1)])
+    least = np.zeros(n + 1)
+    lengths = np.empty(n, dtype=np.int64)
+    for t in range(n - 1, -1, -1):
+        r = runs[t]
+        totals = times[: r + 1] + least[t + 1 : t + r + 2]
+        lengths[t] = g = totals.argmin()
+        least[t] = totals[g]
+    return lengths
