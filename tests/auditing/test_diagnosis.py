@@ -193,7 +193,7 @@ def test_tables_of_any_number_of_steps_can_be_compared():
     assert len(told) == 3
     assert all(np.isfinite(one.log_likelihood) for one in told)
     steps = {result.case: len(result.tables) for result in failed}
-    planned = chains._plan_of(place.subject, failed[0], "quick")
+    planned = place.subject.plan(place.subject.index(failed[0].case), "quick")
     assert len(planned.tables) == steps[failed[0].case]
 
 
