@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 SIGNS = {
     "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "Σ": r"$\Sigma$", "ĉ": r"$\hat c$",
-    "₊": "$_+$", "∫": r"$\int$", "·": r"$\cdot$", "×": r"$\times$", "∝": r"$\propto$", "≈": r"$\approx$", "≠": r"$\ne$",
-    "≤": r"$\le$", "≥": r"$\ge$", "∈": r"$\in$", "→": r"$\to$", "–": "--", "…": r"\ldots{}", "“": "``", "”": "''",
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$",
-    ">": r"$>$", "|": r"$|$", "*": r"$*$", '"': "''",
+    "₊": "$_+$", "∫": r"$\int$", "·": r"$\cdot$", "×": r"$\times$", "∝": r"$\propto$", "≈": r"$\approx$",
+    "≠": r"$\ne$", "≤": r"$\le$", "≥": r"$\ge$", "∈": r"$\in$", "→": r"$\to$", "–": "--", "…": r"\ldots{}",
+    "“": "``", "”": "''", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"$<$", ">": r"$>$", "|": r"$|$", "*": r"$*$", '"': "''",
 } | {mark: f"\\{mark}" for mark in "{}#$%&_"}  # fmt: skip
 WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 

@@ -1,13 +1,14 @@
-"""What several test files share: how hypothesis runs, the false-alarm rate, rows and models made to be awkward, the
-standard rule written out by hand, and all figures.
+"""What several test files share: how hypothesis runs, the false-alarm rate, rows and models made to be
+awkward, the standard rule written out by hand, and all figures.
 
-There are two tiers. By default tests marked `slow` are left out, and some that draw or enumerate a lot do less of it;
-``pytest --all`` runs everything at full scale. `full`, and what depends on it, says which it is.
+There are two tiers. By default tests marked `slow` are left out, and some that draw or enumerate a lot do
+less of it; ``pytest --all`` runs everything at full scale. `full`, and what depends on it, says which it is.
 
 Every statistical assertion compares a p-value with `FALSE_ALARM`: under fresh random numbers it would fail by
 chance that rarely. The seeds are fixed, so that in fact it cannot.
 """
 
+from contextlib import contextmanager
 from fractions import Fraction
 
 import numpy as np
@@ -21,7 +22,8 @@ from specsim.traces import open_trace, writer
 
 #: A test that asks for one of these is slow: all figures, a Dask cluster.
 SLOW_FIXTURES = {"made", "cluster"}
-#: Examples of the documentation that compare whole verifiers; `test_testing` and `test_against` do so with small ones.
+#: Examples of the documentation that compare whole verifiers; `test_testing` and `test_against` do so with
+#: small ones.
 SLOW_EXAMPLES = {"specsim.auditing._two_sample.audit_against", "specsim.testing.assert_same"}
 
 
@@ -75,7 +77,9 @@ PAIR_FLAVOURS = ("plain", "zeros", "ties", "equal", "disjoint")
 
 
 def rational_pair(rng, size, order, draft_order, flavour):
-    """A target and a draft, tables of Fractions over `size` tokens; "equal" shares rows, so orders must match."""
+    """A target and a draft, tables of Fractions over `size` tokens; "equal" shares rows, so orders must
+    match.
+    """
     p = np.empty((size,) * (order + 1), dtype=object)
     q = np.empty((size,) * (draft_order + 1), dtype=object)
     split = rng.permutation(np.arange(size) < rng.integers(1, size))  # the tokens of p in "disjoint"
@@ -100,7 +104,9 @@ def _rational_row(rng, size, flavour, allowed):
 
 
 def awkward_pairs(rng, count, size):
-    """`count` pairs of float64 rows p, q: zeros, ties, subnormals, equal rows, rows one ulp apart, disjoint rows."""
+    """`count` pairs of float64 rows p, q: zeros, ties, subnormals, equal rows, rows one ulp apart, disjoint
+    rows.
+    """
     p, q = _awkward_rows(rng, count, size), _awkward_rows(rng, count, size)
     kind = rng.integers(6, size=count)
     q[kind == 0] = p[kind == 0]
@@ -126,7 +132,9 @@ def _awkward_rows(rng, count, size):
 
 
 def standard_step(draft_tokens, p, q, uniforms):
-    """What one step of the standard rule emits, by hand: draft_tokens[γ], p[γ+1][V], q[γ][V], uniforms[γ+1]."""
+    """What one step of the standard rule emits, by hand: draft_tokens[γ], p[γ+1][V], q[γ][V],
+    uniforms[γ+1].
+    """
     *tests, last = uniforms
     for i, (x, u) in enumerate(zip(draft_tokens, tests, strict=True)):
         if not u * q[i][x] < p[i][x]:
@@ -158,11 +166,8 @@ def standard_steps_of_a_pair(p, q):
 LARGE = {"Zipf 32 000", "flat tail 131 072"}
 
 
-@pytest.fixture(scope="module")
-def smaller_audits(full):
-    """Audits at the level smoke have fewer steps, and leave out a user's verifier's largest vocabularies, unless all
-    tests are run.
-    """
+@contextmanager
+def _smaller_audits(full):
     from specsim.auditing._cases.battery import LEVELS, Level
     from specsim.auditing._checks import subjects
     from specsim.rules import Rule
@@ -176,6 +181,22 @@ def smaller_audits(full):
         if not full:
             patch.setattr(subjects, "battery", some)
             patch.setitem(LEVELS, "smoke", Level(2**15, 2**13, 2**29, 2**10))
+        yield
+
+
+@pytest.fixture
+def smaller_audits(full):
+    """Audits at the level smoke have fewer steps, and leave out a user's verifier's largest vocabularies, unless all
+    tests are run.
+    """
+    with _smaller_audits(full):
+        yield
+
+
+@pytest.fixture(scope="module")
+def smaller_audits_in_module(full):
+    """The same for all tests of a module, and for what they share."""
+    with _smaller_audits(full):
         yield
 
 

@@ -1,12 +1,15 @@
-"""The pages: their Python runs, their commands and options exist, what a command is shown to print is what it prints.
+"""The pages: their Python runs, their commands and options exist, what a command is shown to print is what it
+prints.
 
-Python blocks of a page run in one namespace, in an empty folder. An HTML comment on the line before a block says otherwise:
+Python blocks of a page run in one namespace, in an empty folder. An HTML comment on the line before a block
+says otherwise:
 
     <!-- file: mine.py -->         it is written to that file, and imported; the tests in a test_*.py are called
     <!-- not run: needs a GPU -->  it is only compiled, and the names that it imports from specsim must exist
 
-A block that begins with `# mine.py` is such a file too. Indented lines that begin with `specsim` or `make`, and the same
-between backquotes, are parsed and not run; the commands of ```console blocks are run, and must print what follows them.
+A block that begins with `# mine.py` is such a file too. Indented lines that begin with `specsim` or `make`,
+and the same between backquotes, are parsed and not run; the commands of ```console blocks are run, and must
+print what follows them.
 """
 
 import ast
@@ -50,7 +53,9 @@ FENCE = re.compile(
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, its text and its first line's number; the file that it is, why it does not run."""
+    """A fenced block: its language, its text and its first line's number; the file that it is, why it does
+    not run.
+    """
 
     language: str
     code: str
@@ -73,7 +78,9 @@ def blocks(page):
 
 
 def commands(page):
-    """(line as it is written, whether it is given in full) for each `specsim …` of a page, but those of console blocks."""
+    """(line as it is written, whether it is given in full) for each `specsim …` of a page, but those of
+    console blocks.
+    """
     page = FENCE.sub(lambda found: "" if found["language"] else found[0], page)
     for line in re.findall(r"^    (?:\$ )?(specsim(?: (?:[^\\\n]|\\\n)*)?)$", page, re.M):
         yield re.sub(r"\\\n\s*", "", line).partition("  #")[0].partition(" # ")[0].strip(), True
@@ -131,7 +138,9 @@ def _run_block(block, namespace, folder):
 
 
 def check_imports(code):
-    """Compile a block, and import what it imports from specsim. Raises SyntaxError, ImportError or AttributeError."""
+    """Compile a block, and import what it imports from specsim. Raises SyntaxError, ImportError or
+    AttributeError.
+    """
     for node in ast.walk(ast.parse(code.replace("…", "..."))):
         if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "specsim":
             exec(ast.unparse(node), {})
@@ -142,7 +151,9 @@ def check_imports(code):
 
 
 def check_console(block, folder):
-    """Run the commands of a console block, each `$ specsim …`, and compare what they print with what follows."""
+    """Run the commands of a console block, each `$ specsim …`, and compare what they print with what
+    follows.
+    """
     for part in re.split(r"^\$ ", block.code, flags=re.M)[1:]:
         line, _, shown = part.partition("\n")
         _, *words = shlex.split(line)
@@ -256,7 +267,9 @@ def test_the_example_rule_has_the_law_of_the_target():
 
 @pytest.mark.slow
 def test_the_example_rule_is_a_rule(tmp_path):
-    """With the one file that the page writes, the tests of rules ask all of it; with its `reach`, those of bounds too."""
+    """With the one file that the page writes, the tests of rules ask all of it; with its `reach`, those of
+    bounds too.
+    """
     page = PAGES["docs/adding-a-rule.md"]
     block = example_rule(page)
     (chance,) = re.findall(r"`(lambda p, q, share: [^`]+)`", page)

@@ -1,4 +1,6 @@
-"""What the package computes, prints and offers is what `tests/goldens` keeps. `python tests/helpers/write_goldens.py` writes it again."""
+"""What the package computes, prints and offers is what `tests/goldens` keeps. `python
+tests/helpers/write_goldens.py` writes it again.
+"""
 
 import pytest
 import write_goldens

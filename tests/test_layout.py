@@ -1,4 +1,6 @@
-"""The layout that docs/architecture.md shows is the layout of the code: rooms, what may import what, and nothing loaded early."""
+"""The layout that docs/architecture.md shows is the layout of the code: rooms, what may import what, and
+nothing loaded early.
+"""
 
 import ast
 import re
@@ -14,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/architecture.md"
 #: The packages of the checkout, from the ground up.
 PACKAGES = ("specsim", "experiments", "figures")
-#: The files directly in specsim/: the public interface, which the command line uses, and what stands above both.
+#: The files directly in specsim/: the public interface, which the command line uses, and what stands above
+#: both.
 INTERFACE = {"", "_merge", "testing"}
 ENTRIES = {"__main__", "_pytest_plugin"}
 
@@ -49,7 +52,9 @@ LAZY = lazy_names()
 
 
 def home(module, name):
-    """The file behind `from module import name`, as a dotted name: public names are followed to where they are defined."""
+    """The file behind `from module import name`, as a dotted name: public names are followed to where they
+    are defined.
+    """
     while f"{module}.{name}" not in FILES and (module, name) in LAZY:
         module = LAZY[module, name]
     return f"{module}.{name}" if f"{module}.{name}" in FILES else module
@@ -79,7 +84,9 @@ def room_of(module):
 
 
 def height_of(module):
-    """How high a module stands: rooms in the order of the page, the public interface below the command line."""
+    """How high a module stands: rooms in the order of the page, the public interface below the command
+    line.
+    """
     *library, command_line = rooms()
     order = [
         *map(set, zip(library, strict=True)),
@@ -152,7 +159,9 @@ def test_only_one_module_imports_numba():
 
 
 def test_a_module_is_public_where_its_path_has_no_underscore():
-    """The public modules are those that the documentation names; all others are private, by file or by folder."""
+    """The public modules are those that the documentation names; all others are private, by file or by
+    folder.
+    """
     public = {
         name
         for name in FILES

@@ -1,4 +1,6 @@
-"""The notebooks: each runs from top to bottom, shows what it says, and leaves nothing behind; its .ipynb has the same cells."""
+"""The notebooks: each runs from top to bottom, shows what it says, and leaves nothing behind; its .ipynb has
+the same cells.
+"""
 
 import base64
 import io
@@ -33,7 +35,8 @@ WITHOUT_KERNEL = {"VBox(": "use the sliders"}
 
 
 def executed(source, folder):
-    """The notebook written as `source`, with its outputs, run in a kernel of its own whose files all go below `folder`.
+    """The notebook written as `source`, with its outputs, run in a kernel of its own whose files all go below
+    `folder`.
 
     Raises CellExecutionError where a cell raises anything.
     """

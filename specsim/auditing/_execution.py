@@ -37,7 +37,8 @@ START, FINISH = 300.0, 10.0
 AGAIN = 0.1
 #: Not multiprocessing's start, which would run the caller's script again. Only the parent handles Ctrl-C.
 CODE = (
-    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from specsim.auditing._execution import serve; serve(int(sys.argv[2]), sys.argv[3], float(sys.argv[4]))"
 )
 

@@ -131,7 +131,7 @@ def tokens(subject: Subject, asked: Steps, progress: Progress | None = None) -> 
 def batch_of(
     subject: Subject, case: str, key: Key, ends: list[int], step: int, progress: Progress | None = None
 ) -> Batch:
-    """A batch of that step only, drawn in the audit's pieces, which end at `ends`, so that the rng is the same."""
+    """A batch of that step only, drawn with the audit's rng, in pieces that end at `ends`."""
     source, _ = subject.counter(case)
     end = next(end for end in ends if step < end)
     start = max((other for other in ends if other <= step), default=0)

@@ -343,7 +343,7 @@ class Audit(Shown):
         return sum(case.steps for case in self.cases)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON; no verdict if it was interrupted before the first step."""
+        """Everything as plain Python values, for JSON; no verdict if interrupted before the first step."""
         return as_dict(
             self,
             *("exit_code", "declared_tv", "wasteful", "steps"),

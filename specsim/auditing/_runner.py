@@ -250,7 +250,7 @@ class CaseRun:
         return judge_case(self.plan, self.total, self.alarm, self.interrupted)
 
     def _affordable(self, until: int, done: int) -> int:
-        """`until`, or the steps that fit into the seconds at the pace since the first ones, a multiple of 8."""
+        """`until`, or as many steps as fit into the seconds at the present pace, a multiple of 8."""
         first = PACE_STEPS[0]
         if self._seconds is None or done <= first:
             return until

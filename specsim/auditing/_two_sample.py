@@ -238,10 +238,11 @@ def _words_for(table: Table, a: Ints, b: Ints) -> str:
     cell = int(np.abs(shares[0] - shares[1]).argmax())
     after = f" after {list(table.prefix)}" if table.kind == "prefix" and table.prefix else ""
     kind = "" if table.kind == "prefix" else f" ({table.kind})"
-    return f"position {table.position + 1}{after}{kind}: {table.label(cell)} {shares[0][cell]:.4f} new, {shares[1][cell]:.4f} old"
+    where = f"position {table.position + 1}{after}{kind}: {table.label(cell)}"
+    return f"{where} {shares[0][cell]:.4f} new, {shares[1][cell]:.4f} old"
 
 
 def _detectable(plan: Plan, steps: int, alarm: float) -> float:
-    """Of the first token's table: two samples of n count as one of n/2, a third of which estimates the law."""
+    """For the first token: two samples of n count as one of n/2, a third of which estimates the law."""
     first = next((table for table in plan.tables if table.position == 0), None)
     return 1.0 if first is None else detectable_tv(len(first.law), steps / 3.0, alarm)

@@ -1,4 +1,6 @@
-"""The contract of a verifier: what it is handed, what it may promise, and that each way of breaking it is caught."""
+"""The contract of a verifier: what it is handed, what it may promise, and that each way of breaking it is
+caught.
+"""
 
 from __future__ import annotations
 
@@ -205,9 +207,11 @@ def test_every_call_of_a_batch_continues_one_generator():
 
 
 def verified(draft_tokens, p, q, u, lengths=None, passes=np.less, bonus=None):
-    """Standard verification with given uniforms u[B, γ+1], of drafts of `lengths`; without q the drafts were certain.
+    """Standard verification with given uniforms u[B, γ+1], of drafts of `lengths`; without q the drafts were
+    certain.
 
-    To spoil it: another comparison, or the position `bonus` of the row that a whole accepted draft is followed by.
+    To spoil it: another comparison, or the position `bonus` of the row that a whole accepted draft is
+    followed by.
     """
     steps, gamma = draft_tokens.shape
     lengths = np.full(steps, gamma) if lengths is None else lengths
@@ -235,7 +239,9 @@ def given(draft_tokens, p, q, rng, uniforms=None, lengths=None):
 
 
 def seeded(draft_tokens, p, q, rng, seeds, stream=lambda row, seed: seed, default=None):
-    """A generator of its own for each row with a seed, `stream(row, seed)`; `default` is a seed for the others."""
+    """A generator of its own for each row with a seed, `stream(row, seed)`; `default` is a seed for the
+    others.
+    """
     u = rng.random((len(p), p.shape[1]))
     for row, seed in enumerate(seeds):
         if seed is not None:

@@ -201,8 +201,12 @@ def test_greedy_decoding_is_a_law_too():
 
 
 def test_processing_checks_its_numbers():
-    for bad in ({"temperature": -1.0}, {"top_k": 0}, {"top_p": 0.0}):
-        with pytest.raises(ValueError, match=next(iter(bad))):
+    for bad, name in (
+        ({"temperature": -1.0}, "temperature"),
+        ({"top_k": 0}, "k: 0"),
+        ({"top_p": 0.0}, "top_p"),
+    ):
+        with pytest.raises(ValueError, match=name):
             Processing(**bad)
 
 

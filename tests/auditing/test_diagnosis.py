@@ -140,7 +140,9 @@ def test_a_diagnosis_that_fails_does_not_cost_the_verdict(monkeypatch):
 
 
 def small_residual(draft_tokens, p, q, rng):
-    """A little is added to the residual everywhere: as biased as the catalogue's mistakes, and as independent."""
+    """A little is added to the residual everywhere: as biased as the catalogue's mistakes, and as
+    independent.
+    """
     steps, gamma = draft_tokens.shape
     row, place = np.arange(steps), np.arange(gamma)
     at = (row[:, None], place, draft_tokens)
@@ -155,7 +157,9 @@ def small_residual(draft_tokens, p, q, rng):
 
 @pytest.mark.slow
 def test_independent_steps_are_no_reused_randomness():
-    """Mistakes that show between steps alone explain no law that is off step by step, however roughly theirs is known."""
+    """Mistakes that show between steps alone explain no law that is off step by step, however roughly theirs
+    is known.
+    """
     known = [one for one in mutants.catalogue() if one.name != "residual_epsilon"]
     found = diagnosed(small_residual, ("zeros", "own rows"), known)
     assert first(found) == "unknown"
@@ -207,7 +211,9 @@ def test_without_its_family_the_answer_is_unknown(name):
 
 
 def mixture(draft_tokens, p, q, rng):
-    """Two mistakes at once, which nobody has catalogued: every third step resamples, every other is lenient."""
+    """Two mistakes at once, which nobody has catalogued: every third step resamples, every other is
+    lenient.
+    """
     one = mutants.get("resamples_target").function(draft_tokens, p, q, rng)
     two = mutants.get("lenience").function(draft_tokens, p, q, rng)
     return np.where((np.arange(len(p)) % 3 == 0)[:, None], one, two)

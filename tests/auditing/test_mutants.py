@@ -109,7 +109,9 @@ def tv(one, other):
 
 
 def worst_tv(law, target, context):
-    """The largest deviation of a next token, given prefix and that the step got there, from the target's law."""
+    """The largest deviation of a next token, given prefix and that the step got there, from the target's
+    law.
+    """
     return max(tv(nexts, target_law(target, 1, context + prefix)) for prefix, nexts in conditional_laws(law))
 
 
@@ -430,7 +432,8 @@ def story(seed):
     return table(rng, 0.4), table(rng, 1.0), (0, 1), 5, 2
 
 
-#: Of many seeds one with which the chi-square sees every decoder of the catalogue, but for the one in `FAINT`.
+#: Of many seeds one with which the chi-square sees every decoder of the catalogue, but for the one in
+#: `FAINT`.
 STORY = story(432)
 
 

@@ -1,4 +1,6 @@
-"""Audits as assertions: what passes, what is raised and says why, the pytest fixture, the example of the docs."""
+"""Audits as assertions: what passes, what is raised and says why, the pytest fixture, the example of the
+docs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import verifiers
 from specsim.auditing import Verdict, declares
 from specsim.testing import assert_exact, assert_same
 
-pytestmark = pytest.mark.usefixtures("smaller_audits")
+pytestmark = pytest.mark.usefixtures("smaller_audits_in_module")
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -29,7 +31,9 @@ def wrong(draft_tokens, p, q, rng):
 
 
 def pytest_in(folder, *arguments):
-    """Run pytest in `folder`, with the plugin as an installed one, and nothing of this repository's configuration."""
+    """Run pytest in `folder`, with the plugin as an installed one, and nothing of this repository's
+    configuration.
+    """
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     # where specsim is installed with its entry point, the plugin is there already

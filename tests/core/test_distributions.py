@@ -1,4 +1,6 @@
-"""Distributions: checks that name what is wrong, reshaping against naive code, rounding, draws, synthetic pairs."""
+"""Distributions: checks that name what is wrong, reshaping against naive code, rounding, draws, synthetic
+pairs.
+"""
 
 import itertools
 import math
@@ -78,7 +80,9 @@ def test_rows_may_be_off_by_the_rounding_of_their_dtype_and_no_more(dtype, allow
 
 
 def stored_in(row, dtype):
-    """`row` in `dtype`, the rounding of its entries made up for in the last ones, so that its sum is right."""
+    """`row` in `dtype`, the rounding of its entries made up for in the last ones, so that its sum is
+    right.
+    """
     rounded = row.astype(dtype).astype(np.float64)
     step = float(np.spacing(rounded[-1:].astype(dtype))[0])
     missing = round((row.sum() - rounded.sum()) / step)
@@ -244,7 +248,9 @@ def test_parameters_out_of_range_are_named(reshape, message):
 
 
 def nearest(value, digits, lowest):
-    """The multiple of 2^exponent nearest to `value`, ties to even, where a mantissa has so many binary digits."""
+    """The multiple of 2^exponent nearest to `value`, ties to even, where a mantissa has so many binary
+    digits.
+    """
     if value == 0:
         return Fraction(0)
     exponent = max(math.frexp(value)[1] - digits, lowest)

@@ -1,4 +1,6 @@
-"""Compiled code on disk: found by what goes into it, by any number of processes, and never trusted when damaged."""
+"""Compiled code on disk: found by what goes into it, by any number of processes, and never trusted when
+damaged.
+"""
 
 import errno
 import hashlib
@@ -80,7 +82,8 @@ def test_closures_that_two_processes_compiled_may_meet_in_one_kernel(tmp_path):
     assert printed(started(tmp_path, "added", "1", "2")) == ["30.0 0"]
 
 
-#: What every rule counts, from rows and for a fixed pair; with the number of compiled kernels that the disk had.
+#: What every rule counts, from rows and for a fixed pair; with the number of compiled kernels that the disk
+#: had.
 RULES = """
 import json, os, random, sys, time
 replace = os.replace
@@ -108,7 +111,9 @@ for name in names[start:] + names[:start]:
 
 @pytest.mark.slow
 def test_cold_processes_count_the_same_with_every_rule(tmp_path):
-    """Each compiles the kernels of all rules into one folder; plain Python, without a folder, gives the counts."""
+    """Each compiles the kernels of all rules into one folder; plain Python, without a folder, gives the
+    counts.
+    """
     plain = started(tmp_path / "unused", "0", code=RULES, NUMBA_DISABLE_JIT="1")
     count = len(rules.names())
     cold = [started(tmp_path, str(i * count // 3), code=RULES) for i in range(3)]

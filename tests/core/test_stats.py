@@ -1,4 +1,6 @@
-"""Statistics against SciPy, exact enumeration and slow code, and what they promise under optional stopping."""
+"""Statistics against SciPy, exact enumeration and slow code, and what they promise under optional
+stopping.
+"""
 
 import itertools
 import math
@@ -140,7 +142,9 @@ def test_no_draws_and_a_single_cell_are_no_evidence():
 
 
 def vectorised_log_e_value(tables, law):
-    """`log_e_value` of each table [..., k] at once, as one Dirichlet–multinomial likelihood ratio per concentration."""
+    """`log_e_value` of each table [..., k] at once, as one Dirichlet–multinomial likelihood ratio per
+    concentration.
+    """
     c = (len(law) / (4 * DEVIATIONS**2))[:, None]
     n = tables.sum(axis=-1, keepdims=True)
     ratios = (

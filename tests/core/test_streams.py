@@ -31,7 +31,9 @@ steps = st.one_of(st.integers(0, 2**40), st.integers(2**32 - 20, 2**32 + 20), st
 
 
 def other_philox(counter, key, blocks):
-    """`blocks` outputs of randomgen's Philox from `counter` on; it counts up before each, the first word first."""
+    """`blocks` outputs of randomgen's Philox from `counter` on; it counts up before each, the first word
+    first.
+    """
     first = (as_integer(counter) - 1) % 2**128
     generator = Philox(counter=first, key=as_integer(key), number=4, width=32)
     return generator.random_raw(4 * blocks).reshape(blocks, 4)

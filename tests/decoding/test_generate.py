@@ -26,7 +26,9 @@ LOSSLESS = [name for name in rules.names("chain", "tree") if rules.get(name).los
 
 
 def table(seed, order, size=3):
-    """Rows of a random Markov chain, a few entries zero; the end of the text is possible and not too likely."""
+    """Rows of a random Markov chain, a few entries zero; the end of the text is possible and not too
+    likely.
+    """
     rng = np.random.default_rng(seed)
     shape = (size,) * (order + 1)
     weights = rng.gamma(0.8, size=shape) * (rng.uniform(size=shape) < 0.8) + np.eye(size) * 0.05
@@ -183,7 +185,9 @@ def test_a_target_with_a_wrong_state_is_seen(monkeypatch, wrong):
 
 @pytest.mark.parametrize("wrong", [KeepsRejected, LosesLast])
 def test_a_draft_with_a_wrong_state_costs_acceptance_not_the_law(monkeypatch, wrong):
-    """What is drafted is drawn from the q handed over, if from a worse one: of 10 000 drafted tokens, 4 % less pass."""
+    """What is drafted is drawn from the q handed over, if from a worse one: of 10 000 drafted tokens, 4 %
+    less pass.
+    """
     rng = np.random.default_rng(3)
     peaked = TableModel(dyadic(rng.permuted(np.broadcast_to([0.86, 0.10, 0.04], (3, 3, 3)), axis=2)))
     near = Mixture(DRAFT, peaked, 0.8)
@@ -199,7 +203,9 @@ def test_a_draft_with_a_wrong_state_costs_acceptance_not_the_law(monkeypatch, wr
 
 @pytest.fixture
 def fed(monkeypatch):
-    """What every session is fed after its prompt, and the sessions: {model: [tokens of each call]}, {model: session}."""
+    """What every session is fed after its prompt, and the sessions: {model: [tokens of each call]}, {model:
+    session}.
+    """
     calls, sessions = {}, {}
 
     class Recording(Session):

@@ -96,7 +96,9 @@ def as_floats(rows):
 
 
 def counts_of(drawing, q, u):
-    """Counts of ordered draws, in the order of `sibling_laws`, and the law; draws outside the law must not occur."""
+    """Counts of ordered draws, in the order of `sibling_laws`, and the law; draws outside the law must not
+    occur.
+    """
     laws = dict(sibling_laws(drawing, q, len(u)))
     digits = len(q) ** np.arange(len(u))
     tokens = draw_siblings(drawing, np.tile(as_floats([q]), (u.shape[1], 1)), u)
@@ -114,7 +116,9 @@ def test_siblings_follow_their_law(drawing, q):
 
 @pytest.mark.parametrize("drawing", ["sampled", "without replacement", "top and sample"])
 def test_wrong_siblings_are_noticed(drawing):
-    """Negative controls: uniforms that are not uniform; one uniform for all siblings; siblings in another order."""
+    """Negative controls: uniforms that are not uniform; one uniform for all siblings; siblings in another
+    order.
+    """
     u = np.random.default_rng(7).random((2, 1_000_000))
     wrong = {"uneven": u**1.02, "shared": np.stack([u[0], u[0]])}
     for name, uniforms in wrong.items():
@@ -262,7 +266,9 @@ def test_what_a_drafted_token_has_seen(block, seen):
     "tree", [branching(2, 1, 2, block=3), branching(2, 1, 2, block=2), branching(2, 1, 2)]
 )
 def test_rows_of_blocks_are_those_of_the_enumeration(tree):
-    """Independent heads see the context only, blocks also the blocks before, autoregressive drafts all tokens."""
+    """Independent heads see the context only, blocks also the blocks before, autoregressive drafts all
+    tokens.
+    """
     target, draft = rational_pair(np.random.default_rng(4), 3, 1, 1, "plain")
     u = np.random.default_rng(5).random((tree.size, 300))
     start = np.repeat(draft.contexts, 100, axis=0)
@@ -407,7 +413,9 @@ def rows_after(model, context):
 
 
 def law_of_draft(rule, target, tree, tokens, context=(), draft=None):
-    """The law of what one step of `rule` emits for a given draft; q is a uniform row unless there is a draft model."""
+    """The law of what one step of `rule` emits for a given draft; q is a uniform row unless there is a draft
+    model.
+    """
     above = paths(tree, tokens)
     p = [target.row((*context, *path)) for path in above]
     size = target.vocab_size
@@ -454,7 +462,9 @@ def test_taking_the_dynamic_tree_for_a_sample_of_q_is_noticed():
 
 @pytest.mark.parametrize("flavour", PAIR_FLAVOURS)
 def test_the_dynamic_tree_keeps_the_worthiest_paths(flavour):
-    """With width V nothing is cut on the way: no other set of n paths is worth more, and it is a tree in order."""
+    """With width V nothing is cut on the way: no other set of n paths is worth more, and it is a tree in
+    order.
+    """
     rng = np.random.default_rng(12)
     for nodes in range(1, 13):
         _, draft = rational_pair(rng, 3, 1, 1, flavour)
@@ -551,7 +561,9 @@ ACCEPTANCES = [
 
 
 def all_trees(nodes, ranks):
-    """Every tree of `nodes` drafted tokens with at most `ranks` children a node; ordered ones several times."""
+    """Every tree of `nodes` drafted tokens with at most `ranks` children a node; ordered ones several
+    times.
+    """
     for parents in itertools.product(*(range(j + 1) for j in range(nodes))):
         if max(Counter(parents).values()) <= ranks:
             yield Tree(parents)

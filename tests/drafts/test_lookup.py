@@ -138,7 +138,9 @@ def greedy(target, history, length):
 
 
 def greedy_with(lookahead, rule, target, history, length):
-    """The text that lookahead decoding emits, and how many tokens each step accepted; the target's argmax is p."""
+    """The text that lookahead decoding emits, and how many tokens each step accepted; the target's argmax is
+    p.
+    """
     text, accepted = list(history), []
     while len(text) < length:
         draft = lookahead.draft(text)

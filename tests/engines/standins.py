@@ -1,6 +1,8 @@
-"""Stand-ins for engines that cannot be installed: each engine's signature and documented conventions, right, and wrong.
+"""Stand-ins for engines that cannot be installed: each engine's signature and documented conventions, right,
+and wrong.
 
-Written from the signatures' descriptions in the adapters; `wrong=True` makes the mistake that the docstring names.
+Written from the signatures' descriptions in the adapters; `wrong=True` makes the mistake that the docstring
+names.
 """
 
 import random
@@ -67,7 +69,9 @@ def ascend_recovered(
     IS_NGRAM=False,
     wrong=False,
 ):
-    """vllm-ascend's sample_recovered_tokens_pytorch; wrong: zeroes target_probs in place (vllm-ascend#2881)."""
+    """vllm-ascend's sample_recovered_tokens_pytorch; wrong: zeroes target_probs in place
+    (vllm-ascend#2881).
+    """
     request = 0
     for i, token in enumerate(draft_token_ids.tolist()):
         while i >= cu_num_draft_tokens[request]:

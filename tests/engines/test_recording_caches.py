@@ -1,5 +1,5 @@
-"""Recording from Hugging Face models whose caches are of several kinds: sliding windows, states of convolutions, states
-that cannot be cut back. All models are tiny, with random weights.
+"""Recording from Hugging Face models whose caches are of several kinds: sliding windows, states of
+convolutions, states that cannot be cut back. All models are tiny, with random weights.
 """
 
 import numpy as np
@@ -63,7 +63,9 @@ def made(kind, config, seed):
 
 
 def steps_held_to_passes_without_cache(target, draft, gamma=GAMMA):
-    """All steps of some texts, after their rows were compared with those of one pass over all tokens, without a cache."""
+    """All steps of some texts, after their rows were compared with those of one pass over all tokens, without
+    a cache.
+    """
     models = [
         CachedModel(model, name, Sampling(), VOCAB) for model, name in ((target, "target"), (draft, "draft"))
     ]

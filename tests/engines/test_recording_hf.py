@@ -1,4 +1,6 @@
-"""Recording from Hugging Face transformers, end to end: a small pair, trained on the standard library of Python."""
+"""Recording from Hugging Face transformers, end to end: a small pair, trained on the standard library of
+Python.
+"""
 
 import os
 import shutil
@@ -137,7 +139,9 @@ def test_the_same_seed_records_the_same(pair, tmp_path):
 
 @pytest.mark.parametrize("gamma", [1, 4])
 def test_rows_with_the_cache_are_those_without(pair, gamma):
-    """Each step's p and q again, by one pass over all tokens before it: what was cut from the cache was cut right."""
+    """Each step's p and q again, by one pass over all tokens before it: what was cut from the cache was cut
+    right.
+    """
     (big, tokenizer), (small, _) = load(pair[0]), load(pair[1])
     sampling = Sampling(0.8, 0, 0.95)
     models = [

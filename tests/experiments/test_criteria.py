@@ -1,5 +1,5 @@
-"""The published criteria: a right verifier passes each, each rejects something, and their blind spots are where they
-were found to be. The kill matrix: its numbers, its table, its picture.
+"""The published criteria: a right verifier passes each, each rejects something, and their blind spots are
+where they were found to be. The kill matrix: its numbers, its table, its picture.
 """
 
 from dataclasses import dataclass, field
@@ -204,7 +204,7 @@ CHOSEN = [CRITERIA[name] for name in ("TensorRT-LLM KL", "DeepSpec")]
 
 
 @pytest.fixture(scope="module")
-def rows(smaller_audits):
+def rows(smaller_audits_in_module):
     own, seeds = kill_matrix.runs.audit_criterion("smoke"), (3, 4)
     decoder = Criterion(AUDIT, "", "", lambda decode, rng: not declared(decode).decoder, 1)
     found = [

@@ -1,4 +1,6 @@
-"""specsim's own experiments: their rows beside enumeration, closed forms and plain loops, and their pictures."""
+"""specsim's own experiments: their rows beside enumeration, closed forms and plain loops, and their
+pictures.
+"""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,6 @@
-"""Experiments and figures: tables beside what is printed, pictures beside tables, and what is kept on disk."""
+"""Experiments and figures: tables beside what is printed, pictures beside tables, and what is kept on
+disk.
+"""
 
 import importlib
 import json
@@ -700,7 +702,9 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def run_experiments(tmp_path, monkeypatch, capsys):
-    """`python -m experiments` in an empty folder, where it also keeps rows and pages: (exit code, out, err)."""
+    """`python -m experiments` in an empty folder, where it also keeps rows and pages: (exit code, out,
+    err).
+    """
     from experiments import __main__ as program
     from specsim.cli import run_app
 

@@ -1,4 +1,6 @@
-"""The picture of the front page: what it draws is in its tables, and the files in docs/_static are drawn by this code."""
+"""The picture of the front page: what it draws is in its tables, and the files in docs/_static are drawn by
+this code.
+"""
 
 import re
 from pathlib import Path
@@ -62,7 +64,9 @@ def test_lines_and_points_are_the_tables(tables):
 
 
 def words(svg):
-    """The texts of a picture that hold a letter: titles, labels and legends, without the numbers at the axes."""
+    """The texts of a picture that hold a letter: titles, labels and legends, without the numbers at the
+    axes.
+    """
     texts = re.findall(r"<text[^>]*>(.*?)</text>", svg, re.DOTALL)
     return sorted(text for text in texts if re.search("[a-zα-ω]", text))
 

@@ -1,4 +1,6 @@
-"""The command line in this process: the tests that run it share these few lines, and know no other module of it."""
+"""The command line in this process: the tests that run it share these few lines, and know no other module of
+it.
+"""
 
 import contextlib
 import io
@@ -26,7 +28,8 @@ class Ran(NamedTuple):
 def run(*arguments, cwd=None):
     """Run `specsim *arguments`, in the folder `cwd` if one is given.
 
-    Modules that a command imports from `cwd` are forgotten afterwards, so that another folder may have the same names.
+    Modules that a command imports from `cwd` are forgotten afterwards, so that another folder may have the
+    same names.
     """
     out, err, known, path = io.StringIO(), io.StringIO(), {*sys.modules}, [*sys.path]
     with (
@@ -73,7 +76,8 @@ def help_of(path):
 def parse(arguments):
     """Parse the words of a command without running it: its function, and the arguments that it would get.
 
-    Raises cyclopts.CycloptsError for a command or an option that does not exist, and for a value that does not convert.
+    Raises cyclopts.CycloptsError for a command or an option that does not exist, and for a value that does
+    not convert.
     """
     function, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     return function, bound

@@ -1,12 +1,14 @@
 """Every verification rule a second time, one step in plain Python: what the row kernels are compared with.
 
-Written from the docstrings of the rules, with lists, sorting and recursion and without regard to cost, so that each
-can be held against its docstring by reading. `NAIVE[name](parents, tokens, p, q, u, **values)` gives the list of
-tokens that a step emits: token j sits at node j + 1 below node parents[j]; p[node] and q[node] are rows, as lists;
-u[j] is the uniform of node j + 1 and u[-1] draws the last token, unless the rule says otherwise.
+Written from the docstrings of the rules, with lists, sorting and recursion and without regard to cost, so
+that each can be held against its docstring by reading. `NAIVE[name](parents, tokens, p, q, u, **values)`
+gives the list of tokens that a step emits: token j sits at node j + 1 below node parents[j]; p[node] and
+q[node] are rows, as lists; u[j] is the uniform of node j + 1 and u[-1] draws the last token, unless the rule
+says otherwise.
 
-A draw is by inverse CDF. To accept with probability `chance` is to find the uniform below it; a chance may exceed 1.
-Where rounding leaves nothing to draw from, the token comes from p. Entries must not be so small that p/q overflows.
+A draw is by inverse CDF. To accept with probability `chance` is to find the uniform below it; a chance may
+exceed 1. Where rounding leaves nothing to draw from, the token comes from p. Entries must not be so small
+that p/q overflows.
 """
 
 from itertools import accumulate
@@ -66,7 +68,9 @@ def divergence(p, q):
 
 
 def along_a_chain(chance, recovered, bonus=lambda p, q, **values: p):
-    """chance(p, q, x) that x is accepted, the law recovered(p, q, x) of what replaces it, the law bonus(p, q)."""
+    """chance(p, q, x) that x is accepted, the law recovered(p, q, x) of what replaces it, the law bonus(p,
+    q).
+    """
 
     def step(parents, tokens, p, q, u, **values):
         for i, x in enumerate(tokens):
@@ -177,7 +181,8 @@ def stepping_back(scaled):
 
 
 def down_a_tree(choose):
-    """choose(p, q, children, u): (the token accepted among `children`, None), or (None, the law of what follows).
+    """choose(p, q, children, u): (the token accepted among `children`, None), or (None, the law of what
+    follows).
 
     Nodes are told apart by their path, the tokens that lead to them, so that those drafted alike are one.
     """
@@ -228,7 +233,9 @@ def deterministic_children(p, q, children, u):
 
 
 def matched(law, children, u):
-    """Draw from `law` with the second uniform: a child may carry that token. One child alone has none, and does not."""
+    """Draw from `law` with the second uniform: a child may carry that token. One child alone has none, and
+    does not.
+    """
     if len(children) == 1 or not any(law):
         return None, law
     y = draw(law, u[1])
@@ -402,7 +409,9 @@ def raised(p, x, delta):
 
 
 def one_over_beta(p, q, alpha):
-    """1/β, for the largest k whose token is covered by the residual that it makes; 0 if nothing is rejected."""
+    """1/β, for the largest k whose token is covered by the residual that it makes; 0 if nothing is
+    rejected.
+    """
     rejected = sum(positive_part(q, times(1 / alpha, p)))
     order = sorted((y for y, a in enumerate(p) if a), key=lambda y: q[y] / p[y])
     ends = range(1, len(order) + 1)

@@ -2,14 +2,15 @@ r"""Finds numbers that were typed by hand into the text of a LaTeX source.
 
 A number may stand only
 
-- in the arguments of commands that print none of it as it stands (`QUIET`): keys, names of files, lengths, options; the
-  note of a \cite may have one, a number of the source that is cited ("Theorem 3.8");
+- in the arguments of commands that print none of it as it stands (`QUIET`): keys, names of files, lengths,
+  options; the note of a \cite may have one, a number of the source that is cited ("Theorem 3.8");
 - in a comment, in #1, and in names of things (`NAMES`), as float16;
-- in formulas: 0 and 1; and 2, 3 and 4 as an exponent, an index, an argument of \frac or \sqrt, a base, or a factor before a letter,
-  so that `$4n\varepsilon^2$` may be typed and `$\gamma = 3$` may not. A formula of digits alone is a number in the text.
+- in formulas: 0 and 1; and 2, 3 and 4 as an exponent, an index, an argument of \frac or \sqrt, a base, or a
+  factor before a letter, so that `$4n\varepsilon^2$` may be typed and `$\gamma = 3$` may not. A formula of
+  digits alone is a number in the text.
 
-Words for numbers may be typed up to four, to count what the sentence itself lists; beyond, they are numbers too. Plurals
-that count nothing, as in "thousands of rounds", are words.
+Words for numbers may be typed up to four, to count what the sentence itself lists; beyond, they are numbers
+too. Plurals that count nothing, as in "thousands of rounds", are words.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ WORDS = _words(
 #: What does not make a factor of the number before it.
 RELATIONS = _words("\\le \\ge \\ne \\in \\approx \\times \\cdot \\to \\quad \\qquad \\end")
 FRACTIONS = frozenset({"\\frac", "\\tfrac", "\\sqrt"})
-#: In text a control word, an escaped sign, a parameter, a name or word, a number, or any other sign; in formulas letters are
-#: single, and a comma is not part of a number.
+#: In text a control word, an escaped sign, a parameter, a name or word, a number, or any other sign; in
+#: formulas letters are single, and a comma is not part of a number.
 TOKEN = re.compile(
     r"\\[A-Za-z]+|\\.|#\d|[A-Za-z][A-Za-z\d]*(?:(?:-|\\_)[A-Za-z\d]+)*|\d+(?:[.,]\d+)*|\.\d+|\s+|.", re.DOTALL
 )

@@ -1,4 +1,6 @@
-"""Which files of specsim call each other: a profiler of the calls between files, and a verifier whose child process has one."""
+"""Which files of specsim call each other: a profiler of the calls between files, and a verifier whose child
+process has one.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def file_of(frame):
 
 
 class Calls:
-    """Notes each (file, other file that it called), also through code that is not specsim's; imports are not noted."""
+    """Notes each (file, other file that it called), also through code that is not specsim's; imports are not
+    noted.
+    """
 
     def __init__(self):
         self.between = set()

@@ -1,9 +1,11 @@
-"""What `tests/goldens` keeps of the package's behaviour: run this file to write it again and see what changed.
+"""What `tests/goldens` keeps of the package's behaviour: run this file to write it again and see what
+changed.
 
     python tests/helpers/write_goldens.py [NAME …]
 
-For each run below, NAME.json has its numbers and names, and NAME.txt its sentences, so that a change of words touches the
-second only. `help.txt` has the help of every command, `names.json` the public names with their parameters.
+For each run below, NAME.json has its numbers and names, and NAME.txt its sentences, so that a change of words
+touches the second only. `help.txt` has the help of every command, `names.json` the public names with their
+parameters.
 """
 
 import difflib
@@ -63,8 +65,8 @@ def verify(draft_tokens, p, q, rng):
     return output
 """
 
-#: Arguments of `specsim`, one command after another in one empty folder that has wrong.py. A command that writes a
-#: JSON file is followed by ` > FILE`, and that file is kept instead of what it printed.
+#: Arguments of `specsim`, one command after another in one empty folder that has wrong.py. A command that
+#: writes a JSON file is followed by ` > FILE`, and that file is kept instead of what it printed.
 COMMANDS = {
     "simulate": """
         simulate zipf --steps 20000 --seed 1 --threads 1 --json
@@ -262,7 +264,9 @@ def _ran(line, folder):
 
 
 def _numbers(value, sentences, key=""):
-    """`value` without what is volatile, its sentences gone to the keys of `sentences`, long lists made short."""
+    """`value` without what is volatile, its sentences gone to the keys of `sentences`, long lists made
+    short.
+    """
     if isinstance(value, dict):
         if key == "provenance":
             return {"root": value["root"]}
@@ -282,7 +286,9 @@ def _numbers(value, sentences, key=""):
 
 
 def _items(values, sentences, key):
-    """The same of a list: numbers as their sums, with a digest of integers; names counted; tables as their columns."""
+    """The same of a list: numbers as their sums, with a digest of integers; names counted; tables as their
+    columns.
+    """
     if key == "tables" and values:
         columns = {name: [table[name] for table in values] for name in values[0]}
         return {"tables": len(values)} | {k: _items(column, sentences, k) for k, column in columns.items()}

@@ -1,4 +1,6 @@
-"""Reported numbers: true ones pass for every engine's definition, and each identity that is broken alone is seen."""
+"""Reported numbers: true ones pass for every engine's definition, and each identity that is broken alone is
+seen.
+"""
 
 import itertools
 import json
@@ -24,7 +26,8 @@ from specsim.metrics._statements import statements
 
 PAGE = Path(__file__).parents[2] / "docs/checking-metrics.md"
 
-#: What a guide to speculative decoding prints of its example run: 20 accepted in 7 steps do not make 30 tokens.
+#: What a guide to speculative decoding prints of its example run: 20 accepted in 7 steps do not make 30
+#: tokens.
 GUIDE = {
     "gamma": 4,
     "acceptance_rate": "0.714",
@@ -87,7 +90,9 @@ def failing(**numbers):
 
 
 def numbers_of(lengths, engine):
-    """What `engine` would report, as floats and counts, of a run whose steps accepted `lengths`; no text ended early."""
+    """What `engine` would report, as floats and counts, of a run whose steps accepted `lengths`; no text
+    ended early.
+    """
     gamma, steps, accepted = len(lengths) - 1, int(lengths.sum()), accepted_tokens(lengths)
     found = {
         "engine": engine,

@@ -1,8 +1,8 @@
 """Which mutations of the library the tests notice.
 
-`mutations.toml` lists mutations, each a few lines of the package, what replaces them, and the tests that are expected
-to fail. Every mutation is applied to a copy of the working tree in a temporary folder. The copy without a mutation is
-tested first: it must pass.
+`mutations.toml` lists mutations, each a few lines of the package, what replaces them, and the tests that are
+expected to fail. Every mutation is applied to a copy of the working tree in a temporary folder. The copy
+without a mutation is tested first: it must pass.
 
     python tests/mutations/run.py                       all mutations, each with the tests that the table names
     python tests/mutations/run.py --only NAME NAME      some of them
@@ -76,7 +76,9 @@ def read_table() -> list[Mutation]:
 
 
 def place_of(mutation: Mutation) -> str:
-    """The file that has the code; where it was moved, the file of the package that does, of the same name if several."""
+    """The file that has the code; where it was moved, the file of the package that does, of the same name if
+    several.
+    """
     stated = ROOT / mutation.file
     moved = not stated.is_file()
     candidates = sorted((ROOT / PACKAGE).rglob("*.py")) if moved else [stated]
@@ -195,7 +197,9 @@ def digest_of_sources() -> str:
 
 
 def keep(one: Outcome, path: Path, names: list[str], sources: str, how: str) -> None:
-    """Put an outcome into the file, beside those of the other mutations `names` of the same sources, tested so."""
+    """Put an outcome into the file, beside those of the other mutations `names` of the same sources, tested
+    so.
+    """
     result: dict[str, Any] = {"sources": sources, "options": how, "killed": 0, "of": 0, "mutations": []}
     if path.exists():
         kept = json.loads(path.read_text(encoding="utf-8"))

@@ -58,7 +58,9 @@ def test_the_best_gamma_falls_with_the_batch():
 
 
 def test_long_contexts_make_large_batches_gain_again():
-    """MagicDec, arXiv 2408.11049: with a draft on a sparse cache there is a context from which on batches help."""
+    """MagicDec, arXiv 2408.11049: with a draft on a sparse cache there is a context from which on batches
+    help.
+    """
     cost = Roofline(LARGE, SMALL, GPU, batch=64, draft_context=512)
     critical = critical_context(cost, 0.8, 4)
     assert critical is not None

@@ -1,4 +1,6 @@
-"""Lookahead policies: steps cut from a log follow the law of speculative sampling, and every policy its own rule."""
+"""Lookahead policies: steps cut from a log follow the law of speculative sampling, and every policy its own
+rule.
+"""
 
 import itertools
 import math
@@ -39,7 +41,8 @@ from specsim.recording import record
 from specsim.theory import expected_tokens, markov_steps, oracle_improvement, walltime_improvement
 
 COST = ConstantRatio(0.05)
-#: Rows after each of three tokens. No two entries of a row of q are alike, so that its confidence tells a token.
+#: Rows after each of three tokens. No two entries of a row of q are alike, so that its confidence tells a
+#: token.
 P = np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.25, 0.25, 0.5]])
 Q = np.array([[0.2, 0.35, 0.45], [0.3, 0.6, 0.1], [0.55, 0.15, 0.3]])
 PAIR = TableModel(P), TableModel(Q)
@@ -101,7 +104,9 @@ def law_of_a_step(context, gamma):
 
 
 def least_p_value(log, gamma=2):
-    """The joint law of accepted length and tokens of steps, for each token in front of them: the least p-value."""
+    """The joint law of accepted length and tokens of steps, for each token in front of them: the least
+    p-value.
+    """
     seen = {context: {} for context in range(3)}
     for step in simulate_steps(log, Constant(gamma), COST):
         if 0 < step.start < len(log) - gamma - 1:
@@ -185,7 +190,8 @@ def test_independent_drafts_agree_with_the_closed_forms():
     seen = log.accepted.mean()
     z = norm.isf(FALSE_ALARM / 2)
     assert seen == pytest.approx(0.8, abs=z * math.sqrt(0.8 * 0.2 / len(log)))
-    # a step of the oracle ends with a rejected position each time, so that only the end of the text is left over
+    # a step of the oracle ends with a rejected position each time, so that only the end of the text is left
+    # over
     assert oracle.speedup == pytest.approx(oracle_improvement(seen, 0.1), rel=1e-3)
     mean, error = tokens_per_step(log, 3)
     assert three.speedup == pytest.approx(walltime_improvement(0.8, 3, 0.1), rel=z * error / mean)
@@ -599,7 +605,9 @@ def test_examples_are_what_a_step_would_have_seen(text):
 
 
 def test_what_was_learned_is_calibrated(text):
-    """Predictions of Disco and of an unweighted SpecDec++ mean what they say, on text that they were not fitted on."""
+    """Predictions of Disco and of an unweighted SpecDec++ mean what they say, on text that they were not
+    fitted on.
+    """
     train, log = text
     found = examples(log, 4)
     disco = Disco.fit(train, most=4).coefficients
@@ -655,7 +663,9 @@ def test_each_policy_is_compared_with_the_best_constant(text):
 
 
 def test_the_error_of_a_difference_is_what_differences_scatter_by():
-    """Over 150 logs: squares of their deviations over the reported ones, against chi-square; and the use of pairing."""
+    """Over 150 logs: squares of their deviations over the reported ones, against chi-square; and the use of
+    pairing.
+    """
     runs = [
         specsim.simulate_policies(
             specsim.draft_log(*PAIR, length=2000, rng=seed, ahead=0), [Constant(2)], constants=[5]

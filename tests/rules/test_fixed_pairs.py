@@ -1,4 +1,6 @@
-"""Draws of the fixed-pair kernels, one by one, against inverse CDFs in plain Python: a small error needs no statistics."""
+"""Draws of the fixed-pair kernels, one by one, against inverse CDFs in plain Python: a small error needs no
+statistics.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Identities between rules, and between rules and closed forms, each with its source; in fractions where they are exact."""
+"""Identities between rules, and between rules and closed forms, each with its source; in fractions where they
+are exact.
+"""
 
 from fractions import Fraction
 
@@ -103,7 +105,9 @@ def test_at_temperature_zero_the_standard_rule_is_greedy_match():
 
 
 def test_the_expected_length_of_block_verification_and_of_token_by_token():
-    """E[τ] = Σ E_q[b_ℓ] (Sun et al., arXiv 2403.10444); token ≤ block ≤ the min-joint sum, each strictly somewhere."""
+    """E[τ] = Σ E_q[b_ℓ] (Sun et al., arXiv 2403.10444); token ≤ block ≤ the min-joint sum, each strictly
+    somewhere.
+    """
     apart = np.zeros(2, dtype=int)
     for target, draft, tree, context in generated(RULE["block"], 120, seed=24):
         token, block = (
@@ -146,7 +150,9 @@ def expected_b(target, draft, gamma, context):
 
 
 def test_the_example_in_which_token_block_and_bound_are_three_numbers():
-    """V = 2, γ = 2: public notes state that block verification reaches the min-joint sum; here it does not."""
+    """V = 2, γ = 2: public notes state that block verification reaches the min-joint sum; here it does
+    not.
+    """
     target = TableModel(tenths((8, 2), (9, 1)))
     draft = TableModel(tenths((1, 9), (3, 7)))
     # the first rows differ from those after either token, so they get a state of their own
@@ -243,7 +249,9 @@ def test_k_seq_accepts_most_of_the_best():
 
 
 def test_the_cover_property_of_drafts_without_replacement():
-    """Chen et al., arXiv 2402.12374: with as many drafts as q has tokens one is accepted; i.i.d. drafts lack that."""
+    """Chen et al., arXiv 2402.12374: with as many drafts as q has tokens one is accepted; i.i.d. drafts lack
+    that.
+    """
     p, q = [Fraction(1), Fraction(0)], [Fraction(1, 2)] * 2
     assert acceptance("without_replacement", p, q, 2) == 1
     assert acceptance("recursive_rejection", p, q, 2) == Fraction(3, 4)
@@ -265,7 +273,9 @@ def test_what_recursive_rejection_rejects():
 
 
 def test_traversal_against_going_down_from_the_root():
-    """Never less without replacement; with independent siblings, whose subtrees only the latter merges, both ways."""
+    """Never less without replacement; with independent siblings, whose subtrees only the latter merges, both
+    ways.
+    """
     below = above = 0
     for target, draft, tree, context in generated(RULE["without_replacement"], 150, seed=32):
         up, down = lengths(

@@ -1,7 +1,8 @@
 """The lossy rules: examples by hand, their limits, and what acceptance costs them.
 
-That every rule follows the law that it declares is proved in `test_rules`; here the laws are held to what is known of
-them otherwise. `first_token` computes a law from acceptance and recovery alone, without the declared one.
+That every rule follows the law that it declares is proved in `test_rules`; here the laws are held to what is
+known of them otherwise. `first_token` computes a law from acceptance and recovery alone, without the declared
+one.
 """
 
 import math
@@ -24,7 +25,9 @@ HALVES = ([F(1, 2), F(1, 2), F(0)], [F(1, 2), F(0), F(1, 2)])
 
 
 def first_token(rule, p, q):
-    """The law of the first token of a step that drafts one token from q, and the probability of rejecting it."""
+    """The law of the first token of a step that drafts one token from q, and the probability of rejecting
+    it.
+    """
     rule = rules.get(rule) if isinstance(rule, str) else rule
     values = {name: F(value) for name, value in rule.values.items()}
     law, rejected = [F(0)] * len(p), F(0)

@@ -43,8 +43,8 @@ def shapes(rule, drawing):
 def rows(rng, tree, size):
     """p and q [STEPS, n + 1, V], the first of them with zeros, ties, equal and disjoint rows.
 
-    Without the tiny entries of `awkward_pairs`: products of subnormal numbers keep no digits, and the ratios p/q of
-    the naive rules overflow.
+    Without the tiny entries of `awkward_pairs`: products of subnormal numbers keep no digits, and the ratios
+    p/q of the naive rules overflow.
     """
     shape = 2, -1, tree.size + 1, size
     awkward = np.array(awkward_pairs(rng, AWKWARD * (tree.size + 1), size)).reshape(shape)
@@ -55,7 +55,9 @@ def rows(rng, tree, size):
 
 
 def draw(rng, tree, p, q):
-    """tokens[steps, n] drawn from q; nodes that carry the same tokens are given the same rows, as from a model."""
+    """tokens[steps, n] drawn from q; nodes that carry the same tokens are given the same rows, as from a
+    model.
+    """
     steps, nodes, size = q.shape
     tokens, path = np.empty((steps, tree.size), dtype=np.int64), np.zeros((nodes, steps), dtype=np.int64)
     for node in range(nodes):
@@ -81,7 +83,9 @@ def nearby(u, values):
 
 
 def differing(rule, naive, drawing, values):
-    """The steps compared, those where kernel and `naive` differ in a close decision, and those where they just differ."""
+    """The steps compared, those where kernel and `naive` differ in a close decision, and those where they
+    just differ.
+    """
     compared, close, wrong = 0, 0, []
     for size, tree in shapes(rule, drawing):
         rng = np.random.default_rng([crc32(rule.name.encode()), size, tree.size])
@@ -124,7 +128,8 @@ def test_the_row_kernel_of_a_control_does_not_emit_what_the_rule_that_it_imitate
     assert wrong
 
 
-#: Rules that use the same uniforms in the same way. On a chain K = 1, and block verification has three other names.
+#: Rules that use the same uniforms in the same way. On a chain K = 1, and block verification has three other
+#: names.
 ON_A_CHAIN = [
     {"standard", "recursive_rejection", "without_replacement", "token_tree", "greedy_multi_draft", "k_seq"}
     | {"sorted_siblings", "k_seq_small_rho", "k_seq_wrong_k"},

@@ -59,7 +59,9 @@ def test_a_rule_with_a_declared_law_follows_it(name, models):
 
 
 def settings_of(rule):
-    """The default parameters, and each parameter towards both ends of its range, the others at their defaults."""
+    """The default parameters, and each parameter towards both ends of its range, the others at their
+    defaults.
+    """
     yield {}
     for parameter in rule.parameters:
         width = min(parameter.high, parameter.default + 4) - parameter.low
@@ -178,7 +180,9 @@ def test_the_row_kernel_is_its_plain_twin_bit_for_bit(name, drawing):
 
 
 def check_step(rule, tree, emitted, accepted, drafted, p):
-    """Accepted tokens are a path of the draft; then one token more; then padding; nothing impossible if lossless."""
+    """Accepted tokens are a path of the draft; then one token more; then padding; nothing impossible if
+    lossless.
+    """
     assert (emitted[: accepted + 1] >= 0).all()
     assert (emitted[accepted + 1 :] == -1).all()
     alike = {0}
@@ -246,8 +250,8 @@ def test_the_kernels_follow_the_law_of_whole_steps(name, drawing, kind, steps):
     """Smaller mistakes than these steps show are seen by `test_naive` and on the net."""
     rule, (make, order, context) = rules.get(name), KINDS[kind]
     tree = shape_of(rule, drawing)
-    # the residual of the fixed pair has three tokens, one of them less likely than under q: with one token, neither
-    # how it is drawn nor the coin of the next test would matter
+    # the residual of the fixed pair has three tokens, one of them less likely than under q: with one token,
+    # neither how it is drawn nor the coin of the next test would matter
     target, draft = some_pair(np.random.default_rng(14), 4, order)
     law = step_law(rule, target, draft, tree, context)
     main = kind == "fixed pair" and drawing == rule.draft_sampling[0] and not rule.control
@@ -266,7 +270,8 @@ def net(full):
 
 
 def tv_on_a_net(rule, tree, target, draft, law, net):
-    """The total variation from `law` of 2^net steps of the fixed-pair kernel, their uniforms a Sobol' sequence.
+    """The total variation from `law` of 2^net steps of the fixed-pair kernel, their uniforms a Sobol'
+    sequence.
 
     It errs by far less than as many random steps: with 2^20 by less than .001, mostly by .0002, where the
     e-value of ten million random ones needs a deviation of .002.

@@ -1,4 +1,5 @@
-"""The standard rule: proved against a second implementation, its kernels against steps by hand and against its law.
+"""The standard rule: proved against a second implementation, its kernels against steps by hand and against
+its law.
 
 The second implementation, `algorithm_1`, is written from Leviathan, Kalman & Matias, arXiv 2211.17192,
 Algorithm 1, and from nothing else; `conftest` has the steps by hand.
@@ -34,7 +35,9 @@ HALF = Fraction(1, 2)
 
 
 def algorithm_1(target, draft, gamma, context):
-    """The law of what a step emits, from the probabilities that a prefix is kept, without enumerating drafts."""
+    """The law of what a step emits, from the probabilities that a prefix is kept, without enumerating
+    drafts.
+    """
     law = defaultdict(Fraction)
 
     def reach(prefix, chance):
@@ -59,7 +62,9 @@ def algorithm_1(target, draft, gamma, context):
 
 
 def generated_pairs(trials, seed, most_drafts=256):
-    """(target, draft, γ, context): V in 2..6, γ in 1..4, V^γ ≤ `most_drafts`, orders 0 to 2, every flavour in turn."""
+    """(target, draft, γ, context): V in 2..6, γ in 1..4, V^γ ≤ `most_drafts`, orders 0 to 2, every flavour in
+    turn.
+    """
     rng = np.random.default_rng(seed)
     shapes = [(size, gamma) for size in range(2, 7) for gamma in range(1, 5) if size**gamma <= most_drafts]
     for trial in range(trials):
@@ -168,7 +173,9 @@ def test_the_rule_is_proved_exact_for_tokens_drafted_several_at_a_time(block):
 
 
 def wrong_law(name, accept=None, residual=None, bonus=None):
-    """The standard rule with one part replaced: accept(p, q), residual(p, q, x) or bonus(p, q) of one position."""
+    """The standard rule with one part replaced: accept(p, q), residual(p, q, x) or bonus(p, q) of one
+    position.
+    """
 
     def law(parents, tokens, p, q):
         gamma = len(parents)
@@ -196,7 +203,9 @@ def without(p, x):
 
 
 def reused_uniform_law(parents, tokens, p, q):
-    """One uniform for every accept test: the draft survives node i iff it lies below all ratios up to there."""
+    """One uniform for every accept test: the draft survives node i iff it lies below all ratios up to
+    there.
+    """
     ratios = [min(Fraction(1), p[i][x] / q[i][x]) for i, x in enumerate(tokens)]
     survival = [min(ratios[:i], default=Fraction(1)) for i in range(len(parents) + 2)][: len(parents) + 1]
     stop = [a - b for a, b in zip(survival, [*survival[1:], Fraction(0)], strict=True)]
@@ -211,7 +220,9 @@ REUSED_UNIFORM = replace(RULE, name="reused uniform", law=reused_uniform_law)
 
 
 def differs_after(token):
-    """Order-1 pair over 3 tokens: p and q agree on (1/2, 1/4, 1/4), but after `token` they differ by TV 1/4."""
+    """Order-1 pair over 3 tokens: p and q agree on (1/2, 1/4, 1/4), but after `token` they differ by TV
+    1/4.
+    """
     common = [HALF, Fraction(1, 4), Fraction(1, 4)]
     p, q = [common] * 3, [common] * 3
     p[token], q[token] = [Fraction(1, 4), HALF, Fraction(1, 4)], common
@@ -468,7 +479,9 @@ def dyadic_table(rng, size, order, zeros):
 
 
 def law_p_value(tokens, law, size):
-    """Chi-square of the whole steps in tokens [γ+1, steps], padded with -1, against {emitted tokens: chance}."""
+    """Chi-square of the whole steps in tokens [γ+1, steps], padded with -1, against {emitted tokens:
+    chance}.
+    """
     base = size + 1
     codes = np.zeros(tokens.shape[1], dtype=np.int64)
     for row in tokens:
@@ -490,7 +503,9 @@ def inverse_cdf(rows, u):
 
 
 def row_kernel_steps(target, draft, rng, spoil):
-    """Whole steps from context (0,), drafted by NumPy and verified by the row kernel; `spoil` alters its inputs."""
+    """Whole steps from context (0,), drafted by NumPy and verified by the row kernel; `spoil` alters its
+    inputs.
+    """
     p_table, q_table = target.rows(np.arange(3)[:, None]), draft.rows(np.arange(3)[:, None])
     history = np.zeros((STEPS, GAMMA + 1), dtype=np.int64)
     for i in range(GAMMA):

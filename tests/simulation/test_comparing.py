@@ -23,8 +23,8 @@ P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
 
 
 def test_the_shipped_table_is_what_the_seed_gives(full):
-    """Rules of every kind again, or all of them, from the seed, steps and γ that the table records; bit for bit, but
-    for sums of TV.
+    """Rules of every kind again, or all of them, from the seed, steps and γ that the table records; bit for
+    bit, but for sums of TV.
     """
     stored = load_bundled()
     assert [entry.rule for entry in stored] == [str(rules.get(name)) for name in rules.names()]

@@ -216,7 +216,9 @@ def test_alpha_context_is_the_mean_overlap_where_steps_begin(small_trace):
 
 
 def test_two_regimes_tell_the_alphas_apart():
-    """β is .3 or .95 throughout a step, γ = 5: Eq. 1 gives 2.51 from one α and 3.64 from another; truth is 3.36."""
+    """β is .3 or .95 throughout a step, γ = 5: Eq. 1 gives 2.51 from one α and 3.64 from another; truth is
+    3.36.
+    """
     p, q = np.zeros((4, 4)), np.zeros((4, 4))
     p[:2, :2], q[:2, :2] = [1.0, 0.0], [0.3, 0.7]
     p[2:, 2:], q[2:, 2:] = [0.5, 0.5], [0.55, 0.45]
@@ -371,7 +373,9 @@ def test_measured_tokens_per_step_are_those_of_the_proof(rule, tree, kind):
 
 
 def test_tokens_drafted_ahead_are_drawn_from_the_law_given_the_context_alone():
-    """Two independent heads after token 0, where the draft's second token would be certain given the first."""
+    """Two independent heads after token 0, where the draft's second token would be certain given the
+    first.
+    """
     flip = TableModel([[0.5, 0.5], [1.0, 0.0]], contexts=[[0]])
     ahead, seen = (simulate(flip, flip, gamma=chain(2, block=b), steps=50_000, rng=1) for b in (2, 1))
     assert seen.lengths.tolist() == [0, 0, 50_000]

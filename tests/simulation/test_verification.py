@@ -399,7 +399,9 @@ def test_a_rule_that_reads_q_wants_it(name):
 
 
 def test_siblings_with_the_same_token_are_trials_of_their_own():
-    """Allowed where siblings are sampled independently; here nothing of token 0 is left for a second trial."""
+    """Allowed where siblings are sampled independently; here nothing of token 0 is left for a second
+    trial.
+    """
     steps, p, q = 4000, [[[0.25, 0.75]] * 3] * 4000, [[HALF]] * 4000
     twice = verify([[0, 0]] * steps, p, q, "recursive_rejection", rng=0, parents=(0, 0))
     once = verify([[0]] * steps, np.array(p)[:, :2], q, rng=0)

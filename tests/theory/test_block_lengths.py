@@ -1,4 +1,6 @@
-"""Accepted lengths: token by token ≤ block verification ≤ the min-joint bound, and the range for i.i.d. pairs."""
+"""Accepted lengths: token by token ≤ block verification ≤ the min-joint bound, and the range for i.i.d.
+pairs.
+"""
 
 from fractions import Fraction as F
 

@@ -1,4 +1,6 @@
-"""The multi-draft bound against linear programs and all subsets, and known verifiers against their rules and the bound."""
+"""The multi-draft bound against linear programs and all subsets, and known verifiers against their rules and
+the bound.
+"""
 
 from fractions import Fraction
 from itertools import chain, combinations, permutations
@@ -42,7 +44,9 @@ def floats(row):
 
 
 def best_coupling(p, q, drafts, drawing):
-    """max P(output ∈ drafts) over joint laws of the drafted tuple and an output of law p, by linear programming."""
+    """max P(output ∈ drafts) over joint laws of the drafted tuple and an output of law p, by linear
+    programming.
+    """
     tuples = dict(sibling_laws(drawing, q, drafts))
     size = len(p)
     inside = np.array([[x in drafted for x in range(size)] for drafted in tuples], dtype=float)

@@ -1,4 +1,6 @@
-"""Wall time, operations and the best γ, held to the printed tables and figures of Leviathan et al.; steps by position."""
+"""Wall time, operations and the best γ, held to the printed tables and figures of Leviathan et al.; steps by
+position.
+"""
 
 import numpy as np
 import pytest
@@ -141,7 +143,9 @@ def test_a_beam_is_accepted_if_the_drafts_hold_it():
 
 
 def test_three_alphas_where_the_acceptance_rate_varies_from_step_to_step():
-    """β is .3 or .95 throughout a step of five: the mean is not what the formula needs, nor is accepted / tested."""
+    """β is .3 or .95 throughout a step of five: the mean is not what the formula needs, nor is accepted /
+    tested.
+    """
     reached = np.mean([beta ** np.arange(6) for beta in (0.3, 0.95)], axis=0)
     by_position = reached[1:] / reached[:-1]
     tokens = expected_tokens_by_position(by_position)
@@ -168,7 +172,9 @@ def test_markov_steps_of_one_row_are_independent():
 
 
 def test_markov_steps_are_those_of_enumeration():
-    """From each context, weighted by how often a step begins there: the weights follow from the others' agreement."""
+    """From each context, weighted by how often a step begins there: the weights follow from the others'
+    agreement.
+    """
     by_start = [accepted_tokens(P, Q, 3, start=(P[s], Q[s])).token for s in range(3)]
     found = markov_steps(P, Q, 3)
     assert min(by_start) + 1 < found.tokens_per_step < max(by_start) + 1

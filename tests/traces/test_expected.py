@@ -1,4 +1,6 @@
-"""What the drafted tokens' own probabilities say of a rule: `survival` against the law, and its bounds along a log."""
+"""What the drafted tokens' own probabilities say of a rule: `survival` against the law, and its bounds along
+a log.
+"""
 
 import json
 import re
@@ -72,7 +74,9 @@ WRONG = [
 
 
 def gaps(rule, survival, models=60):
-    """1 + E[Σ R_i] less the tokens that the law emits, over pairs of rational models and the ways of drawing."""
+    """1 + E[Σ R_i] less the tokens that the law emits, over pairs of rational models and the ways of
+    drawing.
+    """
     rng = np.random.default_rng(7)
     values = {name: Fraction(value) for name, value in rule.values.items()}
     for number in range(models):
@@ -237,7 +241,9 @@ def test_rounding_is_allowed_for(tmp_path, dtype):
 
 
 def completions(k=3, size=40):
-    """Rows whose top k are known and do not hold the drafted token 0; it has all of the tail that it can have, or none."""
+    """Rows whose top k are known and do not hold the drafted token 0; it has all of the tail that it can
+    have, or none.
+    """
     listed = np.array([0.5, 0.25, 0.1])
     rows = {}
     for most in (True, False):

@@ -1,4 +1,6 @@
-"""Importers: what was logged elsewhere comes out as it went in, and what is wrong is named, with its place."""
+"""Importers: what was logged elsewhere comes out as it went in, and what is wrong is named, with its
+place.
+"""
 
 import gzip
 import hashlib

@@ -1,4 +1,6 @@
-"""Reading a trace: where its α comes from, how sure it is, and whether its flags and tokens follow from its rows."""
+"""Reading a trace: where its α comes from, how sure it is, and whether its flags and tokens follow from its
+rows.
+"""
 
 import json
 import math

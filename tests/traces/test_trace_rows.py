@@ -52,7 +52,9 @@ def some_rows(dtype: str, size: int, seed: int = 0) -> np.ndarray:
 
 
 def checksum_by_hand(p: np.ndarray, q: np.ndarray, fold: int = 15) -> int:
-    """Of one row's words, in Python's integers, as `specsim.traces._checksums` defines it, with a label's zeros."""
+    """Of one row's words, in Python's integers, as `specsim.traces._checksums` defines it, with a label's
+    zeros.
+    """
     total = int(HORNER)
     for low in range(0, len(p), 2048):
         part = 0
@@ -99,7 +101,9 @@ def test_beta_is_the_sum_of_the_stored_numbers(dtype: str, size: int) -> None:
 
 
 def test_sums_above_one_of_float16_are_exact() -> None:
-    """Above 1 float32 is too coarse for the smallest numbers of float16: this row's would be lost one by one."""
+    """Above 1 float32 is too coarse for the smallest numbers of float16: this row's would be lost one by
+    one.
+    """
     row = np.full((1, 2049), 2.0**-24, np.float16)
     row[0, 0] = 1.0
     exact = 1.0 + 2048 * 2.0**-24

@@ -547,7 +547,9 @@ def dense_trace(path: Path) -> Path:
 
 
 def truncated_trace(path: Path) -> Path:
-    """With what a dense one lacks: top, an absent q at the bonus, and provenance that is escaped and in powers of ten."""
+    """With what a dense one lacks: top, an absent q at the bonus, and provenance that is escaped and in
+    powers of ten.
+    """
     facts = {"model": "é", "temperature": 1e-7, "top_p": None}
     with writer(path, vocab_size=9, gamma=1, top=3, bonus=False, rows_per_shard=4, provenance=facts) as trace:
         for context, tokens, accepted, p, q in make_steps(steps=4, vocab_size=9, gamma=1):

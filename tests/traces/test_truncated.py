@@ -1,4 +1,6 @@
-"""Truncated rows: the bounds on β hold what they should, and are attained; what is written is read, or named."""
+"""Truncated rows: the bounds on β hold what they should, and are attained; what is written is read, or
+named.
+"""
 
 import json
 import resource
@@ -135,7 +137,9 @@ VOCAB, GAMMA, STEPS, TOP = 23, 2, 60, 5
 
 
 def make_steps(seed=3, bonus=True):
-    """(context, tokens, accepted, p rows, q rows) with the tokens drawn from q and the standard rule's outcomes."""
+    """(context, tokens, accepted, p rows, q rows) with the tokens drawn from q and the standard rule's
+    outcomes.
+    """
     rng = np.random.default_rng(seed)
     steps = []
     for step in range(STEPS):

@@ -20,7 +20,7 @@ from specsim.rules import Rule
 
 @dataclass(frozen=True)
 class Level:
-    """Steps of each case: of a rule, of a user's verifier (at most `verifier_bytes` of rows), of a decoder."""
+    """Steps of each case: of a rule, of a verifier (at most `verifier_bytes` of rows), of a decoder."""
 
     rule: int
     verifier: int
@@ -170,7 +170,7 @@ def _cut(tree: Tree, declared: Declared) -> Tree:
 
 
 def _pair(name: str, purpose: str, rows: Iterable[Floats], gamma: int, **more: Any) -> Callable[[int], Case]:
-    """A fixed pair, as a function of the bits of its fractions: its rows sum to exactly 1 in the verifier's dtype."""
+    """A fixed pair, by the bits of its fractions: its rows sum to exactly 1 in the verifier's dtype."""
     p, q = rows
     return lambda bits: Case(
         name, purpose, TableModel(dyadic(p, bits)), TableModel(dyadic(q, bits)), chain(gamma), **more

@@ -77,7 +77,7 @@ def _mixed(p: Floats, other: Floats, weight: float) -> tuple[Floats, Floats]:
 
 
 def _far() -> tuple[Floats, Floats]:
-    """The target favours two tokens that the draft seldom proposes; which one depends on both tokens before."""
+    """The target favours two tokens that the draft seldom proposes, chosen by both tokens before."""
     p, q = np.full((4, 4, 4), 0.02), _irregular(10, 4, 1)
     for a, b in np.ndindex(4, 4):
         p[a, b, (a + b) % 2], p[a, b, (a + b + 1) % 2] = 0.72, 0.24

@@ -83,7 +83,8 @@ def _reproducible(function: Verifier, declared: Declared, key: Key, timeout: flo
     if not np.array_equal(first, second):
         step = int((first != second).any(axis=0).argmax())
         raise BrokenVerifier(
-            f"step {step}: the same rng gave other tokens the second time; draw from rng alone, or declare reproducible=False"
+            f"step {step}: the same rng gave other tokens the second time; draw from rng alone, or declare "
+            "reproducible=False"
         )
     return []
 
@@ -102,7 +103,8 @@ def _alone(name: str, function: Verifier, declared: Declared, key: Key, timeout:
     alone = np.concatenate([_tokens(calls, rows, given, np.array([s])) for s in fixed[:8]])
     if not np.array_equal(together[fixed], turned[fixed]) or not np.array_equal(together[fixed[:8]], alone):
         raise BrokenVerifier(
-            f"the same {'seed' if name == 'seeds' else name} gave other tokens in another batch or another order"
+            f"the same {'seed' if name == 'seeds' else name} gave other tokens in another batch or another "
+            "order"
         )
     return []
 
@@ -166,8 +168,8 @@ def _impossible(tokens: Ints, p: Floats, where: str) -> list[Finding]:
     if not len(bad):
         return []
     step, position = bad[0]
-    text = f"{where}: token {tokens[step, position]} at position {position + 1} has probability 0 under the target"
-    return [Finding("support", text)]
+    token = f"token {tokens[step, position]} at position {position + 1}"
+    return [Finding("support", f"{where}: {token} has probability 0 under the target")]
 
 
 CHECKS = (_sizes, _reproducible, partial(_alone, "seeds"), partial(_alone, "uniforms"), _edges, _rare_draft)

@@ -97,7 +97,7 @@ class AuditTally:
 
     @cached_property
     def pair_cdfs(self) -> tuple[Floats, Floats, Floats]:
-        """For a pair: the claimed law [depth+1, V], and the mass below each token by ratio to q and by mass."""
+        """Of a pair: the claimed law [depth+1, V], and the mass below each token by p/q and by mass."""
         p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (self.case.target, self.case.draft))
         laws = np.array([self.claim.row(p, q, position) for position in range(self.case.gamma + 1)])
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -157,7 +157,7 @@ def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-unt
 
 @kernel
 def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges, impossible, first):  # type: ignore[no-untyped-def]
-    """PIT and tail bins of tokens[γ+1, B] for a pmf p[i, V] at each position; first[B] is the first tokens' PIT."""
+    """PIT and tail bins of tokens[γ+1, B] for pmfs p[i, V] by position; first[B] is the first token's PIT."""
     for i in range(tokens.shape[0]):
         for s in range(tokens.shape[1]):
             x = tokens[i, s]

@@ -135,8 +135,8 @@ def _deviations(
         after = f" after {list(table.prefix)}" if table.prefix else ""
         yield Finding(
             "deviation",
-            f"position {position + 1}{after}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] on the {BINS[table.kind]}, "
-            f"e = 10^{result.log10_e:.0f}; {_extremes(table, observed)}",
+            f"position {position + 1}{after}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] on the "
+            f"{BINS[table.kind]}, e = 10^{result.log10_e:.0f}; {_extremes(table, observed)}",
         )
 
 
@@ -148,8 +148,8 @@ def _single_cells(counts: Counts, level: float) -> Iterator[Finding]:
             if n and binomial_p_value(int(hits), n, float(edge)) < level:
                 yield Finding(
                     "deviation",
-                    f"position {position + 1}: the rarest tokens of mass {edge:g} came out {int(hits):,} times, "
-                    f"expected {n * edge:,.0f}",
+                    f"position {position + 1}: the rarest tokens of mass {edge:g} came out {int(hits):,} "
+                    f"times, expected {n * edge:,.0f}",
                 )
 
 
@@ -178,9 +178,10 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
         pair = int(np.subtract(result.observed, result.expected).argmax())
         yield Finding(
             "dependence",
-            f"the first tokens of {NEIGHBOURS[result.prefix[0]]} depend on each other, e = 10^{result.log10_e:.0f}: "
-            f"{result.labels[pair]} of the law occur together in {result.observed[pair] / result.n:.4f} of the pairs, "
-            f"expected {result.expected[pair] / result.n:.4f}",
+            f"the first tokens of {NEIGHBOURS[result.prefix[0]]} depend on each other, e = "
+            f"10^{result.log10_e:.0f}: {result.labels[pair]} of the law occur together in "
+            f"{result.observed[pair] / result.n:.4f} of the pairs, expected "
+            f"{result.expected[pair] / result.n:.4f}",
         )
 
 
@@ -194,8 +195,8 @@ def _dependence(results: Sequence[TableResult], level: float) -> Iterator[Findin
     if df >= MIN_TOO_GOOD_DF and lower_tail_p_value(statistic, df) < level:
         yield Finding(
             "dependence",
-            f"counts agree with the law too well (χ² = {statistic:.1f} on {df} degrees of freedom): draws are not "
-            "independent",
+            f"counts agree with the law too well (χ² = {statistic:.1f} on {df} degrees of freedom): draws "
+            "are not independent",
         )
 
 

@@ -30,7 +30,7 @@ from specsim.simulation._sources import FixedPairSource, RowSource, Source, rule
 
 
 class _Counted:
-    """A subject with its cases. The source and tally of the latest are cached: a case is counted in several pieces."""
+    """A subject with its cases. The latest source and tally are cached: a case is counted in pieces."""
 
     cases: Any
     plan: Callable[[int, str], Plan]

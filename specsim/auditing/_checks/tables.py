@@ -1,4 +1,4 @@
-"""The plan of a case, fixed from p and q before the first draw: its steps, and its tables, which share the budget."""
+"""The plan of a case, fixed before the first draw: its steps, and its tables, which share the budget."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -136,7 +136,7 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
 def prefix_tables(
     case: Case | DecoderCase, steps: int, laws: Callable[[Tokens], tuple[Floats, Floats]]
 ) -> Iterator[Table]:
-    """A table for each prefix; laws(prefix) is the claimed law after it, and how likely each token is followed."""
+    """A table for each prefix; laws(prefix) is the law after it, and how likely each token is followed."""
     size, start = case.target.vocab_size, 0
     reached: dict[Tokens, float] = {(): float(steps)}
     for position in range(table_positions(case)):

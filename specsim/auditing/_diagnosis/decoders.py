@@ -54,7 +54,7 @@ class _Seen:
 def diagnose_decoder(
     execution: Execution, failed: Sequence[CaseResult], root: int, known: Sequence[Mutant] | None = None
 ) -> Diagnosis | None:
-    """Diagnose the decoder of `execution`, whose cases `failed`; `known` mistakes default to the catalogue."""
+    """Diagnose the decoder of `execution`, whose cases `failed`, by default with all known mistakes."""
     subject, started = execution.subject, time.monotonic()
     assert isinstance(subject, DecoderSubject)
     whole = [case.name for case in subject.cases if table_positions(case) == case.max_new_tokens]

@@ -21,7 +21,7 @@ from specsim.models import TableModel
 from specsim.simulation._sources import Batch
 
 
-@cache  # the same objects for equal declarations, by which predictions are kept
+@cache  # the same objects for equal declarations: predictions are cached by case
 def diagnostic_cases(declared: Declared) -> tuple[Case, ...]:
     """Small pairs that separate the known mistakes."""
     dtype = declared.dtypes[0]
@@ -51,7 +51,7 @@ def diagnostic_cases(declared: Declared) -> tuple[Case, ...]:
 
 @dataclass(frozen=True)
 class OutcomeTally:
-    """Counts outcomes[path, accepted, last token] int64 [V^γ, γ+1, V] of a case, in the labels of its pair."""
+    """Counts int64 [V^γ, γ+1, V] of (path, accepted, last token) in a case, in the labels of its pair."""
 
     case: Case
 

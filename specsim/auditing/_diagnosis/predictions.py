@@ -3,7 +3,7 @@
 The prediction is exact from the mutant's law, or simulated if the law depends on other rows or on token
 labels."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 
 import numpy as np
@@ -31,12 +31,13 @@ class Prediction:
 
 def predict(mutant: Mutant, case: Case) -> Prediction | None:
     """The prediction of `mutant` for `case`; None if it breaks the contract."""
-    return _predict(_Key((mutant.verify, mutant.law, *mutant.values.items()), mutant), case)
+    parts = [getattr(mutant, each.name) for each in fields(mutant) if each.name != "values"]
+    return _predict(_Key((*parts, *mutant.values.items()), mutant), case)
 
 
 @dataclass(frozen=True)
 class _Key:
-    """A mutant, told from others by its functions and parameters, since a dictionary has no hash."""
+    """A mutant as a key of a cache: its values are a mapping, which has no hash."""
 
     parts: tuple[object, ...]
     mutant: Mutant = field(compare=False)

@@ -112,7 +112,7 @@ def _log_likelihood(prediction: Prediction | None, counts: Ints) -> float:
 
 
 def _misfit(prediction: Prediction, counts: Ints) -> tuple[float, int, bool]:
-    """(chi-square, degrees of freedom, whether an impossible outcome occurred), cells merged within a path."""
+    """(chi-square, degrees of freedom, whether the impossible occurred), cells merged within a path."""
     statistic, df, never = 0.0, 0, False
     for code, observed in enumerate(counts.reshape(len(counts), -1)):
         n, law = int(observed.sum()), prediction.law[code].reshape(-1)

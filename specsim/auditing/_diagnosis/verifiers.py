@@ -48,7 +48,7 @@ def diagnose_chain(
     root: int,
     known: Sequence[Mutant] | None = None,
 ) -> Diagnosis | None:
-    """Diagnose the verifier of `execution`, whose cases `failed`; `known` mistakes default to the catalogue."""
+    """Diagnose the verifier of `execution`, whose cases `failed`, by default with all known mistakes."""
     subject = execution.subject
     assert isinstance(subject, VerifierSubject)
     cases = diagnostic_cases(subject.declared)
@@ -217,8 +217,8 @@ def _evidence(
     share = counts[code, accepted, token] / counts[code].sum()
     text = (
         f"Evidence (case {case.name!r}): of the steps that drafted {path} and accepted {accepted or 'none'}, "
-        f"{100 * share:.4g} % emitted token {token} (this bug: {100 * predicted:.4g} %; an exact token-wise verifier: "
-        f"{100 * right:.4g} %)."
+        f"{100 * share:.4g} % emitted token {token} (this bug: {100 * predicted:.4g} %; an exact token-wise "
+        f"verifier: {100 * right:.4g} %)."
     )
     step = execution.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
     where = ""

@@ -1,4 +1,4 @@
-"""The forms of an audit's report: text and tables, an HTML page, JSON, JUnit XML, figures. `text` has the sentences of all."""
+"""The forms of a report: text, an HTML page, JSON, JUnit XML, figures. `text` has the sentences of all."""
 
 import json
 

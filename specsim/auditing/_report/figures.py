@@ -1,4 +1,4 @@
-"""The pictures of an audit: acceptance and lengths, the cells that deviate most, and what more steps would find."""
+"""The pictures of an audit: acceptance, lengths, the cells that deviate most, what more steps would find."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Tested:
 
 
 def worst_tables(audit: Audit) -> list[Tested]:
-    """The most telling table of each case that has a rejected one, worst first; without any finding the one nearest to it."""
+    """The worst table of each case with a finding, worst first; without any, the table nearest to one."""
     drawn = ([Tested(case, one) for one in case.tables if one.observed and one.n] for case in audit.cases)
     worst = [max(tables, key=lambda tested: tested.table.log10_e) for tables in drawn if tables]
     worst.sort(key=lambda tested: tested.table.log10_e, reverse=True)
@@ -54,7 +54,7 @@ def worst_tables(audit: Audit) -> list[Tested]:
 
 
 def main_tables(audit: Audit) -> list[Tested]:
-    """Three tables for the power: the most and the least sensitive of first tokens, and the least sensitive of last positions."""
+    """Tables for the power: the most and the least sensitive of first tokens, the least of last positions."""
     ran = [case for case in audit.cases if case.steps]
     first = [Tested(case, case.first_token) for case in ran if case.first_token and case.first_token.n]
     last = [Tested(case, case.last_position) for case in ran if case.last_position and case.last_position.n]

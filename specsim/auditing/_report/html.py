@@ -1,4 +1,4 @@
-"""An audit as one HTML file that needs nothing else: verdict, findings, evidence, figures, how to run it again."""
+"""An audit as one HTML file by itself: verdict, findings, evidence, figures, how to run it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sentences and tables that every form of a report shares; `audit_parts` and `comparison_parts` put them in order."""
+"""The sentences and tables of all forms of a report, ordered by `audit_parts` and `comparison_parts`."""
 
 from collections.abc import Iterator
 
@@ -14,11 +14,12 @@ from specsim.theory import expected_tokens
 COLUMNS = {
     "V": "size of the vocabulary",
     "γ": "drafted tokens of a step, or the depth of its tree",
-    "steps": "simulated steps of draft and verify, or for a decoder whole texts; fewer than planned where a deviation was found early",
+    "steps": "simulated steps of draft and verify, or for a decoder whole texts; fewer than planned where a "
+    "deviation was found early",
     "min p": "smallest chi-square p-value of the case's tables; the verdict does not use it",
     "max e": "largest e-value of the case",
-    "detectable TV": f"total variation that would have been found with probability {POWER:g}, at the first and last "
-    "position tested",
+    "detectable TV": f"total variation that would have been found with probability {POWER:g}, at the first "
+    "and last position tested",
     "certified": "upper bound on the total variation of the first token",
     "Σ min(p,q)": "mean over the contexts where steps begin",
     "α verified": "accepted / tested tokens",
@@ -46,10 +47,12 @@ def meaning(audit: Audit) -> str:
     waste = " It accepts fewer drafted tokens than it could: that costs speed, not correctness."
     return {
         Verdict.CONSISTENT: "No deviation from the target's distribution was found. " + power_line(audit),
-        Verdict.LOSSY: "The verifier declares an output distribution other than the target's, and no deviation from the "
-        f"declared one was found. Its total variation from the target's is up to {audit.declared_tv:.3f}.",
+        Verdict.LOSSY: "The verifier declares an output distribution other than the target's, and no "
+        f"deviation from the declared one was found. Its total variation from the target's is up to "
+        f"{audit.declared_tv:.3f}.",
         Verdict.BIASED: "The output does not have the distribution that the verifier claims.",
-        Verdict.BROKEN: "The verifier violates its contract (see the findings), so its output distribution could not be tested in full.",
+        Verdict.BROKEN: "The verifier violates its contract (see the findings), so its output distribution "
+        "could not be tested in full.",
     }[audit.verdict] + (waste if audit.wasteful else "")
 
 
@@ -60,10 +63,10 @@ def remedy(audit: Audit) -> str:
     return {
         Verdict.CONSISTENT: "Nothing. A higher level finds smaller deviations.",
         Verdict.LOSSY: "Decide whether this deviation is acceptable; the code does what it declares.",
-        Verdict.BIASED: "Start with the finding that has the smallest vocabulary and the first position. The same seed draws "
-        "the same steps, so a fix can be tested on them.",
-        Verdict.BROKEN: "Fix the contract first: each finding names the call, the step and the position. The same seed makes "
-        "the same calls.",
+        Verdict.BIASED: "Start with the finding that has the smallest vocabulary and the first position. The "
+        "same seed draws the same steps, so a fix can be tested on them.",
+        Verdict.BROKEN: "Fix the contract first: each finding names the call, the step and the position. The "
+        "same seed makes the same calls.",
     }[audit.verdict]
 
 
@@ -85,7 +88,8 @@ def progress_lines(audit: Audit) -> list[str]:
         done, planned = sum(case.steps for case in slow), sum(case.planned for case in slow)
         why = "interrupted" if audit.interrupted else "time limit"
         lines.append(
-            f"{done:,} of {planned:,} planned steps in {_counted(len(slow), 'case')} ({why}); see detectable TV."
+            f"{done:,} of {planned:,} planned steps in {_counted(len(slow), 'case')} ({why}); see detectable "
+            "TV."
         )
     return lines
 
@@ -109,8 +113,8 @@ def proof_line(audit: Audit) -> str | None:
     wrong = f"NOT {claim}, total variation up to {audit.proof.largest_tv:.3g}"
     said = claim if audit.proof.as_claimed else wrong
     return (
-        f"Proof: on {audit.proof.models} generated models, every draft enumerated in fractions, the law of a step "
-        f"is {said}."
+        f"Proof: on {audit.proof.models} generated models, every draft enumerated in fractions, the law of a "
+        f"step is {said}."
     )
 
 
@@ -120,8 +124,8 @@ def test_line(audit: Audit) -> str:
     if not audit.steps:
         return f"{made}: {'nothing was run' if audit.interrupted else 'the verifier could not be run'}."
     return (
-        f"{made}; a verifier that is as claimed is called biased with probability at most {audit.budget:g}. A "
-        f"deviation of the size of 'detectable TV' would have been found with probability {POWER:g}."
+        f"{made}; a verifier that is as claimed is called biased with probability at most {audit.budget:g}. "
+        f"A deviation of the size of 'detectable TV' would have been found with probability {POWER:g}."
     )
 
 
@@ -131,8 +135,8 @@ def power_line(audit: Audit) -> str:
     if not found:
         return ""
     return (
-        f"At the first token of a step, a total variation of {min(found):.4f} in the most sensitive case and of "
-        f"{max(found):.4f} in the least sensitive case would have been found with probability {POWER:g}."
+        f"At the first token of a step, a total variation of {min(found):.4f} in the most sensitive case and "
+        f"of {max(found):.4f} in the least sensitive case would have been found with probability {POWER:g}."
     )
 
 
@@ -154,7 +158,7 @@ def replay(audit: Audit) -> str:
 
 
 def iid_lines(case: CaseResult) -> list[str]:
-    """On rows that change with the context: what the i.i.d. formula makes of each α, beside what was measured."""
+    """Where rows change with the context: what the i.i.d. formula makes of each α, and the measured rate."""
     if case.alphas is None:
         return []
     lines = [f"{case.case}: {case.tokens_per_step:.4f} tokens per step measured, γ = {case.gamma}."]
@@ -202,7 +206,7 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
 
 
 def comparison_parts(found: Comparison) -> Iterator[Piece]:
-    """Two verifiers for the terminal and for Jupyter: a table, what differs, and what would have been found."""
+    """Two verifiers in the terminal and in Jupyter: a table, differences, what would have been found."""
     if found.interrupted:
         yield Line("interrupted: the verdict so far", "bold yellow")
     if found.cases:
@@ -210,14 +214,15 @@ def comparison_parts(found: Comparison) -> Iterator[Piece]:
     yield from (Line(f"{case.case}: {case.text}", "red") for case in found.cases if case.text)
     yield Line(
         "e: largest e-value of the case against equal distributions; the verifiers are called changed above "
-        f"10^{np.log10(found.tests / found.budget):.1f}. identical steps: share of steps with the same tokens from the "
-        "same drafts and random numbers. new, old: tokens per step. detectable TV: total variation between the "
-        f"distributions of the first token that would have been found with probability {POWER:g}.",
+        f"10^{np.log10(found.tests / found.budget):.1f}. identical steps: share of steps with the same "
+        "tokens from the same drafts and random numbers. new, old: tokens per step. detectable TV: total "
+        "variation between the distributions of the first token that would have been found with probability "
+        f"{POWER:g}.",
         "dim",
     )
     yield (
-        f"{found.tests} tests; two verifiers with the same distribution are called changed with probability at most "
-        f"{found.budget:g}."
+        f"{found.tests} tests; two verifiers with the same distribution are called changed with probability "
+        f"at most {found.budget:g}."
     )
     run = found.provenance
     yield f"Level {found.level}, seed {run.root}, {run.seconds:.1f} s, specsim {run.specsim}."

@@ -78,15 +78,15 @@ def read_tokens(
     if strayed >= 0:
         position = int((tokens[strayed, :gamma] != drafted[strayed]).argmax())
         raise NotADraftPath(
-            f"step {first + strayed}, position {position + 1}: emitted token {tokens[strayed, position]} before the last, "
-            f"where {drafted[strayed, position]} was drafted"
+            f"step {first + strayed}, position {position + 1}: emitted token {tokens[strayed, position]} "
+            f"before the last, where {drafted[strayed, position]} was drafted"
         )
     return laid_out, accepted
 
 
 @kernel
 def _read(tokens, drafted, longest, vocab_size, laid_out, accepted):  # type: ignore[no-untyped-def]
-    """Fill laid_out[γ+1, B] and accepted[B]; return the first broken row and the first off its draft, or -1."""
+    """Fill laid_out[γ+1, B] and accepted[B]; returns the first broken row, the first off the draft, or -1."""
     broken, strayed = -1, -1
     for s in range(tokens.shape[0]):
         emitted, fine = 0, True

@@ -37,7 +37,7 @@ _WRITTEN = re.compile(r"(?<!buffer source )array is read-only|destination is rea
 
 @dataclass(frozen=True)
 class Calls:
-    """`function`, called as it declares, on the rows of `case`: a `specsim.simulation._sources.RowVerifier`."""
+    """`function`, called as it declares on the rows of `case`, as a `RowVerifier` of the simulation."""
 
     function: Verifier
     declared: Declared
@@ -98,7 +98,7 @@ class Calls:
     def _parts(
         self, rows: Rows, size: int, rng: np.random.Generator, extras: dict[str, Any]
     ) -> list[NDArray[Any]]:
-        """Calls of `size` rows, one after the other; results are copied, since the verifier may reuse its buffer."""
+        """Calls of `size` rows in turn; results are copied, since the verifier may reuse its buffer."""
         parts, (steps, gamma) = [], rows.draft_tokens.shape
         for part in (slice(start, min(start + size, steps)) for start in range(0, steps, size)):
             given = {
@@ -130,7 +130,7 @@ def verifier_source(
 
 
 def call_safely(function: Verifier, *arguments: Any, timeout: float, **keywords: Any) -> Any:
-    """Call `function`. Any exception except Ctrl-C, and more than `timeout` seconds, raise `BrokenVerifier`."""
+    """Call `function`. Exceptions except Ctrl-C, and more than `timeout` seconds, raise `BrokenVerifier`."""
     try:
         with _time_limit(timeout):
             return function(*arguments, **keywords)

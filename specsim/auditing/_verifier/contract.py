@@ -5,17 +5,18 @@
 Each row of the result holds the accepted tokens and one more, padded with -1; `rng` is a NumPy Generator, the
 only source of randomness. `declares` extends these arguments, and the audit tests the extensions:
 
-    lengths    keyword lengths=int64[B]: row s has lengths[s] ≤ γ drafted tokens; the entries after them are noise
+    lengths    keyword lengths=int64[B]: row s has lengths[s] ≤ γ drafted tokens; entries after them are noise
     seeds      keyword seeds=list[int | None]: a row with a seed gives the same tokens in every batch
     uniforms   keyword uniforms=float64[B, γ+1]: all randomness, for γ accept tests and the last token
     one_hot    q may be None: the draft emits its tokens with probability 1
-    tree       (parents int64[n], tokens int64[n], p[n+1, V], q[m, V], rng) -> (path, token): one step of a draft
-               tree; node 0 is the root, node j + 1 is token j, and parents[j] its parent node; row k of p and q is
-               the law of the token after node k; q has rows up to the last node with children; path lists the
-               accepted nodes below the root
+    tree       (parents int64[n], tokens int64[n], p[n+1, V], q[m, V], rng) -> (path, token): a step of a
+               draft tree; node 0 is the root, node j + 1 is token j, and parents[j] its parent node; row k of
+               p and q is the law of the token after node k; q has rows up to the last node with children;
+               path lists the accepted nodes below the root
     decoder    (target, draft, prompt, max_new_tokens, eos, rng) -> the new tokens: the whole loop
 
-The first four are only for verifiers of chains."""
+The first four are only for verifiers of chains.
+"""
 
 from __future__ import annotations
 
@@ -109,8 +110,8 @@ class Declared:
             0 < self.temperature < math.inf and self.top_k >= 0 and 0 < self.top_p <= 1
         ):
             raise ValueError(
-                f"temperature {self.temperature}, top_k {self.top_k}, top_p {self.top_p}: expected a positive "
-                "temperature, top_k ≥ 0 and top_p in (0, 1]"
+                f"temperature {self.temperature}, top_k {self.top_k}, top_p {self.top_p}: expected a "
+                "positive temperature, top_k ≥ 0 and top_p in (0, 1]"
             )
 
 

@@ -2,9 +2,10 @@
 
 `eagle/model/utils.py`, read at eagle-llm 1.2.1 and at 8009b6d:
 
-    evaluate_posterior(logits[L, D, V], candidates[L, D], logits_processor, cart_candidates_prob[L, D], op, p_indices,
-                       tree_candidates[1, n+1], b_indices) -> (best_candidate, accept_length, sample_p[V])      (EAGLE-1)
-    evaluate_posterior(logits[L, D, V], candidates[L, D], logits_processor)                             (EAGLE-2 and 3)
+    evaluate_posterior(logits[L, D, V], candidates[L, D], logits_processor, cart_candidates_prob[L, D], op,
+                       p_indices, tree_candidates[1, n+1], b_indices)                            (EAGLE-1)
+    evaluate_posterior(logits[L, D, V], candidates[L, D], logits_processor)                      (EAGLE-2, 3)
+        -> (best_candidate, accept_length, sample_p[V])
 
 The L rows are the paths from the root to a leaf, D = depth + 1, padded with -1. EAGLE-1's siblings are drawn
 without replacement: `cart_candidates_prob` is the renormalised probability of each, `op[i][k]` the draft's
@@ -13,7 +14,8 @@ are the draft's most probable tokens, for which q counts as 1. The last token is
 `sample_p`: the adapter does that.
 
 Known issues: Python's `random` for the coins; EAGLE-1 draws the bonus without the logits processor
-(temperature ignored); no guard where the residual is zero."""
+(temperature ignored); no guard where the residual is zero.
+"""
 
 import inspect
 import random
@@ -84,7 +86,7 @@ def adapt_1(evaluate_posterior: engines.Function) -> Verifier:
 
 
 def adapt_2(evaluate_posterior: engines.Function) -> Verifier:
-    """Make a tree verifier of a function with the signature of EAGLE-2, for the draft's most probable tokens."""
+    """Make a tree verifier of a function of EAGLE-2's signature, for the draft's most probable tokens."""
 
     @declares(arrays="torch", dtypes=("float32",), tree=True, sampling="top")
     def verify(parents: Any, tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> tuple[list[int], int]:

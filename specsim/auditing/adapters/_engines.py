@@ -1,4 +1,4 @@
-"""Helpers of the adapters: an engine's function, seeds, the form of a decoder, rows of a cache, paths of a tree."""
+"""Helpers of the adapters: an engine's function, seeds, decoders, rows of a cache, paths of a tree."""
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -111,11 +111,11 @@ def padded(steps: Iterable[Sequence[int]], width: int) -> Ints:
 
 
 def last_rows(model: Model, held: ArrayLike, count: int) -> Floats:
-    """The rows after each of the last `count` of the tokens `held` (integers [T]) in a cache: float64 [count, V].
+    """The rows float64 [count, V] after each of the last `count` tokens of `held` (integers [T]) in a cache.
 
-    The cache has the tokens as its keys, so one that was not cropped, or in the wrong place, changes the output.
-    Positions with too few tokens before them for the model to read get the uniform row: those are the first of a
-    prompt, which no decoder samples from."""
+    The cache has the tokens as its keys, so one that was not cropped, or in the wrong place, changes the
+    output. Positions with too few tokens before them for the model to read get the uniform row: those are the
+    first of a prompt, which no decoder samples from."""
     tokens = np.asarray(held, dtype=np.int64)
     rows = np.full((count, model.vocab_size), 1.0 / model.vocab_size)
     shortest = max(model.order, len(tokens) - count + 1)

@@ -2,8 +2,8 @@
 
 `transformers/generation/utils.py`, read at 4.41, 4.57, 5.0 and 5.23:
 
-    _speculative_sampling(candidate_input_ids[1, L], candidate_logits[1, γ, V], candidate_length, new_logits[1, γ+1, V],
-                          assistant_ensemble_weight=None) -> (valid_tokens[1, n+1], n)
+    _speculative_sampling(candidate_input_ids[1, L], candidate_logits[1, γ, V], candidate_length,
+                          new_logits[1, γ+1, V], assistant_ensemble_weight=None) -> (valid_tokens[1, n+1], n)
 
 where releases up to 5.0 have `is_done_candidate` in the last place, and early ones
 `last_assistant_token_is_eos` and `max_matches`. The engine calls it for one sequence, with processed logits
@@ -16,7 +16,8 @@ on purpose, the law w·p + (1-w)·q.
 
 `generate` runs `model.generate(assistant_model=…)` with the engine's defaults: 20 drafted tokens, fewer where
 the assistant is less than 40 % sure, and the sampling of `temperature`, `top_k` and `top_p` applied to both
-models."""
+models.
+"""
 
 import inspect
 from functools import lru_cache

@@ -2,14 +2,17 @@
 
 `speculative_decoding/speculative_decoding.py`, read at 0.2.0:
 
-    speculative_decoding(net, small_net, prompt[B, L], seq_len, gamma=5, temperature=1., filter_thres=0.9, lenience=1.,
+    speculative_decoding(net, small_net, prompt[B, L], seq_len, gamma=5, temperature=1., filter_thres=0.9,
+    lenience=1.,
                          pad_id=0) -> (tokens[B, seq_len - L], mean accepted)
 
-    net(tokens, seq_start_pos=…, cache=…, return_cache=True) -> (logits of the tokens that were not cached, cache)
+    net(tokens, seq_start_pos=…, cache=…, return_cache=True) -> (logits of the tokens that were not cached,
+    cache)
 
 The adapter decodes one sequence with every token kept (`filter_thres=0`), and cuts at `eos`, which the loop
 does not know. Known issues: accepts unless u > p/q; divides the residual by its sum without a guard; with
-`lenience` the residual does not use the scaled q."""
+`lenience` the residual does not use the scaled q.
+"""
 
 from typing import Any
 

@@ -2,13 +2,15 @@
 
 `medusa/model/utils.py`, read at medusa-llm 0.1 and in Spec-Bench's copy:
 
-    evaluate_posterior(logits[L, D, V], candidates[L, D], temperature, posterior_threshold=0.3, posterior_alpha=0.09, …)
+    evaluate_posterior(logits[L, D, V], candidates[L, D], temperature, posterior_threshold=0.3,
+    posterior_alpha=0.09, …)
         -> (best_candidate, accept_length)
 
 The L rows are the paths from the root to a leaf, D = depth + 1, padded with token 0. A drafted token passes
 where p(x) > min(threshold, alpha·exp(-entropy)); the longest path wins, then the likeliest. The token after
 it is drawn outside, from p: the adapter does that. In sampling 'nucleus' of later versions each path draws
-target tokens of its own."""
+target tokens of its own.
+"""
 
 from typing import Any
 

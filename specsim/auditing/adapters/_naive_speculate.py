@@ -2,11 +2,13 @@
 
 `naive_speculate/speculate/utils.py`, read at 544b2cf:
 
-    speculative_sampling(target_dists[γ+1, V], proposal_dists[γ, V], candidate_tokens[γ]) -> (rejected_idx, token)
+    speculative_sampling(target_dists[γ+1, V], proposal_dists[γ, V], candidate_tokens[γ]) -> (rejected_idx,
+    token)
 
 One sequence at a time; `rejected_idx` is the number of accepted tokens. Known issue: 1e-9 is added to q in
 the ratio and to *every* entry of the residual, so that with V tokens and a residual of mass m a share
-V·1e-9/m of them is noise."""
+V·1e-9/m of them is noise.
+"""
 
 from typing import Any
 

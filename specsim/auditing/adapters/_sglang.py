@@ -4,8 +4,8 @@
 
     tree_speculative_sampling_target_only(predicts[N], accept_index[B, depth+1], accept_token_num[B],
         candidates[B, n+1], retrive_index[B, n+1], retrive_next_token[B, n+1], retrive_next_sibling[B, n+1],
-        uniform_samples[B, n+1], uniform_samples_for_final_sampling[B], target_probs[B, n+1, V], draft_probs[B, n+1, V],
-        threshold_single=1.0, threshold_acc=1.0, deterministic=True)
+        uniform_samples[B, n+1], uniform_samples_for_final_sampling[B], target_probs[B, n+1, V],
+        draft_probs[B, n+1, V], threshold_single=1.0, threshold_acc=1.0, deterministic=True)
 
 The first three are written to, `draft_probs` too (zeros at first: what is proposed does not matter). Node 0
 carries the last token of the text. A node's first child is its `next_token`, the next child of the same node
@@ -13,7 +13,8 @@ carries the last token of the text. A node's first child is its `next_token`, th
 holds, at each of them, the token that follows it.
 
 It needs a GPU. Known issues: one coin per node serves all its children, by adding up their probabilities,
-which is exact only where siblings are distinct and both thresholds are 1; a lower threshold is lossy."""
+which is exact only where siblings are distinct and both thresholds are 1; a lower threshold is lossy.
+"""
 
 from itertools import pairwise
 from typing import Any

@@ -2,14 +2,15 @@
 
 `tensorrt_llm/_torch/pyexecutor/sampling_utils.py`, read in 2026:
 
-    get_rejected_indices(draft_probs[γ, V], target_probs[γ+1, V], generator, draft_tokens: list[int]) -> int[rejected, 1]
-    sample_rejected(draft_probs, target_probs, generator, num_accepted) -> int
+    get_rejected_indices(draft_probs[γ, V], target_probs[γ+1, V], generator, draft_tokens: list[int]) ->
+    int[rejected, 1] sample_rejected(draft_probs, target_probs, generator, num_accepted) -> int
 
 All positions are tested; the first rejected index is the number of accepted tokens. The sampler draws the
 bonus from the target's last row, which the adapter does with the same generator.
 
 Known issues: rejects where u > q/p; no guard where the residual is zero, so that `multinomial` raises;
-drafted tokens go through pinned memory, which asks for a GPU in some versions."""
+drafted tokens go through pinned memory, which asks for a GPU in some versions.
+"""
 
 from typing import Any
 

@@ -4,9 +4,10 @@
 
     rejection_random_sample_pytorch(output_token_ids[B, γ+1], cu_num_draft_tokens[B], draft_token_ids[n],
                                     draft_probs[n, V] | None, target_probs[n, V], bonus_token_ids[B, 1],
-                                    recovered_token_ids[n], uniform_probs[n], is_greedy[B], max_spec_len, vocab_size,
-                                    IS_NGRAM=False)
-    sample_recovered_tokens_pytorch(output_token_ids[n], cu_num_draft_tokens[B], draft_token_ids[n], draft_probs,
+                                    recovered_token_ids[n], uniform_probs[n], is_greedy[B], max_spec_len,
+                                    vocab_size, IS_NGRAM=False)
+    sample_recovered_tokens_pytorch(output_token_ids[n], cu_num_draft_tokens[B], draft_token_ids[n],
+    draft_probs,
                                     target_probs, q[B, V], vocab_size, IS_NGRAM=False)
 
 Both write to their first argument; `q` are exponential variables, one vector per request, not the draft. The
@@ -15,7 +16,8 @@ bonus tokens. `expand_pytorch`, which spreads temperatures over a request's toke
 temperature 1.
 
 Known issues: newer versions use pinned memory, which needs an accelerator; with IS_NGRAM the function of
-recovered tokens set entries of target_probs to 0 in place (vllm-project/vllm-ascend#2881)."""
+recovered tokens set entries of target_probs to 0 in place (vllm-project/vllm-ascend#2881).
+"""
 
 from typing import Any
 

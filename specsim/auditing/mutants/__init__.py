@@ -1,11 +1,13 @@
-"""Mutants: verifiers and decoders with a known defect, which an audit must reject and a diagnosis compares with.
+"""Mutants: verifiers and decoders with a known defect, which an audit must reject and a diagnosis compares
+with.
 
 Each mutant is a small function with the threads that reported the defect and, where one exists, the exact law
 of a step; there is one file for each family of mechanisms. The exact controls are correct but accept fewer
 tokens than the standard rule: an audit that rejects one raises a false alarm.
 
 `_reference.py` is a correct verifier of arrays whose parts can be replaced, `_decoding.py` a correct decoder
-of that kind."""
+of that kind.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The parts of the laws of mutants: a correct verifier's law whose parts can be replaced.
 
-The parts are those of `specsim.rules._common.tokenwise.law`, with rows as sequences of Fractions or floats. All
-parts get the mutant's values."""
+The parts are those of `specsim.rules._common.tokenwise.law`, with rows as sequences of Fractions or floats.
+All parts get the mutant's values.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
@@ -76,7 +77,8 @@ def normalise_or(weights: Row, otherwise: Row) -> list[Any]:
 
 
 def within(row: Row, low: Any, high: Any) -> list[Any]:
-    """The law of an inverse-CDF draw from `row` with a uniform in [low, high); `row` itself if that is empty."""
+    """The law of an inverse-CDF draw from `row` with a uniform in [low, high); `row` itself if that is
+    empty."""
     if not low < high:
         return list(row)
     ends = [sum(row[: y + 1]) for y in range(len(row))]

@@ -1,8 +1,9 @@
 """A correct verifier of arrays in NumPy whose parts can be replaced.
 
-A test takes u float[B, γ], the drafted tokens x int[B, γ], and p and q float[B, γ, V] at the drafted positions.
-A recovered token or a bonus is drawn from p, q float[R, V], with the rejected tokens x int[R]; weights need
-not be normalised, and a row of zeros is replaced by p. All parts get the mutant's values."""
+A test takes u float[B, γ], the drafted tokens x int[B, γ], and p and q float[B, γ, V] at the drafted
+positions. A recovered token or a bonus is drawn from p, q float[R, V], with the rejected tokens x int[R];
+weights need not be normalised, and a row of zeros is replaced by p. All parts get the mutant's values.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -143,8 +144,8 @@ def verify(
 ) -> Ints:
     """Standard verification, each of its parts replaceable: int[B, γ+1], padded with -1.
 
-    `passes` tests all positions, and `count` says how many tokens that accepts; `rows` gives the rows that the
-    last token is drawn from, by `recover` or `bonus`."""
+    `passes` tests all positions, and `count` says how many tokens that accepts; `rows` gives the rows that
+    the last token is drawn from, by `recover` or `bonus`."""
     gamma = draft_tokens.shape[1]
     u = uniforms(rng, len(p), gamma + 1, **values)
     accepted = count(passes(u[:, :gamma], draft_tokens, p[:, :gamma], q, **values))
