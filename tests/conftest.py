@@ -8,6 +8,7 @@ Every statistical assertion compares a p-value with `FALSE_ALARM`: under fresh r
 chance that rarely. The seeds are fixed, so that in fact it cannot.
 """
 
+from contextlib import contextmanager
 from fractions import Fraction
 
 import numpy as np
@@ -165,11 +166,8 @@ def standard_steps_of_a_pair(p, q):
 LARGE = {"Zipf 32 000", "flat tail 131 072"}
 
 
-@pytest.fixture(scope="module")
-def smaller_audits(full):
-    """Audits at the level smoke have fewer steps, and leave out a user's verifier's largest vocabularies,
-    unless all tests are run.
-    """
+@contextmanager
+def _smaller_audits(full):
     from specsim.auditing._cases.battery import LEVELS, Level
     from specsim.auditing._checks import subjects
     from specsim.rules import Rule
@@ -183,6 +181,22 @@ def smaller_audits(full):
         if not full:
             patch.setattr(subjects, "battery", some)
             patch.setitem(LEVELS, "smoke", Level(2**15, 2**13, 2**29, 2**10))
+        yield
+
+
+@pytest.fixture
+def smaller_audits(full):
+    """Audits at the level smoke have fewer steps, and leave out a user's verifier's largest vocabularies, unless all
+    tests are run.
+    """
+    with _smaller_audits(full):
+        yield
+
+
+@pytest.fixture(scope="module")
+def smaller_audits_in_module(full):
+    """The same for all tests of a module, and for what they share."""
+    with _smaller_audits(full):
         yield
 
 

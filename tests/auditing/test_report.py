@@ -29,7 +29,7 @@ from specsim.auditing._results import Efficiency, Finding, ProofSummary, Verdict
 from specsim.core._plotting import save_figure
 from specsim.core._tables import to_rich
 
-pytestmark = pytest.mark.usefixtures("smaller_audits")
+pytestmark = pytest.mark.usefixtures("smaller_audits_in_module")
 
 SEED = 1
 

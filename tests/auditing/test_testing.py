@@ -15,7 +15,7 @@ import verifiers
 from specsim.auditing import Verdict, declares
 from specsim.testing import assert_exact, assert_same
 
-pytestmark = pytest.mark.usefixtures("smaller_audits")
+pytestmark = pytest.mark.usefixtures("smaller_audits_in_module")
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -56,7 +56,6 @@ def test_audit_prints_a_verdict_and_writes_its_files(run, tmp_path):
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["verdict"] == "consistent"
 
 
-@pytest.mark.usefixtures("smaller_audits")
 def test_audit_of_a_wrong_verifier_exits_with_1(run):
     code, out, _ = run("audit", "verifiers:resamples_from_target", "--level", "smoke", "--seed", "1")
     assert code == 1

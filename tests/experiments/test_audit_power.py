@@ -135,8 +135,8 @@ def subject_of(name):
         ("draft_top_k", "second order"),
     ],
 )
-def test_as_many_steps_as_predicted_reject_and_a_quarter_mostly_does_not(name, case):
-    mutant, subject, runs = mutants.get(name), subject_of(name), 20
+def test_as_many_steps_as_predicted_reject_and_a_quarter_mostly_does_not(name, case, full):
+    mutant, subject, runs = mutants.get(name), subject_of(name), 20 if full else 8
     index = [one.name for one in subject.cases].index(case)
     plan, where = subject.plan(index, "quick"), subject.cases[index]
     if mutant.decode:

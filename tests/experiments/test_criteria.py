@@ -204,7 +204,7 @@ CHOSEN = [CRITERIA[name] for name in ("TensorRT-LLM KL", "DeepSpec")]
 
 
 @pytest.fixture(scope="module")
-def rows(smaller_audits):
+def rows(smaller_audits_in_module):
     own, seeds = kill_matrix.runs.audit_criterion("smoke"), (3, 4)
     decoder = Criterion(AUDIT, "", "", lambda decode, rng: not declared(decode).decoder, 1)
     found = [

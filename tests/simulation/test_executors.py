@@ -30,7 +30,7 @@ from specsim.simulation._counting import EXAMPLES, Example, add_up, count_chunks
 from specsim.simulation._engine import StepTally, make_source
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 
-pytestmark = pytest.mark.usefixtures("smaller_audits")
+pytestmark = pytest.mark.usefixtures("smaller_audits_in_module")
 
 P, Q = synthetic_pair("zipf", 300, 0.8)
 STEPS = 3_000_017

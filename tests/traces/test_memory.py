@@ -48,7 +48,7 @@ def read(small, large, how="streaming"):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is Linux's")
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float16"])
 def test_a_log_ten_times_larger_than_the_memory_is_read_in_that_memory(dtype, tmp_path):
     assert hasattr(resource, "RLIMIT_DATA")
     log(tmp_path / "small", 2**20, dtype)
