@@ -153,9 +153,6 @@ def _teach_numba_about_kernels() -> None:
         return types.Dispatcher(value.compiled)
 
 
-# --- compiled code on disk -------------------------------------------------------------------------------
-
-
 class _NotDescribedError(Exception):
     """A kernel refers to a value, or takes an argument, that has no description here."""
 

@@ -6,8 +6,6 @@ The two compare and hash alike, and may be mixed; ``mpq`` is several times faste
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["as_fraction", "rational"]
-
 try:
     from gmpy2 import mpq as _exact
 except ImportError:

@@ -20,27 +20,10 @@ from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Ints
 
 __all__ = [
-    "PAIR_KINDS",
-    "TOLERANCE",
-    "alias_draws",
-    "alias_lookup",
-    "alias_table",
-    "capped_ratio",
-    "check_probabilities",
-    "check_rows",
-    "check_tokens",
-    "cumulative_draw",
-    "dyadic",
-    "inverse_cdf",
-    "min_p",
-    "normalise",
-    "round_to",
-    "synthetic_pair",
-    "temperature",
-    "top_k",
-    "top_p",
-]
-
+    "PAIR_KINDS", "TOLERANCE", "alias_draws", "alias_lookup", "alias_table", "capped_ratio",
+    "check_probabilities", "check_rows", "check_tokens", "cumulative_draw", "dyadic", "inverse_cdf",
+    "min_p", "normalise", "round_to", "synthetic_pair", "temperature", "top_k", "top_p",
+]  # fmt: skip
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 

@@ -16,22 +16,10 @@ from scipy import optimize, special
 from specsim.core._types import Floats, Ints
 
 __all__ = [
-    "MIN_EXPECTED",
-    "POWER",
-    "ChiSquare",
-    "binomial_p_value",
-    "certified_tv",
-    "chi_square",
-    "detectable_tv",
-    "log_e_value",
-    "log_e_values",
-    "log_two_sample_e",
-    "lower_tail_p_value",
-    "merge_cells",
-    "needed_draws",
-    "tv_interval",
-]
-
+    "MIN_EXPECTED", "POWER", "ChiSquare", "binomial_p_value", "certified_tv", "chi_square",
+    "detectable_tv", "log_e_value", "log_e_values", "log_two_sample_e", "lower_tail_p_value",
+    "merge_cells", "needed_draws", "tv_interval",
+]  # fmt: skip
 
 #: Expected count below which a cell is merged with others before a chi-square is taken.
 MIN_EXPECTED = 10.0

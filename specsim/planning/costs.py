@@ -25,18 +25,9 @@ from specsim.core._checks import check_count
 from specsim.theory import expected_tokens
 
 __all__ = [
-    "ConstantRatio",
-    "Experts",
-    "Hardware",
-    "LinearStep",
-    "Network",
-    "Roofline",
-    "StepCost",
-    "best_gamma",
-    "critical_context",
-    "experts_touched",
-    "improvement",
-]
+    "ConstantRatio", "Experts", "Hardware", "LinearStep", "Network", "Roofline", "StepCost", "best_gamma",
+    "critical_context", "experts_touched", "improvement",
+]  # fmt: skip
 
 
 class StepCost(Protocol):

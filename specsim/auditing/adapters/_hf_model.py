@@ -22,8 +22,7 @@ class TableConfig(PretrainedConfig):
 
 
 class TableTransformer(PreTrainedModel, GenerationMixin):
-    """`model` as a causal language model, logits = log of its rows, for prompts of at least `order`
-    tokens."""
+    """`model` as a causal language model with log rows as logits; prompts have at least `order` tokens."""
 
     config_class = TableConfig
 
@@ -36,8 +35,7 @@ class TableTransformer(PreTrainedModel, GenerationMixin):
     def forward(
         self, input_ids: torch.Tensor, past_key_values: DynamicCache | None = None, **_: Any
     ) -> CausalLMOutputWithPast:
-        """Logits float32 [1, T, V] after each of `input_ids` [1, T], given what the cache holds before
-        them."""
+        """Logits float32 [1, T, V] after each of `input_ids` [1, T], given the cache before them."""
         cache = DynamicCache() if past_key_values is None else past_key_values
         tokens = input_ids[:, None, :, None].double()
         keys, _ = cache.update(tokens, tokens, 0)

@@ -65,8 +65,7 @@ block_verify = partial(
 
 @of_chain
 def product_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
-    """-log of the products of uniforms are the arrivals of a Poisson process; test i passes if the i-th is
-    late."""
+    """-log of products of uniforms are arrivals of a Poisson process; test i passes if the i-th is late."""
     passed = [float(chance) for chance in ratios(tokens, p, q)]
     times = [0.0]
     for chance in passed:

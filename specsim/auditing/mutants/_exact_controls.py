@@ -1,6 +1,4 @@
-"""Exact controls: exact verifiers and decoders that accept less than they could; an audit must not reject
-them.
-"""
+"""Exact controls: exact verifiers and decoders that accept less than they could."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -18,8 +18,7 @@ decoder = partial(decoder_mutant, FAMILY)
 
 
 def law_of_last_from(rows_of: Callable[..., Any]) -> Callable[..., StepLaw]:
-    """The law of standard tests, and of a last token from rows_of(p, q), lists of other rows in the same
-    places."""
+    """The law of standard tests, and a last token from rows_of(p, q), other rows in the same places."""
     return chain_law(follow=lambda tokens, p, q: follow_rows(tokens, *rows_of(list(p), list(q))))
 
 

@@ -77,8 +77,7 @@ def normalise_or(weights: Row, otherwise: Row) -> list[Any]:
 
 
 def within(row: Row, low: Any, high: Any) -> list[Any]:
-    """The law of an inverse-CDF draw from `row` with a uniform in [low, high); `row` itself if that is
-    empty."""
+    """The law of an inverse-CDF draw from `row`, uniform in [low, high); `row` itself if that is empty."""
     if not low < high:
         return list(row)
     ends = [sum(row[: y + 1]) for y in range(len(row))]

@@ -40,8 +40,7 @@ def test_draws_too(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Gene
 
 @of_chain
 def test_draws_too_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
-    """After a rejection the uniform is known to lie above the ratio; after the whole draft, below the
-    last."""
+    """After a rejection the uniform lies above the ratio; after the whole draft, below the last."""
     passed = ratios(tokens, p, q)
     rows = zip(laws.follow_rows(tokens, p, q), passed, strict=False)
     recovered = [laws.within(row, ratio, 1) for row, ratio in rows]

@@ -41,8 +41,7 @@ def zeroed_follow(tokens: Sequence[int], p: Rows, q: Rows) -> list[Row]:
 
 
 def misaligned_residual(p: Floats, q: Floats, x: Ints, k: float) -> Floats:
-    """The difference of p and q, each cut to its own k likeliest tokens, entry by entry in the order of
-    ids."""
+    """The difference of p and q, each cut to its k likeliest tokens, entry by entry in the order of ids."""
     count = min(int(k), p.shape[1])
     ids, draft_ids = (np.sort(np.argsort(-rows, axis=1, kind="stable")[:, :count], axis=1) for rows in (p, q))
     left = np.take_along_axis(p, ids, axis=1) - np.take_along_axis(q, draft_ids, axis=1)

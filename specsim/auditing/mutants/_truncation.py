@@ -22,8 +22,7 @@ THRESHOLD = (Parameter("threshold", 0.3, 0.0, 1.0, "of q, below which a drafted 
 def cut(
     sizes: Callable[..., Ints], x: Ints, p: Floats, q: Floats, rng: np.random.Generator, threshold: float
 ) -> Ints:
-    """Standard verification of the first sizes(x, q, threshold) drafted tokens, then a bonus from the row
-    there."""
+    """Standard verification of the first sizes(x, q, threshold) tokens, then a bonus from the row there."""
     verified = sizes(x, q, threshold)
     passed, u = ref.accept_standard(x, p, q, rng)
     accepted = np.minimum(passed, verified)

@@ -81,8 +81,7 @@ def passes(p, q, x, u, height, floor):
 
 @kernel
 def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
-    """The row kernel: uniforms[i] tests position i, then two for each further proposal, the last draws
-    from p."""
+    """The row kernel: uniforms[i] tests position i, two for each further proposal, the last draws from p."""
     gamma = draft_tokens.shape[1]
     end = gamma + 2 * (PROPOSALS - 1)
     for b in range(draft_tokens.shape[0]):

@@ -30,8 +30,7 @@ def rule(
     declares: str,
     parameter: Parameter,
 ) -> Rule:
-    """The rule of the test follows_target(p, q, **values), in plain Python, compiled as defers(p, q,
-    value)."""
+    """The rule of the test follows_target(p, q, **values), which is compiled as defers(p, q, value)."""
 
     def pi(p: Row, q: Row, **values: Any) -> Row:
         return p if follows_target(p, q, **values) else q

@@ -74,8 +74,7 @@ def traverse(
     follow: list[Any] = [None] * len(p)
 
     def visit(u: int, w: Any, reached: Any) -> Any:
-        """Visit the subtree of u, reached with probability `reached`; give the probability of rejecting
-        it."""
+        """Visit the subtree of u, reached with probability `reached`; returns that of rejecting it."""
         target, draft = list(p[u]), list(q[u]) if u in parents else []
         for c, x in ((j + 1, tokens[j]) for j, parent in enumerate(parents) if parent == u):
             if draft[x] == 0:  # q was exhausted
