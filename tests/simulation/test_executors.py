@@ -614,7 +614,7 @@ def test_the_death_of_the_scheduler_is_an_error_and_leaves_a_checkpoint(cluster,
         cluster.scheduler.send_signal(signal.SIGKILL)
 
     started = time.monotonic()
-    with pytest.raises(LostWorkers, match=r"Dask \(tcp:.*run.part has the counts so far was counted"):
+    with pytest.raises(LostWorkers, match=r"Dask \(tcp:.*run.part has the counts so far"):
         simulate(P, Q, gamma=4, steps=STEPS, rng=3, executor=cluster.address, checkpoint=path, progress=kill)
     assert time.monotonic() - started < 90
     assert 0 < steps_in(path) < STEPS
