@@ -54,7 +54,7 @@ def full(pytestconfig):
 @pytest.fixture(scope="session")
 def steps(full):
     """How many steps of a kernel are held to its law."""
-    return 4_000_000 if full else 1_000_000
+    return 10_000_000 if full else 1_000_000
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from specsim.decoding._sessions import DraftSide, TargetSide
 from specsim.drafts import Tree, chain
 from specsim.models import Model, check_pair
 from specsim.rules import Rule
-from specsim.simulation._rows import Rows, broadcast_parents
+from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
 
 #: How the tokens of a chain are drafted.
@@ -180,7 +180,7 @@ def _speculative_step(
     with clock.measure("target"):
         p = target.rows(shape, drafted)
     with clock.measure("verify"):
-        rows = Rows(drafted[None], p[None], q[None], broadcast_parents(shape, 1))
+        rows = Rows(drafted[None], p[None], q[None], tile_parents(shape, 1))
         columns, accepted = rule_verifier(rule, shape)(rows, key, number)
         emitted: list[int] = columns[: accepted[0] + 1, 0].tolist()
     for session in (target, draft):

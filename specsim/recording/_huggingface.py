@@ -22,7 +22,7 @@ from specsim.recording._log import new_log
 from specsim.recording._tokenizers import check_tokenizers
 from specsim.rules import Rule
 from specsim.simulation._counting import Progress
-from specsim.simulation._rows import Rows, broadcast_parents
+from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
 from specsim.traces import Trace, open_trace
 
@@ -252,7 +252,7 @@ def _step(
             drafted.append(int(draw_siblings(tree.sampling, q[i : i + 1], u[i : i + 1])[0, 0]))
     p = target.rows(tokens + drafted, gamma + 1)
     seen = q[None, : rule.num_rows(tree)].copy()
-    rows = Rows(np.array([drafted]), p[None], seen, broadcast_parents(tree, 1))
+    rows = Rows(np.array([drafted]), p[None], seen, tile_parents(tree, 1))
     found, accepted = rule_verifier(rule, tree)(rows, key, number)
     length = int(accepted[0])
     for model in (target, draft):

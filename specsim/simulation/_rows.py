@@ -112,7 +112,7 @@ class ModelRows(_PairRows):
                     seen[:, child, -1] = tokens[:, child - 1]
         p = np.empty((steps, tree.size + 1, self.vocab_size))
         self.target.rows(seen.reshape(-1, seen.shape[2]), out=p.reshape(-1, self.vocab_size))
-        return Rows(tokens, p, q, broadcast_parents(tree, steps))
+        return Rows(tokens, p, q, tile_parents(tree, steps))
 
 
 def model_rows(target: Any, draft: Any, tree: Tree, leaf_rows: bool = False) -> ModelRows:
@@ -153,7 +153,7 @@ class TraceRows:
         tokens = np.empty((steps, gamma), dtype=np.int64)
         for i in range(gamma):
             tokens[:, i] = draw_siblings(self.tree.sampling, q[:, i], u[i : i + 1])[0]
-        return Rows(tokens, p, q, broadcast_parents(self.tree, steps))
+        return Rows(tokens, p, q, tile_parents(self.tree, steps))
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class LookupRows:
             p[:, i] = self.target.rows(np.ascontiguousarray(histories[:, : order + i]))
         q = np.zeros((steps, gamma, self.vocab_size))
         np.put_along_axis(q, tokens[..., None], 1.0, axis=2)
-        return Rows(tokens, p, q, broadcast_parents(self.tree, steps))
+        return Rows(tokens, p, q, tile_parents(self.tree, steps))
 
 
 def sample_starts(key: Key, first: int, steps: int, choices: int) -> Ints:
@@ -243,9 +243,11 @@ def start_of(key: Key, step: int, choices: int) -> int:
     return int(uniform(key, Purpose.CONTEXT, step, 0) * choices)
 
 
-def broadcast_parents(tree: Tree, steps: int) -> Ints:
-    """The parents of `steps` drafts of one shape, int64 [steps, n], without copies."""
-    return np.broadcast_to(np.array(tree.parents), (steps, tree.size))
+def tile_parents(tree: Tree, steps: int) -> Ints:
+    """The parents of `steps` drafts of one shape, int64 [steps, n].
+
+    Copies, not a view: kernels are compiled for the layout too, and all rows then have one."""
+    return np.tile(np.array(tree.parents), (steps, 1))
 
 
 def pieces(first: int, steps: int, size: int) -> Iterator[tuple[int, int]]:

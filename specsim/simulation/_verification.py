@@ -13,7 +13,7 @@ from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core.distributions import Floats, Ints, check_probabilities, check_rows, check_tokens
 from specsim.drafts import Tree
 from specsim.rules import Rule
-from specsim.simulation._rows import Rows
+from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
 
 
@@ -172,7 +172,7 @@ def verify(
         tokens, p_rows, q_rows = tokens[None], p_rows[None], q_rows[None]
     _check_drafts(chosen, tree, tokens, q_rows, single)
     root = root_of(rng)
-    rows = Rows(tokens, p_rows, q_rows, np.broadcast_to(np.array(tree.parents), tokens.shape))
+    rows = Rows(tokens, p_rows, q_rows, tile_parents(tree, len(tokens)))
     with interpreted() if single else nullcontext():  # faster than compiling, for one step
         emitted, accepted = rule_verifier(chosen, tree)(rows, key_of(root), 0)
     if not single:

@@ -13,7 +13,7 @@ from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints
 from specsim.drafts import Tree
 from specsim.simulation._engine import model_rows
-from specsim.simulation._rows import RowReader, Rows, broadcast_parents
+from specsim.simulation._rows import RowReader, Rows, tile_parents
 from specsim.theory import acceptance_rate
 
 
@@ -100,7 +100,7 @@ class PairRows:
             )
         else:
             p, q = self._same(steps)
-        return CaseRows(tokens, p, q, broadcast_parents(self.tree, steps), shifts, lengths)
+        return CaseRows(tokens, p, q, tile_parents(self.tree, steps), shifts, lengths)
 
     def _same(self, steps: int) -> tuple[NDArray[Any], NDArray[Any]]:
         if steps not in self.made:

@@ -154,7 +154,7 @@ def rule_function(rule: Rule) -> Verifier:
         steps, gamma = draft_tokens.shape
         tokens, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
         u = rng.random((rule.uniforms(chain(gamma), p.shape[2]), steps))
-        parents = np.broadcast_to(np.arange(gamma), (steps, gamma))
+        parents = np.tile(np.arange(gamma), (steps, 1))
         rows = [np.ascontiguousarray(row) if row.flags.writeable else row.copy() for row in (p, q)]
         rule.rows(parents, draft_tokens.copy(), *rows, u, rule.array(), tokens, accepted)
         return tokens.T.astype(np.int64)
