@@ -244,9 +244,7 @@ def start_of(key: Key, step: int, choices: int) -> int:
 
 
 def tile_parents(tree: Tree, steps: int) -> Ints:
-    """The parents of `steps` drafts of one shape, int64 [steps, n].
-
-    Copies, not a view: kernels are compiled for the layout too, and all rows then have one."""
+    """The parents of `steps` drafts of one shape, int64 [steps, n]: always of one layout, as kernels are."""
     return np.tile(np.array(tree.parents), (steps, 1))
 
 
