@@ -244,7 +244,7 @@ def start_of(key: Key, step: int, choices: int) -> int:
 
 
 def tile_parents(tree: Tree, steps: int) -> Ints:
-    """The parents of `steps` drafts of one shape, int64 [steps, n]: always of one layout, as kernels are."""
+    """The parents of `steps` drafts of one shape, int64 [steps, n], always in the same layout."""
     return np.tile(np.array(tree.parents), (steps, 1))
 
 
