@@ -35,6 +35,7 @@ from scipy.stats import qmc
 from specsim.core._kernels import interpreted
 from specsim.drafts import chain
 from specsim.models import TableModel
+from specsim.simulation._rows import tile_parents
 from specsim.theory._enumeration import prove, step_law
 
 ROOT = Path(__file__).parents[1]
@@ -247,7 +248,7 @@ def test_the_example_rule_has_the_law_of_the_target():
     drafted = np.ascontiguousarray((uniforms[:2] >= q[0]).T.astype(np.int64))
     steps = len(drafted)
     rows = np.tile(p, (steps, 3, 1)), np.tile(q, (steps, 2, 1))
-    parents = np.broadcast_to(np.array(tree.parents), drafted.shape)
+    parents = tile_parents(tree, steps)
     tally = Outcomes(2, tree)
     law = tally.law(step_law(rule, target, draft, tree))
     for kernel, given in (

@@ -69,7 +69,8 @@ class FixedPairSource:
 
     @cached_property
     def tables(self) -> tuple[NDArray[np.generic], ...]:
-        return self.rule.fixed_pair.tables(self.p, self.q, self.tree, **self.rule.values)
+        p, q = np.array(self.p), np.array(self.q)  # writable: a kernel is compiled for one type of arrays
+        return self.rule.fixed_pair.tables(p, q, self.tree, **self.rule.values)
 
     def alpha_context(self) -> float:
         return float(acceptance_rate(self.p, self.q))

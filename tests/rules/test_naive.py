@@ -11,6 +11,7 @@ from test_rules import CONTROLS, IMITATED, awkward_uniforms, settings_of
 
 from specsim import rules
 from specsim.drafts import Tree, branching, chain, draw_siblings
+from specsim.simulation._rows import tile_parents
 
 #: Steps of every shape, and those of them that have awkward rows; the others have plain ones.
 STEPS, AWKWARD = 300, 200
@@ -93,7 +94,7 @@ def differing(rule, naive, drawing, values):
         drafted = draw(rng, tree, p, q)
         q = np.ascontiguousarray(q[:, : rule.num_rows(tree)])
         u = awkward_uniforms(rng, (rule.uniforms(tree, size), STEPS))
-        parents = np.broadcast_to(np.array(tree.parents), drafted.shape)
+        parents = tile_parents(tree, STEPS)
         tokens = np.full((tree.depth + 1, STEPS), -7, dtype=np.int32)
         accepted = np.full(STEPS, -7, dtype=np.int64)
         rule.rows(parents, drafted, p, q, u, rule.array(), tokens, accepted)

@@ -19,7 +19,7 @@ from specsim.drafts import SAMPLING_METHODS, Tree, branching, chain, draw_siblin
 from specsim.models import TableModel
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
-from specsim.simulation._rows import ModelRows
+from specsim.simulation._rows import ModelRows, tile_parents
 from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifier
 from specsim.theory._enumeration import prove, step_law
 
@@ -171,7 +171,7 @@ def test_the_row_kernel_is_its_plain_twin_bit_for_bit(name, drawing):
         rng = np.random.default_rng([crc32(name.encode()), size, tree.size])
         tokens, p, q = awkward_drafts(rng, rule, tree, size, steps)
         u = awkward_uniforms(rng, (rule.uniforms(tree, size), steps))
-        parents = np.broadcast_to(np.array(tree.parents), tokens.shape)
+        parents = tile_parents(tree, steps)
         compiled, plain = twin(rule.rows, parents, tokens, p, q, u, rule.array(), (tree.depth + 1, steps))
         assert np.array_equal(compiled[0], plain[0])
         assert np.array_equal(compiled[1], plain[1])

@@ -28,6 +28,7 @@ from specsim.core._kernels import interpreted
 from specsim.drafts import branching, chain
 from specsim.models import TableModel
 from specsim.rules._common import fixed_pairs
+from specsim.simulation._rows import tile_parents
 from specsim.theory._enumeration import conditional_laws, prove, step_law, target_law
 
 RULE = rules.get("standard")
@@ -371,7 +372,7 @@ def verify_rows(tokens, p, q, u):
     """Tokens [γ+1, B] and accepted [B] of the row kernel."""
     steps, gamma = tokens.shape
     emitted, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
-    parents = np.broadcast_to(np.arange(gamma), tokens.shape)
+    parents = tile_parents(chain(gamma), steps)
     RULE.rows(parents, tokens, p, q, u, RULE.array(), emitted, accepted)
     return emitted, accepted
 

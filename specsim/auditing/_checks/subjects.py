@@ -25,7 +25,7 @@ from specsim.drafts import chain
 from specsim.rules import Rule
 from specsim.simulation._counting import Tally, no_counts
 from specsim.simulation._executors import Workers
-from specsim.simulation._rows import model_rows
+from specsim.simulation._rows import model_rows, tile_parents
 from specsim.simulation._sources import FixedPairSource, RowSource, Source, rule_verifier
 
 
@@ -154,7 +154,7 @@ def rule_function(rule: Rule) -> Verifier:
         steps, gamma = draft_tokens.shape
         tokens, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
         u = rng.random((rule.uniforms(chain(gamma), p.shape[2]), steps))
-        parents = np.tile(np.arange(gamma), (steps, 1))
+        parents = tile_parents(chain(gamma), steps)
         rows = [np.ascontiguousarray(row) if row.flags.writeable else row.copy() for row in (p, q)]
         rule.rows(parents, draft_tokens.copy(), *rows, u, rule.array(), tokens, accepted)
         return tokens.T.astype(np.int64)

@@ -238,9 +238,12 @@ def fixed_pair_from_rows(rows: Kernel) -> FixedPair:
         pair, parents, sampling, p, q, values, draft_uniforms, verify_uniforms, tokens, accepted
     ):
         drafted, siblings = np.empty(parents.shape, np.int64), np.empty(parents.size, np.int64)
+        # contiguous, as in other calls of `rows`: views of the arguments would compile it once more
+        u, emitted = np.empty((verify_uniforms.shape[0], 1)), np.empty((tokens.shape[0], 1), np.int32)
         for s in range(accepted.size):
             draw_tree(pair, parents[0], sampling, draft_uniforms[:, s], siblings, drafted[0])
-            u = verify_uniforms[:, s : s + 1]
-            rows(parents, drafted, p, q, u, values, tokens[:, s : s + 1], accepted[s : s + 1])
+            u[:, 0] = verify_uniforms[:, s]
+            rows(parents, drafted, p, q, u, values, emitted, accepted[s : s + 1])
+            tokens[:, s] = emitted[:, 0]
 
     return FixedPair(tables, kernel(verify_fixed_pair))
