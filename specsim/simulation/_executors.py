@@ -115,6 +115,9 @@ def _end_processes(executor: Executor) -> None:
     """Terminate the processes of a pool."""
     for process in list((getattr(executor, "_processes", None) or {}).values()):
         process.terminate()
+    # a process may have written half of a result: the pool waits for the rest as long as anyone can write it
+    if (results := getattr(executor, "_result_queue", None)) is not None:
+        results._writer.close()
     executor.shutdown(cancel_futures=True)
 
 

@@ -5,6 +5,7 @@ plain messages.
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -620,6 +621,25 @@ def test_the_death_of_the_scheduler_is_an_error_and_leaves_a_checkpoint(cluster,
     assert 0 < steps_in(path) < STEPS
     run = simulate(P, Q, gamma=4, steps=STEPS, rng=3, threads=1, checkpoint=path)
     assert counts_of(run) == whole
+
+
+def writes_half_a_result(marker):
+    """Sends the length of a result to the pool, and nothing of the result."""
+    frame = sys._getframe()
+    while "result_queue" not in frame.f_locals:
+        frame = frame.f_back
+    frame.f_locals["result_queue"]._writer._send(struct.pack("!i", 1000))
+    marker.touch()
+    time.sleep(600)
+
+
+def test_a_process_that_is_ended_in_the_middle_of_a_result_leaves_nobody_waiting(tmp_path):
+    marker = tmp_path / "begun"
+    with pytest.raises(KeyboardInterrupt), executors._process_workers(1) as workers:
+        workers.executor.submit(writes_half_a_result, marker)
+        while not marker.exists():
+            time.sleep(0.05)
+        raise KeyboardInterrupt
 
 
 def test_no_scheduler_and_no_dask_are_plain_messages(monkeypatch):
