@@ -27,12 +27,17 @@ def runs():
     return made
 
 
-@pytest.mark.parametrize("name", RUNS)
+#: They take seconds; what they keep of audits, `audit_standard` and `audit_wrong` keep of others.
+LONG = {"audits", "audit_against"}
+EACH_RUN = [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in RUNS]
+
+
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_numbers_and_names(runs, name):
     check(f"{name}.json", runs(name)[0])
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_sentences(runs, name):
     check(f"{name}.txt", runs(name)[1])
 

@@ -635,11 +635,16 @@ def writes_half_a_result(marker):
 
 def test_a_process_that_is_ended_in_the_middle_of_a_result_leaves_nobody_waiting(tmp_path):
     marker = tmp_path / "begun"
-    with pytest.raises(KeyboardInterrupt), executors._process_workers(1) as workers:
-        workers.executor.submit(writes_half_a_result, marker)
-        while not marker.exists():
-            time.sleep(0.05)
-        raise KeyboardInterrupt
+
+    def interrupted():
+        with executors._process_workers(1) as workers:
+            workers.executor.submit(writes_half_a_result, marker)
+            while not marker.exists():
+                time.sleep(0.05)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
 
 
 def test_no_scheduler_and_no_dask_are_plain_messages(monkeypatch):
