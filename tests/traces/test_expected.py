@@ -73,7 +73,7 @@ WRONG = [
 # --- the law ---------------------------------------------------------------------------------------------
 
 
-def gaps(rule, survival, models=60):
+def gaps(rule, survival, models):
     """1 + E[Σ R_i] less the tokens that the law emits, over pairs of rational models and the ways of
     drawing.
     """
@@ -107,15 +107,15 @@ def own_probabilities(model, start, tokens):
 
 
 @pytest.mark.parametrize("name", GIVEN)
-def test_reach_adds_up_to_the_tokens_that_the_law_emits(name):
+def test_reach_adds_up_to_the_tokens_that_the_law_emits(full, name):
     rule = rules.get(name)
     least = 1e-12 if rule.name == "cactus" else 0  # whose root is no fraction
-    assert all(abs(gap) <= least for gap in gaps(rule, rule.survival))
+    assert all(abs(gap) <= least for gap in gaps(rule, rule.survival, 60 if full else 20))
 
 
 @pytest.mark.parametrize(("name", "wrong"), WRONG)
 def test_what_is_not_the_rules_reach_does_not_add_up(name, wrong):
-    assert max(abs(gap) for gap in gaps(rules.get(name), wrong)) > 1e-3
+    assert any(abs(gap) > 1e-3 for gap in gaps(rules.get(name), wrong, 20))
 
 
 @pytest.mark.parametrize("name", rules.names("chain", "tree", "lossy"))
@@ -178,10 +178,11 @@ def rows_and_tokens(seed=1):
     return p, q, tokens
 
 
-def log(path, p, q, tokens, top=None, keep=True, dtype="float32", documents=10):
+def log(path, p, q, tokens, top=None, keep=True, dtype="float32", documents=10, rows=60):
+    """A trace of these steps; a shard has at most so many `rows`."""
     steps, gamma = tokens.shape
     with writer(
-        path, vocab_size=p.shape[-1], gamma=gamma, dtype=dtype, top=top, flags=False, rows_per_shard=60
+        path, vocab_size=p.shape[-1], gamma=gamma, dtype=dtype, top=top, flags=False, rows_per_shard=rows
     ) as out:
         for s in range(steps):
             rows = p[s], q[s]
@@ -319,10 +320,13 @@ def sampled_log(tmp_path_factory):
         tokens[:, 1:],
         top=1,
         documents=400,
+        rows=6000,
     )
 
 
-@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize(
+    "name", [*REACHING, *(pytest.param(name, marks=pytest.mark.slow) for name in GIVEN[len(REACHING) :])]
+)
 def test_a_log_of_sampled_drafts_tells_what_enumeration_does(sampled_log, name):
     assert z_score(sampled_log, name, name) < stats.norm.isf(FALSE_ALARM / 2)
 
