@@ -11,7 +11,9 @@ from specsim.theory import _enumeration
 
 
 @pytest.mark.parametrize(
-    "name", ["standard", "gumbel", "k_seq", "traversal", "cactus", "mentored", "pruned_children"]
+    "name",
+    ["standard", "traversal", "cactus", "mentored"]
+    + [pytest.param(name, marks=pytest.mark.slow) for name in ("gumbel", "k_seq", "pruned_children")],
 )
 def test_proofs_by_the_standard_library_are_the_same(full, name, monkeypatch):
     if rational is Fraction:

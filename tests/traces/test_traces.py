@@ -689,7 +689,7 @@ def test_a_damaged_trace_is_not_upgraded(folder: Path) -> None:
         upgrade_trace(folder)
 
 
-@pytest.mark.parametrize("make", [dense_trace, truncated_trace])
+@pytest.mark.parametrize("make", [pytest.param(dense_trace, marks=pytest.mark.slow), truncated_trace])
 def test_every_single_bit_of_a_shards_header_counts(
     tmp_path: Path, make: Callable[[Path], Path], full: bool
 ) -> None:
