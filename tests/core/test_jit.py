@@ -19,12 +19,8 @@ from specsim import rules
 from specsim.core._kernels import DIGEST_BYTES, PACKAGE, UNUSED, Kernel, kernel, summary_kernel
 from specsim.traces import _checksums as trace_rows
 
-#: Kernels that one function makes, which pass for the package's own, so they are kept. The disk is slow.
-CHILD = """
-import os, random, sys, time
-replace = os.replace
-os.replace = lambda *paths: (time.sleep(random.uniform(0, 0.2)), replace(*paths))
-
+#: Functions that make kernels, which pass for the package's own, so they are kept.
+MAKERS = """
 from specsim.core._kernels import kernel
 
 def scaling(factor):
@@ -38,13 +34,31 @@ def adding(first, second):
         return first(x) + second(x)
     added.__module__ = "specsim.rules"
     return kernel(added)
-
-made = [scaling(float(factor)) for factor in sys.argv[2:]]
-if sys.argv[1] == "added":
-    made = [adding(*made)]
-for each in made:
-    print(each(10.0), sum(each.compiled.stats.cache_hits.values()))
 """
+
+#: A process that makes kernels while the disk is slow.
+CHILD = f"""
+import os, random, sys, time
+replace = os.replace
+os.replace = lambda *paths: (time.sleep(random.uniform(0, 0.2)), replace(*paths))
+{MAKERS}
+for factor in sys.argv[1:]:
+    made = scaling(float(factor))
+    print(made(10.0), sum(made.compiled.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def makers(tmp_path, monkeypatch):
+    """The functions of `MAKERS` in this process, with the folder of the children."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    known = {}
+    exec(MAKERS, known)
+    return known["scaling"], known["adding"]
+
+
+def called(made):
+    return made(10.0), sum(made.compiled.stats.cache_hits.values())
 
 
 def started(folder, *arguments, code=CHILD, **settings):
@@ -64,22 +78,23 @@ def printed(child):
     return out.splitlines()
 
 
-def test_cold_processes_may_share_a_folder(tmp_path):
+def test_cold_processes_may_share_a_folder(tmp_path, makers, full):
     factors = ["1", "2", "3", "4", "5", "6"]
     products = ["10.0", "20.0", "30.0", "40.0", "50.0", "60.0"]
-    children = [started(tmp_path, "all", *factors[i:], *factors[:i]) for i in range(4)]
+    children = [started(tmp_path, *factors[i:], *factors[:i]) for i in range(4 if full else 2)]
     for i, child in enumerate(children):
         assert [line.split()[0] for line in printed(child)] == products[i:] + products[:i]
-    warm = started(tmp_path, "all", *factors)
-    assert printed(warm) == [f"{product} 1" for product in products]
+    scaling, _ = makers
+    assert [called(scaling(float(factor))) for factor in factors] == [(float(x), 1) for x in products]
     assert len(list((tmp_path / "kernels").iterdir())) == len(factors)
 
 
-def test_closures_that_two_processes_compiled_may_meet_in_one_kernel(tmp_path):
+def test_closures_that_two_processes_compiled_may_meet_in_one_kernel(tmp_path, makers):
     """numba counts functions from 1 in each process, and tells symbols apart by that count."""
-    assert printed(started(tmp_path, "all", "1")) == ["10.0 0"]
-    assert printed(started(tmp_path, "all", "2")) == ["20.0 0"]
-    assert printed(started(tmp_path, "added", "1", "2")) == ["30.0 0"]
+    assert printed(started(tmp_path, "1")) == ["10.0 0"]
+    assert printed(started(tmp_path, "2")) == ["20.0 0"]
+    scaling, adding = makers
+    assert called(adding(scaling(1.0), scaling(2.0))) == (30.0, 0)
 
 
 #: What every rule counts, from rows and for a fixed pair; with the number of compiled kernels that the disk

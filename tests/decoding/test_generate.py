@@ -20,7 +20,6 @@ from specsim.models import Mixture, Session, TableModel
 EOS = 2
 PROMPT = (0, 1)
 LENGTH = 6
-SEQUENCES = 3000
 
 LOSSLESS = [name for name in rules.names("chain", "tree") if rules.get(name).lossless]
 
@@ -37,6 +36,12 @@ def table(seed, order, size=3):
 
 
 TARGET, DRAFT = table(1, 2), table(2, 1)
+
+
+@pytest.fixture(scope="module")
+def sequences(full):
+    """How many sequences are held to their law."""
+    return 3000 if full else 1000
 
 
 def law(target, context, length, eos):
@@ -66,7 +71,7 @@ def p_value(sequences, expected):
     return chi_square(observed, np.bincount(cells, weights=pmf)).p_value
 
 
-def decoded(count=SEQUENCES, target=TARGET, draft=DRAFT, **options):
+def decoded(count, target=TARGET, draft=DRAFT, **options):
     options = {"max_new_tokens": LENGTH, "gamma": 3, "eos": EOS} | options
     return [generate(target, draft, PROMPT, rng=seed, **options) for seed in range(count)]
 
@@ -88,35 +93,33 @@ def tree_for(rule):
 
 @pytest.mark.parametrize("rule", ["standard", "block"])
 @pytest.mark.parametrize("drafting", ["sample", "greedy"])
-def test_sequences_have_the_targets_law(rule, drafting):
-    texts = decoded(rule=rule, drafting=drafting)
+def test_sequences_have_the_targets_law(sequences, rule, drafting):
+    texts = decoded(sequences, rule=rule, drafting=drafting)
     assert max(text.iterations for text in texts) >= 3
     assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
 
 
-def test_without_an_end_every_sequence_is_whole():
-    texts = decoded(eos=None)
+def test_without_an_end_every_sequence_is_whole(sequences):
+    texts = decoded(sequences, eos=None)
     assert {len(text.tokens) for text in texts} == {LENGTH}
     assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, None)) > FALSE_ALARM
 
 
-def test_the_target_alone_has_its_law():
-    sequences = [
-        sample(TARGET, PROMPT, max_new_tokens=LENGTH, eos=EOS, rng=seed).tokens for seed in range(SEQUENCES)
-    ]
-    assert p_value(sequences, law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
+def test_the_target_alone_has_its_law(sequences):
+    texts = [sample(TARGET, PROMPT, max_new_tokens=LENGTH, eos=EOS, rng=seed) for seed in range(sequences)]
+    assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("name", LOSSLESS)
-def test_every_lossless_rule_keeps_the_law(name):
-    texts = decoded(800, rule=name, gamma=tree_for(rules.get(name)))
+def test_every_lossless_rule_keeps_the_law(full, name):
+    texts = decoded(800 if full else 300, rule=name, gamma=tree_for(rules.get(name)))
     assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("drawing", ["top", "sampled"])
-def test_heads_and_trees_that_are_cut_at_the_end(drawing):
+def test_heads_and_trees_that_are_cut_at_the_end(full, drawing):
     for tree in (Tree((0, 1, 1, 3), drawing, block=2), Tree((0, 0, 2, 1, 3), drawing)):
-        texts = decoded(800, rule="deterministic_children", gamma=tree)
+        texts = decoded(800 if full else 300, rule="deterministic_children", gamma=tree)
         assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) > FALSE_ALARM
 
 
@@ -128,8 +131,8 @@ def test_heads_and_trees_that_are_cut_at_the_end(drawing):
         ("traversal_wrong_update", branching(2, 2)),
     ],
 )
-def test_a_wrong_rule_is_seen(name, gamma):
-    texts = decoded(rule=name, gamma=gamma)
+def test_a_wrong_rule_is_seen(sequences, name, gamma):
+    texts = decoded(sequences, rule=name, gamma=gamma)
     assert p_value(tokens_of(texts), law(TARGET, PROMPT, LENGTH, EOS)) < FALSE_ALARM
 
 
@@ -178,26 +181,40 @@ def with_session(monkeypatch, wrong, of):
 
 
 @pytest.mark.parametrize("wrong", [KeepsRejected, LosesLast])
-def test_a_target_with_a_wrong_state_is_seen(monkeypatch, wrong):
+def test_a_target_with_a_wrong_state_is_seen(monkeypatch, sequences, wrong):
     with_session(monkeypatch, wrong, TARGET)
-    assert p_value(tokens_of(decoded()), law(TARGET, PROMPT, LENGTH, EOS)) < FALSE_ALARM
+    assert p_value(tokens_of(decoded(sequences)), law(TARGET, PROMPT, LENGTH, EOS)) < FALSE_ALARM
+
+
+PEAKED = TableModel(
+    dyadic(np.random.default_rng(3).permuted(np.broadcast_to([0.86, 0.10, 0.04], (3, 3, 3)), axis=2))
+)
+NEAR = Mixture(DRAFT, PEAKED, 0.8)
+
+
+@pytest.fixture(scope="module")
+def peaked_texts(full):
+    """A function that decodes texts of `PEAKED` drafted by `NEAR`, and the α of such texts with right sessions."""
+    count = 1000 if full else 500
+
+    def texts():
+        return decoded(count, target=PEAKED, draft=NEAR, eos=None, max_new_tokens=12)
+
+    right = texts()
+    return texts, sum(text.accepted for text in right) / sum(text.drafted for text in right)
 
 
 @pytest.mark.parametrize("wrong", [KeepsRejected, LosesLast])
-def test_a_draft_with_a_wrong_state_costs_acceptance_not_the_law(monkeypatch, wrong):
-    """What is drafted is drawn from the q handed over, if from a worse one: of 10 000 drafted tokens, 4 %
-    less pass.
+def test_a_draft_with_a_wrong_state_costs_acceptance_not_the_law(monkeypatch, peaked_texts, wrong):
+    """What is drafted is drawn from the q handed over, if from a worse one: 4 % less of
+    10 000 drafted tokens pass (of 5000 unless all tests are run).
     """
-    rng = np.random.default_rng(3)
-    peaked = TableModel(dyadic(rng.permuted(np.broadcast_to([0.86, 0.10, 0.04], (3, 3, 3)), axis=2)))
-    near = Mixture(DRAFT, peaked, 0.8)
-    right = decoded(1000, target=peaked, draft=near, eos=None, max_new_tokens=12)
-    with_session(monkeypatch, wrong, near)
-    texts = decoded(1000, target=peaked, draft=near, eos=None, max_new_tokens=12)
+    make, alpha = peaked_texts
+    with_session(monkeypatch, wrong, NEAR)
+    texts = make()
     starts = [tokens[:LENGTH] for tokens in tokens_of(texts)]
-    assert p_value(starts, law(peaked, PROMPT, LENGTH, None)) > FALSE_ALARM
+    assert p_value(starts, law(PEAKED, PROMPT, LENGTH, None)) > FALSE_ALARM
     accepted, drafted = (sum(getattr(text, name) for text in texts) for name in ("accepted", "drafted"))
-    alpha = sum(text.accepted for text in right) / sum(text.drafted for text in right)
     assert accepted < (alpha - 0.04) * drafted
 
 

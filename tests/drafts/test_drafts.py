@@ -109,17 +109,17 @@ def counts_of(drawing, q, u):
 
 @pytest.mark.parametrize("drawing", SAMPLING_METHODS)
 @pytest.mark.parametrize("q", ROWS.values(), ids=ROWS)
-def test_siblings_follow_their_law(drawing, q):
-    u = np.random.default_rng(7).random((3, 1_000_000))
+def test_siblings_follow_their_law(full, drawing, q):
+    u = np.random.default_rng(7).random((3, 1_000_000 if full else 200_000))
     assert chi_square(*counts_of(drawing, q, u)).p_value > FALSE_ALARM
 
 
 @pytest.mark.parametrize("drawing", ["sampled", "without replacement", "top and sample"])
-def test_wrong_siblings_are_noticed(drawing):
+def test_wrong_siblings_are_noticed(full, drawing):
     """Negative controls: uniforms that are not uniform; one uniform for all siblings; siblings in another
     order.
     """
-    u = np.random.default_rng(7).random((2, 1_000_000))
+    u = np.random.default_rng(7).random((2, 1_000_000 if full else 500_000))
     wrong = {"uneven": u**1.02, "shared": np.stack([u[0], u[0]])}
     for name, uniforms in wrong.items():
         if (drawing, name) != ("top and sample", "shared"):  # it reads the last uniform only
@@ -265,32 +265,33 @@ def test_what_a_drafted_token_has_seen(block, seen):
 @pytest.mark.parametrize(
     "tree", [branching(2, 1, 2, block=3), branching(2, 1, 2, block=2), branching(2, 1, 2)]
 )
-def test_rows_of_blocks_are_those_of_the_enumeration(tree):
+def test_rows_of_blocks_are_those_of_the_enumeration(full, tree):
     """Independent heads see the context only, blocks also the blocks before, autoregressive drafts all
     tokens.
     """
     target, draft = rational_pair(np.random.default_rng(4), 3, 1, 1, "plain")
-    u = np.random.default_rng(5).random((tree.size, 300))
-    start = np.repeat(draft.contexts, 100, axis=0)
+    each = 100 if full else 40
+    u = np.random.default_rng(5).random((tree.size, 3 * each))
+    start = np.repeat(draft.contexts, each, axis=0)
     rows = ModelRows(target, draft, tree, draft.contexts, leaf_rows=True).rows_after(start, u)
-    for b in range(300):
+    for b in range(3 * each):
         drafted = paths(tree, rows.draft_tokens[b].tolist())
         for node, path in enumerate(drafted):
             seen = tree.seen(len(path))
             expected = row_ahead(draft, (*start[b], *path[:seen]), len(path) - seen)
             np.testing.assert_allclose(rows.q[b, node], as_floats([expected])[0], rtol=1e-14)
             np.testing.assert_array_equal(rows.p[b, node], target.rows([[*start[b], *path]])[0])
-    of_first = rows.q[:100]
+    of_first = rows.q[:each]
     alike = [bool((of_first[:, node] == of_first[0, node]).all()) for node in range(tree.size + 1)]
     assert alike == [tree.seen(depth) == 0 for depth in tree.depths]
 
 
 @pytest.mark.parametrize("drawing", SAMPLING_METHODS)
 @pytest.mark.parametrize("block", [1, 2])
-def test_simulated_drafts_follow_the_enumerated_law(drawing, block):
+def test_simulated_drafts_follow_the_enumerated_law(full, drawing, block):
     tree = Tree((0, 0, 1), drawing, block)
     target, draft = rational_pair(np.random.default_rng(6), 3, 1, 1, "zeros")
-    n = 200_000
+    n = 200_000 if full else 50_000
     rows = ModelRows(target, draft, tree, draft.contexts).rows_after(
         np.full((n, 1), 2, dtype=np.int32), np.random.default_rng(8).random((tree.size, n))
     )

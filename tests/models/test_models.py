@@ -81,7 +81,7 @@ def as_histories(contexts: Sequence[bytes]) -> np.ndarray:
 # --- n-grams: the law ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("n", [1, 2, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 5)), 8])
 def test_kneser_ney_is_the_brute_force_law(n):
     model, brute = NGramModel.train(TEXTS, n), BruteForceKneserNey(TEXTS, n)
     contexts = contexts_of(TEXTS, n - 1)

@@ -2,9 +2,12 @@
 statistics.
 """
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
+from specsim.core._kernels import interpreted
 from specsim.core.distributions import alias_lookup, inverse_cdf
 from specsim.rules._common.fixed_pairs import (
     alias_draw,
@@ -15,6 +18,13 @@ from specsim.rules._common.fixed_pairs import (
     mass_without,
     residual_mass,
 )
+
+
+@pytest.fixture(autouse=True)
+def kernels(full):
+    """The kernels in plain Python unless all tests are run, as compiling them takes longer than what they draw."""
+    with nullcontext() if full else interpreted():
+        yield
 
 
 def pairs(count):

@@ -63,14 +63,14 @@ def acceptance(rule, p, q, drafts, drawing=None):
         ("judge:overrule=0.25", "ensemble:weight=0.75"),  # two roads to w·p + (1-w)·q
     ],
 )
-def test_two_rules_have_one_law_on_chains(one, other):
+def test_two_rules_have_one_law_on_chains(full, one, other):
     one, other = rules.get(one), rules.get(other)
-    for target, draft, tree, context in generated(RULE["standard"], 2 * len(CHAINS), seed=21):
+    for target, draft, tree, context in generated(RULE["standard"], (1 + full) * len(CHAINS), seed=21):
         assert step_law(one, target, draft, tree, context) == step_law(other, target, draft, tree, context)
 
 
-def test_naive_matching_and_deterministic_children_have_one_law_on_trees():
-    for target, draft, tree, context in generated(RULE["naive_matching"], 120, seed=22):
+def test_naive_matching_and_deterministic_children_have_one_law_on_trees(models):
+    for target, draft, tree, context in generated(RULE["naive_matching"], min(models, 120), seed=22):
         laws = [
             step_law(RULE[name], target, draft, tree, context)
             for name in ("naive_matching", "deterministic_children")
@@ -104,12 +104,12 @@ def test_at_temperature_zero_the_standard_rule_is_greedy_match():
 # --- accepted lengths ------------------------------------------------------------------------------------
 
 
-def test_the_expected_length_of_block_verification_and_of_token_by_token():
+def test_the_expected_length_of_block_verification_and_of_token_by_token(models):
     """E[τ] = Σ E_q[b_ℓ] (Sun et al., arXiv 2403.10444); token ≤ block ≤ the min-joint sum, each strictly
     somewhere.
     """
     apart = np.zeros(2, dtype=int)
-    for target, draft, tree, context in generated(RULE["block"], 120, seed=24):
+    for target, draft, tree, context in generated(RULE["block"], min(models, 120), seed=24):
         token, block = (
             prove(target, draft, rule=RULE[name], gamma=tree, context=context).mean_tokens - 1
             for name in ("standard", "block")
@@ -222,10 +222,10 @@ def test_gumbel_agreement():
 
 
 @pytest.mark.parametrize("drafts", [2, 3])
-def test_no_rule_beats_the_optimal_transport_bound(drafts):
+def test_no_rule_beats_the_optimal_transport_bound(full, drafts):
     """And greedy drafts reach it (Hu et al., arXiv 2502.18779)."""
     short_of_it = dict.fromkeys(rules.names("tree"), 0)
-    for p, q in fixed_pairs(60, seed=28, sizes=(3, 4, 5)):
+    for p, q in fixed_pairs(60 if full else 24, seed=28, sizes=(3, 4, 5)):
         if len(q) ** drafts > 128:
             continue
         for name in rules.names("tree"):
@@ -272,12 +272,12 @@ def test_what_recursive_rejection_rejects():
         assert acceptance("recursive_rejection", p, q, 3) == 1 - product
 
 
-def test_traversal_against_going_down_from_the_root():
+def test_traversal_against_going_down_from_the_root(models):
     """Never less without replacement; with independent siblings, whose subtrees only the latter merges, both
     ways.
     """
     below = above = 0
-    for target, draft, tree, context in generated(RULE["without_replacement"], 150, seed=32):
+    for target, draft, tree, context in generated(RULE["without_replacement"], min(models, 150), seed=32):
         up, down = lengths(
             target, draft, tree, context, "traversal_without_replacement", "without_replacement"
         )

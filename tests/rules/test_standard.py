@@ -126,10 +126,10 @@ def test_a_tree_that_is_no_chain_is_refused():
 # --- the proof -------------------------------------------------------------------------------------------
 
 
-def test_the_rule_is_proved_exact_on_generated_context_dependent_pairs():
+def test_the_rule_is_proved_exact_on_generated_context_dependent_pairs(full):
     proofs = [
         prove(target, draft, gamma=gamma, context=context)
-        for target, draft, gamma, context in generated_pairs(220, seed=2)
+        for target, draft, gamma, context in generated_pairs(220 if full else 88, seed=2)
     ]
     assert all(proof.exact and proof.as_claimed for proof in proofs)
     assert {(proof.vocab_size, proof.tree.size) for proof in proofs} >= {(2, 4), (4, 4), (5, 3), (6, 3)}
@@ -283,9 +283,9 @@ def test_a_reused_uniform_is_perfect_at_the_first_position_and_rejected_after_it
 
 
 @pytest.mark.parametrize("rule", [RESAMPLED_FROM_P, LENIENT, ONE_HOT_RESIDUAL, BONUS_FROM_Q, REUSED_UNIFORM])
-def test_wrong_rules_are_seen_on_most_generated_pairs(rule):
+def test_wrong_rules_are_seen_on_most_generated_pairs(full, rule):
     """Not on all: where p = q, or one token, there is nothing to get wrong."""
-    pairs = [pair for pair in generated_pairs(100, seed=5, most_drafts=81) if pair[2] > 1]
+    pairs = [pair for pair in generated_pairs(100 if full else 40, seed=5, most_drafts=81) if pair[2] > 1]
     wrong = [not prove(p, q, rule=rule, gamma=gamma, context=context).exact for p, q, gamma, context in pairs]
     assert sum(wrong) > len(wrong) / 3
 
@@ -428,10 +428,10 @@ def test_the_row_kernel_is_the_step_by_hand_bit_for_bit(size, gamma):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 100])
 @pytest.mark.parametrize("gamma", [1, 2, 5])
-def test_the_fixed_pair_kernel_is_the_step_by_hand_bit_for_bit(size, gamma):
+def test_the_fixed_pair_kernel_is_the_step_by_hand_bit_for_bit(full, size, gamma):
     rng, steps = np.random.default_rng([size, gamma]), 40
     seen = set()
-    for p, q in zip(*awkward_pairs(rng, 60, size), strict=True):
+    for p, q in zip(*awkward_pairs(rng, 60 if full else 30, size), strict=True):
         draft, verify = awkward_uniforms(rng, (gamma, steps)), awkward_uniforms(rng, (gamma + 1, steps))
         tokens, accepted = verify_pair(p, q, draft, verify)
         by_hand = standard_steps_of_a_pair(p, q)
@@ -465,8 +465,13 @@ def test_a_rejection_without_residual_draws_from_p():
 
 # --- kernels against the law -----------------------------------------------------------------------------
 
-STEPS = 1_000_000
 GAMMA = 2
+
+
+@pytest.fixture(scope="module")
+def count(full):
+    """How many steps of a kernel are held to the law."""
+    return 1_000_000 if full else 400_000
 
 
 def dyadic_table(rng, size, order, zeros):
@@ -503,16 +508,16 @@ def inverse_cdf(rows, u):
     return (rows.cumsum(axis=-1) <= u[..., None]).sum(axis=-1)
 
 
-def row_kernel_steps(target, draft, rng, spoil):
+def row_kernel_steps(target, draft, rng, count, spoil):
     """Whole steps from context (0,), drafted by NumPy and verified by the row kernel; `spoil` alters its
     inputs.
     """
     p_table, q_table = target.rows(np.arange(3)[:, None]), draft.rows(np.arange(3)[:, None])
-    history = np.zeros((STEPS, GAMMA + 1), dtype=np.int64)
+    history = np.zeros((count, GAMMA + 1), dtype=np.int64)
     for i in range(GAMMA):
-        history[:, i + 1] = inverse_cdf(q_table[history[:, i]], rng.random(STEPS))
+        history[:, i + 1] = inverse_cdf(q_table[history[:, i]], rng.random(count))
     p, q = p_table[history], q_table[history[:, :GAMMA]]
-    tokens, u = history[:, 1:].copy(), rng.random((GAMMA + 1, STEPS))
+    tokens, u = history[:, 1:].copy(), rng.random((GAMMA + 1, count))
     spoil(tokens, q, u)
     return verify_rows(tokens, p, q, u)[0]
 
@@ -534,26 +539,26 @@ def shift_uniforms(tokens, q, u):
 
 
 @pytest.mark.parametrize("spoil", [nothing, reuse_uniform, misreport_q, shift_uniforms])
-def test_the_row_kernel_follows_the_law_of_whole_steps(spoil):
+def test_the_row_kernel_follows_the_law_of_whole_steps(count, spoil):
     rng = np.random.default_rng(6)
     target, draft = dyadic_table(rng, 3, 1, zeros=0.0), dyadic_table(rng, 3, 1, zeros=0.0)
     law = algorithm_1(target, draft, GAMMA, (0,))
-    p_value = law_p_value(row_kernel_steps(target, draft, rng, spoil), law, 3)
+    p_value = law_p_value(row_kernel_steps(target, draft, rng, count, spoil), law, 3)
     assert (p_value > FALSE_ALARM) == (spoil is nothing)
 
 
-def fixed_pair_steps(p, q, rng, spoil):
-    draft, u = rng.random((GAMMA, STEPS)), rng.random((GAMMA + 1, STEPS))
+def fixed_pair_steps(p, q, rng, count, spoil):
+    draft, u = rng.random((GAMMA, count)), rng.random((GAMMA + 1, count))
     spoil(None, None, u)
     return verify_pair(p, q, draft, u)[0]
 
 
 @pytest.mark.parametrize("zeros", [0.0, 0.4])
 @pytest.mark.parametrize("spoil", [nothing, reuse_uniform, shift_uniforms])
-def test_the_fixed_pair_kernel_follows_the_law_of_whole_steps(spoil, zeros):
+def test_the_fixed_pair_kernel_follows_the_law_of_whole_steps(count, spoil, zeros):
     rng = np.random.default_rng(7)
     target, draft = dyadic_table(rng, 5, 0, zeros), dyadic_table(rng, 5, 0, zeros)
     p, q = (model.rows(np.empty((1, 0), dtype=int))[0] for model in (target, draft))
     law = algorithm_1(target, draft, GAMMA, ())
-    p_value = law_p_value(fixed_pair_steps(p, q, rng, spoil), law, 5)
+    p_value = law_p_value(fixed_pair_steps(p, q, rng, count, spoil), law, 5)
     assert (p_value > FALSE_ALARM) == (spoil is nothing)

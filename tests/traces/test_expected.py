@@ -73,7 +73,7 @@ WRONG = [
 # --- the law ---------------------------------------------------------------------------------------------
 
 
-def gaps(rule, survival, models=60):
+def gaps(rule, survival, models):
     """1 + E[Σ R_i] less the tokens that the law emits, over pairs of rational models and the ways of
     drawing.
     """
@@ -107,15 +107,15 @@ def own_probabilities(model, start, tokens):
 
 
 @pytest.mark.parametrize("name", GIVEN)
-def test_reach_adds_up_to_the_tokens_that_the_law_emits(name):
+def test_reach_adds_up_to_the_tokens_that_the_law_emits(full, name):
     rule = rules.get(name)
     least = 1e-12 if rule.name == "cactus" else 0  # whose root is no fraction
-    assert all(abs(gap) <= least for gap in gaps(rule, rule.survival))
+    assert all(abs(gap) <= least for gap in gaps(rule, rule.survival, 60 if full else 20))
 
 
 @pytest.mark.parametrize(("name", "wrong"), WRONG)
 def test_what_is_not_the_rules_reach_does_not_add_up(name, wrong):
-    assert max(abs(gap) for gap in gaps(rules.get(name), wrong)) > 1e-3
+    assert any(abs(gap) > 1e-3 for gap in gaps(rules.get(name), wrong, 20))
 
 
 @pytest.mark.parametrize("name", rules.names("chain", "tree", "lossy"))
@@ -178,10 +178,11 @@ def rows_and_tokens(seed=1):
     return p, q, tokens
 
 
-def log(path, p, q, tokens, top=None, keep=True, dtype="float32", documents=10):
+def log(path, p, q, tokens, top=None, keep=True, dtype="float32", documents=10, rows=60):
+    """A trace of these steps; a shard has at most so many `rows`."""
     steps, gamma = tokens.shape
     with writer(
-        path, vocab_size=p.shape[-1], gamma=gamma, dtype=dtype, top=top, flags=False, rows_per_shard=60
+        path, vocab_size=p.shape[-1], gamma=gamma, dtype=dtype, top=top, flags=False, rows_per_shard=rows
     ) as out:
         for s in range(steps):
             rows = p[s], q[s]
@@ -205,10 +206,10 @@ def inside(ends, values, margin=0.0):
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_the_truth_lies_between_the_ends_for_every_k(tmp_path, keep):
+def test_the_truth_lies_between_the_ends_for_every_k(tmp_path, full, keep):
     p, q, tokens = rows_and_tokens()
     widths = []
-    for top in (1, 2, 4, 8, V, None):
+    for top in (1, 2, 4, 8, V, None) if full else (1, 4, V, None):
         trace = log(tmp_path / f"{top}", p, q, tokens, top=top, keep=keep)
         for name in GIVEN:
             found = expect_tokens(trace, name)
@@ -319,10 +320,17 @@ def sampled_log(tmp_path_factory):
         tokens[:, 1:],
         top=1,
         documents=400,
+        rows=6000,
     )
 
 
-@pytest.mark.parametrize("name", GIVEN)
+#: Rules of each kind of reach: token by token, of whole blocks, without q, lossy.
+KINDS = {"standard", "block", "one_hot", "lenience", "cactus"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in KINDS else pytest.param(name, marks=pytest.mark.slow) for name in GIVEN]
+)
 def test_a_log_of_sampled_drafts_tells_what_enumeration_does(sampled_log, name):
     assert z_score(sampled_log, name, name) < stats.norm.isf(FALSE_ALARM / 2)
 

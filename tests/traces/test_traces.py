@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import ml_dtypes
@@ -373,7 +374,7 @@ def test_a_flipped_bit_is_found_in_every_column(folder: Path, name: str, mask: i
     assert all(status.ok for status in open_trace(folder).verify())
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=pytest.mark.slow), "bfloat16"])
 def test_every_single_bit_of_a_row_counts(tmp_path: Path, dtype: str) -> None:
     folder = write(tmp_path / "t", make_steps(steps=2, vocab_size=3, gamma=1), dtype=dtype)
     shard = folder / "shard-00000.safetensors"
@@ -578,7 +579,11 @@ def assert_refused(path: Path) -> None:
         open_trace(path)
 
 
-@pytest.mark.parametrize("make", [dense_trace, trace_without_bonus, truncated_trace])
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(make, marks=pytest.mark.slow) for make in (dense_trace, trace_without_bonus)]
+    + [truncated_trace],  # whose manifest has more, and the provenance
+)
 def test_every_single_bit_of_a_manifest_counts(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     folder = make(tmp_path / "t")
     file, written = folder / "manifest.json", open_trace(folder)
@@ -598,12 +603,12 @@ def test_every_single_bit_of_a_manifest_counts(tmp_path: Path, make: Callable[[P
     assert passed == (2 if make is truncated_trace else 0)
 
 
-def test_without_it_a_flipped_bit_changes_alpha(tmp_path: Path) -> None:
+def test_without_it_a_flipped_bit_changes_alpha(tmp_path: Path, full: bool) -> None:
     """The negative control: the same flips under a SHA-256 to match, as if there were none."""
     folder = trace_without_bonus(tmp_path / "t")
     file, written = folder / "manifest.json", open_trace(folder)
     alpha, changed = summarise(written).alpha_context, set()
-    for data in flips(file.read_bytes()):
+    for data in islice(flips(file.read_bytes()), None, None, 1 if full else 3):
         try:
             file.write_text(json.dumps(signed(json.loads(data))))
             found = open_trace(folder)
@@ -684,16 +689,18 @@ def test_a_damaged_trace_is_not_upgraded(folder: Path) -> None:
         upgrade_trace(folder)
 
 
-@pytest.mark.parametrize("make", [dense_trace, truncated_trace])
-def test_every_single_bit_of_a_shards_header_counts(tmp_path: Path, make: Callable[[Path], Path]) -> None:
-    """For each way of reading: all rows, and chosen steps."""
+@pytest.mark.parametrize("make", [pytest.param(dense_trace, marks=pytest.mark.slow), truncated_trace])
+def test_every_single_bit_of_a_shards_header_counts(
+    tmp_path: Path, make: Callable[[Path], Path], full: bool
+) -> None:
+    """For each way of reading: all rows, and chosen steps. The fast tier flips every fifth bit."""
     shard = open_trace(make(tmp_path / "t")).shards[0]
     data = shard.path.read_bytes()
     length = 8 + int.from_bytes(data[:8], "little")
     for read in (lambda: list(replace(shard).scan()), lambda: replace(shard).take(np.arange(2))):
         shard.path.write_bytes(data)
         read()
-        for header in flips(data[:length]):
+        for header in islice(flips(data[:length]), None, None, 1 if full else 5):
             shard.path.write_bytes(header + data[length:])
             with pytest.raises(ValueError, match=r"shard-00000\.safetensors, row \d+: "):
                 read()

@@ -39,10 +39,10 @@ def overlap(p, q):
 # --- the bounds ------------------------------------------------------------------------------------------
 
 
-def test_the_true_beta_is_always_inside():
+def test_the_true_beta_is_always_inside(full):
     rng = np.random.default_rng(1)
     widths, naive = [], []
-    for _ in range(3000):
+    for _ in range(3000 if full else 1000):
         size = int(rng.integers(2, 30))
         p, q = random_pair(rng, size)
         token = int(rng.choice(size, p=q)) if rng.random() < 0.5 else -1
