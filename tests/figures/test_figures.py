@@ -19,7 +19,7 @@ import pytest
 from conftest import FALSE_ALARM
 from once import once
 from scipy.stats import norm
-from test_layout import FILES, IMPORTS
+from test_layout import FILES, imports
 
 import experiments
 import figures
@@ -490,7 +490,7 @@ def test_experiments_know_nothing_of_one_another():
     for name in experiments.names():
         for module in FILES:
             if f"{module}.".startswith(f"experiments.{name}."):
-                assert other_experiments(IMPORTS[module], name) <= {
+                assert other_experiments(imports(module), name) <= {
                     "published"
                 }  # the numbers of the literature
     assert other_experiments({"experiments.simulated_speed", "experiments"}, "claims") == {"simulated_speed"}
@@ -509,7 +509,7 @@ def test_figures_read_tables_and_nothing_else():
             {"experiments._tables"} if name == "overview" else set()
         )  # run as a program it makes its tables
         known = {"figures", "specsim.core._plotting", *DRAWN_BY_SPECSIM, *shared, *program}
-        assert IMPORTS[f"figures.{name}"] <= known
+        assert imports(f"figures.{name}") <= known
 
 
 # --- interrupts ------------------------------------------------------------------------------------------
