@@ -50,7 +50,6 @@ def lazy_names():
     return found
 
 
-
 def home(module, name):
     """The file behind `from module import name`, as a dotted name: public names are followed to where they
     are defined.
@@ -134,9 +133,7 @@ def circles(graph):
         for module in graph:
             if middle in reached[module]:
                 reached[module] |= reached[middle]
-    return {
-        frozenset(other for other in reached[m] if m in reached[other]) for m in graph if m in reached[m]
-    }
+    return {frozenset(other for other in reached[m] if m in reached[other]) for m in graph if m in reached[m]}
 
 
 def test_no_modules_import_each_other_in_a_circle():

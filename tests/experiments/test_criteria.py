@@ -113,9 +113,7 @@ def test_blind_spots_of_the_wide_chi_square(monkeypatch, full):
     assert not wide(verifiers.one_hot_residual, size)
 
 
-@pytest.mark.parametrize(
-    "verifier", [pytest.param(double_chance, marks=pytest.mark.slow), verifiers.lenient]
-)
+@pytest.mark.parametrize("verifier", [pytest.param(double_chance, marks=pytest.mark.slow), verifiers.lenient])
 def test_what_the_narrow_chi_square_rejects_passes_a_bound_on_kl(verifier):
     assert not passes("vLLM V2 narrow", verifier)
     assert passes(KL, verifier)
