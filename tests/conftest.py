@@ -167,7 +167,7 @@ LARGE = {"Zipf 32 000", "flat tail 131 072"}
 
 
 @contextmanager
-def _smaller_audits(full):
+def _smaller_audits(full, cases=None):
     from specsim.auditing._cases.battery import LEVELS, Level
     from specsim.auditing._checks import subjects
     from specsim.rules import Rule
@@ -175,7 +175,9 @@ def _smaller_audits(full):
     whole = subjects.battery
 
     def some(subject):
-        return [case for case in whole(subject) if isinstance(subject, Rule) or case.name not in LARGE]
+        if cases is None and isinstance(subject, Rule):
+            return whole(subject)
+        return [case for case in whole(subject) if (case.name in cases if cases else case.name not in LARGE)]
 
     with pytest.MonkeyPatch.context() as patch:
         if not full:
@@ -197,6 +199,13 @@ def smaller_audits(full):
 def smaller_audits_in_module(full):
     """The same for all tests of a module, and for what they share."""
     with _smaller_audits(full):
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_cases_in_module(request, full):
+    """Smaller audits, with the cases in `FEW_CASES` of the module, unless all tests are run."""
+    with _smaller_audits(full, request.module.FEW_CASES):
         yield
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ def module_of(path):
 FILES = {module_of(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
 
 
+@cache
 def lazy_names():
     """{(package, public name): where its `__init__.pyi` takes it from}."""
     found = {}
@@ -48,26 +50,27 @@ def lazy_names():
     return found
 
 
-LAZY = lazy_names()
-
-
 def home(module, name):
     """The file behind `from module import name`, as a dotted name: public names are followed to where they
     are defined.
     """
-    while f"{module}.{name}" not in FILES and (module, name) in LAZY:
-        module = LAZY[module, name]
+    lazy = lazy_names()
+    while f"{module}.{name}" not in FILES and (module, name) in lazy:
+        module = lazy[module, name]
     return f"{module}.{name}" if f"{module}.{name}" in FILES else module
 
 
+@cache
 def imported_names(source):
     """The (module, name) pairs that a source text imports, wherever in it."""
+    found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names)
+            found |= {(alias.name, "") for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"line {node.lineno}: imports are written in full"
-            yield from ((node.module, alias.name) for alias in node.names)
+            found |= {(node.module, alias.name) for alias in node.names}
+    return found
 
 
 def imports_of(source):
@@ -75,7 +78,13 @@ def imports_of(source):
     return {home(*names) for names in imported_names(source) if names[0].split(".")[0] in PACKAGES}
 
 
-IMPORTS = {module: imports_of(path.read_text(encoding="utf-8")) - {module} for module, path in FILES.items()}
+def imports(module):
+    """The other modules of this checkout that one of them imports."""
+    return imports_of(source_of(module)) - {module}
+
+
+def source_of(module):
+    return FILES[module].read_text(encoding="utf-8")
 
 
 def room_of(module):
@@ -113,24 +122,22 @@ def test_the_audit_has_few_rooms():
 
 @pytest.mark.parametrize("module", sorted(FILES))
 def test_a_module_imports_nothing_from_above(module):
-    for other in IMPORTS[module]:
+    for other in imports(module):
         assert height_of(other) < height_of(module) or room_of(other) == room_of(module)
 
 
-def circles(imports):
+def circles(graph):
     """The sets of modules that import each other in a loop."""
-    reached = {module: set(direct) for module, direct in imports.items()}
-    for middle in imports:
-        for module in imports:
+    reached = {module: set(direct) for module, direct in graph.items()}
+    for middle in graph:
+        for module in graph:
             if middle in reached[module]:
                 reached[module] |= reached[middle]
-    return {
-        frozenset(other for other in reached[m] if m in reached[other]) for m in imports if m in reached[m]
-    }
+    return {frozenset(other for other in reached[m] if m in reached[other]) for m in graph if m in reached[m]}
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    assert circles(IMPORTS) == set()
+    assert circles({module: imports(module) for module in FILES}) == set()
 
 
 def test_a_circle_would_be_seen():
@@ -143,17 +150,17 @@ def test_an_import_is_followed_to_where_the_name_is_defined():
 
 
 def test_statistics_know_nothing_of_specsim_and_rules_nothing_of_statistics():
-    assert IMPORTS["specsim.core.stats"] <= {"specsim.core._types"}
+    assert imports("specsim.core.stats") <= {"specsim.core._types"}
     for module in FILES:
         if room_of(module) == "rules":
-            assert "specsim.core.stats" not in IMPORTS[module]
+            assert "specsim.core.stats" not in imports(module)
 
 
 def test_only_one_module_imports_numba():
     users = {
         module
-        for module, path in FILES.items()
-        if any(name.split(".")[0] == "numba" for name, _ in imported_names(path.read_text(encoding="utf-8")))
+        for module in FILES
+        if any(name.split(".")[0] == "numba" for name, _ in imported_names(source_of(module)))
     }
     assert users == {"specsim.core._kernels"}
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its modules, which load slowly, are loaded at their first use
 from numpy.typing import ArrayLike
-from scipy import optimize, special
 
 from specsim.core._types import Floats, Ints
 
@@ -113,7 +113,7 @@ def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
         return ChiSquare(0.0, 0, 1.0)
     statistic = float(((observed - expected) ** 2 / expected).sum())
     df = len(law) - 1
-    return ChiSquare(statistic, df, float(special.chdtrc(df, statistic)))
+    return ChiSquare(statistic, df, float(scipy.special.chdtrc(df, statistic)))
 
 
 def log_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
@@ -148,10 +148,10 @@ def log_e_values(counts: Ints, pmf: Floats) -> Floats:
         return np.zeros(len(counts))
     n = counts.sum(axis=1)[:, None]
     c = _concentrations(len(pmf))
-    mixture = special.gammaln(c) - special.gammaln(c + n)
+    mixture = scipy.special.gammaln(c) - scipy.special.gammaln(c + n)
     prior = c[:, None] * pmf
-    mixture += (special.gammaln(prior + counts[:, None, :]) - special.gammaln(prior)).sum(axis=2)
-    null = special.xlogy(counts, pmf).sum(axis=1)
+    mixture += (scipy.special.gammaln(prior + counts[:, None, :]) - scipy.special.gammaln(prior)).sum(axis=2)
+    null = scipy.special.xlogy(counts, pmf).sum(axis=1)
     return _log_mean_exp(mixture - null[:, None])
 
 
@@ -213,10 +213,8 @@ def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
 
 def binomial_p_value(hits: int, n: int, probability: float) -> float:
     """Exact two-sided p-value of `hits` in `n` trials of `probability`: twice the smaller tail, at most 1."""
-    from scipy import stats as distributions  # takes longer to import than all else
-
-    lower = distributions.binom.cdf(hits, n, probability)
-    upper = distributions.binom.sf(hits - 1, n, probability)
+    lower = scipy.stats.binom.cdf(hits, n, probability)
+    upper = scipy.stats.binom.sf(hits - 1, n, probability)
     return float(min(1.0, 2.0 * min(lower, upper)))
 
 
@@ -224,7 +222,7 @@ def lower_tail_p_value(statistic: float, df: int) -> float:
     """P(χ² ≤ statistic): small if counts agree with their law better than independent draws would.
 
     Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit."""
-    return float(special.chdtr(df, statistic))
+    return float(scipy.special.chdtr(df, statistic))
 
 
 def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> float:
@@ -288,7 +286,7 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
         return 1.0
     while missing(high) < 0.0:
         low, high = high, high + 10.0
-    return float(np.exp(optimize.brentq(missing, low, high, xtol=1e-6)))
+    return float(np.exp(scipy.optimize.brentq(missing, low, high, xtol=1e-6)))
 
 
 def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
@@ -302,15 +300,15 @@ def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
     upper = 10.0
     while excess(upper) < 0:
         upper *= 2.0
-    critical = optimize.brentq(excess, 0.0, upper)
+    critical = scipy.optimize.brentq(excess, 0.0, upper)
 
     def spare(noncentrality: float) -> float:
-        return 1.0 - power - float(special.chndtr(critical, df, noncentrality))
+        return 1.0 - power - float(scipy.special.chndtr(critical, df, noncentrality))
 
     highest = critical + 10.0
     while spare(highest) < 0:
         highest *= 2.0
-    return float(optimize.brentq(spare, 1e-9, highest))
+    return float(scipy.optimize.brentq(spare, 1e-9, highest))
 
 
 def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from specsim.core._autocorrelation import grouped_autocorrelation
 from specsim.core._streams import RandomSource, root_of
@@ -202,9 +202,9 @@ def _contexts(columns: AnyColumns, beta: Floats, layout: Layout, entropy_of: str
 
 def _entropies(columns: AnyColumns, of: str) -> Floats:
     rows = decode(columns.p if of == "p" else columns.q).astype(np.float64)
-    entropy = special.entr(rows).sum(axis=1)
+    entropy = scipy.special.entr(rows).sum(axis=1)
     if not isinstance(columns, Columns):
-        entropy += special.entr(np.maximum(0.0, 1.0 - rows.sum(axis=1)))
+        entropy += scipy.special.entr(np.maximum(0.0, 1.0 - rows.sum(axis=1)))
     return np.maximum(entropy, 0.0)
 
 

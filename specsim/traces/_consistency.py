@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._tables import Piece, Shown, Table, as_dict, span
@@ -214,7 +214,7 @@ class _Flags:
         if self.contradictions:
             return float("inf")
         every = np.concatenate([self.logs.ravel(), self.position_logs.ravel(), self.logs.sum(axis=0)])
-        return float(special.logsumexp(every) - np.log(every.size))
+        return float(scipy.special.logsumexp(every) - np.log(every.size))
 
     def bins(self) -> tuple[FlagBin, ...]:
         found = []
@@ -236,8 +236,8 @@ def _log_ratios(low: Floats, high: Floats, passed: NDArray[np.bool_]) -> Any:
             moved = odds + sign * shift
             ratio = np.where(
                 passed,
-                special.log_expit(moved) - special.log_expit(odds),
-                special.log_expit(-moved) - special.log_expit(-odds),
+                scipy.special.log_expit(moved) - scipy.special.log_expit(odds),
+                scipy.special.log_expit(-moved) - scipy.special.log_expit(-odds),
             )
             yield np.where(sure, 0.0, ratio)
         for share in SHARES:  # a share is accepted, or rejected, without a test

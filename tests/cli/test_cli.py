@@ -19,6 +19,7 @@ from specsim import rules
 from specsim.cli import main
 from specsim.cli._simulate import simulate as simulate_command
 
+FEW_CASES = {"two-point", "one-hot draft", "zeros", "Markov chain"}
 HELPERS = Path(__file__).parents[1] / "helpers"
 
 
@@ -45,7 +46,7 @@ def trace(run, tmp_path):
     return tmp_path / "trace"
 
 
-def test_audit_prints_a_verdict_and_writes_its_files(run, tmp_path):
+def test_audit_prints_a_verdict_and_writes_its_files(run, tmp_path, few_cases_in_module):
     code, out, _ = run("audit", "standard", "--level", "smoke", "--seed", "1", "--out", tmp_path / "audit")
     assert code == 0
     assert "standard: consistent" in out
@@ -56,11 +57,12 @@ def test_audit_prints_a_verdict_and_writes_its_files(run, tmp_path):
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["verdict"] == "consistent"
 
 
-def test_audit_of_a_wrong_verifier_exits_with_1(run):
-    code, out, _ = run("audit", "verifiers:resamples_from_target", "--level", "smoke", "--seed", "1")
+def test_audit_of_a_wrong_verifier_exits_with_1(run, theirs, few_cases_in_module, full):
+    wrong = "verifiers:resamples_from_target" if full else "one_coin_real_q"
+    code, out, _ = run("audit", wrong, "--level", "smoke", "--seed", "1")
     assert code == 1
-    assert "resamples_from_target: biased" in out
-    code, out, _ = run("audit", "verifiers:raises", "--level", "smoke", "--seed", "1")
+    assert f"{wrong.removeprefix('verifiers:')}: biased" in out
+    code, out, _ = run("audit", f"{theirs}:raises", "--level", "smoke", "--seed", "1")
     assert code == 1
     assert "out of cheese" in out
 
@@ -374,12 +376,13 @@ import verifiers
 
 def right(*given): return verifiers.right(*given)
 def wrong(*given): return verifiers.resamples_from_target(*given)
+def raises(*given): return verifiers.raises(*given)
 def hangs(*given): time.sleep(60)
 def slow(*given):
     time.sleep(0.01)
     return verifiers.right(*given)
 
-right.declared = wrong.declared = hangs.declared = {"vocab_size": 2}
+right.declared = wrong.declared = raises.declared = hangs.declared = {"vocab_size": 2}
 slow.declared = {"vocab_size": 2, "batch": 4}
 """
 
@@ -409,23 +412,24 @@ def test_a_slow_verifier_is_given_the_time_that_it_may_take(run, theirs, tmp_pat
     assert all(16 <= case["steps"] < case["planned"] and case["tables"] for case in limited)
 
 
-def test_old_is_compared_with_new(run, theirs, tmp_path):
+def test_old_is_compared_with_new(run, theirs, tmp_path, full):
     options = ("--level", "smoke", "--seed", "1")
     code, out, _ = run("audit", f"{theirs}:right", "--against", "standard", *options)
     assert code == 0
     assert "right against standard: same" in out
+    reference = f"{theirs}:right" if full else "standard"
     changed = (
         "audit",
         f"{theirs}:wrong",
         "--against",
-        f"{theirs}:right",
+        reference,
         *options,
         "--out",
         tmp_path / "there",
     )
     code, out, _ = run(*changed)
     assert code == 1
-    assert "wrong against of_two_tokens:right: changed" in out
+    assert f"wrong against {reference}: changed" in out
     document = json.loads((tmp_path / "there" / "against.json").read_text())
     assert (document["verdict"], document["exit_code"], document["cases"][0]["changed"]) == (
         "changed",
@@ -434,9 +438,15 @@ def test_old_is_compared_with_new(run, theirs, tmp_path):
     )
 
 
-def test_cases_are_exported_and_tokens_scored(run, tmp_path):
+def test_cases_are_exported_and_tokens_scored(run, tmp_path, monkeypatch, full):
     from safetensors.numpy import load_file, save_file
 
+    from specsim.auditing import _offline
+
+    if not full:
+        battery = _offline.battery
+        few = lambda declared: [case for case in battery(declared) if case.name in FEW_CASES]  # noqa: E731
+        monkeypatch.setattr(_offline, "battery", few)
     code, out, _ = run("audit", "export", tmp_path / "cases", "--seed", "1", "--dtype", "float16")
     assert code == 0
     assert "specsim audit score" in out

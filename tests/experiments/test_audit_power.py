@@ -131,7 +131,7 @@ def subject_of(name):
     ("name", "case"),
     [
         ("shared_gumbel", "zeros"),
-        ("block_tokenwise_residual", "Markov chain"),
+        pytest.param("block_tokenwise_residual", "Markov chain", marks=pytest.mark.slow),
         ("draft_top_k", "second order"),
     ],
 )
@@ -197,7 +197,15 @@ def cases_of(name):
     return exact_cases(rules.get(name) if name in rules.names("chain", "tree") else mutants.get(name))
 
 
-@pytest.mark.parametrize("name", ["block", "traversal", "one_hot_draft", "draft_one_short"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("block", marks=pytest.mark.slow),
+        "traversal",
+        pytest.param("one_hot_draft", marks=pytest.mark.slow),
+        "draft_one_short",
+    ],
+)
 def test_exact_verifiers_raise_no_alarms_and_their_p_values_are_uniform(name):
     cases = cases_of(name)
     assert sum(len(tables) for _, tables, _ in cases) > 50

@@ -19,7 +19,7 @@ import pytest
 from conftest import FALSE_ALARM
 from once import once
 from scipy.stats import norm
-from test_layout import FILES, IMPORTS
+from test_layout import FILES, imports
 
 import experiments
 import figures
@@ -31,7 +31,7 @@ from figures._making import make_figures
 from specsim.theory import expected_tokens
 
 PACKAGE = Path(experiments.__file__).parents[1]
-FEW = ["chen_figure_1", "leviathan_figure_2", "simulated_speed"]
+FEW = ["leviathan_figure_2", "simulated_speed", "chen_figure_1"]
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +41,11 @@ def fast(made):
 
 
 @pytest.fixture(scope="session")
-def few(tmp_path_factory):
-    """The folder of three fast figures."""
+def few(tmp_path_factory, full):
+    """The folder of two fast figures, or of three."""
 
     def make(folder):
-        make_figures(FEW, folder, fast=True)
+        make_figures(FEW[: 3 if full else 2], folder, fast=True)
         return folder
 
     return once(tmp_path_factory, "few-figures", make)
@@ -336,10 +336,10 @@ def bytes_in(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_same_again_is_the_same_bytes(few, tmp_path):
-    make_figures(FEW, tmp_path, fast=True)
+def test_the_same_again_is_the_same_bytes(few, tmp_path, full):
+    make_figures(FEW[: 3 if full else 2], tmp_path, fast=True)
     first, second = bytes_in(few), bytes_in(tmp_path)
-    assert len(second) == 3 * 3 + 3
+    assert len(second) == (3 + 1) * (3 if full else 2)
     assert all(first[name] == content for name, content in second.items())
 
 
@@ -358,7 +358,9 @@ def test_a_table_that_is_there_is_not_run_again_and_its_picture_is_drawn_again(m
     assert bytes_in(copy) == bytes_in(made[0])
 
 
-def test_rows_that_the_repository_keeps_are_drawn_and_not_run(tmp_path, monkeypatch):
+def test_rows_that_the_repository_keeps_are_drawn_and_not_run(tmp_path, monkeypatch, full):
+    if not full:
+        monkeypatch.setattr("figures._making.ENDINGS", ("svg",))
     monkeypatch.setattr(experiments.get("kill_matrix"), "run_cell", refuses)
     make_figures(["kill_matrix"], tmp_path)
     assert (tmp_path / "kill_matrix.svg").read_bytes().startswith(b"<?xml")
@@ -490,7 +492,7 @@ def test_experiments_know_nothing_of_one_another():
     for name in experiments.names():
         for module in FILES:
             if f"{module}.".startswith(f"experiments.{name}."):
-                assert other_experiments(IMPORTS[module], name) <= {
+                assert other_experiments(imports(module), name) <= {
                     "published"
                 }  # the numbers of the literature
     assert other_experiments({"experiments.simulated_speed", "experiments"}, "claims") == {"simulated_speed"}
@@ -509,7 +511,7 @@ def test_figures_read_tables_and_nothing_else():
             {"experiments._tables"} if name == "overview" else set()
         )  # run as a program it makes its tables
         known = {"figures", "specsim.core._plotting", *DRAWN_BY_SPECSIM, *shared, *program}
-        assert IMPORTS[f"figures.{name}"] <= known
+        assert imports(f"figures.{name}") <= known
 
 
 # --- interrupts ------------------------------------------------------------------------------------------
@@ -732,11 +734,14 @@ def test_without_names_experiments_are_listed_with_their_minutes(run_experiments
     assert not (tmp_path / "results").exists()
 
 
-def test_an_experiment_that_takes_hours_has_a_fast_version(run_experiments, tmp_path):
+def test_an_experiment_that_takes_hours_has_a_fast_version(run_experiments, tmp_path, monkeypatch, full):
+    calibration = experiments.get("audit_calibration")
+    cells = calibration.cells(fast=True)[0 if full else -1 :]  # the last one: whole audits
+    monkeypatch.setattr(calibration, "cells", lambda fast: cells)
     code, out, _ = run_experiments("audit_calibration", "run_times", "--fast")
     assert code == 0
     tables = tmp_path / "results/tables-fast"
-    assert out.startswith("results/tables-fast/audit_calibration.parquet: 3 rows\n")
+    assert out.startswith(f"results/tables-fast/audit_calibration.parquet: {len(cells)} rows\n")
     assert {path.name for path in tables.iterdir()} == {"audit_calibration.parquet", "run_times.parquet"}
     page = experiments.get("run_times").page(read_table("run_times", tables, fast=True).to_pylist())
     assert page.count("core") > 5

@@ -135,7 +135,7 @@ def test_logs_from_the_field_are_possible(thread):
     assert check_metrics(**LOGS[thread]).possible
 
 
-@pytest.mark.parametrize("size", [10**6, 10**8])
+@pytest.mark.parametrize("size", [pytest.param(10**6, marks=pytest.mark.slow), 10**8])
 def test_one_token_is_seen_in_many(size):
     numbers = numbers_of(np.array([3, 1, 4, 1, 5]) * size + np.array([1, 2, 3, 4, 5]), "plain")
     assert check_metrics(**numbers).possible
@@ -403,6 +403,7 @@ def printed(numbers, digits):
     )
 
 
+@pytest.mark.slow  # the simulated run and the logs are possible too
 @settings(max_examples=12)
 @given(SOME_LENGTHS, st.sampled_from(sorted(DEFINITIONS)), st.integers(1, 5))
 def test_numbers_of_any_run_are_possible(lengths, engine, digits):

@@ -549,8 +549,8 @@ def test_the_oracle_is_the_best_of_all_plans(cost):
         assert total(Oracle(log, most=3)) == pytest.approx(best)
 
 
-def test_nobody_beats_the_oracle_and_everybody_emits_the_same_text(text):
-    train, log = text
+def test_nobody_beats_the_oracle_and_everybody_emits_the_same_text(text, full):
+    train, log = text if full else [half.part(0, 2000) for half in text]
     policies = every_policy(train, log)
     dear = lambda tokens: 1.0 + 0.1 * (tokens - 1)  # noqa: E731
     for costs in ({"draft_cost": 0.02}, {"draft_cost": 0.3}, {"verify_cost": dear}):
@@ -662,30 +662,31 @@ def test_each_policy_is_compared_with_the_best_constant(text):
     assert runs[-1].difference > 10 * runs[-1].error > 0
 
 
-def test_the_error_of_a_difference_is_what_differences_scatter_by():
-    """Over 150 logs: squares of their deviations over the reported ones, against chi-square; and the use of
+def test_the_error_of_a_difference_is_what_differences_scatter_by(full):
+    """Over 150 logs, or 120: squares of their deviations over the reported ones, against chi-square; and the use of
     pairing.
     """
+    number = 150 if full else 120
     runs = [
         specsim.simulate_policies(
             specsim.draft_log(*PAIR, length=2000, rng=seed, ahead=0), [Constant(2)], constants=[5]
         )[0]
-        for seed in range(150)
+        for seed in range(number)
     ]
     differences = np.array([run.difference for run in runs])
     errors = np.array([run.error for run in runs])
     statistic = float((((differences - differences.mean()) / errors) ** 2).sum())
-    assert chi2.sf(statistic, 149) > FALSE_ALARM
-    assert chi2.cdf(statistic, 149) > FALSE_ALARM
-    assert chi2.sf(4 * statistic, 149) < FALSE_ALARM  # errors half as large would be seen
-    assert chi2.cdf(statistic / 4, 149) < FALSE_ALARM  # and twice as large
+    assert chi2.sf(statistic, number - 1) > FALSE_ALARM
+    assert chi2.cdf(statistic, number - 1) > FALSE_ALARM
+    assert chi2.sf(4 * statistic, number - 1) < FALSE_ALARM  # errors half as large would be seen
+    assert chi2.cdf(statistic / 4, number - 1) < FALSE_ALARM  # and twice as large
     one = np.array([run.time_per_token for run in runs])
     other = one - differences
     assert differences.var() < one.var() + other.var()
 
 
-def test_the_same_log_gives_the_same_counts(text):
-    train, log = text
+def test_the_same_log_gives_the_same_counts(text, full):
+    train, log = text if full else [half.part(0, 2000) for half in text]
     first = specsim.simulate_policies(log, every_policy(train, log))
     again = specsim.simulate_policies(log, every_policy(train, log))
     for one, other in zip(first, again, strict=True):

@@ -1,11 +1,10 @@
 """Plans: the best γ by Theorem 3.8, from a rate or a log; drafts ranked; the command."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from commands import run as run_command
 
 from specsim import default_pair
 from specsim.planning._plan import Candidate, plan, rank_drafts
@@ -103,25 +102,20 @@ def test_bad_input_is_named(call, message):
 
 
 def command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "specsim", "plan", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_command("plan", *arguments)
 
 
 def test_the_command_prints_the_plan():
     run = command("--alpha", "0.8", "--c", "0.05")
-    assert run.returncode == 0
-    assert run.stdout.splitlines()[-1].startswith("γ = 8: 3.0921 times as fast")
-    assert "best" in run.stdout
-    assert "Do not speculate" in command("--alpha", "0.1", "--c", "0.2").stdout
-    assert json.loads(command("--alpha", "0.8", "--c", "0.05", "--json").stdout)["best"]["gamma"] == 8
+    assert run.code == 0
+    assert run.out.splitlines()[-1].startswith("γ = 8: 3.0921 times as fast")
+    assert "best" in run.out
+    assert "Do not speculate" in command("--alpha", "0.1", "--c", "0.2").out
+    assert json.loads(command("--alpha", "0.8", "--c", "0.05", "--json").out)["best"]["gamma"] == 8
 
 
 def test_the_command_plans_from_a_trace_and_ranks_drafts(trace):
-    assert "beyond the log" in command("--trace", trace, "--c", "0.01").stdout
+    assert "beyond the log" in command("--trace", trace, "--c", "0.01").out
     run = command(
         "--draft",
         "small=7500/10000,0.02",
@@ -130,7 +124,7 @@ def test_the_command_plans_from_a_trace_and_ranks_drafts(trace):
         "--draft",
         f"logged={trace},0.05",
     )
-    lines = run.stdout.splitlines()
+    lines = run.out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["small", "large", "logged"]
     assert "surely worse" in lines[2]
 
@@ -150,6 +144,6 @@ def test_the_command_plans_from_a_trace_and_ranks_drafts(trace):
 )
 def test_the_command_says_what_is_wrong(arguments, message):
     run = command(*arguments)
-    assert run.returncode == 2
-    assert message in run.stderr
-    assert len(run.stderr.strip().splitlines()) == 1
+    assert run.code == 2
+    assert message in run.err
+    assert len(run.err.strip().splitlines()) == 1

@@ -259,6 +259,18 @@ DRAFTS = {
 SIZES = {"fixed pair": 5000, "models": 5000, "n-grams": 200}
 
 
+def tried(rules, slow):
+    """Parameters of a test that begin with a rule; those of the `slow` rules only with --all."""
+    return [
+        pytest.param(*given, marks=pytest.mark.slow) if given[0] in slow else pytest.param(*given)
+        for given in rules
+    ]
+
+
+#: For a chain with a parameter, and for a tree of independent drafts, other rules stand.
+RULES = tried(zip(DRAFTS), {"lenience:lenience=0.5", "traversal"})
+
+
 #: Drafts of which nothing is random.
 CHOSEN = {
     "dynamic tree": ("deterministic_children", DynamicTree(width=3, depth=3, nodes=5)),
@@ -277,7 +289,7 @@ def pair_of(kind):
 
 
 @pytest.mark.parametrize("kind", SIZES)
-@pytest.mark.parametrize("rule", DRAFTS)
+@pytest.mark.parametrize("rule", RULES)
 def test_counts_of_any_rule_do_not_depend_on_threads_or_chunks(rule, kind, monkeypatch):
     source, steps = make_source(*pair_of(kind), rule=rule, gamma=DRAFTS[rule]), SIZES[kind]
     whole = count(source, steps)
@@ -293,7 +305,7 @@ def test_counts_of_any_rule_do_not_depend_on_threads_or_chunks(rule, kind, monke
 
 
 @pytest.mark.parametrize("kind", SIZES)
-@pytest.mark.parametrize("rule", DRAFTS)
+@pytest.mark.parametrize("rule", RULES)
 def test_the_counts_are_those_of_the_replays_of_every_step(rule, kind):
     pair, tree, steps = pair_of(kind), DRAFTS[rule], 30 if kind == "n-grams" else 200
     result = simulate(*pair, rule=rule, gamma=tree, steps=steps, rng=12)
@@ -350,9 +362,9 @@ def test_the_first_token_after_a_draft_that_is_not_drawn_has_the_target_law(kind
 @pytest.mark.parametrize(
     ("rule", "tree"),
     [
-        *DRAFTS.items(),
+        *tried(DRAFTS.items(), {"lenience:lenience=0.5", "gumbel"}),
         ("standard", chain(3, block=3)),
-        ("k_seq", chains(2, 2)),
+        pytest.param("k_seq", chains(2, 2), marks=pytest.mark.slow),
         ("k_seq", Tree((0, 0, 1, 2), block=2)),
         ("traversal", Tree((0, 1, 0, 2))),
         ("naive_matching", branching(3, 1, sampling="top")),

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
+from sent import Failing, NotingJob, NotingTally, SlowJob
 
 from specsim import audit, rules, simulate
 from specsim.auditing import _execution as elsewhere
@@ -27,11 +28,12 @@ from specsim.drafts import DynamicTree, PromptLookup, branching
 from specsim.models import Mixture, NGramModel, TableModel, default_pair
 from specsim.simulation import _executors as executors
 from specsim.simulation._checkpoints import Part
-from specsim.simulation._counting import EXAMPLES, Example, add_up, count_chunks
-from specsim.simulation._engine import StepTally, make_source
+from specsim.simulation._counting import EXAMPLES, add_up, count_chunks
+from specsim.simulation._engine import StepTally
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 
-pytestmark = pytest.mark.usefixtures("smaller_audits_in_module")
+pytestmark = pytest.mark.usefixtures("few_cases_in_module")
+FEW_CASES = {"two-point", "asymmetric", "disjoint", "near-equal", "n-gram pair"}
 
 P, Q = synthetic_pair("zipf", 300, 0.8)
 STEPS = 3_000_017
@@ -189,22 +191,6 @@ def test_an_audit_counts_and_finds_the_same(pool):
         assert all((one.counts[name] == other.counts[name]).all() for name in one.counts)
 
 
-class NotingJob:
-    """Keeps the first token of every batch as an example, as an audit does with impossible ones."""
-
-    def source(self):
-        return make_source([0.5, 0.5], [0.25, 0.75], rule="standard", gamma=2)
-
-    def tally(self, source):
-        return NotingTally(2, 2)
-
-
-class NotingTally(StepTally):
-    def count(self, counts, batch, key):
-        super().count(counts, batch, key)
-        return [Example(batch.first, 0, int(batch.tokens[0, 0]))]
-
-
 def test_examples_come_back_with_the_counts(pool):
     source, tally, steps = NotingJob().source(), NotingTally(2, 2), 5 * 2**17 + 1
     chunks = list(count_chunks(source, tally, key_of(1), [(0, steps)], threads=2))
@@ -233,8 +219,8 @@ def check_same_cases(found, expected):
         assert all((one.counts[name] == other.counts[name]).all() for name in one.counts)
 
 
-def test_cases_of_somebodys_verifier_run_elsewhere_and_cost_no_worker(pool, found_here):
-    """What kills it kills a child of the worker; and other verifiers come after it."""
+def test_cases_of_somebodys_verifier_run_elsewhere_and_cost_no_worker(pool, found_here, full):
+    """What kills it kills a child of the worker; and, with --all, another verifier comes after it."""
     assert {case.broken for case in found_here.cases} == {True, False}
     assert any(case.verdict == "biased" for case in found_here.cases)
     told = []
@@ -245,34 +231,30 @@ def test_cases_of_somebodys_verifier_run_elsewhere_and_cost_no_worker(pool, foun
     assert told == sorted(told)
     assert told[-1][0] == told[-1][1]
     assert len(told) == len(there.cases) - 1  # the promises are checked here, and have no steps
-    right = audit("verifiers:right", level="smoke", rng=0, executor=pool)
-    assert right.verdict == "consistent"
+    if full:
+        assert audit("verifiers:right", level="smoke", rng=0, executor=pool).verdict == "consistent"
 
 
-def test_the_first_case_that_fails_is_the_last_one_wherever_it_runs(pool):
-    name = "verifiers:one_hot_residual"
-    here, there = (
-        audit(name, "smoke", 0, fail_fast=True, diagnose=False, executor=executor)
-        for executor in (None, pool)
-    )
-    check_same_cases(there.cases, here.cases)
-    assert [bool(case.findings) for case in here.cases] == [False] * (len(here.cases) - 1) + [True]
-    assert len(here.cases) > 2
+def test_the_first_case_that_fails_is_the_last_one_in_workers_too(pool, found_here):
+    there = audit(WRONG, "smoke", 0, fail_fast=True, diagnose=False, executor=pool)
+    number = [bool(case.findings) for case in found_here.cases].index(True) + 1
+    assert number > 2
+    check_same_cases(there.cases, found_here.cases[:number])
 
 
-def test_an_interrupted_audit_has_the_cases_that_were_done_and_waits_for_no_other():
-    told = []
+def test_an_interrupted_audit_has_the_cases_that_were_done_and_waits_for_no_other(full):
+    told, enough = [], 6 if full else 4
 
     def interrupt(done, total):
         told.append(done)
-        if len(told) == 6:  # the other worker is at a case that takes its time
+        if len(told) == enough:  # the other worker is at a case that takes its time
             raise KeyboardInterrupt
 
     started = time.monotonic()
     name = "verifiers:sleeps_over_32_tokens"
     found = audit(name, "smoke", 0, timeout=200.0, executor="processes", threads=2, progress=interrupt)
     assert found.interrupted
-    assert len(found.cases) == 1 + 6
+    assert len(found.cases) == 1 + enough
     assert time.monotonic() - started < 90
 
 
@@ -284,31 +266,6 @@ def test_a_verifier_that_workers_cannot_load_is_named(pool):
 
 
 # --- what dies -------------------------------------------------------------------------------------------
-
-
-class SlowJob:
-    """Half a second for each chunk, and a note in a folder of every one begun."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def source(self):
-        return make_source([0.5, 0.5], [0.25, 0.75], rule="standard", gamma=2)
-
-    def tally(self, source):
-        return SlowTally(2, 2, self.folder)
-
-
-class SlowTally(StepTally):
-    def __init__(self, depth, vocab_size, folder):
-        super().__init__(depth, vocab_size)
-        object.__setattr__(self, "folder", folder)
-
-    def count(self, counts, batch, key):
-        if batch.first % 2**17 == 0:
-            (self.folder / f"{batch.first}.{os.getpid()}").write_text("begun")
-            time.sleep(0.5)
-        super().count(counts, batch, key)
 
 
 def begun(folder):
@@ -359,12 +316,8 @@ def kill_one_at_work(folder):
     return []
 
 
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def test_work_that_kills_its_worker_three_times_is_given_up():
-    tasks = iter([executors.Task(die, ())])
+    tasks = iter([executors.Task(os._exit, (9,))])
     with (
         pytest.raises(LostWorkers, match="processes: 3 times a worker died of the same task"),
         workers_of("processes", 1) as workers,
@@ -375,7 +328,7 @@ def test_work_that_kills_its_worker_three_times_is_given_up():
 def test_an_executor_of_the_users_that_breaks_is_an_error_that_names_the_checkpoint(tmp_path):
     path = tmp_path / "run.part"
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
-        broken = executor.submit(die)
+        broken = executor.submit(os._exit, 9)
         assert broken.exception() is not None
         with pytest.raises(
             LostWorkers,
@@ -413,18 +366,6 @@ def test_processes_do_not_outlive_the_one_that_started_them():
 # --- errors and interrupts -------------------------------------------------------------------------------
 
 
-class Failing:
-    vocab_size, order, contexts = 2, 0, np.zeros((1, 0), dtype=np.int32)
-
-    def rows(self, histories, out=None):
-        if len(histories) > 1:
-            raise ZeroDivisionError("in the model")
-        return np.full((len(histories), 2), 0.5)
-
-    def row(self, context):
-        return np.full(2, 0.5)
-
-
 def test_an_exception_of_a_span_is_raised_here(pool):
     with pytest.raises(ZeroDivisionError, match="in the model"):
         simulate(Failing(), TableModel([0.5, 0.5]), gamma=2, steps=1000, rng=0, executor=pool)
@@ -449,13 +390,20 @@ def test_an_interrupt_cancels_what_is_pending_and_keeps_the_checkpoint(tmp_path,
     assert counts_of(run) == whole
 
 
+#: The command line, with a checkpoint as soon as something is counted.
+COMMAND_LINE = """
+from specsim.simulation import _checkpoints
+from specsim.__main__ import main
+_checkpoints.CHECKPOINT_SECONDS = 0.0
+main()
+"""
+
+
 def test_ctrl_c_at_the_command_line_ends_all_processes_and_says_where_to_go_on(tmp_path):
     path = tmp_path / "run.part"
-    command = (
-        "specsim simulate zipf --steps 1000000000000 --seed 1 --executor processes --threads 2 --checkpoint"
-    )
+    options = "simulate zipf --steps 1000000000000 --seed 1 --executor processes --threads 2 --checkpoint"
     with subprocess.Popen(
-        [sys.executable, "-m", *command.split(), path],
+        [sys.executable, "-c", COMMAND_LINE, *options.split(), path],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -465,7 +413,9 @@ def test_ctrl_c_at_the_command_line_ends_all_processes_and_says_where_to_go_on(t
             found = psutil.Process(run.pid).children()
             return [one for one in found if "spawn_main" in " ".join(one.cmdline())]
 
-        until(lambda: len(workers()) == 2 and all(one.cpu_times().user > 2 for one in workers()))
+        until(lambda: path.exists() and steps_in(path))
+        imported = psutil.Process(run.pid).cpu_times().user  # more than what a worker imports
+        until(lambda: len(workers()) == 2 and all(one.cpu_times().user > imported for one in workers()))
         processes = workers()
         os.killpg(run.pid, signal.SIGINT)  # as a terminal does, to all of them
         _, complaint = run.communicate(timeout=60)

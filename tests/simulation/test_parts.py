@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 import specsim
 from specsim import rules, simulate
 from specsim.auditing import audit_shard
+from specsim.auditing._cases.battery import LEVELS
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.subjects import RuleSubject
 from specsim.core.distributions import synthetic_pair
@@ -28,6 +29,10 @@ from specsim.simulation._checkpoints import Part, add_parts, shard_interval
 from specsim.simulation._counting import EXAMPLES, Example, Failure, Partial, count_chunks, missing
 from specsim.simulation._engine import Simulation
 from specsim.traces import open_trace, writer
+
+pytestmark = pytest.mark.usefixtures("few_cases_in_module")
+#: The last two only for rules, so that a verifier that dies of wide rows dies at the end.
+FEW_CASES = {"two-point", "asymmetric", "disjoint", "Zipf 1 000", "n-gram pair"}
 
 P, Q = synthetic_pair("zipf", 300, 0.8)
 STEPS = 2_000_003
@@ -286,27 +291,29 @@ def test_a_run_without_a_seed_goes_on_with_its_own(tmp_path):
 
 LONG = """
 import sys
+import time
 from specsim import simulate
 from specsim.simulation import _checkpoints as parts
 from specsim.core.distributions import synthetic_pair
-parts.CHECKPOINT_SECONDS = 0.2
+parts.CHECKPOINT_SECONDS = 0.1
 P, Q = synthetic_pair("zipf", 300, 0.8)
-simulate(P, Q, gamma=4, steps=40_000_000, rng=3, threads=1, checkpoint=sys.argv[1])
+options = dict(gamma=4, steps=int(sys.argv[2]), rng=3, threads=1, checkpoint=sys.argv[1])
+simulate(P, Q, **options, progress=lambda *_: time.sleep(0.05))
 """
 
 
-def test_a_run_killed_at_any_moment_goes_on_from_its_checkpoint(tmp_path):
-    path = tmp_path / "run.part"
-    with subprocess.Popen([sys.executable, "-c", LONG, str(path)]) as child:
+def test_a_run_killed_at_any_moment_goes_on_from_its_checkpoint(tmp_path, full):
+    path, steps = tmp_path / "run.part", 40_000_000 if full else 8_000_000
+    with subprocess.Popen([sys.executable, "-c", LONG, str(path), str(steps)]) as child:
         while not (path.exists() and steps_in(path)):
             assert child.poll() is None
             time.sleep(0.01)
         child.send_signal(signal.SIGKILL)
     kept = steps_in(path)
     told = []
-    options = RUN | {"steps": 40_000_000, "threads": 2}
+    options = RUN | {"steps": steps, "threads": 2}
     run = simulate(P, Q, **options, checkpoint=path, progress=lambda done, _: told.append(done))
-    assert 0 < kept < 40_000_000
+    assert 0 < kept < steps
     assert kept < told[0] <= kept + 2**17  # what was kept was not run again
     assert counts_of(run) == counts_of(simulate(P, Q, **options))
 
@@ -426,19 +433,19 @@ def test_intervals_join_and_what_is_missing_is_named():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="reads the peak memory of this system's processes")
-def test_memory_does_not_grow_with_the_number_of_steps(tmp_path):
+def test_memory_does_not_grow_with_the_number_of_steps(tmp_path, full):
     code = (
         "import sys, resource\n"
         "from specsim import simulate\n"
         "simulate([0.5, 0.5], [0.25, 0.75], gamma=1, steps=int(sys.argv[1]), rng=0, threads=1, checkpoint=sys.argv[2])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
-    peaks = []
-    for steps in (10**6, 10**8):
+    peaks, numbers = [], (10**6, 10**8 if full else 2 * 10**7)
+    for steps in numbers:
         command = [sys.executable, "-c", code, str(steps), str(tmp_path / f"{steps}.part")]
         peaks.append(int(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     assert peaks[1] < 1.05 * peaks[0]
-    sizes = [(tmp_path / f"{steps}.part").stat().st_size for steps in (10**6, 10**8)]
+    sizes = [(tmp_path / f"{steps}.part").stat().st_size for steps in numbers]
     assert sizes[1] - sizes[0] < 100
 
 
@@ -465,6 +472,9 @@ def test_shards_of_an_audit_are_judged_as_the_whole(tmp_path):
         assert all((one.counts[name] == other.counts[name]).all() for name in other.counts)
     with pytest.raises(ValueError, match=f"are missing: {whole.cases[1].case}, "):
         specsim.merge([paths[0], paths[2]])
+    before = paths[0].read_bytes()
+    audit_shard(rule, paths[0], (0, 3), "smoke", 0)  # nothing is left to do
+    assert paths[0].read_bytes() == before
     with pytest.raises(ValueError, match="has cases that are not of this shard"):
         audit_shard(rule, paths[0], (1, 3), "smoke", 0)
     with pytest.raises(ValueError, match="of another run: seed is 0 there, and 1 here"):
@@ -477,7 +487,7 @@ def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path):
 
     def interrupt(done, total):
         told.append(done)
-        if not Part.read(path).found and done > 2**17:  # in the second case
+        if not Part.read(path).found and done > LEVELS["smoke"].rule:  # in the second case
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -485,11 +495,10 @@ def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path):
     assert len(Part.read(path).found) == 1
     told.clear()
     audit_shard("standard", path, (0, 1), "smoke", 0, progress=lambda done, _: told.append(done))
-    assert min(told) > 2**17
+    assert min(told) > LEVELS["smoke"].rule
     assert audited(specsim.merge([path])) == audited(specsim.audit("standard", level="smoke", rng=0))
 
 
-@pytest.mark.usefixtures("smaller_audits")
 def test_shards_of_an_audit_of_somebodys_verifier_are_judged_as_the_whole(tmp_path):
     """The cases that it dies of too, and what it promises."""
     name = "verifiers:wrong_and_dies_of_wide_rows"
@@ -497,9 +506,6 @@ def test_shards_of_an_audit_of_somebodys_verifier_are_judged_as_the_whole(tmp_pa
     paths = [tmp_path / f"{i}.part" for i in range(2)]
     for i in (1, 0):
         audit_shard(name, paths[i], (i, 2), "smoke", 0)
-    before = paths[0].read_bytes()
-    audit_shard(name, paths[0], (0, 2), "smoke", 0)  # nothing is left to do
-    assert paths[0].read_bytes() == before
     found = [one for path in paths for one in Part.read(path).found.values()]
     assert any(one.failures and not one.steps for one in found)
     with pytest.raises(ValueError, match=r"0\.part: .* counted twice, there and in a file before it"):

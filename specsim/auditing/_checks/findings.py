@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.counts import NEIGHBOURS, QUARTERS, TAIL_EDGES
@@ -238,5 +238,5 @@ def _efficiency(plan: Plan, counts: Counts) -> Efficiency | None:
         error += reference_error
     else:
         return None
-    z = -float(ndtri(BUDGET / 2.0))
+    z = -float(scipy.special.ndtri(BUDGET / 2.0))
     return Efficiency(mean / reference, (mean - z * error) / reference, (mean + z * error) / reference)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._diagnosis.predictions import Prediction, predict
@@ -61,7 +61,7 @@ def fit_parameter(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints
 
 def fit_of(statistic: float, df: int) -> float:
     """The p-value of a misfit; 1 without degrees of freedom."""
-    return float(special.chdtrc(df, statistic)) if df else 1.0
+    return float(scipy.special.chdtrc(df, statistic)) if df else 1.0
 
 
 def likeliest(parameter: Parameter, loss: Callable[[float], float]) -> float:
@@ -75,7 +75,7 @@ def likeliest(parameter: Parameter, loss: Callable[[float], float]) -> float:
     losses = [loss(value) for value in grid]
     best = int(np.argmin(losses))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, GRID - 1)]
-    found = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"maxiter": TRIALS})
+    found = scipy.optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"maxiter": TRIALS})
     return float(found.x if found.fun <= losses[best] else grid[best])
 
 

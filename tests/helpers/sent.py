@@ -1,0 +1,62 @@
+"""Jobs and models that tests send to workers, in a module that workers import quickly."""
+
+import os
+import time
+
+import numpy as np
+
+from specsim.simulation._counting import Example
+from specsim.simulation._engine import StepTally, make_source
+
+
+class NotingJob:
+    """Keeps the first token of every batch as an example, as an audit does with impossible ones."""
+
+    def source(self):
+        return make_source([0.5, 0.5], [0.25, 0.75], rule="standard", gamma=2)
+
+    def tally(self, source):
+        return NotingTally(2, 2)
+
+
+class NotingTally(StepTally):
+    def count(self, counts, batch, key):
+        super().count(counts, batch, key)
+        return [Example(batch.first, 0, int(batch.tokens[0, 0]))]
+
+
+class SlowJob:
+    """Half a second for each chunk, and a note in a folder of every one begun."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def source(self):
+        return make_source([0.5, 0.5], [0.25, 0.75], rule="standard", gamma=2)
+
+    def tally(self, source):
+        return SlowTally(2, 2, self.folder)
+
+
+class SlowTally(StepTally):
+    def __init__(self, depth, vocab_size, folder):
+        super().__init__(depth, vocab_size)
+        object.__setattr__(self, "folder", folder)
+
+    def count(self, counts, batch, key):
+        if batch.first % 2**17 == 0:
+            (self.folder / f"{batch.first}.{os.getpid()}").write_text("begun")
+            time.sleep(0.5)
+        super().count(counts, batch, key)
+
+
+class Failing:
+    vocab_size, order, contexts = 2, 0, np.zeros((1, 0), dtype=np.int32)
+
+    def rows(self, histories, out=None):
+        if len(histories) > 1:
+            raise ZeroDivisionError("in the model")
+        return np.full((len(histories), 2), 0.5)
+
+    def row(self, context):
+        return np.full(2, 0.5)
