@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize, special
+from scipy import special
 
 from specsim.core._types import Floats, Ints
 
@@ -271,6 +271,7 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
         raise ValueError(
             f"{cells} cells, distance {distance}: expected at least 2 cells and a positive distance"
         )
+    from scipy.optimize import brentq  # deferred: it is slow to load, and every child process needs this file
 
     def missing(log_n: float) -> float:
         n = float(np.exp(log_n))
@@ -281,11 +282,13 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
         return 1.0
     while missing(high) < 0.0:
         low, high = high, high + 10.0
-    return float(np.exp(optimize.brentq(missing, low, high, xtol=1e-6)))
+    return float(np.exp(brentq(missing, low, high, xtol=1e-6)))
 
 
 def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
     """The non-centrality of Pearson's statistic at which `n` draws are rejected with probability `power`."""
+    from scipy.optimize import brentq
+
     df, c = cells - 1, _concentrations(cells)
 
     def excess(statistic: float) -> float:
@@ -295,7 +298,7 @@ def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
     upper = 10.0
     while excess(upper) < 0:
         upper *= 2.0
-    critical = optimize.brentq(excess, 0.0, upper)
+    critical = brentq(excess, 0.0, upper)
 
     def spare(noncentrality: float) -> float:
         return 1.0 - power - float(special.chndtr(critical, df, noncentrality))
@@ -303,7 +306,7 @@ def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
     highest = critical + 10.0
     while spare(highest) < 0:
         highest *= 2.0
-    return float(optimize.brentq(spare, 1e-9, highest))
+    return float(brentq(spare, 1e-9, highest))
 
 
 def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:

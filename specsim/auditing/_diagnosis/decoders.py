@@ -122,6 +122,8 @@ def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
 
         value = ranks.likeliest(parameter, loss)
         best = _of_best_length(tried.with_parameters(**{parameter.name: value}), seen)
+        if best.mutant.decode == tried.decode:  # of the same draft length: another round would find the same
+            break
     return best
 
 
