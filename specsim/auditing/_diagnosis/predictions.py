@@ -3,7 +3,7 @@
 The prediction is exact from the mutant's law, or simulated if the law depends on other rows or on token
 labels."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -29,23 +29,9 @@ class Prediction:
     draws: Ints | None = None
 
 
+@lru_cache(maxsize=2**13)  # each round of a diagnosis fits the parameters on the same grids
 def predict(mutant: Mutant, case: Case) -> Prediction | None:
     """The prediction of `mutant` for `case`; None if it breaks the contract."""
-    parts = [getattr(mutant, each.name) for each in fields(mutant) if each.name != "values"]
-    return _predict(_Key((*parts, *mutant.values.items()), mutant), case)
-
-
-@dataclass(frozen=True)
-class _Key:
-    """A mutant as a key of a cache: its values are a mapping, which has no hash."""
-
-    parts: tuple[object, ...]
-    mutant: Mutant = field(compare=False)
-
-
-@lru_cache(maxsize=2**13)  # each round of a diagnosis fits the parameters on the same grids
-def _predict(key: _Key, case: Case) -> Prediction | None:
-    mutant = key.mutant
     if mutant.law is None or case.rotated:
         try:
             counts = _outcomes(mutant, case, SIMULATED_STEPS)

@@ -6,6 +6,7 @@ of a call, are separated by the rejected tables of the audit: each mistake is ru
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -143,11 +144,15 @@ def _between_steps(mutants: Sequence[Mutant], execution: Execution, steps: int) 
     The outcomes are not used, since the steps are not independent."""
     seen, ranking = execution.run(jobs.shared_noise), []
     for mutant in (mutant for mutant in mutants if mutant.law is None):
-        found = signature(mutant.function, PLAIN, TIMEOUT)
-        mismatches = _count_mismatches(found, seen)
+        mismatches = _count_mismatches(_signature_of(mutant), seen)
         ranking.append(Scored(mutant, -100.0 * mismatches, float(mismatches == 0)))
     ranking.sort(key=lambda one: -one.log_likelihood)
     return conclude(ranking, EXACT, steps, "", "")
+
+
+@cache  # the same in every diagnosis
+def _signature_of(mutant: Mutant) -> Signature | None:
+    return signature(mutant.function, PLAIN, TIMEOUT)
 
 
 def _count_mismatches(mutant: Signature | None, seen: Signature | None) -> int:
@@ -221,8 +226,7 @@ def _evidence(
         f"verifier: {100 * right:.4g} %)."
     )
     step = execution.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
-    where = ""
-    if step is not None:
-        name = execution.subject.name
-        where = f"One such step: specsim audit replay {name} --case {case.name!r} --step {step} --seed {root}"
-    return text, where
+    if step is None:
+        return text, ""
+    name = execution.subject.name
+    return text, f"One such step: specsim audit replay {name} --case {case.name!r} --step {step} --seed {root}"

@@ -45,6 +45,9 @@ class Mutant:
             raise ValueError(f"{self.name}: a mutant has either verify or decode")
         object.__setattr__(self, "values", check_parameters(self.name, self.parameters, self.values))
 
+    def __hash__(self) -> int:  # dataclass's own fails on `values`, a mapping
+        return hash((self.name, *self.values.items()))
+
     def __str__(self) -> str:
         """The name with its parameters, in the form that `mutants.get` reads."""
         return format_spec(self.name, self.values)
