@@ -228,5 +228,5 @@ def _evidence(
     step = execution.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
     if step is None:
         return text, ""
-    name = execution.subject.name
-    return text, f"One such step: specsim audit replay {name} --case {case.name!r} --step {step} --seed {root}"
+    replay = f"specsim audit replay {execution.subject.name} --case {case.name!r} --step {step} --seed {root}"
+    return text, f"One such step: {replay}"
