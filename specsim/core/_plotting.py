@@ -48,9 +48,8 @@ def lengths_plot(ax: Axes, lengths: Ints, laws: Mapping[str, Floats]) -> Axes:
     for marker, (name, law) in zip("oDv", laws.items(), strict=False):
         ax.plot(emitted, law, marker, label=f"{name}, mean {law @ emitted:.3f}")
     ax.set(xticks=emitted, xlabel="tokens emitted in a step", ylabel="probability")
-    ax.set_ylim(
-        0.0, 1.45 * max(float(law.max()) for law in (measured, *laws.values()))
-    )  # room for the legend
+    # room for the legend
+    ax.set_ylim(0.0, 1.45 * max(float(law.max()) for law in (measured, *laws.values())))
     ax.legend(loc="upper right")
     return ax
 

@@ -218,9 +218,8 @@ class Workers:
             if self._renew is None:
                 for future in pending:
                     future.cancel()
-            elif (
-                pending
-            ):  # a future cancelled here could fail in the pool's own thread once its processes end
+            elif pending:
+                # a future cancelled here could fail in the pool's own thread once its processes end
                 _end_processes(self.executor)
                 self.executor = self._renew()
 

@@ -109,8 +109,7 @@ class AuditTally:
         found = (
             Example(batch.first + s, position, int(batch.tokens[position, s]))
             for s, position in np.argwhere(tokens.T >= 0).tolist()
-            if (self.pair_cdfs[0][position] if rows is None else rows[s, position])[tokens[position, s]]
-            == 0.0
+            if not (self.pair_cdfs[0][position] if rows is None else rows[s, position])[tokens[position, s]]
         )
         return list(islice(found, EXAMPLES))
 

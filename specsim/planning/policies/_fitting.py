@@ -90,9 +90,8 @@ def examples(train: DraftLog, length: int) -> Examples:
         raise ValueError(f"train: {len(train)} positions; {length} drafted tokens need as many at least")
     accepted = np.minimum(train.runs[starts], length)
     steps = np.arange(length)
-    place = starts[:, None] + np.minimum(
-        steps, accepted[:, None]
-    )  # the last place is that of the rejected token
+    # the last place is that of the rejected token
+    place = starts[:, None] + np.minimum(steps, accepted[:, None])
     behind = steps - accepted[:, None] - 1
     row = train.tail[place[:, -1]]
     features = []
