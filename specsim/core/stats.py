@@ -278,7 +278,7 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
         raise ValueError(
             f"{cells} cells, distance {distance}: expected at least 2 cells and a positive distance"
         )
-    from scipy.optimize import brentq  # deferred: it is slow to load, and every child process needs this file
+    from scipy.optimize import brentq  # deferred: it is slow to load
 
     def missing(log_n: float) -> float:
         n = float(np.exp(log_n))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from zlib import crc32
 
@@ -180,7 +180,9 @@ def _pair(name: str, purpose: str, rows: Iterable[Floats], gamma: int, **more: A
 def _synthetic(
     name: str, purpose: str, kind: str, vocab_size: int, overlap: float, gamma: int, **more: Any
 ) -> Callable[[int], Case]:
-    return lambda bits: _pair(name, purpose, synthetic_pair(kind, vocab_size, overlap), gamma, **more)(bits)
+    return cache(
+        lambda bits: _pair(name, purpose, synthetic_pair(kind, vocab_size, overlap), gamma, **more)(bits)
+    )
 
 
 _asymmetric = partial(_synthetic, kind="asymmetric", vocab_size=8, overlap=0.6, gamma=3)
@@ -228,6 +230,7 @@ def _rounded_rows() -> Case:
     return Case("rounded rows", "rows that sum to 1 only to rounding", TableModel(p), TableModel(q), chain(3))
 
 
+@cache
 def _flat_tail() -> Case:
     """A tail of 2^17 tokens with total mass 2^-8: each is rarer than the smallest float32 exponential, 2^-24.
 

@@ -131,8 +131,7 @@ def _of_best_length(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
     longest = max(one.case.max_new_tokens for one in seen) - 1  # a longer draft is never used
     lengths = sorted({min(gamma, longest) for gamma in LENGTHS})
     assert isinstance(mutant.decode, Decoder)
-    decoders = [replace(mutant.decode, gamma=gamma) for gamma in lengths]
-    scored = (_score_fixed(replace(mutant, decode=decoder), seen) for decoder in decoders)
+    scored = (_score_fixed(replace(mutant, decode=replace(mutant.decode, gamma=n)), seen) for n in lengths)
     return max(scored, key=lambda one: one.log_likelihood)
 
 

@@ -226,8 +226,7 @@ def _evidence(
         f"verifier: {100 * right:.4g} %)."
     )
     step = execution.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
-    where = ""
-    if step is not None:
-        name = execution.subject.name
-        where = f"One such step: specsim audit replay {name} --case {case.name!r} --step {step} --seed {root}"
-    return text, where
+    if step is None:
+        return text, ""
+    subject, name = execution.subject.name, case.name
+    return text, f"One such step: specsim audit replay {subject} --case {name!r} --step {step} --seed {root}"
