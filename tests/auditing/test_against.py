@@ -49,8 +49,11 @@ def in_blocks(rng, one, other, n):
     return [(rng.multinomial(size, one), rng.multinomial(size, other)) for size in sizes if size]
 
 
-@pytest.mark.parametrize("cells", [2, 3, 8, 32])
-@pytest.mark.parametrize("n", [64, 1024])
+@pytest.mark.parametrize(
+    ("cells", "n"),
+    [(2, 64), (3, 64), (8, 64), (32, 64), (3, 1024)]
+    + [pytest.param(cells, 1024, marks=pytest.mark.slow) for cells in (2, 8, 32)],
+)
 def test_the_expected_e_value_of_two_samples_of_one_law_is_at_most_1(cells, n):
     """A mean of e-values, cut at 100 so that it has a variance: cutting can only lower it."""
     rng = np.random.default_rng(cells)
@@ -100,7 +103,11 @@ def test_the_first_block_only_teaches():
     assert log_two_sample_e([([9, 1], [1, 9])] * 2) > 0.0
 
 
-@pytest.mark.parametrize(("cells", "n"), [(2, 2**14), (8, 2**14), (16, 2**19), (64, 2**14), (64, 2**19)])
+@pytest.mark.parametrize(
+    ("cells", "n"),
+    [(2, 2**14), (16, 2**19), (64, 2**14)]
+    + [pytest.param(*one, marks=pytest.mark.slow) for one in ((8, 2**14), (64, 2**19))],
+)
 def test_what_is_called_detectable_is_detected(cells, n):
     """At a deviation of just the size that a comparison prints; a third of it is mostly missed."""
     alarm = BUDGET / 500.0
@@ -122,7 +129,10 @@ def test_what_is_called_detectable_is_detected(cells, n):
 
 
 def test_a_verifier_is_the_same_as_itself_token_by_token():
-    found = compare(right, right)
+    seen = []
+    found = compare(right, right, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1][0] == seen[-1][1]
+    assert seen == sorted(seen)
     assert found.verdict == "same"
     assert found.identical
     assert found.exit_code == 0
@@ -135,12 +145,12 @@ def test_a_verifier_is_the_same_as_itself_token_by_token():
     assert found.to_dict()["verdict"] == "same"
 
 
-def test_two_of_one_law_are_the_same_but_not_identical():
+def test_two_of_one_law_are_the_same_but_not_identical(full):
     def backwards(draft_tokens, p, q, rng):
         """Standard verification that spends its random numbers on the rows in another order."""
         return verifiers.right(draft_tokens[::-1], p[::-1], q[::-1], rng)[::-1]
 
-    for seed in range(2):
+    for seed in range(2 if full else 1):
         found = compare(plain(backwards), "standard", rng=seed)
         assert found.verdict == "same"
         assert not found.identical
@@ -158,7 +168,7 @@ def test_two_that_are_wrong_in_the_same_way_are_the_same():
     ("new", "case", "said"),
     [
         (verifiers.resamples_from_target, "two-point", "position 1: token "),
-        (verifiers.reuses_one_uniform, "two-point", ""),
+        pytest.param(verifiers.reuses_one_uniform, "two-point", "", marks=pytest.mark.slow),
         (verifiers.ignores_drafts, "identical", "the numbers of accepted tokens differ"),
         (verifiers.always_argmax, "two-point", ""),
     ],
@@ -276,10 +286,3 @@ def test_ctrl_c_keeps_the_cases_that_were_compared():
     at_once = compare(right, right, progress=partial(stop, at=-1.0))
     assert (len(at_once.cases), at_once.interrupted, at_once.exit_code) == (1, True, 3)
     assert 0 < at_once.cases[0].steps < found.cases[0].steps  # the blocks so far
-
-
-def test_progress_reaches_the_total():
-    seen = []
-    compare(right, right, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1][0] == seen[-1][1]
-    assert seen == sorted(seen)

@@ -124,7 +124,10 @@ def handed(**promise):
     return verify, calls
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["float64", *(pytest.param(one, marks=pytest.mark.slow) for one in ("float32", "float16")), "bfloat16"],
+)
 def test_rows_come_in_the_declared_dtype_and_cannot_be_written_to(dtype):
     verify, calls = handed(dtypes=dtype)
     for name in ("two-point", "own rows", "Markov chain"):
@@ -144,14 +147,15 @@ def test_rows_come_in_the_declared_dtype_and_cannot_be_written_to(dtype):
             assert (np.take_along_axis(q, draft_tokens[..., None], axis=2) > 0).all()
 
 
-def test_limits_are_respected():
+def test_limits_are_respected(full):
     verify, calls = handed(batch=5, gamma=2, vocab_size=8)
     result = promises(verify)
     assert result.verdict is Verdict.CONSISTENT
     for case in battery(declared(verify)):
         assert case.gamma <= 2
         assert case.target.vocab_size <= 8
-        assert on_case(verify, case.name).verdict is Verdict.CONSISTENT
+        if full or case.name in ("asymmetric", "Markov chain"):
+            assert on_case(verify, case.name).verdict is Verdict.CONSISTENT
     assert max(len(p) for _, p, *_ in calls) == 5
     assert max(draft_tokens.shape[1] for draft_tokens, *_ in calls) == 2
     assert max(p.shape[2] for _, p, *_ in calls) == 8
@@ -262,7 +266,9 @@ def seeded(draft_tokens, p, q, rng, seeds, stream=lambda row, seed: seed, defaul
             {"dtypes": ("float32", "float16", "bfloat16")},
             ("two-point, float16", "zeros, bfloat16", "Markov chain"),
         ),
-        ({"dtypes": "float16", "lengths": True}, ("uneven lengths", "irregular")),
+        pytest.param(
+            {"dtypes": "float16", "lengths": True}, ("uneven lengths", "irregular"), marks=pytest.mark.slow
+        ),
         ({"dtypes": "bfloat16"}, ("own rows", "Zipf 1 000")),
     ],
 )
@@ -274,7 +280,7 @@ def test_a_right_verifier_with_seeds_is_consistent():
     is_consistent(declares(seeds=True)(seeded), "disjoint", "own rows")
 
 
-def test_everything_at_once_is_consistent():
+def test_everything_at_once_is_consistent(smaller_audits):
     verify = declares(lengths=True, uniforms=True, one_hot=True, batch=700, dtypes=("float32", "bfloat16"))(
         given
     )
@@ -535,14 +541,9 @@ def recursive_rejection(parents, tokens, p, q, rng, keeps_target=False):
 on_tree = declares(tree=True)
 
 
-def test_a_right_verifier_of_trees_is_consistent():
-    is_consistent(
-        on_tree(recursive_rejection),
-        "asymmetric, two chains",
-        "zeros, branches",
-        "irregular, branches",
-        "Markov chain",
-    )
+def test_a_right_verifier_of_trees_is_consistent(full):
+    others = ("asymmetric, two chains", "irregular, branches") if full else ()
+    is_consistent(on_tree(recursive_rejection), "zeros, branches", "Markov chain", *others)
 
 
 def test_a_verifier_of_trees_that_takes_one_token_is_given_chains():
@@ -667,7 +668,7 @@ def test_after_a_failure_the_other_cases_are_still_run():
     assert {case.case for case in result.cases if not case.steps} == {"promises", "disjoint"}
 
 
-def test_fail_fast_ends_at_the_first_failure():
+def test_fail_fast_ends_at_the_first_failure(smaller_audits):
     found = audit(verifiers.one_hot_residual, "smoke", rng=1, fail_fast=True, diagnose=False)
     assert [bool(case.findings) for case in found.cases] == [False] * (len(found.cases) - 1) + [True]
     assert len(found.cases) < len(battery(Declared()))
@@ -704,7 +705,7 @@ def test_limits_are_positive_and_finite(name, limit):
         audit(verifiers.right, "smoke", **{name: limit})
 
 
-def test_ctrl_c_keeps_what_was_drawn():
+def test_ctrl_c_keeps_what_was_drawn(smaller_audits):
     def progress(done, total):
         if done > total / 2:
             raise KeyboardInterrupt

@@ -93,8 +93,14 @@ def decode(
 # --- the verdict -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("rule", ["standard", "block"])
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [("standard", name) for name in CASES]
+    + [
+        pytest.param("block", name, marks=[] if name == "end in the draft" else pytest.mark.slow)
+        for name in CASES
+    ],
+)
 def test_our_decoder_passes(name, rule, full):
     sequences = SEQUENCES if full else SEQUENCES // 4
     tables, counts, examples = counted(CASES[name], partial(ours, rule=rule), sequences)
@@ -124,7 +130,13 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "mistake", "meaning"), WRONG, ids=[f"{one[2]}, {one[0]}" for one in WRONG])
+@pytest.mark.parametrize(
+    ("name", "mistake", "meaning"),
+    [
+        pytest.param(*one, id=f"{one[2]}, {one[0]}", marks=[pytest.mark.slow] * (one[0] in ("far", "near")))
+        for one in WRONG
+    ],
+)
 def test_a_wrong_decoder_is_rejected(name, mistake, meaning):
     assert rejected(CASES[name], partial(decode, **mistake))
 
@@ -159,9 +171,10 @@ def test_an_impossible_token_is_shown():
 
 
 PROCESSINGS = [
-    Processing(temperature=0.6),
-    Processing(top_k=2),
-    Processing(top_p=0.8),
+    *(
+        pytest.param(one, marks=pytest.mark.slow)
+        for one in (Processing(temperature=0.6), Processing(top_k=2), Processing(top_p=0.8))
+    ),
     Processing(0.7, 2, 0.9),
 ]
 
@@ -175,7 +188,7 @@ def test_a_claimed_processing_is_held_to(processing):
     assert rejected(case, decode, processing=processing)
 
 
-@pytest.mark.parametrize("forgotten", ["recovered", "bonus", "test"])
+@pytest.mark.parametrize("forgotten", [pytest.param("recovered", marks=pytest.mark.slow), "bonus", "test"])
 def test_processing_on_one_side_is_rejected(forgotten):
     """Engines forget it in one place of three: EAGLE's bonus (commit bf10ac5), vllm-project/vllm#42744."""
     processing = Processing(temperature=0.6)

@@ -22,11 +22,11 @@ def section():
 
 
 @pytest.fixture(scope="module")
-def calls(tmp_path_factory):
+def calls(tmp_path_factory, smaller_audits_in_module):
     """The calls between files of an audit from the command line, in the parent and in the child."""
     out = tmp_path_factory.mktemp("walk") / "calls.json"
     # kernels are compiled and modules are imported before anything is noted
-    assert audit("walk:verify", "smoke", rng=1, diagnose=False).verdict == "consistent"
+    assert audit(walk.verify, "smoke", rng=1, diagnose=False).verdict == "consistent"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(walk.OUT, str(out))
         with walk.Calls() as parent:
