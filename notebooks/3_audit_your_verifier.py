@@ -90,9 +90,9 @@ plt.show()
 # %% [markdown]
 # ## The diagnosis
 #
-# Below the findings stands the known mistake that it looks like, from a catalogue after reported bugs, and
-# what gave it away. The last line names one step in which that happened. For a verifier in a file it is a
-# command; here it is `replay_step`, with the case, step and seed of that line:
+# The diagnosis names the known mistake that fits best, from a catalogue after reported bugs, and the
+# evidence for it. The last line names one step in which it shows. For a verifier in a file that line is a
+# command; here, call `replay_step` with its case, step and seed:
 
 # %%
 print("\n".join(audit.diagnosis.lines()))

@@ -1,4 +1,4 @@
-"""The layout that docs/architecture.md shows is the layout of the code: rooms, what may import what, and
+"""The layout that docs/architecture.md shows is the layout of the code: packages, what may import what, and
 nothing loaded early.
 """
 
@@ -15,16 +15,16 @@ import specsim
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/architecture.md"
-#: The packages of the checkout, from the ground up.
+#: The packages of the checkout, lowest first.
 PACKAGES = ("specsim", "experiments", "figures")
-#: The files directly in specsim/: the public interface, which the command line uses, and what stands above
+#: The files directly in specsim/: the public interface, which the command line uses, and what imports
 #: both.
 INTERFACE = {"", "_merge", "testing"}
 ENTRIES = {"__main__", "_pytest_plugin"}
 
 
-def rooms():
-    """The rooms of specsim from the ground up, as the table in docs/architecture.md lists them."""
+def subpackages():
+    """The packages in specsim, lowest first, as the table in docs/architecture.md lists them."""
     return re.findall(r"^\| `specsim/(\w+)/` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
@@ -87,16 +87,16 @@ def source_of(module):
     return FILES[module].read_text(encoding="utf-8")
 
 
-def room_of(module):
+def subpackage_of(module):
     package, _, rest = module.partition(".")
     return rest.split(".")[0] if package == "specsim" else package
 
 
 def height_of(module):
-    """How high a module stands: rooms in the order of the page, the public interface below the command
+    """How high a module stands: packages in the order of the page, the public interface below the command
     line.
     """
-    *library, command_line = rooms()
+    *library, command_line = subpackages()
     order = [
         *map(set, zip(library, strict=True)),
         INTERFACE,
@@ -104,18 +104,18 @@ def height_of(module):
         ENTRIES,
         *({name} for name in PACKAGES[1:]),
     ]
-    return next(height for height, names in enumerate(order) if room_of(module) in names)
+    return next(height for height, names in enumerate(order) if subpackage_of(module) in names)
 
 
-def test_the_page_shows_the_rooms_that_there_are():
+def test_the_page_shows_the_packages_that_there_are():
     folders = {path.parent.name for path in (ROOT / "specsim").glob("*/__init__.py")}
-    assert set(rooms()) == folders
-    assert len(rooms()) == len(folders) <= 14
+    assert set(subpackages()) == folders
+    assert len(subpackages()) == len(folders) <= 14
     files = {path.stem for path in (ROOT / "specsim").glob("*.py")}
     assert files == INTERFACE - {""} | ENTRIES | {"__init__"}
 
 
-def test_the_audit_has_few_rooms():
+def test_the_audit_has_few_parts():
     inside = {name.split(".")[2] for name in FILES if name.startswith("specsim.auditing.")}
     assert len(inside) <= 15
 
@@ -123,7 +123,7 @@ def test_the_audit_has_few_rooms():
 @pytest.mark.parametrize("module", sorted(FILES))
 def test_a_module_imports_nothing_from_above(module):
     for other in imports(module):
-        assert height_of(other) < height_of(module) or room_of(other) == room_of(module)
+        assert height_of(other) < height_of(module) or subpackage_of(other) == subpackage_of(module)
 
 
 def circles(graph):
@@ -152,7 +152,7 @@ def test_an_import_is_followed_to_where_the_name_is_defined():
 def test_statistics_know_nothing_of_specsim_and_rules_nothing_of_statistics():
     assert imports("specsim.core.stats") <= {"specsim.core._types"}
     for module in FILES:
-        if room_of(module) == "rules":
+        if subpackage_of(module) == "rules":
             assert "specsim.core.stats" not in imports(module)
 
 
@@ -220,7 +220,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_the_files_that_the_page_names_exist():
-    """By their path from the root, from specsim/, or by a name that a sentence has put into a room."""
+    """By their path from the root, from specsim/, or by a name that a sentence has put into a package."""
     folders = [ROOT / name for name in (*PACKAGES, "tests", "paper")]
     files = [path.relative_to(ROOT).as_posix() for folder in folders for path in folder.rglob("*.py")]
     named = set(re.findall(r"`([\w./]+(?:\.py|/))`", PAGE.read_text(encoding="utf-8")))

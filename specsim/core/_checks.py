@@ -1,4 +1,4 @@
-"""Checks of arguments that several rooms share."""
+"""Checks of arguments that several packages share."""
 
 import math
 from typing import Any

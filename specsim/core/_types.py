@@ -1,4 +1,4 @@
-"""Names of types that several rooms share."""
+"""Names of types that several packages share."""
 
 from collections.abc import Sequence
 from typing import Any

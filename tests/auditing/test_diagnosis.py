@@ -106,7 +106,7 @@ def test_so_it_is_with_a_parameter_that_is_not_the_catalogues(name, value):
     assert float(found.named[0].name.partition("=")[2]) == pytest.approx(value, abs=0.05)
 
 
-def test_somebodys_own_code_is_recognised():
+def test_a_users_own_code_is_recognised():
     found = diagnosed(verifiers.resamples_from_target)
     assert first(found) == "resamples_target"
     assert "accepted none" in found.evidence

@@ -12,7 +12,7 @@ from specsim.auditing import audit
 from specsim.cli import _audit as command
 
 PAGE = Path(__file__).parents[2] / "docs/architecture.md"
-ROOMS = ("auditing/", "cli/", "simulation/")
+LISTED = ("auditing/", "cli/", "simulation/")
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,12 @@ def calls(tmp_path_factory, smaller_audits_in_module):
         with walk.Calls() as parent:
             assert command.audit("walk:verify", level="smoke", seed=1) == 0
     child = {tuple(pair) for pair in json.loads(out.read_text())}
-    return {pair for pair in parent.between | child if pair[1].startswith(ROOMS)}
+    return {pair for pair in parent.between | child if pair[1].startswith(LISTED)}
 
 
 def test_the_page_lists_the_files_that_pass_the_work_on(section, calls):
     shown = re.findall(r"^\d+\. `([\w/]+\.py)`", section, re.MULTILINE)
-    callers = {caller for caller, _ in calls if caller and caller.startswith(ROOMS)}
+    callers = {caller for caller, _ in calls if caller and caller.startswith(LISTED)}
     assert set(shown) == callers
     assert len(shown) == len(set(shown)) <= 12
 

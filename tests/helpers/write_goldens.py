@@ -178,7 +178,7 @@ RUNS = {**COMMANDS, "look_ahead": looked_ahead, "audits": audited, "compare": co
 FILES = {f"{name}{ending}" for name in RUNS for ending in (".json", ".txt")} | {"help.txt", "names.json"}
 
 #: The modules whose names are public: those that the documentation mentions.
-ROOMS = [
+MODULES = [
     "specsim",
     "specsim.auditing",
     "specsim.auditing.adapters",
@@ -322,9 +322,9 @@ def help_text():
 def public_names():
     """The names of each public module; of functions and classes with the names of their parameters."""
     found = {}
-    for room in ROOMS:
-        module = importlib.import_module(room)
-        found[room] = {name: _parameters(getattr(module, name)) for name in sorted(module.__all__)}
+    for module_name in MODULES:
+        module = importlib.import_module(module_name)
+        found[module_name] = {name: _parameters(getattr(module, name)) for name in sorted(module.__all__)}
     return found
 
 

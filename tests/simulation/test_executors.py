@@ -219,7 +219,7 @@ def check_same_cases(found, expected):
         assert all((one.counts[name] == other.counts[name]).all() for name in one.counts)
 
 
-def test_cases_of_somebodys_verifier_run_elsewhere_and_cost_no_worker(pool, found_here, full):
+def test_cases_of_a_users_verifier_run_elsewhere_and_cost_no_worker(pool, found_here, full):
     """What kills it kills a child of the worker; and, with --all, another verifier comes after it."""
     assert {case.broken for case in found_here.cases} == {True, False}
     assert any(case.verdict == "biased" for case in found_here.cases)
@@ -531,7 +531,7 @@ def cluster(tmp_path):
         cluster.stop()
 
 
-def test_a_cluster_runs_cases_of_somebodys_verifier(cluster, found_here):
+def test_a_cluster_runs_cases_of_a_users_verifier(cluster, found_here):
     there = audit(WRONG, level="smoke", rng=0, diagnose=False, executor=cluster.address)
     check_same_cases(there.cases, found_here.cases)
 

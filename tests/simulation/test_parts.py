@@ -499,7 +499,7 @@ def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path):
     assert audited(specsim.merge([path])) == audited(specsim.audit("standard", level="smoke", rng=0))
 
 
-def test_shards_of_an_audit_of_somebodys_verifier_are_judged_as_the_whole(tmp_path):
+def test_shards_of_an_audit_of_a_users_verifier_are_judged_as_the_whole(tmp_path):
     """The cases that it dies of too, and what it promises."""
     name = "verifiers:wrong_and_dies_of_wide_rows"
     whole = specsim.audit(name, level="smoke", rng=0, diagnose=False)
