@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from specsim.auditing import audit, mutants
-from specsim.auditing._checks import subjects
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._report import (
     audit_figure,
@@ -32,11 +31,11 @@ from specsim.auditing._results import Efficiency, Finding, ProofSummary, Verdict
 from specsim.core._plotting import save_figure
 from specsim.core._tables import to_rich
 
-pytestmark = pytest.mark.usefixtures("smaller_audits_in_module")
+pytestmark = pytest.mark.usefixtures("few_cases_in_module")
+#: One of them has tables of more cells than a picture shows.
+FEW_CASES = {"two-point", "asymmetric", "zeros", "Markov chain", "Zipf 1 000"}
 
 SEED = 1
-#: Cases of the audits, unless all tests are run: one of them has tables of more cells than a picture shows.
-FEW = ("two-point", "asymmetric", "zeros", "Markov chain", "Zipf 1 000")
 
 
 def says_what_cannot_be_written(draft_tokens, p, q, rng):
@@ -44,19 +43,17 @@ def says_what_cannot_be_written(draft_tokens, p, q, rng):
 
 
 @pytest.fixture(scope="module")
-def few_cases(full, smaller_audits_in_module):
-    """Fewer cases, and known mistakes whose parameters need no fit, unless all tests are run."""
-    whole = subjects.battery
+def few_mistakes(full):
+    """Known mistakes whose parameters need no fit, unless all tests are run."""
     known = [mutant for mutant in mutants.catalogue() if not mutant.parameters]
     with pytest.MonkeyPatch.context() as patch:
         if not full:
-            patch.setattr(subjects, "battery", lambda one: [case for case in whole(one) if case.name in FEW])
             patch.setattr("specsim.auditing._runner.diagnose_chain", partial(diagnose_chain, known=known))
         yield
 
 
 @pytest.fixture(scope="module")
-def audits(few_cases, full):
+def audits(few_cases_in_module, few_mistakes, full):
     """{what it shows: an audit}."""
     standard = audit("standard", "smoke", SEED)
     found = {
