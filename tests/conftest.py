@@ -8,7 +8,7 @@ Every statistical assertion compares a p-value with `FALSE_ALARM`: under fresh r
 chance that rarely. The seeds are fixed, so that in fact it cannot.
 """
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 
 import numpy as np
@@ -167,7 +167,7 @@ LARGE = {"Zipf 32 000", "flat tail 131 072"}
 
 
 @contextmanager
-def _smaller_audits(full, cases=None):
+def _smaller_audits(cases=None):
     from specsim.auditing._cases.battery import LEVELS, Level
     from specsim.auditing._checks import subjects
     from specsim.rules import Rule
@@ -180,32 +180,36 @@ def _smaller_audits(full, cases=None):
         return [case for case in whole(subject) if (case.name in cases if cases else case.name not in LARGE)]
 
     with pytest.MonkeyPatch.context() as patch:
-        if not full:
-            patch.setattr(subjects, "battery", some)
-            patch.setitem(LEVELS, "smoke", Level(2**15, 2**13, 2**29, 2**10))
+        patch.setattr(subjects, "battery", some)
+        patch.setitem(LEVELS, "smoke", Level(2**15, 2**13, 2**29, 2**10))
         yield
 
 
 @pytest.fixture
-def smaller_audits(full):
-    """Audits at the level smoke have fewer steps, and leave out a user's verifier's largest vocabularies, unless all
-    tests are run.
-    """
-    with _smaller_audits(full):
+def smaller_audits():
+    """Audits at the level smoke have fewer steps, and leave out a user's verifier's largest vocabularies."""
+    with _smaller_audits():
         yield
 
 
 @pytest.fixture(scope="module")
-def smaller_audits_in_module(full):
+def smaller_audits_in_module():
     """The same for all tests of a module, and for what they share."""
-    with _smaller_audits(full):
+    with _smaller_audits():
         yield
 
 
 @pytest.fixture(scope="module")
-def few_cases_in_module(request, full):
-    """Smaller audits, with the cases in `FEW_CASES` of the module, unless all tests are run."""
-    with _smaller_audits(full, request.module.FEW_CASES):
+def few_cases_in_module(request):
+    """Smaller audits, with the cases in `FEW_CASES` of the module."""
+    with _smaller_audits(request.module.FEW_CASES):
+        yield
+
+
+@pytest.fixture(scope="module")
+def audits_at_scale(full):
+    """Smaller audits for all tests of a module, unless all tests are run."""
+    with nullcontext() if full else _smaller_audits():
         yield
 
 

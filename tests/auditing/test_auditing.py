@@ -37,7 +37,7 @@ from specsim.simulation._counting import EXAMPLES, no_counts
 from specsim.simulation._rows import model_rows, start_of
 from specsim.simulation._sources import FixedPairSource, RowSource, rule_verifier
 
-pytestmark = pytest.mark.usefixtures("smaller_audits_in_module")
+pytestmark = pytest.mark.usefixtures("audits_at_scale")
 
 
 @pytest.fixture(scope="module")
