@@ -257,8 +257,8 @@ def audit_served(
     """Test the tokens of logged responses of a server against their own logged log-probabilities.
 
     A log of JSON Lines is read in one pass, whatever its size: responses of the OpenAI interface, vLLM,
-    SGLang or llama.cpp, with lists of the most probable tokens. Tokens that follow their rows are called biased
-    with probability at most 1e-6, if texts are drawn independently.
+    SGLang or llama.cpp, with lists of the most probable tokens. Tokens that follow their rows are called
+    biased with probability at most 1e-6, if texts are drawn independently.
 
     Parameters
     ----------

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 #: The id of a token, its bytes, or its string.
 Token = int | bytes | str
 ID = "token_id:"
+#: Fields of which a response has one.
+RESPONSES = {"choices", "meta_info", "completion_probabilities"}
 #: How the end of a text is told where a format has another word than "stop", "length" and "abort".
 FINISHES = {"limit": "length", "eos": "stop", "word": "stop", "none": None}
 
@@ -83,12 +85,11 @@ def read_texts(record: Any) -> Iterator[Text]:
             raise ValueError("no response: neither choices, nor meta_info, nor completion_probabilities")
 
 
-def _response(record: Any) -> dict[str, Any]:
-    for name in ("response", "body"):
-        inner = record.get(name)
-        if isinstance(inner, dict):
-            return _response(inner)
-    return dict(record)
+def _response(record: dict[str, Any]) -> dict[str, Any]:
+    """The response in a line: the object itself, or one inside it."""
+    inside = (record.get(name) for name in ("response", "body"))
+    inner = next((one for one in inside if isinstance(one, dict)), None)
+    return record if inner is None or not RESPONSES.isdisjoint(record) else _response(inner)
 
 
 def _parameters(record: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
@@ -97,9 +98,12 @@ def _parameters(record: dict[str, Any], response: dict[str, Any]) -> dict[str, A
     for outer in (response, record):
         names = ("generation_settings", "params", "parameters", "request", "body")
         for holder in (outer, *(outer.get(name) for name in names)):
-            if not isinstance(holder, dict) or "choices" in holder:
+            if not isinstance(holder, dict):
                 continue
             found |= holder
+            if "choices" in holder:  # then these are not what was asked for
+                del found["choices"]
+                found.pop("logprobs", None)
             for name in ("body", "sampling_params", "parameters", "extra_body"):
                 if isinstance(holder.get(name), dict):
                     found |= holder[name]
@@ -128,16 +132,15 @@ def _choice(choice: dict[str, Any], response: dict[str, Any], parameters: dict[s
         finish=_finish(choice.get("finish_reason", "")),
         stopped_by=choice.get("stop_reason", choice.get("matched_stop")),
         accepted=_steps(metrics.get("per_step_accepted")),
-        identity=None if number is None else (str(number), choice.get("index")),
+        identity=None if number is None else (str(number), str(choice.get("index"))),
     )
 
 
 def _entry(entry: dict[str, Any]) -> Place:
     """An element of a chat's `content`, or of llama.cpp's `completion_probabilities`."""
     if "probs" in entry:
-        top = [(_token(one["tok_str"]), _log(one["prob"])) for one in entry["probs"]]
-        own = dict(top).get(entry["content"])
-        return Place(_token(entry["content"]), own, top)
+        probs = [(_token(one["tok_str"]), _log(one["prob"])) for one in entry["probs"]]
+        return Place(_token(entry["content"]), dict(probs).get(entry["content"]), probs or None)
     listed = entry.get("top_logprobs", entry.get("top_probs"))
     top = None if listed is None else [(_identity(one), _logprob(one)) for one in listed]
     return Place(_identity(entry), _logprob(entry), top or None)
@@ -148,12 +151,11 @@ def _completion(logprobs: dict[str, Any]) -> list[Place]:
     lists = logprobs.get("top_logprobs") or [None] * len(tokens)
     if not len(tokens) == len(own) == len(lists):
         raise ValueError(f"{len(tokens)} tokens, {len(own)} token_logprobs, {len(lists)} top_logprobs")
-    return [
-        Place(
-            _token(token), _number(logprob), [(_token(x), _real(y)) for x, y in top.items()] if top else None
-        )
-        for token, logprob, top in zip(tokens, own, lists, strict=True)
-    ]
+    found = []
+    for token, logprob, top in zip(tokens, own, lists, strict=True):
+        listed = [(_token(one), _real(value)) for one, value in top.items()] if top else None
+        found.append(Place(_token(token), _number(logprob), listed))
+    return found
 
 
 def _sglang(info: dict[str, Any], parameters: dict[str, Any]) -> Text:
@@ -162,12 +164,10 @@ def _sglang(info: dict[str, Any], parameters: dict[str, Any]) -> Text:
         lists = info.get("output_top_logprobs") or [None] * len(logged)
         if len(lists) != len(logged):
             raise ValueError(f"{len(logged)} output_token_logprobs, {len(lists)} output_top_logprobs")
-        places = [
-            Place(
-                _id(own[1]), _number(own[0]), [(_id(one[1]), _real(one[0])) for one in top] if top else None
-            )
-            for own, top in zip(logged, lists, strict=True)
-        ]
+        places = []
+        for own, top in zip(logged, lists, strict=True):
+            listed: list[tuple[Token, float]] = [(_id(one[1]), _real(one[0])) for one in top or []]
+            places.append(Place(_id(own[1]), _number(own[0]), listed or None))
     finish = info.get("finish_reason", "")
     matched = finish.get("matched") if isinstance(finish, dict) else None
     number = info.get("id")
@@ -203,7 +203,7 @@ def _identity(entry: dict[str, Any]) -> Token:
         return int(entry["id"])
     token = _token(entry["token"])
     written = entry.get("bytes")
-    return bytes(written) if written and isinstance(token, str) else token
+    return bytes(written) if isinstance(written, list) and written and isinstance(token, str) else token
 
 
 def _token(text: Any) -> Token:
