@@ -100,7 +100,7 @@ def _is_set(value: Any, neutral: tuple[Any, ...]) -> bool:
 def _not_drawn(text: Text) -> str:
     parameters, places = text.parameters, text.places or []
     best, count = parameters.get("best_of"), parameters.get("n") or 1
-    if parameters.get("echo") or places[0].logprob is None:
+    if parameters.get("echo") or (text.extra and places[0].logprob is None):
         return "begins with its prompt, which was not drawn"
     if (best is not None and best != count and best != 1) or parameters.get("use_beam_search"):
         return "chosen among several"
