@@ -100,7 +100,7 @@ def _is_set(value: Any, neutral: tuple[Any, ...]) -> bool:
 def _not_drawn(text: Text) -> str:
     parameters, places = text.parameters, text.places or []
     best, count = parameters.get("best_of"), parameters.get("n") or 1
-    if parameters.get("echo") or (text.extra and places[0].logprob is None):
+    if parameters.get("echo") or (text.extra and places and places[0].logprob is None):
         return "begins with its prompt, which was not drawn"
     if (best is not None and best != count and best != 1) or parameters.get("use_beam_search"):
         return "chosen among several"
@@ -109,7 +109,7 @@ def _not_drawn(text: Text) -> str:
 
 def _without_lists(text: Text) -> str:
     listed = [place.top is not None for place in text.places or []]
-    if not any(listed):
+    if listed and not any(listed):
         return "no lists of the most probable tokens"
     return "" if all(listed) else "lists at some places only"
 
@@ -118,12 +118,13 @@ def unseen_tokens(text: Text) -> int:
     """How many tokens were drawn at the end of a text, at most, that are not in the log.
 
     Servers leave out the token that ends a text, and those of a stop string."""
-    if text.finish in CUT or not text.places:
+    if text.finish in CUT:
         return 0
-    last = text.places[-1].token
-    written = last.decode("utf-8", "replace") if isinstance(last, bytes) else last
-    if written == text.stopped_by or (isinstance(written, str) and END.fullmatch(written)):
-        return 0
+    if text.places:
+        last = text.places[-1].token
+        written = last.decode("utf-8", "replace") if isinstance(last, bytes) else last
+        if written == text.stopped_by or (isinstance(written, str) and END.fullmatch(written)):
+            return 0
     stops = text.parameters.get("stop")
     strings = [one for one in (stops if isinstance(stops, list) else [stops]) if isinstance(one, str)]
     if isinstance(text.stopped_by, str):

@@ -118,9 +118,9 @@ def _parameters(record: dict[str, Any], response: dict[str, Any]) -> dict[str, A
 def _choice(choice: dict[str, Any], response: dict[str, Any], parameters: dict[str, Any]) -> Text:
     logprobs = choice.get("logprobs") or {}
     places, extra, spare = None, False, 0
-    if logprobs.get("content"):
+    if logprobs.get("content") is not None:
         places, spare = [_entry(entry) for entry in logprobs["content"]], 1
-    elif logprobs.get("tokens"):
+    elif logprobs.get("tokens") is not None:
         places, extra = _completion(logprobs), True
     metrics = (response.get("metrics") or {}).get("speculative_decoding") or {}
     number = response.get("id")
@@ -160,7 +160,7 @@ def _completion(logprobs: dict[str, Any]) -> list[Place]:
 
 def _sglang(info: dict[str, Any], parameters: dict[str, Any]) -> Text:
     logged, places = info.get("output_token_logprobs"), None
-    if logged:
+    if logged is not None:
         lists = info.get("output_top_logprobs") or [None] * len(logged)
         if len(lists) != len(logged):
             raise ValueError(f"{len(logged)} output_token_logprobs, {len(lists)} output_top_logprobs")
@@ -186,7 +186,7 @@ def _llama(response: dict[str, Any], parameters: dict[str, Any]) -> Text:
     places = [_entry(entry) for entry in response["completion_probabilities"]]
     finish = response.get("stop_type", "")
     return Text(
-        places=places or None,
+        places=places,
         extra=False,
         spare=0,
         parameters=parameters,
