@@ -1,5 +1,5 @@
 """Logs of served responses: reading them, and testing their tokens against their own log-probabilities.
 
-`lines.py` reads files line by line, `formats.py` the responses in a line, `conditions.py` says which of them
-can be tested, `places.py` maps tokens to uniforms, and `audit.py` tests these.
+`formats.py` reads the responses in a line, `conditions.py` says which of them can be tested, `places.py` maps
+tokens to uniforms, and `audit.py` tests these.
 """

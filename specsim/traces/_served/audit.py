@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
+from specsim.core._lines import log_files, read_lines
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict
 from specsim.core._types import Ints
@@ -34,7 +35,6 @@ from specsim.core.stats import chi_square, detectable_tv, log_e_value
 from specsim.traces._reader import Progress
 from specsim.traces._served.conditions import Conditions, unseen_tokens
 from specsim.traces._served.formats import Text, read_texts
-from specsim.traces._served.lines import log_files, read_lines
 from specsim.traces._served.places import (
     Lists,
     batches,

@@ -2,11 +2,9 @@
 
 import json
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
-
-from specsim.traces._reader import Progress
 
 SUFFIXES = (".jsonl", ".ndjson")
 #: Longer lines are not read.
@@ -38,12 +36,12 @@ def log_files(path: Path) -> list[Path]:
     return found
 
 
-def read_lines(files: list[Path], progress: Progress | None = None) -> Iterator[Line]:
+def read_lines(files: list[Path], progress: Callable[[int, int], None] | None = None) -> Iterator[Line]:
     """The lines of `files` that are not empty; `progress` is called with bytes read, and their total."""
     total, before, told = sum(file.stat().st_size for file in files), 0, 0
     for path in files:
         with path.open("rb") as file:
-            for number, line in enumerate(_pieces(file), 1):
+            for number, line in enumerate(split_lines(file), 1):
                 done = before + file.tell()
                 if progress is not None and done - told >= STRIDE:
                     progress(done, total)
@@ -55,7 +53,7 @@ def read_lines(files: list[Path], progress: Progress | None = None) -> Iterator[
         progress(total, total)
 
 
-def _pieces(file: BinaryIO) -> Iterator[bytes | None]:
+def split_lines(file: BinaryIO) -> Iterator[bytes | None]:
     """The lines of a file; None for one that is too long."""
     while line := file.readline(LONGEST):
         if len(line) < LONGEST or line.endswith(b"\n"):
