@@ -89,7 +89,7 @@ class RareTokens(NamedTuple):
         return self.p_value <= LEVEL
 
 
-class Wrong(NamedTuple):
+class Contradiction(NamedTuple):
     """Log-probabilities that cannot be true: how, at how many places, and the first text with one."""
 
     what: str
@@ -114,7 +114,7 @@ class ServedAudit(Shown):
         Emitted tokens of probability 0.
     greedy, not_greedy : int
         Places of texts at temperature 0, and those whose token is not the most probable one.
-    wrong : tuple of Wrong
+    wrong : tuple of Contradiction
         Contradictions between log-probabilities.
     untested : dict
         By reason (texts, places); a single place counts as no text.
@@ -134,7 +134,7 @@ class ServedAudit(Shown):
     impossible: int
     greedy: int
     not_greedy: int
-    wrong: tuple[Wrong, ...]
+    wrong: tuple[Contradiction, ...]
     untested: dict[str, tuple[int, int]] = field(repr=False)
     unreadable: int
     named: tuple[str, ...] = field(repr=False)
@@ -321,7 +321,7 @@ def audit_served(
         impossible=counts.impossible,
         greedy=counts.greedy,
         not_greedy=counts.not_greedy,
-        wrong=tuple(Wrong(what, *found) for what, found in counts.wrong.items()),
+        wrong=tuple(Contradiction(what, *found) for what, found in counts.wrong.items()),
         untested={why: (counts.left_out[why], counts.left_places[why]) for why in counts.left_places},
         unreadable=counts.unreadable,
         named=tuple(counts.named),
