@@ -16,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from served import FORMATS, Served, choose, completion, log_lines, target_rows, write_log
 
+import specsim
 from specsim.core import _lines
 from specsim.core.stats import chi_square, log_e_value
+from specsim.models import TableModel
 from specsim.traces import audit_served
 from specsim.traces._served.audit import BINS, LEVEL, POSITIONS, RARE, _level, _name
 
@@ -99,6 +101,28 @@ def test_wrong_logs_are_rejected(how, places, kind, full, tmp_path):
         assert found.verdict == ("broken" if kind == "log-probabilities" else "biased")
         assert {one for one, _ in found.findings} == {kind}
         assert found.exit_code == 1
+
+
+def speculated(rule, count, seed):
+    """A response of speculative decoding; as in vLLM its first token comes from the prompt's pass."""
+    rng = np.random.default_rng(seed)
+    p, q = (rng.dirichlet(np.ones(8), size=8) for _ in range(2))
+    first = int(rng.choice(8, p=p[0]))
+    text = specsim.generate(
+        TableModel(p), TableModel(q), [0, first], max_new_tokens=count, gamma=3, rule=rule, rng=seed
+    )
+    tokens = [first, *text.tokens]
+    steps = {"per_step_accepted": [step.accepted for step in text.steps]}
+    return answer(tokens, p[[0, *tokens[:-1]]], k=8, metrics={"speculative_decoding": steps})
+
+
+def test_decoding_by_the_standard_rule_passes_and_lenience_does_not(tmp_path):
+    right = audit(tmp_path, [speculated("standard", 1500, seed=1)])
+    assert not right.findings
+    assert [one.name for one in right.tables if "step" in one.name] == [
+        f"position in the step {i}" for i in (1, 2, 3, 4)
+    ]
+    assert audit(tmp_path, [speculated("lenience:lenience=0.3", 1500, seed=1)]).verdict == "biased"
 
 
 @pytest.mark.slow
