@@ -336,15 +336,44 @@ def test_texts_that_are_not_independent_count_once(tmp_path):
     assert audit(tmp_path, [two]).places == 16
 
 
-def test_tokens_that_read_alike_are_left_out_by_the_row(tmp_path):
-    line = drawn(8)
-    lists = line["choices"][0]["logprobs"]["top_logprobs"]
-    first = max(lists[0], key=lists[0].get)
-    lists[0]["\ufffd"] = lists[0].pop(first)
-    line["choices"][0]["logprobs"]["tokens"][0] = "\ufffd"
-    line["choices"][0]["logprobs"]["token_logprobs"][0] = lists[0]["\ufffd"]
+@pytest.mark.parametrize("declared", [True, False])
+def test_completions_whose_tokens_read_alike_are_left_out_from_there_on(declared, tmp_path):
+    """As the keys of an object, tokens with one string have taken each other's place."""
+    request = {"temperature": 1, "logprobs": 12} if declared else {"temperature": 1}
+    lines = [drawn(8, seed=i, request=request) for i in range(3)]
+    logprobs = lines[1]["choices"][0]["logprobs"]
+    place = next(i for i, top in enumerate(logprobs["top_logprobs"]) if len(top) == 12)
+    own = logprobs["tokens"][place]
+    del logprobs["top_logprobs"][place][next(x for x in logprobs["top_logprobs"][place] if x != own)]
+    found = audit(tmp_path, lines)
+    assert (found.places, [*found.untested.values()]) == (8, [(2, 16)])
+    assert not found.wrong
+
+
+def test_tokens_that_read_alike_are_told_apart_by_their_log_probabilities(tmp_path):
+    rng, p = np.random.default_rng(6), [0.5, 0.2, 0.15, 0.1, 0.05]
+    names = ["a", "b", "a", "c", "a"]
+    top = [{"token": name, "logprob": math.log(value)} for name, value in zip(names, p, strict=True)]
+    content = [{**top[x], "top_logprobs": top[:4]} for x in rng.choice(5, p=p, size=2000)]
+    line = {"temperature": 1, "choices": [{"logprobs": {"content": content}, "finish_reason": "length"}]}
     found = audit(tmp_path, [line])
-    assert (found.places, [*found.untested.values()]) == (7, [(0, 1)])
+    assert (found.places, found.findings) == (2000, ())
+    assert chi_square(found.tables[0].counts, UNIFORM).p_value > FALSE_ALARM
+
+
+def test_strings_alone_are_left_out_where_they_may_be_those_of_several_tokens(tmp_path):
+    probs = [{"tok_str": name, "prob": p} for name, p in (("\ufffd", 0.5), ("b", 0.3), ("c", 0.2))]
+    entries = [
+        {"content": "b", "probs": probs},
+        {"content": "b", "probs": [*probs[1:], probs[0] | {"prob": 0.1}]},
+    ]
+    line = {
+        "completion_probabilities": entries,
+        "stop_type": "limit",
+        "generation_settings": {"temperature": 1},
+    }
+    found = audit(tmp_path, [line])
+    assert (found.places, [*found.untested.values()]) == (1, [(0, 1)])
 
 
 # --- log-probabilities that contradict themselves -------------------------------------------------------------
@@ -376,7 +405,7 @@ def zeros_of_accepted(logprobs):
         (put("token_logprobs", 3, math.nan), "not a number", 1),
         (put("token_logprobs", 3, 0.5), "positive", 1),
         (put("token_logprobs", 3, math.inf), "positive", 1),
-        (put("token_logprobs", 3, -0.001), "another one than the list has for the token", 1),
+        (put("token_logprobs", 3, -0.001), "a list with more mass than 1", 1),
         (put("top_logprobs", 3, {"a": -0.1, "b": -0.2}), "a list with more mass than 1", 1),
         (put("top_logprobs", 3, {"a": -2.0, "b": -9.0}), "above those of the list, which lacks the token", 1),
         (bare_zeros, "0.0 at every place of a text", 20),
@@ -403,6 +432,14 @@ def test_the_same_contradictions_are_within_a_tolerance(tmp_path):
     logprobs["tokens"][0], logprobs["token_logprobs"][0] = "a", -0.69
     assert audit(tmp_path, [line]).verdict == "broken"
     assert not audit(tmp_path, [line], tolerance=0.02).findings
+
+
+def test_an_id_that_the_list_has_with_another_log_probability(tmp_path):
+    line = log_lines(Served(texts=1), "sglang")[0]
+    line["meta_info"]["output_token_logprobs"][3][0] -= 0.01
+    assert [one.what for one in audit(tmp_path, [line]).wrong] == [
+        "another one than the list has for the token"
+    ]
 
 
 @pytest.mark.parametrize("never", [-9999.0, -math.inf])

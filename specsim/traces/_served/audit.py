@@ -37,6 +37,7 @@ from specsim.traces._served.conditions import Conditions, unseen_tokens
 from specsim.traces._served.formats import Text, read_texts
 from specsim.traces._served.places import (
     Lists,
+    Row,
     batches,
     contradictions,
     images,
@@ -334,7 +335,7 @@ class _Counts:
 
     def __init__(self, conditions: Conditions, tolerance: float, root: int) -> None:
         self.conditions, self.tolerance, self.key = conditions, tolerance, key_of(root)
-        self.lists = Lists()
+        self.lists = Lists(tolerance)
         self.bins = np.zeros((PLACES, BINS), dtype=np.int64)
         self.steps = np.zeros((POSITIONS, BINS), dtype=np.int64)
         self.rare = np.zeros(len(RARE), dtype=np.int64)
@@ -367,24 +368,31 @@ class _Counts:
             self.wrong[what] = places + number, first
         why = self.conditions.objection(text, place)
         if why:
-            self.left_out[why] += 1
-            self.left_places[why] += len(text.places or ())
+            self._leave_out(why, text)
             return
         assert text.places is not None
-        self.impossible += sum(map(is_impossible, text.places))
         if greedy:
             self.greedy += len(text.places)
             self.not_greedy += sum(not is_argmax(one, self.tolerance) for one in text.places)
+            return
+        rows = self.lists.rows(text)
+        if rows is None:
+            self._leave_out("lists of strings that are those of several tokens; log the ids", text)
         else:
-            self._count(text)
+            self._count(text, rows)
 
-    def _count(self, text: Text) -> None:
+    def _leave_out(self, why: str, text: Text) -> None:
+        self.left_out[why] += 1
+        self.left_places[why] += len(text.places or ())
+
+    def _count(self, text: Text, rows: list[Row]) -> None:
         assert text.places is not None
         self.texts += 1
+        self.impossible += sum(map(is_impossible, text.places))
         number = np.arange(len(text.places))
         places = np.minimum(_bit_lengths(number), PLACES - 1)
         positions = _positions(text, len(number))
-        for part, batch in batches(self.lists.rows(text)):
+        for part, batch in batches(rows):
             u = uniforms(self.key, int(Purpose.COUNT), self.drawn, len(batch.p), 1)[0]
             self.drawn += len(batch.p)
             image, testable = images(batch, u)

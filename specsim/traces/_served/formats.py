@@ -10,8 +10,8 @@ is recognised by its fields:
 - `completion_probabilities[]` with `id`, `token`, `logprob`, `top_logprobs`; or `prob` and `top_probs`; or,
   before 2025, `content` and `probs[]` of `tok_str` and `prob`: llama.cpp.
 
-A token is identified by its id, where there is one ("token_id:123" is one), else by its bytes, else by its
-string.
+A token is identified by its id, where there is one ("token_id:123" is one), else by its string, and by its
+bytes where the string cannot show them.
 """
 
 import math
@@ -19,9 +19,10 @@ import reprlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from specsim.traces._importing.jsonl import ID, MOST_DIGITS
+
 #: The id of a token, its bytes, or its string.
 Token = int | bytes | str
-ID = "token_id:"
 #: Fields of which a response has one.
 RESPONSES = {"choices", "meta_info", "completion_probabilities"}
 #: How the end of a text is told where a format has another word than "stop", "length" and "abort".
@@ -140,7 +141,7 @@ def _entry(entry: dict[str, Any]) -> Place:
     """An element of a chat's `content`, or of llama.cpp's `completion_probabilities`."""
     if "probs" in entry:
         probs = [(_token(one["tok_str"]), _log(one["prob"])) for one in entry["probs"]]
-        return Place(_token(entry["content"]), dict(probs).get(entry["content"]), probs or None)
+        return Place(_token(entry["content"]), None, probs or None)
     listed = entry.get("top_logprobs", entry.get("top_probs"))
     top = None if listed is None else [(_identity(one), _logprob(one)) for one in listed]
     return Place(_identity(entry), _logprob(entry), top or None)
@@ -201,16 +202,17 @@ def _llama(response: dict[str, Any], parameters: dict[str, Any]) -> Text:
 def _identity(entry: dict[str, Any]) -> Token:
     if type(entry.get("id")) is int:
         return int(entry["id"])
-    token = _token(entry["token"])
-    written = entry.get("bytes")
-    return bytes(written) if isinstance(written, list) and written and isinstance(token, str) else token
+    token, written = _token(entry["token"]), entry.get("bytes")
+    if isinstance(token, str) and "\ufffd" in token and isinstance(written, list):  # a piece of UTF-8
+        return bytes(written)
+    return token
 
 
 def _token(text: Any) -> Token:
     if not isinstance(text, str):
         raise ValueError(f"a token is {reprlib.repr(text)}, not a string")
     number = text[len(ID) :]
-    return int(number) if text.startswith(ID) and number.isdecimal() and len(number) < 19 else text
+    return int(number) if text.startswith(ID) and number.isdecimal() and len(number) <= MOST_DIGITS else text
 
 
 def _id(number: Any) -> int:

@@ -21,8 +21,8 @@ from specsim.traces._served.formats import Place, Text, Token
 NEVER = -745.0
 #: Tokens of a text that are all of probability 1 if its log-probabilities are to be doubted.
 CERTAIN = 8
-#: Strings that several tokens have: an invalid piece of UTF-8, and special tokens.
-SHARED = ("", "\ufffd")
+#: Mass of a list that is taken for all of its row.
+WHOLE = 1 - 1e-4
 #: Logged probabilities that are looked at together.
 AT_ONCE = 2**20
 
@@ -38,43 +38,71 @@ class Row(NamedTuple):
 
 
 class Lists:
-    """Knows how long the lists of completions are: k, or k + 1 where the emitted token is no top one."""
+    """Reads the lists of texts. Those of completions have k tokens, or k + 1 if the emitted one is not among
+    the top k, and fewer where tokens that read alike have taken each other's place."""
 
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance = tolerance
+        self._lengths: set[int] = set()
+        self._ambiguous = False
 
-    def rows(self, text: Text) -> list[Row]:
-        """The rows of a text with lists."""
-        found = []
-        for place in text.places or []:
-            assert place.top is not None  # by `Conditions.objection`
-            keys = [token for token, _ in place.top]
-            values = [logprob for _, logprob in place.top]
-            own = keys.index(place.token) if place.token in keys else -1
-            found.append(Row(values, own, len(keys) - text.spare, _shared(keys)))
-        if not text.extra:
-            return found
+    def rows(self, text: Text) -> list[Row] | None:
+        """The rows of a text; None from the first text on in which tokens have taken each other's place.
+
+        From there on, because leaving out just those texts would favour some tokens."""
+        rows = [self._row(place, text.spare) for place in text.places or []]
+        if not text.extra or not rows:
+            return rows
         declared = text.parameters.get("logprobs")
-        if type(declared) is not int or declared < 1:
-            sure = {len(row.logprobs) for row in found if not _is_last(row)}
-            self._seen |= sure
-            return [row._replace(known=_listed(row, sure or self._seen)) for row in found]
-        return [row._replace(known=min(declared, len(row.logprobs))) for row in found]
+        if type(declared) is int and declared > 0:
+            lengths = {declared}
+        else:
+            lengths = {row.known for row in rows if not _is_last(row)}
+            self._lengths |= lengths
+        if any(isinstance(place.token, str) for place in text.places or []):
+            most = max(lengths, default=0)
+            self._ambiguous |= any(row.known < most and not _is_whole(row) for row in rows)
+            if self._ambiguous:
+                return None
+        return [row._replace(known=_listed(row, lengths or self._lengths)) for row in rows]
+
+    def _row(self, place: Place, spare: int) -> Row:
+        assert place.top is not None  # by `Conditions.objection`
+        own = next((i for i, entry in enumerate(place.top) if _is_own(place, *entry, self.tolerance)), -1)
+        shared = _shared([token for token, _ in place.top]) if place.logprob is None else []
+        return Row([logprob for _, logprob in place.top], own, len(place.top) - spare, shared)
+
+
+def _is_own(place: Place, token: Token, logprob: float, tolerance: float) -> bool:
+    """Whether an entry of the list is the emitted token's. Strings may be those of several tokens."""
+    if token != place.token:
+        return False
+    return not isinstance(token, str) or place.logprob is None or _agree(place.logprob, logprob, tolerance)
+
+
+def _agree(one: float, other: float, tolerance: float) -> bool:
+    return abs(one - other) <= tolerance + 1e-9 or max(one, other) < NEVER
 
 
 def _listed(row: Row, lengths: set[int]) -> int:
-    """k, from a row whose list has k entries or k + 1, and the lengths of lists that surely have k."""
-    length = len(row.logprobs)
-    return length - 1 if _is_last(row) and length not in lengths and length - 1 in lengths else length
+    """How many of the top k tokens are in a list of k or k + 1 entries, where `lengths` are surely k."""
+    extra = _is_last(row) and row.known not in lengths and row.known - 1 in lengths
+    return row.known - extra
 
 
 def _is_last(row: Row) -> bool:
     return row.own < 0 or row.logprobs[row.own] <= min(row.logprobs)
 
 
+def _is_whole(row: Row) -> bool:
+    """Whether a list has all tokens, or all but rare ones."""
+    return sum(math.exp(min(logprob, 0.0)) for logprob in row.logprobs) > WHOLE
+
+
 def _shared(keys: list[Token]) -> list[bool]:
+    """Which strings may be those of several tokens: those met twice, pieces of UTF-8, special tokens."""
     times = Counter(keys)
-    return [times[key] > 1 or (isinstance(key, str) and (key in SHARED or "\ufffd" in key)) for key in keys]
+    return [times[key] > 1 or (isinstance(key, str) and (not key or "\ufffd" in key)) for key in keys]
 
 
 # --- uniforms -----------------------------------------------------------------------------------------------
@@ -137,25 +165,25 @@ def contradictions(text: Text, tolerance: float, greedy: bool) -> Iterator[tuple
 
 
 def _contradiction(place: Place, tolerance: float) -> str:
-    top = dict(place.top or ())
-    values = [*top.values()] if place.logprob is None else [*top.values(), place.logprob]
+    values = [logprob for _, logprob in place.top or []]
+    values += [] if place.logprob is None else [place.logprob]
     if any(map(math.isnan, values)):
         return "not a number"
     if any(value > tolerance for value in values):
         return "positive"
-    listed = top.get(place.token)
-    own = listed if place.logprob is None else place.logprob
-    mass = sum(map(math.exp, top.values()))
-    if own is not None and listed is None:
-        mass += math.exp(own)
+    named = [logprob for token, logprob in place.top or [] if token == place.token]
+    listed = any(_is_own(place, token, logprob, tolerance) for token, logprob in place.top or [])
+    own = place.logprob
+    mass = sum(map(math.exp, values)) - (math.exp(own) if own is not None and listed else 0.0)
     if mass > math.exp(tolerance) + 1e-9:
         return "a list with more mass than 1"
-    if own is None or not top:
+    if own is None or not values[:-1]:
         return ""
-    if listed is not None:
-        same = abs(own - listed) <= tolerance + 1e-9 or max(own, listed) < NEVER
-        return "" if same else "another one than the list has for the token"
-    return "above those of the list, which lacks the token" if own > min(top.values()) + tolerance else ""
+    if named and not isinstance(place.token, str):
+        agreeing = any(_agree(own, logprob, tolerance) for logprob in named)
+        return "" if agreeing else "another one than the list has for the token"
+    above = not named and own > min(values[:-1]) + tolerance
+    return "above those of the list, which lacks the token" if above else ""
 
 
 def is_impossible(place: Place) -> bool:
