@@ -21,7 +21,8 @@ from specsim.core import _lines
 from specsim.core.stats import chi_square, log_e_value
 from specsim.models import TableModel
 from specsim.traces import audit_served
-from specsim.traces._served.audit import BINS, LEVEL, POSITIONS, RARE, _level, _name
+from specsim.traces._served.counting import _level, _name
+from specsim.traces._served.result import BINS, LEVEL, POSITIONS, RARE
 
 UNIFORM = np.full(BINS, 1 / BINS)
 NAMES = [f"t{i}" for i in range(40)]
@@ -506,6 +507,52 @@ def test_a_line_that_cannot_be_read_is_named_and_the_rest_is_tested(line, why, t
     assert found.places >= 4
     ran = run("trace", "audit", path)
     assert (ran.code, ran.err) == (3, "")
+
+
+#: What a field may have instead of what belongs there.
+STRANGE = [
+    None,
+    True,
+    [],
+    {},
+    "",
+    "\ud800",
+    -1,
+    1e308,
+    math.nan,
+    math.inf,
+    10**400,
+    10**20,
+    [[]],
+    "token_id:x",
+    ["a"],
+]
+
+
+def places_of(value, path=()):
+    """The path of every value inside a document."""
+    yield path
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in inside:
+        yield from places_of(inner, (*path, key))
+
+
+def test_whatever_stands_in_a_field_the_line_is_read_or_named(full, tmp_path):
+    rng, text = np.random.default_rng(8), next(iter(Served(texts=1, length=3)))
+    for format in FORMATS:
+        lines = []
+        for _ in range(400 if full else 40):
+            line = json.loads(json.dumps(FORMATS[format](*text, 4)))
+            line["metrics"] = {"speculative_decoding": {"per_step_accepted": [1, 0]}}
+            *path, last = list(places_of(line))[rng.integers(1, len(list(places_of(line))))]
+            inside = line
+            for key in path:
+                inside = inside[key]
+            inside[last] = STRANGE[rng.integers(len(STRANGE))]
+            lines.append(line)
+        found = audit(tmp_path, lines)
+        assert json.dumps(found.to_dict(), allow_nan=False)
+        assert all(name.isprintable() for name in found.named)
 
 
 def test_only_some_unreadable_lines_are_named(tmp_path):

@@ -143,7 +143,7 @@ def _entry(entry: dict[str, Any]) -> Place:
         probs = [(_token(one["tok_str"]), _log(one["prob"])) for one in entry["probs"]]
         return Place(_token(entry["content"]), None, probs or None)
     listed = entry.get("top_logprobs", entry.get("top_probs"))
-    top = None if listed is None else [(_identity(one), _logprob(one)) for one in listed]
+    top = None if listed is None else [(_identity(one), _real(_logprob(one))) for one in listed]
     return Place(_identity(entry), _logprob(entry), top or None)
 
 
