@@ -27,10 +27,13 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar"), ("",)),
     **dict.fromkeys(("structured_outputs", "response_format"), ({"type": "text"},)),
 }
+BEFORE = "logged before: the same response, or the same long text"
 #: Seeds that mean a random one.
 RANDOM_SEEDS = (None, -1, 2**32 - 1)
 #: How texts end that go on, for all that was drawn.
 CUT = (None, "length", "abort", "error", "cancelled")
+#: Log-probability of a text below which independent draws do not give it twice.
+NOT_TWICE = -40.0
 #: A token that ends texts, as it is written: "</s>", "<|im_end|>", or nothing.
 END = re.compile(r"(<[^<>\s]+>)?")
 
@@ -53,7 +56,7 @@ class Conditions:
         if text.places is None:
             return "no log-probabilities"
         return (
-            self._repeated(text, place)
+            ("" if self.greedy(text) else self._repeated(text, place))
             or _not_drawn(text)
             or _without_lists(text)
             or self._another_law(text, self._temperature(text))
@@ -69,7 +72,7 @@ class Conditions:
     def _repeated(self, text: Text, place: str) -> str:
         if text.identity is not None and text.finish is not None:
             if text.identity in self._known:
-                return "logged before, by the id of the response"
+                return BEFORE
             self._known.add(text.identity)
         for name in ("seed", "sampling_seed"):
             seed = text.parameters.get(name)
@@ -77,6 +80,12 @@ class Conditions:
                 continue
             if self._seeds.setdefault(seed, place) != place:
                 return "drawn with the seed of an earlier request, so not independent of it"
+        drawn = [(place.token, place.logprob) for place in text.places or []]
+        if sum(logprob or 0.0 for _, logprob in drawn) < NOT_TWICE:
+            found = hash(tuple(drawn))
+            if found in self._known:
+                return BEFORE
+            self._known.add(found)
         return ""
 
     def _another_law(self, text: Text, temperature: float | None) -> str:
