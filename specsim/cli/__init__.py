@@ -1,6 +1,6 @@
 """The command line. Each command parses its options, calls the library and prints the result.
 
-Exit codes: 0 fine (or consistent), 1 biased or broken, 2 usage or bad input, 3 interrupted.
+Exit codes: 0 fine (or consistent), 1 biased or broken, 2 usage or bad input, 3 interrupted or inconclusive.
 """
 
 from __future__ import annotations

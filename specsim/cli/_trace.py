@@ -129,23 +129,67 @@ def trace_alpha(
 
 @trace_app.command(name="audit")
 def trace_audit(
-    path: Folder = None,
+    path: Annotated[
+        Path | None,
+        Parameter(
+            help="Folder of a trace (default: the bundled one), or served responses: a file of JSON Lines, "
+            "or a folder of them."
+        ),
+    ] = None,
     *,
-    lenience: Annotated[float, Parameter(help="Lenience of the decoding, in (0, 1].")] = 1.0,
-    seed: Annotated[
-        int, Parameter(converter=whole, help="Seed of the map of drafted tokens to uniforms.")
-    ] = 0,
+    lenience: Annotated[
+        float | None, Parameter(help="Of a trace: lenience of the decoding, in (0, 1]. Default: 1.")
+    ] = None,
+    logprobs: Annotated[
+        str | None,
+        Parameter(
+            help="Of served responses: raw log-probabilities (default), before temperature and truncation, "
+            "or processed ones."
+        ),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        Parameter(help="Of served responses: temperature of requests that do not have one in the log."),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        Parameter(help="Of served responses: error of the log-probabilities, in nats. Default: 1e-5."),
+    ] = None,
+    seed: Annotated[int, Parameter(converter=whole, help="Seed of the map of tokens to uniforms.")] = 0,
     as_json: Json = False,
 ) -> int:
-    """Check the accept flags and drafted tokens of a trace against its rows. Exit code 1 if they disagree.
+    """Check a log against its own rows. Exit code 1 if they disagree.
 
-    For the standard rule, or lenience. A log cannot show whether the output has the target's law."""
-    from specsim.traces._consistency import audit_log
+    Of a trace: the accept flags and drafted tokens, for the standard rule, or lenience. Of served responses:
+    whether each emitted token follows the logged log-probabilities; exit code 3 if too little was logged to
+    tell."""
+    of_served: dict[str, Any] = {"logprobs": logprobs, "temperature": temperature, "tolerance": tolerance}
+    of_served = {name: value for name, value in of_served.items() if value is not None}
+    found: Any
+    if path is not None and _is_served(path):
+        from specsim.traces import audit_served
 
-    with progress_bar("audit", " rows") as progress:
-        found = audit_log(trace_of(path), lenience=lenience, rng=seed, progress=progress)
+        if lenience is not None:
+            raise ValueError(f"--lenience is for traces, and {path} is a log of served responses")
+        with progress_bar("audit", "B") as progress:
+            found = audit_served(path, **of_served, rng=seed, progress=progress)
+    else:
+        from specsim.traces import audit_log
+
+        if of_served:
+            raise ValueError(f"--{next(iter(of_served))} is for logs of served responses, not for a trace")
+        lenience = 1.0 if lenience is None else lenience
+        with progress_bar("audit", " rows") as progress:
+            found = audit_log(trace_of(path), lenience=lenience, rng=seed, progress=progress)
     print_result(found, as_json)
-    return found.exit_code
+    return int(found.exit_code)
+
+
+def _is_served(path: Path) -> bool:
+    """Whether `path` is a file, or a folder of JSON Lines, and no trace."""
+    if not path.is_dir():
+        return path.exists()
+    return not (path / "manifest.json").exists() and any(path.glob("*.jsonl"))
 
 
 @trace_app.command(name="simulate")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Cells that are a verdict, and their colours in the terminal.
 COLORS = {
     **dict.fromkeys(("consistent", "same"), "green"),
-    "lossy": "yellow",
+    **dict.fromkeys(("lossy", "inconclusive"), "yellow"),
     **dict.fromkeys(("biased", "broken", "changed", "fails"), "red"),
 }
 NONE = "–"

@@ -116,30 +116,68 @@ def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
     return ChiSquare(statistic, df, float(scipy.special.chdtrc(df, statistic)))
 
 
-def log_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
+def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> float:
     """Natural logarithm of the Dirichlet–multinomial e-value of counts against a law.
 
     The e-value is the likelihood ratio of a Dirichlet(c·π) mixture of multinomials to the null, averaged over
     concentrations c = k/4ε², where ε runs over the total variations from .001 to .1 that the alternatives are
     spread for. Under the null its expectation is 1 at any stopping time.
 
+    With a tolerance τ the null is every law π' with exp(-τ) ≤ π'/π ≤ exp(τ) in each cell, and the ratio is to
+    the most likely of these. Its expectation is then at most 1, also if the law changes from draw to draw
+    within those limits: each multinomial of the mixture, with law a, is divided by at least the likelihood of
+    the law π' that is closest to a, and E[a/π'] ≤ 1 under every law within the limits.
+
     Parameters
     ----------
     counts : array_like of int, shape [k]
     pmf : array_like, shape [k]
         The law under the null, positive in every cell.
+    tolerance : float
+        By how much the logarithm of a probability under the null may differ from that in `pmf`, ≥ 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `chi_square`, and for a tolerance that is negative or not finite.
 
     References
     ----------
     Lindon & Malek, "Anytime-valid inference for multinomial count data", NeurIPS 2022.
+    Grünwald, de Heide & Koolen, "Safe testing", JRSS B 86 (2024), for the closest law.
 
     Examples
     --------
     >>> log_e_value([5000, 5000], [0.5, 0.5]) < 0 < log_e_value([5500, 4500], [0.5, 0.5])
     True
+    >>> log_e_value([5500, 4500], [0.5, 0.5], tolerance=0.1) < 0
+    True
     """
     observed, law = _check_table(counts, pmf)
-    return float(log_e_values(observed[None], law)[0])
+    if not (tolerance >= 0 and np.isfinite(tolerance)):
+        raise ValueError(f"tolerance: {tolerance}; expected a finite number ≥ 0")
+    log_e = float(log_e_values(observed[None], law)[0])
+    if tolerance == 0 or len(law) == 1:
+        return log_e
+    likeliest = _likeliest_law(observed, law, tolerance)
+    return log_e - float(scipy.special.xlogy(observed, likeliest / law).sum())
+
+
+def _likeliest_law(observed: Ints, law: Floats, tolerance: float) -> Floats:
+    """The law within exp(±tolerance) of `law`, cell by cell, that makes `observed` most likely.
+
+    It is clip(s·observed, lowest, highest), s such that it sums to 1; cells without a count do not matter."""
+    lowest, highest = law * np.exp(-tolerance), law * np.exp(tolerance)
+    drawn = observed > 0
+    if not drawn.any():
+        return law
+    n = observed[drawn].astype(np.float64)
+    ends = np.concatenate([lowest[drawn] / n, highest[drawn] / n])  # where the sum, as a function of s, bends
+    order = np.argsort(ends, kind="stable")
+    slopes = np.cumsum(np.concatenate([n, -n])[order])
+    sums = lowest.sum() + np.concatenate([[0.0], np.cumsum(slopes[:-1] * np.diff(ends[order]))])
+    scale = np.interp(1.0, sums, ends[order])
+    return np.where(drawn, np.clip(scale * observed, lowest, highest), lowest)
 
 
 def log_e_values(counts: Ints, pmf: Floats) -> Floats:

@@ -5,7 +5,8 @@ tokens and one more. At most γ tokens are drafted in a step; B steps accept the
 and each of the others rejects from 1 to γ drafted tokens. These identities, and an engine's definitions of
 its acceptance rate and mean length, are linear constraints on integer counts, and a number printed with two
 decimals is an interval. `check_metrics` adds one constraint after the other to a linear program, and tests
-each time whether it remains feasible.
+each time whether it remains feasible. `read_acceptance` reads such counts, and α by position, from what
+engines log.
 
 `DEFINITIONS` has the definitions of the engines, with sources.
 """

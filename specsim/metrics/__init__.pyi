@@ -1,3 +1,6 @@
+from ._acceptance import Acceptance as Acceptance
+from ._acceptance import AcceptedPosition as AcceptedPosition
+from ._acceptance import read_acceptance as read_acceptance
 from ._checking import Check as Check
 from ._checking import Implied as Implied
 from ._checking import MetricsCheck as MetricsCheck

@@ -11,8 +11,9 @@ measures α in one streaming pass; `read_alpha` adds confidence intervals and α
 that a log's flags and tokens follow from its own rows; `expect_tokens` computes how many tokens a rule would
 emit.
 
-A log lacks the target's distribution after any token but the logged one. It shows the acceptance along its
-own path; it is no audit of the decoder that wrote it.
+A log lacks the target's distribution after any token but the logged one. A trace shows the acceptance along
+its own path; it is no audit of the decoder that wrote it. `audit_served` reads another kind of log, the
+responses of a server with their log-probabilities, and tests whether each emitted token follows its row.
 """
 
 import lazy_loader as _lazy

@@ -16,6 +16,7 @@ from scipy import special, stats
 from specsim.core.stats import (
     DEVIATIONS,
     MIN_EXPECTED,
+    _likeliest_law,
     binomial_p_value,
     certified_tv,
     chi_square,
@@ -181,6 +182,67 @@ def test_the_e_value_grows_where_the_null_is_false():
     grown = [log_e_value(rng.multinomial(n, wrong), LAW) for n in (10_000, 100_000, 1_000_000)]
     assert grown[0] < grown[1] < grown[2]
     assert grown[2] > math.log(1e100)
+
+
+# --- with a tolerance --------------------------------------------------------------------------------------
+
+
+def within(law, tolerance, rng):
+    """A law within exp(±tolerance) of `law`, often at the limits of several cells."""
+    sides = rng.choice([-1.0, 0.3, 1.0], size=len(law))
+    return _likeliest_law(
+        np.maximum(1, (1e6 * law * np.exp(2 * tolerance * sides)).astype(int)), law, tolerance
+    )
+
+
+@pytest.mark.parametrize("tolerance", [0.01, 0.2, 2.0])
+def test_the_likeliest_law_is_within_the_tolerance_and_none_there_is_likelier(tolerance):
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        law = rng.dirichlet(np.ones(5))
+        counts = rng.integers(0, 40, 5) * (rng.random(5) < 0.7)
+        found = _likeliest_law(counts, law, tolerance)
+        assert (np.abs(np.log(found / law)) <= tolerance + 1e-12).all()
+        assert found[counts > 0].sum() <= 1 + 1e-12
+        others = np.array([within(law, tolerance, rng) for _ in range(50)])
+        assert np.abs(others.sum(axis=1) - 1).max() < 1e-9
+        likelihoods = special.xlogy(counts, others).sum(axis=1)
+        assert special.xlogy(counts, found).sum() >= likelihoods.max() - 1e-9
+
+
+@pytest.mark.parametrize("tolerance", [0.02, 0.3])
+def test_with_a_tolerance_the_expectation_is_at_most_one_for_laws_that_change_within_it(tolerance):
+    """The counts of n draws from n laws, enumerated."""
+    rng, law, n = np.random.default_rng(6), np.array([0.2, 0.3, 0.5]), 7
+    for _ in range(10):
+        chances = {(0, 0, 0): 1.0}
+        for _ in range(n):
+            drawn_from = within(law, tolerance, rng)
+            following = {}
+            for counts, chance in chances.items():
+                for x, p in enumerate(drawn_from):
+                    key = tuple(c + (i == x) for i, c in enumerate(counts))
+                    following[key] = following.get(key, 0.0) + chance * p
+            chances = following
+        mean = sum(p * math.exp(log_e_value(counts, law, tolerance)) for counts, p in chances.items())
+        assert mean <= 1 + 1e-9
+
+
+def test_a_tolerance_forgives_what_is_within_it_and_nothing_else():
+    rng = np.random.default_rng(7)
+    near, far = LAW * np.exp([0.02, -0.02, 0.02, -0.02]), LAW * np.exp([0.1, -0.1, 0.1, -0.1])
+    near, far = (rng.multinomial(10**6, law / law.sum()) for law in (near, far))
+    assert log_e_value(near, LAW) > math.log(1e9) > 0 > log_e_value(near, LAW, 0.03)
+    assert log_e_value(far, LAW, 0.03) > math.log(1e9)
+    assert log_e_value(near, LAW, 0.0) == log_e_value(near, LAW)
+    assert log_e_value([5], [1.0], 0.1) == 0.0
+    assert log_e_value([0, 0], [0.5, 0.5], 0.1) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("tolerance", [-1e-9, math.inf, math.nan])
+def test_a_tolerance_is_a_number(tolerance):
+    with pytest.raises(ValueError, match="tolerance"):
+        log_e_value([1, 2], [0.5, 0.5], tolerance)
 
 
 # --- power -----------------------------------------------------------------------------------------------

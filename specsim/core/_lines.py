@@ -1,0 +1,81 @@
+"""The lines of JSON Lines files, read one by one whatever the size of the files."""
+
+import json
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+SUFFIXES = (".jsonl", ".ndjson")
+#: Longer lines are not read.
+LONGEST = 32 * 2**20
+#: Bytes between two calls of `progress`.
+STRIDE = 2**22
+
+
+class Line(NamedTuple):
+    """A line and its place; `record` is None where `problem` says why it cannot be read."""
+
+    place: str
+    record: Any
+    problem: str = ""
+
+
+def log_files(path: Path) -> list[Path]:
+    """`path`, or the JSON Lines files in the folder `path`. Raises ValueError for anything but files."""
+    found = [path]
+    if path.is_dir():
+        found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+        if not found:
+            raise ValueError(f"{path}: no file in it ends in {' or '.join(SUFFIXES)}")
+    for file in found:
+        if not file.exists():
+            raise ValueError(f"{file}: there is no such file")
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise ValueError(f"{file}: not a regular file; copy the log to one")
+    return found
+
+
+def read_lines(files: list[Path], progress: Callable[[int, int], None] | None = None) -> Iterator[Line]:
+    """The lines of `files` that are not empty; `progress` is called with bytes read, and their total."""
+    total, before, told = sum(file.stat().st_size for file in files), 0, 0
+    for path in files:
+        with path.open("rb") as file:
+            for number, line in enumerate(split_lines(file), 1):
+                done = before + file.tell()
+                if progress is not None and done - told >= STRIDE:
+                    progress(done, total)
+                    told = done
+                if line is None or line.strip():
+                    yield _parse(line, f"{path}:{number}")
+        before += path.stat().st_size
+    if progress is not None:
+        progress(total, total)
+
+
+def split_lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """The lines of a file; None for one that is too long."""
+    while line := file.readline(LONGEST):
+        if len(line) < LONGEST or line.endswith(b"\n"):
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = file.readline(LONGEST)
+        yield None
+
+
+def _parse(line: bytes | None, place: str) -> Line:
+    if line is None:
+        return Line(place, None, f"longer than {LONGEST // 2**20} MiB")
+    if line.startswith(b"\x1f\x8b"):
+        return Line(place, None, "compressed; unpack the file")
+    try:
+        return Line(place, json.loads(line.decode("utf-8")))
+    except UnicodeDecodeError as error:
+        return Line(place, None, f"not UTF-8 at byte {error.start + 1}")
+    except json.JSONDecodeError as error:
+        return Line(place, None, f"not JSON at character {error.pos + 1}")
+    except RecursionError:
+        return Line(place, None, "nested too deeply")
+    except ValueError:
+        return Line(place, None, "a number of too many digits")

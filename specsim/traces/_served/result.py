@@ -1,0 +1,206 @@
+"""The result of an audit of served responses, and the tests that it has."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specsim.core._tables import NONE, Piece, Shown, Table, as_dict
+
+#: The false-alarm probability of an audit.
+FALSE_ALARM = 1e-6
+BINS = 16
+#: Classes of places in a text (1, 2, 3 to 4, 5 to 8, …), and of positions in a step, the last open.
+PLACES, POSITIONS = 16, 16
+#: Probabilities of the rarest tokens that are counted.
+RARE = (2.0**-8, 1e-3, 1e-5)
+#: The false-alarm probability of each test: of all places, by place, by position, of rare tokens.
+LEVEL = FALSE_ALARM / (1 + PLACES + POSITIONS + len(RARE))
+#: Detectable total variation above which finding nothing is no verdict.
+MOST_DETECTABLE = 0.05
+
+
+class ServedTable(NamedTuple):
+    """Counts of a table in `BINS` equal bins, from probable tokens to rare ones.
+
+    `unseen` tokens of the places were not logged; tests put them where the counts are lowest. `log10_e`
+    decides, `chi_square_p` is for information."""
+
+    name: str
+    counts: tuple[int, ...]
+    unseen: int
+    log10_e: float
+    chi_square_p: float
+    detectable_tv: float
+
+    @property
+    def rejected(self) -> bool:
+        return self.log10_e >= -math.log10(LEVEL)
+
+
+class RareTokens(NamedTuple):
+    """How many emitted tokens are among the rarest of their row, which have `probability` together."""
+
+    probability: float
+    emitted: int
+    places: int
+    p_value: float
+
+    @property
+    def rejected(self) -> bool:
+        return self.p_value <= LEVEL
+
+
+class Contradiction(NamedTuple):
+    """Log-probabilities that cannot be true: how, at how many places, and the first text with one."""
+
+    what: str
+    places: int
+    first: str
+
+
+@dataclass(frozen=True, eq=False)
+class ServedAudit(Shown):
+    """The result of `audit_served`.
+
+    Parameters
+    ----------
+    texts, places : int
+        What was tested against logged rows.
+    logprobs, tolerance
+        As given.
+    tables : tuple of ServedTable
+        The whole text first.
+    rare : tuple of RareTokens
+    impossible : int
+        Emitted tokens of probability 0.
+    greedy, not_greedy : int
+        Places of texts at temperature 0, and those whose token is not the most probable one.
+    wrong : tuple of Contradiction
+        Contradictions between log-probabilities.
+    untested : dict
+        By reason (texts, places); a single place counts as no text.
+    unreadable : int
+    named : tuple of str
+        The first unreadable lines, each with the reason.
+    root : int
+        The seed.
+    """
+
+    texts: int
+    places: int
+    logprobs: str
+    tolerance: float
+    tables: tuple[ServedTable, ...] = field(repr=False)
+    rare: tuple[RareTokens, ...] = field(repr=False)
+    impossible: int
+    greedy: int
+    not_greedy: int
+    wrong: tuple[Contradiction, ...]
+    untested: dict[str, tuple[int, int]] = field(repr=False)
+    unreadable: int
+    named: tuple[str, ...] = field(repr=False)
+    root: int
+
+    @property
+    def detectable_tv(self) -> float:
+        """The total variation on the bins, over the whole text, that is found with probability .999."""
+        return self.tables[0].detectable_tv if self.tables else 1.0
+
+    @property
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """What is wrong, as (kind, text): "log-probabilities", "support", "greedy", "deviation"."""
+        return tuple(self._findings())
+
+    @property
+    def verdict(self) -> str:
+        """ "broken": the log-probabilities contradict themselves. "biased": the tokens do not follow them.
+        "inconclusive": a deviation of .05 could not have been found. Else "consistent"."""
+        kinds = {kind for kind, _ in self.findings}
+        if "log-probabilities" in kinds:
+            return "broken"
+        if kinds:
+            return "biased"
+        small = self.places > 0 and self.detectable_tv > MOST_DETECTABLE
+        return "inconclusive" if small or not (self.places or self.greedy) else "consistent"
+
+    @property
+    def exit_code(self) -> int:
+        """0 consistent, 1 biased or broken, 3 inconclusive."""
+        return {"consistent": 0, "inconclusive": 3}.get(self.verdict, 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        tables = [one._asdict() | {"rejected": one.rejected} for one in self.tables]
+        rare = [one._asdict() | {"rejected": one.rejected} for one in self.rare]
+        names = ("verdict", "findings", "detectable_tv")
+        return as_dict(self, *names, tables=tables, rare=rare, false_alarm=FALSE_ALARM, level=LEVEL)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The tables."""
+        return [one._asdict() | {"rejected": one.rejected} for one in self.tables]
+
+    def parts(self) -> Iterator[Piece]:
+        if self.tables:
+            columns = ("places", "tested", "unseen", "e", "chi-square p", "detectable TV")
+            yield Table(columns, [_cells(one) for one in self.tables], bold=_rejected(self.tables))
+            rows = []
+            for one in self.rare:
+                numbers = f"{one.emitted:,}", f"{one.places * one.probability:,.1f}", f"{one.p_value:.2g}"
+                rows.append((f"{one.probability:.2g}", *numbers))
+            yield Table(("rarest tokens", "emitted", "expected", "p"), rows, bold=_rejected(self.rare))
+            yield f"rejected from e = 10^{-math.log10(LEVEL):.1f}, or p = {LEVEL:.1e}"
+        if self.greedy:
+            wrong = f"{self.not_greedy:,} without the most probable token"
+            yield f"temperature 0: {self.greedy:,} places, {wrong}"
+        if self.untested:
+            left = [(why, f"{texts:,}", f"{places:,}") for why, (texts, places) in self.untested.items()]
+            yield Table(("not tested", "texts", "places"), left)
+        if self.unreadable:
+            yield f"{self.unreadable:,} lines could not be read; the first:"
+            yield from (f"  {line}" for line in self.named)
+        yield from (f"{kind}: {text}" for kind, text in self.findings)
+        tested = f"{self.places:,} places of {self.texts:,} texts, {self.logprobs} log-probabilities"
+        yield f"{tested}: {self.verdict}"
+
+    def _findings(self) -> Iterator[tuple[str, str]]:
+        for one in self.wrong:
+            yield "log-probabilities", f"{one.what}, at {one.places:,} places; the first in {one.first}"
+        if self.impossible:
+            yield "support", f"{self.impossible:,} emitted tokens have probability 0"
+        if self.not_greedy:
+            yield "greedy", f"{self.not_greedy:,} of {self.greedy:,} tokens are not the most probable ones"
+        for table in self.tables:
+            if table.rejected:
+                yield "deviation", f"{table.name}: e = 10^{table.log10_e:.1f}; {_describe(table.counts)}"
+        for rare in self.rare:
+            if rare.rejected:
+                expected = f"{rare.places * rare.probability:.1f} expected"
+                text = f"{rare.emitted:,} of the rarest tokens, with probability {rare.probability:.2g}"
+                yield "deviation", f"{text}, {expected}; p = {rare.p_value:.1e}"
+
+
+def _cells(table: ServedTable) -> tuple[str, ...]:
+    numbers = f"{sum(table.counts):,}", f"{table.unseen:,}" if table.unseen else NONE
+    return (
+        table.name,
+        *numbers,
+        f"10^{table.log10_e:.1f}",
+        f"{table.chi_square_p:.2g}",
+        f"{table.detectable_tv:.4f}",
+    )
+
+
+def _rejected(tests: Any) -> list[int]:
+    return [i for i, one in enumerate(tests) if one.rejected]
+
+
+def _describe(counts: tuple[int, ...]) -> str:
+    """The deviation in words: its size, and its direction."""
+    shares = np.array(counts) / sum(counts)
+    tv = np.abs(shares - 1 / BINS).sum() / 2
+    mean = (shares @ np.arange(BINS)) / (BINS - 1)
+    direction = "probable tokens too often" if mean < 0.5 else "improbable tokens too often"
+    return f"TV {tv:.4f} on the bins, {direction}"
