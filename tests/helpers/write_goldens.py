@@ -192,6 +192,7 @@ MODULES = [
     "specsim.planning",
     "specsim.planning.costs",
     "specsim.planning.policies",
+    "specsim.planted",
     "specsim.recording",
     "specsim.rules",
     "specsim.simulation",

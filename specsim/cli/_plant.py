@@ -1,0 +1,127 @@
+"""`specsim plant`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from specsim.cli._app import app
+from specsim.cli._options import Json, whole
+from specsim.cli._terminal import print_result
+
+if TYPE_CHECKING:
+    from specsim.planted import Planted
+
+
+@app.command
+def plant(
+    folder: Annotated[Path, Parameter(help="Folder to write; must be new or empty. With --check: to read.")],
+    *,
+    check: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Compare the log-probabilities of the checkpoints in the folder with their laws.",
+        ),
+    ] = False,
+    order: Annotated[
+        int | None, Parameter(converter=whole, help="The laws read the last ORDER tokens. Default: 2.")
+    ] = None,
+    offsets: Annotated[
+        str | None,
+        Parameter(help="Instead of --order: distances of the tokens that are read, such as 1,17,64."),
+    ] = None,
+    openers: Annotated[
+        int | None,
+        Parameter(
+            converter=whole,
+            help="Number of tokens of which one begins each prompt and is read to its end. Default: 0.",
+        ),
+    ] = None,
+    vocab_size: Annotated[
+        int | None,
+        Parameter(converter=whole, help="Number of tokens that may come, from 2 to 131072. Default: 8."),
+    ] = None,
+    kind: Annotated[
+        str | None, Parameter(help="Shape of the rows: a synthetic kind, such as one-hot. Default: zipf.")
+    ] = None,
+    overlap: Annotated[
+        float | None, Parameter(help="Σ min(p, q) of target and draft, from 0 to 1. Default: 0.6.")
+    ] = None,
+    context: Annotated[
+        int | None, Parameter(converter=whole, help="Positions that the checkpoints hold. Default: 2048.")
+    ] = None,
+    format: Annotated[
+        str | None,
+        Parameter(help="Formats, separated by commas: hf, gguf (needs the package gguf). Default: hf."),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        Parameter(help="With --check: what transformers computes in, such as float32,float16,bfloat16."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        Parameter(converter=whole, help="Seed; the same seed gives the same checkpoints. Default: random."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Make a target and a draft, real transformers, whose next-token laws are known, or check them.
+
+    `specsim audit engine` tests what an engine makes of them. SERVE.md in the folder says how to serve them.
+    Exit code of --check: 0 if all log-probabilities are those of the laws, 1 if not."""
+    given = {
+        "order": order,
+        "offsets": None if offsets is None else _whole_numbers(offsets),
+        "openers": openers,
+        "vocab_size": vocab_size,
+        "kind": kind,
+        "overlap": overlap,
+        "context": context,
+        "formats": None if format is None else format.split(","),
+        "rng": seed,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    if check:
+        return _print_check(folder, dtype, bool(options), as_json)
+    if dtype is not None:
+        raise ValueError(
+            "dtype: belongs to --check; the weights are exact in all of float32, float16, bfloat16"
+        )
+    from specsim.planted import plant
+
+    made = plant(folder, **options)  # type: ignore[arg-type]  # None is left out
+    print(json.dumps(made.to_dict(), allow_nan=False) if as_json else _summary(made))
+    return 0
+
+
+def _print_check(folder: Path, dtype: str | None, surplus: bool, as_json: bool) -> int:
+    if surplus:
+        raise ValueError(
+            "check: reads a folder that is there; of the other options it takes --dtype and --json"
+        )
+    from specsim.planted import check
+
+    found = check(folder, dtypes=() if dtype is None else dtype.split(","))
+    print_result(found, as_json)
+    return found.exit_code
+
+
+def _whole_numbers(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",") if text]
+    except ValueError:
+        raise ValueError(f"offsets: {text!r} is not a list of whole numbers such as 1,17,64") from None
+
+
+def _summary(made: Planted) -> str:
+    reads = ", ".join(map(str, made.target.offsets)) or "none"
+    openers = f" and one of {len(made.target.openers)} openers" if made.target.openers else ""
+    return (
+        f"wrote target and draft ({', '.join(made.formats)}) to {made.folder}: {made.target.words:,} words, "
+        f"reading offsets {reads}{openers}, {made.context:,} positions (seed {made.seed})\n"
+        f"α {made.alpha:.4f}, the mean over {made.alpha_over}; about {made.tokens_per_step(4):.3f} tokens "
+        f"per step of 4 drafted ones\ndigest {made.digest[:16]}; see {made.folder / 'SERVE.md'} to serve them"
+    )

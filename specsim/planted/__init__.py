@@ -1,0 +1,5 @@
+"""Planted checkpoints: real transformers, in an engine's own format, whose next-token law is known."""
+
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,67 @@
+"""The text of each token: words of lower-case letters, openers of upper-case ones, a space before each.
+
+Tokenizers split text before such words, and look up each of them whole, so that text and tokens are one to
+one. `_tokenizer.py` and `_gguf.py` write the same spelling for engines.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from string import ascii_lowercase
+
+END = "<|end|>"
+_TOKEN = re.compile(r" ([a-z]+|[A-Z]+)|<\|end\|>")
+
+
+class Spelling:
+    """The texts of `words` words, of end-of-text, and of `openers` openers, in the order of their ids.
+
+    >>> Spelling(8, 2).decode([0, 1, 7, 9])
+    ' a b h A'
+    >>> Spelling(8, 2).encode(" a b h A")
+    [0, 1, 7, 9]
+    """
+
+    def __init__(self, words: int, openers: int):
+        self.texts = [
+            *(f" {_letters(number)}" for number in range(words)),
+            END,
+            *(f" {_letters(number).upper()}" for number in range(openers)),
+        ]
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {text: number for number, text in enumerate(self.texts)}
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, whose first word may lack its space, as engines strip it."""
+        padded = text if text[:1] in ("", " ", END[0]) else f" {text}"
+        found, place = [], 0
+        while place < len(padded):
+            match = _TOKEN.match(padded, place)
+            token = self._ids.get(match[0]) if match else None
+            if match is None or token is None:
+                shown = padded[place : place + 12]
+                raise ValueError(f"text, character {place}: {shown!r} does not begin with a token")
+            found.append(token)
+            place = match.end()
+        return found
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens."""
+        for place, token in enumerate(tokens):
+            if not 0 <= token < len(self.texts):
+                raise ValueError(
+                    f"tokens, position {place}: {token} is outside the vocabulary [0, {len(self.texts)})"
+                )
+        return "".join(self.texts[token] for token in tokens)
+
+
+def _letters(number: int) -> str:
+    """a, b, …, z, aa, ab, …"""
+    letters = ""
+    number += 1
+    while number:
+        number, digit = divmod(number - 1, len(ascii_lowercase))
+        letters = ascii_lowercase[digit] + letters
+    return letters
