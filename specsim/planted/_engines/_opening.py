@@ -1,0 +1,55 @@
+"""The engines by name."""
+
+from importlib import import_module
+from inspect import signature
+from typing import Any
+
+from specsim.core._registry import check_known
+from specsim.planted._engines._requests import Engine
+from specsim.planted._server._pair import Pair
+
+#: The engines by name: file and class.
+ENGINES = {
+    "specsim": ("_local", "LocalEngine"),
+    "hf": ("_transformers", "TransformersEngine"),
+    "hf-lookup": ("_transformers", "LookupEngine"),
+    "llama.cpp": ("_llama_cpp", "LlamaCppEngine"),
+    "mlx-lm": ("_mlx", "MlxEngine"),
+}
+
+
+def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **options: Any) -> Engine:
+    """The engine with a name of `ENGINES`, or the server at an address such as http://localhost:8000.
+
+    Parameters
+    ----------
+    name_or_url : str
+    planted : Planted
+        What the engine serves.
+    speculative : bool
+        Decode with the draft. A server is taken as it runs.
+    **options
+        Of the engine.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, an option with a value that the engine does not have, or a checkpoint in a format
+        that is not there.
+    ImportError
+        If the engine's package is not installed; the message says how to install it.
+    """
+    arguments: tuple[Any, ...] = (planted,)
+    if "://" in name_or_url:
+        file, kind, arguments = "_http", "HttpEngine", (name_or_url, planted)
+    else:
+        check_known("engine", name_or_url, list(ENGINES))
+        file, kind = ENGINES[name_or_url]
+    make = getattr(import_module(f"{__package__}.{file}"), kind)
+    options["speculative"] = speculative
+    try:
+        signature(make).bind(*arguments, **options)
+    except TypeError as error:
+        raise ValueError(f"engine {name_or_url!r}: {error}") from None
+    engine: Engine = make(*arguments, **options)
+    return engine

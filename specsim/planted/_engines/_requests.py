@@ -1,0 +1,96 @@
+"""What an engine is asked, and what it answers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn from the rows of the target.
+
+    `logprobs` is None if no log-probabilities are asked for, 0 for those of the emitted tokens, k for lists
+    of the k most probable tokens too."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """`n` texts after one prompt; `number` is unique in a run. `seed` None leaves the seed to the engine."""
+
+    number: int
+    prompt: tuple[int, ...]
+    max_tokens: int
+    seed: int | None = None
+    n: int = 1
+    sampling: Sampling = Sampling()
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Text `index` of request `number`.
+
+    `logprobs` has an entry for each token, None where the engine gave none. `drafted` and `accepted` are
+    what the engine reports for this request, None if it reports nothing. `seconds` is the time from sending
+    the request to its answer."""
+
+    number: int
+    index: int
+    tokens: tuple[int, ...]
+    logprobs: tuple[float | None, ...] | None = None
+    top: tuple[dict[int, float], ...] | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    finish: str | None = None
+    seconds: float = 0.0
+
+
+#: Why a request has no completion, by kind.
+FAILURES = {
+    "connection": "the server cannot be reached, or closed the connection",
+    "http": "the server answered with an error",
+    "timeout": "the answer did not come in time",
+    "garbage": "the answer is not what the protocol demands",
+    "unmappable": "the answer's text has no tokens",
+    "refused": "the engine does not support what the request asks for",
+    "changed": "the server serves another model than at the first request",
+    "crash": "the engine raised an error",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Request `number` has no completion; `kind` is a key of `FAILURES`, `text` says what happened."""
+
+    number: int
+    kind: str
+    text: str
+
+
+class Engine(Protocol):
+    """A serving engine with a planted checkpoint."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def describe(self) -> dict[str, Any]:
+        """The model, the settings, and whether the engine speculates, as plain JSON."""
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
+        """Answers as they are finished: the `n` completions of each request, or one failure."""
+
+    def counters(self) -> dict[str, int] | None:
+        """Numbers since the engine was started, of which differences are taken: "drafted", "accepted" and,
+        where it is reported, "steps". None if the engine reports none."""
+
+    def close(self) -> None:
+        """Free what the engine holds. A second call does nothing."""

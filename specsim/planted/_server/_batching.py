@@ -1,0 +1,86 @@
+"""Calls of many threads, decoded together by one."""
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+from specsim.planted._engines._requests import Completion, Request
+from specsim.planted._server._decoding import Decoder
+
+#: Seconds in which calls are collected before the first step.
+COLLECT = 0.003
+
+
+@dataclass
+class _Pending:
+    """A call: its requests, their numbers in the decoder, what was found and what waits for it."""
+
+    requests: Sequence[Request]
+    names: list[int] = field(default_factory=list)
+    found: list[Completion] = field(default_factory=list)
+    answer: "Future[list[Completion]]" = field(default_factory=Future)
+
+    @property
+    def wanted(self) -> int:
+        return sum(request.n for request in self.requests)
+
+
+class Batching:
+    """Decodes in a thread of its own; `complete` may be called by any number of threads."""
+
+    def __init__(self, decoder: Decoder):
+        self.decoder = decoder
+        self._calls: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
+        self._open: dict[int, tuple[_Pending, int]] = {}
+        self._numbers = 0
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def complete(self, requests: Sequence[Request]) -> list[Completion]:
+        """The completions of `requests`, which are checked. Waits until all are finished."""
+        pending = _Pending(requests)
+        self._calls.put(pending)
+        return pending.answer.result()
+
+    def close(self) -> None:
+        """End the thread after what it is decoding."""
+        self._calls.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (pending := self._calls.get()) is not None:
+            try:
+                self._add(pending)
+                time.sleep(COLLECT)
+                self._decode()
+            except Exception as error:  # the decoder's state is lost; the callers are told
+                for pending in {id(pending): pending for pending, _ in self._open.values()}.values():
+                    pending.answer.set_exception(error)
+                self._open.clear()
+                self.decoder.clear()
+
+    def _decode(self) -> None:
+        """Decode until nothing is left, and begin with what comes meanwhile."""
+        while self._open:
+            while not self._calls.empty():
+                if (pending := self._calls.get()) is None:
+                    self._calls.put(None)  # the end is that of `_work`
+                    break
+                self._add(pending)
+            for completion in self.decoder.step():
+                pending, number = self._open[completion.number]
+                pending.found.append(replace(completion, number=number))
+                if len(pending.found) == pending.wanted:
+                    pending.answer.set_result(pending.found)
+                    for name in pending.names:
+                        del self._open[name]
+
+    def _add(self, pending: _Pending) -> None:
+        for number, request in enumerate(pending.requests):
+            self._open[self._numbers] = pending, number
+            pending.names.append(self._numbers)
+            self.decoder.add(replace(request, number=self._numbers))
+            self._numbers += 1

@@ -1,0 +1,77 @@
+"""A small pair of laws whose tokens are letters, and the law of what a decoder makes of them."""
+
+import numpy as np
+from scipy.stats import chi2
+
+from specsim.planted import Law
+from specsim.planted._engines._requests import Sampling
+from specsim.planted._law import TableLogits
+from specsim.planted._sampling import processed
+from specsim.planted._server._decoding import Decoder
+
+WORDS = 5
+PLAIN = Sampling()
+
+
+class Letters:
+    """A target and a draft over `WORDS` words, a, b, …; openers are A, B. Id `WORDS` never comes."""
+
+    eos, context, digest = WORDS, 256, "0123456789abcdef"
+
+    def __init__(self, offsets=(1, 2), openers=0, seed=0):
+        rng = np.random.default_rng(seed)
+        sizes = (WORDS,) * len(offsets) + (openers,) * bool(openers)
+        table = rng.integers(-40, 1, size=(*sizes, WORDS)) / 16
+        other = table + rng.integers(-16, 17, size=table.shape) / 16
+        ids = tuple(range(WORDS + 1, WORDS + 1 + openers))
+        self.target, self.draft = (
+            Law(WORDS + 1 + openers, offsets, ids, TableLogits(logits)) for logits in (table, other)
+        )
+        self.letters = [*"abcde", "|", *"ABCDEF"[:openers]]
+
+    def encode(self, text):
+        for place, letter in enumerate(text):
+            if letter not in self.letters:
+                raise ValueError(f"text, character {place}: {letter!r} is no token")
+        return [self.letters.index(letter) for letter in text]
+
+    def decode(self, tokens):
+        return "".join(self.letters[token] for token in tokens)
+
+    def prompts(self, count, length, rng):
+        """Random prompts, of which every second is longer by 3 tokens."""
+        found = rng.integers(WORDS, size=(count, length + 3))
+        if self.target.openers:
+            found[:, 0] = rng.choice(self.target.openers, size=count)
+        return [tuple(row[: length + 3 * (i % 2)].tolist()) for i, row in enumerate(found)]
+
+
+def decoded(pair, requests, **options):
+    """The completions of `requests`, in their order."""
+    decoder, found = Decoder(pair, **options), []
+    for request in requests:
+        decoder.add(request)
+    while decoder.busy:
+        found += decoder.step()
+    return sorted(found, key=lambda one: (one.number, one.index))
+
+
+def p_value(pair, requests, completions, sampling=PLAIN):
+    """The chi-square p-value of the tokens given what the target reads; 0 for an impossible token."""
+    prompts = {request.number: request.prompt for request in requests}
+    contexts, tokens = [], []
+    for one in completions:
+        text = np.array(prompts[one.number] + one.tokens)
+        start = len(prompts[one.number])
+        contexts.append(pair.target.contexts(text, start))
+        tokens.append(text[start:])
+    distinct, which = np.unique(np.concatenate(contexts), axis=0, return_inverse=True)
+    rows = processed(pair.target.rows(distinct), sampling)
+    counts = np.zeros(rows.shape)
+    np.add.at(counts, (which.ravel(), np.concatenate(tokens)), 1)
+    if counts[rows == 0].any():
+        return 0.0
+    expected = rows * counts.sum(axis=1, keepdims=True)
+    kept = (expected >= 5).all(axis=1, where=rows > 0) & ((rows > 0).sum(axis=1) > 1)
+    statistic = ((counts - expected) ** 2)[kept] / np.where(rows > 0, expected, 1.0)[kept]
+    return float(chi2.sf(statistic.sum(), (rows[kept] > 0).sum() - kept.sum()))
