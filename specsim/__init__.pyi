@@ -6,6 +6,7 @@ from . import drafts as drafts
 from . import metrics as metrics
 from . import models as models
 from . import planning as planning
+from . import planted as planted
 from . import recording as recording
 from . import rules as rules
 from . import simulation as simulation
@@ -30,6 +31,9 @@ from .planning import plan as plan
 from .planning import rank_drafts as rank_drafts
 from .planning.policies import draft_log as draft_log
 from .planning.policies import simulate_policies as simulate_policies
+from .planted import audit_engine as audit_engine
+from .planted import open_planted as open_planted
+from .planted import plant as plant
 from .simulation import Simulation as Simulation
 from .simulation import Verification as Verification
 from .simulation import replay as replay

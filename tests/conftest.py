@@ -24,7 +24,11 @@ from specsim.traces import open_trace, writer
 SLOW_FIXTURES = {"made", "cluster"}
 #: Examples of the documentation that compare whole verifiers; `test_testing` and `test_against` do so with
 #: small ones.
-SLOW_EXAMPLES = {"specsim.auditing._two_sample.audit_against", "specsim.testing.assert_same"}
+SLOW_EXAMPLES = {
+    "specsim.auditing._runner.audit",
+    "specsim.auditing._two_sample.audit_against",
+    "specsim.testing.assert_same",
+}
 
 
 def pytest_addoption(parser):

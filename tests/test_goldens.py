@@ -14,32 +14,16 @@ def check(file, now):
     assert not lines, f"{file} differs; if that is meant, run python tests/helpers/write_goldens.py\n{shown}"
 
 
-@pytest.fixture(scope="module")
-def runs():
-    """What each run gives, made once for its numbers and its sentences."""
-    found = {}
-
-    def made(name):
-        if name not in found:
-            found[name] = write_goldens.made(name)
-        return found[name]
-
-    return made
-
-
-#: They take seconds; what they keep of audits, `audit_standard` and `audit_wrong` keep of others.
-LONG = {"audits", "audit_against"}
+#: They take seconds; what they keep of audits, `audit_standard` keeps of another.
+LONG = {"audits", "audit_against", "audit_wrong"}
 EACH_RUN = [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in RUNS]
 
 
 @pytest.mark.parametrize("name", EACH_RUN)
-def test_numbers_and_names(runs, name):
-    check(f"{name}.json", runs(name)[0])
-
-
-@pytest.mark.parametrize("name", EACH_RUN)
-def test_sentences(runs, name):
-    check(f"{name}.txt", runs(name)[1])
+def test_numbers_and_sentences(name):
+    numbers, sentences = write_goldens.made(name)
+    check(f"{name}.json", numbers)
+    check(f"{name}.txt", sentences)
 
 
 def test_help():

@@ -31,12 +31,13 @@ class Verdict(StrEnum):
 
     `consistent`: no deviation from the target's law was found. `lossy`: none from the law that the rule
     declares, which is not the target's. `biased`: a deviation from the claimed law. `broken`: the contract is
-    broken."""
+    broken. `inconclusive`: nothing was found, and too little could have been."""
 
     CONSISTENT = "consistent"
     LOSSY = "lossy"
     BIASED = "biased"
     BROKEN = "broken"
+    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def run_app(app: cyclopts.App) -> None:
     except BrokenPipeError:  # the reader of the pipe has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:
         sys.exit(_complain(str(error)))
     except MemoryError as error:
         sys.exit(_complain(f"not enough memory for this ({error})"))

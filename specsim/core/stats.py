@@ -17,8 +17,8 @@ from specsim.core._types import Floats, Ints
 
 __all__ = [
     "MIN_EXPECTED", "POWER", "ChiSquare", "binomial_p_value", "certified_tv", "chi_square",
-    "detectable_tv", "log_e_value", "log_e_values", "log_two_sample_e", "lower_tail_p_value",
-    "merge_cells", "needed_draws", "tv_interval",
+    "detectable_tv", "log_e_value", "log_e_values", "log_pooled_two_sample_e", "log_two_sample_e",
+    "lower_tail_p_value", "merge_cells", "needed_draws", "tv_interval",
 ]  # fmt: skip
 
 #: Expected count below which a cell is merged with others before a chi-square is taken.
@@ -231,12 +231,39 @@ def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     >>> log_two_sample_e([same] * 4) < 1 < log_two_sample_e([other] * 4)
     True
     """
+    return log_pooled_two_sample_e([blocks])
+
+
+def log_pooled_two_sample_e(tables: Sequence[Sequence[tuple[ArrayLike, ArrayLike]]]) -> float:
+    """Natural logarithm of an e-value against the hypothesis that two samples agree in law in every table.
+
+    The tables count independent draws, each of its own law and with its own cells. For each shrinkage the
+    e-values of the tables are multiplied, then the mean is taken as in `log_two_sample_e`. So a deviation
+    that is small in each of many tables is found.
+
+    Parameters
+    ----------
+    tables : sequence of sequences of (array_like of int, array_like of int)
+        For each table its blocks, as in `log_two_sample_e`.
+
+    Examples
+    --------
+    >>> other = [([250, 250], [235, 265])] * 4
+    >>> log_two_sample_e(other) < 3 < log_pooled_two_sample_e([other] * 10)
+    True
+    """
+    logs = [np.zeros(len(SHRINKAGES)), *(_two_sample_logs(blocks) for blocks in tables)]
+    return float(_log_mean_exp(np.sum(logs, axis=0)))
+
+
+def _two_sample_logs(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> Floats:
+    """The log e-value of `log_two_sample_e` for each of `SHRINKAGES`."""
+    logs = np.zeros(len(SHRINKAGES))
     counts = [tuple(_check_counts(side) for side in block) for block in blocks]
     if not counts:
-        return 0.0
+        return logs
     k = len(counts[0][0])
     weights = np.array(SHRINKAGES)[:, None] * k
-    logs = np.zeros(len(SHRINKAGES))
     seen_a, seen_b = np.zeros(k), np.zeros(k)
     for a, b in counts:
         n_a, n_b = a.sum(), b.sum()
@@ -246,7 +273,7 @@ def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
             mixture = (n_a * q_a + n_b * q_b) / (n_a + n_b)
             logs += np.log(q_a / mixture) @ a + np.log(q_b / mixture) @ b
         seen_a, seen_b = seen_a + a, seen_b + b
-    return float(_log_mean_exp(logs))
+    return logs
 
 
 def binomial_p_value(hits: int, n: int, probability: float) -> float:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from specsim.planted._engines._requests import Completion, Request
@@ -38,19 +39,8 @@ def read_completions(
     """The completions in an answer to `request`. Raises GarbageError and UnmappableError.
 
     What the server reports of drafts for the whole request stands in its first completion."""
-    choices = answer.get("choices")
-    if not isinstance(choices, list) or len(choices) != request.n:
-        raise GarbageError(f"choices: {_short(choices)}; expected a list of {request.n}")
-    counted = _drafts(answer)
-    found: dict[int, Completion] = {}
-    for place, choice in enumerate(choices):
-        if not isinstance(choice, dict):
-            raise GarbageError(f"choice {place}: {_short(choice)} is not an object")
-        index = _int(choice.get("index", place), f"choice {place}: index")
-        if index in found or not 0 <= index < request.n:
-            raise GarbageError(f"choice {place}: index {index} is there twice, or not below n = {request.n}")
-        reason = choice.get("finish_reason")
-        finish = reason if isinstance(reason, str) else None
+    found = []
+    for place, (index, finish, choice) in enumerate(read_choices(answer, request)):
         logprobs, top, named = _read_logprobs(choice.get("logprobs"), pair, place)
         tokens = _tokens(choice, named, pair, place)
         if len(tokens) > request.max_tokens or not (tokens or finish == "stop"):
@@ -65,12 +55,30 @@ def read_completions(
             logprobs, top = logprobs[: len(tokens)], top and top[: len(tokens)]
         if not request.sampling.logprobs:
             top = None
-        own = _pair_of(_object(choice, "meta_info"), "spec_num_proposed_drafts", "spec_num_correct_drafts")
-        drafted, accepted = own or (counted if index == 0 else (None, None))
-        found[index] = Completion(
-            request.number, index, tokens, logprobs, top, drafted, accepted, finish, seconds
+        drafted, accepted = read_drafts(answer, choice, index)
+        found.append(
+            Completion(request.number, index, tokens, logprobs, top, drafted, accepted, finish, seconds)
         )
-    return [found[index] for index in sorted(found)]
+    return sorted(found, key=lambda one: one.index)
+
+
+def read_choices(
+    answer: dict[str, Any], request: Request
+) -> Iterator[tuple[int, str | None, dict[str, Any]]]:
+    """Of each text in an answer: its index, why it ended, and its object. Raises GarbageError."""
+    choices = answer.get("choices")
+    if not isinstance(choices, list) or len(choices) != request.n:
+        raise GarbageError(f"choices: {_short(choices)}; expected a list of {request.n}")
+    found: set[int] = set()
+    for place, choice in enumerate(choices):
+        if not isinstance(choice, dict):
+            raise GarbageError(f"choice {place}: {_short(choice)} is not an object")
+        index = _int(choice.get("index", place), f"choice {place}: index")
+        if index in found or not 0 <= index < request.n:
+            raise GarbageError(f"choice {place}: index {index} is there twice, or not below n = {request.n}")
+        found.add(index)
+        reason = choice.get("finish_reason")
+        yield index, reason if isinstance(reason, str) else None, choice
 
 
 def _tokens(choice: dict[str, Any], named: list[int] | None, pair: Pair, place: int) -> tuple[int, ...]:
@@ -152,7 +160,7 @@ def _token(name: Any, pair: Pair, where: str) -> int:
     """The id of a token that is given as "token_id:7" or as text."""
     if not isinstance(name, str):
         raise GarbageError(f"{where}: a token is {_short(name)}, not a string")
-    if (found := _id_in(name)) is not None:
+    if (found := id_in(name)) is not None:
         return found
     try:
         tokens = pair.encode(name)
@@ -167,13 +175,19 @@ def _named_ids(tokens: Any) -> list[int] | None:
     """The ids in tokens that are all given as "token_id:7"."""
     if not isinstance(tokens, list) or not tokens:
         return None
-    ids = [_id_in(token) if isinstance(token, str) else None for token in tokens]
+    ids = [id_in(token) if isinstance(token, str) else None for token in tokens]
     return [i for i in ids if i is not None] if None not in ids else None
 
 
-def _id_in(name: str) -> int | None:
+def id_in(name: str) -> int | None:
     head, _, number = name.partition("token_id:")
     return int(number) if not head and number.isdecimal() and len(number) < 10 else None
+
+
+def read_drafts(answer: dict[str, Any], choice: dict[str, Any], index: int) -> tuple[int | None, int | None]:
+    """Drafted and accepted tokens of text `index`. Those of a whole request are those of its first text."""
+    own = _pair_of(_object(choice, "meta_info"), "spec_num_proposed_drafts", "spec_num_correct_drafts")
+    return own or (_drafts(answer) if index == 0 else (None, None))
 
 
 def _drafts(answer: dict[str, Any]) -> tuple[int | None, int | None]:

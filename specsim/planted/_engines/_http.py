@@ -42,17 +42,13 @@ class _FailedError(Exception):
         self.kind, self.status = kind, status
 
 
-class HttpEngine:
-    """A server at an address.
+class HttpServer:
+    """A server at an address; subclasses say how requests are written and answers are read.
 
     Parameters
     ----------
     url : str
         Such as http://localhost:8000; a path before /v1 is kept.
-    pair : Pair
-        What the server serves.
-    speculative : bool
-        Whether the server speculates; it is only noted.
     model : str, optional
         The name of the model; by default the first that the server lists.
     connections : int
@@ -68,12 +64,13 @@ class HttpEngine:
         For an address that is not one of HTTP, or numbers out of range.
     """
 
+    #: Ways to write requests, the best one first.
+    _dialects: tuple[Dialect, ...]
+
     def __init__(
         self,
         url: str,
-        pair: Pair,
         *,
-        speculative: bool = True,
         model: str | None = None,
         connections: int = 8,
         timeout: float = 60.0,
@@ -86,10 +83,10 @@ class HttpEngine:
         if not 0 < timeout < 1e6:
             raise ValueError(f"timeout: {timeout} is not a number of seconds above 0")
         self._place, self._port, self._base = place, port, place.path.rstrip("/").removesuffix("/v1")
-        self._pair, self._speculative, self._model = pair, speculative, model
+        self._model = model
         self._connections = check_count("connections", connections)
         self._timeout, self._retries = float(timeout), check_count("retries", retries, 0)
-        self._url = f"{place.scheme}://{place.netloc}{self._base}"
+        self.url = f"{place.scheme}://{place.netloc}{self._base}"
         self._own = threading.local()
         self._open: list[http.client.HTTPConnection] = []
         self._stopping = threading.Event()
@@ -97,6 +94,14 @@ class HttpEngine:
         self._dialect: Dialect | None = None
         self._named: str | None = None
         self._header, self._reached = "", False
+
+    def _write(self, request: Request, dialect: Dialect) -> bytes:
+        """The body of `request`."""
+        raise NotImplementedError
+
+    def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
+        """The completions in an answer. Raises GarbageError and UnmappableError."""
+        raise NotImplementedError
 
     @property
     def name(self) -> str:
@@ -116,9 +121,8 @@ class HttpEngine:
         return {
             "engine": self.name,
             "version": self.version,
-            "url": self._url,
+            "url": self.url,
             "model": self._model or self._probe(),
-            "speculative": self._speculative,
             "prompts": self._dialect and self._dialect.name,
             "logprobs": None,  # the protocol does not say whether they are those of processed rows
         }
@@ -165,7 +169,7 @@ class HttpEngine:
         try:
             answer = read_json(self._post(request))
             self._check_model(answer)
-            return [*read_completions(answer, request, self._pair, time.perf_counter() - started)]
+            return [*self._read(answer, request, time.perf_counter() - started)]
         except _FailedError as error:
             return [Failure(request.number, error.kind, str(error))]
         except UnmappableError as error:
@@ -191,8 +195,8 @@ class HttpEngine:
                 self._model = self._model or self._probe()
         known = self._dialect
         refusal: _FailedError | None = None
-        for dialect in DIALECTS if known is None else (known,):
-            payload = write_request(request, self._pair, self._model, dialect, self._header)
+        for dialect in self._dialects if known is None else (known,):
+            payload = self._write(request, dialect)
             try:
                 body = self._send_again("/v1/completions", payload)
             except _FailedError as error:
@@ -253,12 +257,12 @@ class HttpEngine:
         except (OSError, http.client.HTTPException, ValueError) as error:
             connection.close()
             if late.is_set() or isinstance(error, TimeoutError):
-                message = f"no whole answer from {self._url} in {self._timeout:g} seconds"
+                message = f"no whole answer from {self.url} in {self._timeout:g} seconds"
                 raise _FailedError("timeout", message) from None
             kind = "garbage" if isinstance(error, http.client.BadStatusLine | ValueError) else "connection"
             if isinstance(error, http.client.RemoteDisconnected):
                 kind = "connection"
-            raise _FailedError(kind, f"{self._url}: {type(error).__name__}: {error}") from None
+            raise _FailedError(kind, f"{self.url}: {type(error).__name__}: {error}") from None
         except _FailedError:
             connection.close()
             raise
@@ -275,6 +279,39 @@ class HttpEngine:
                 self._open.append(self._own.connection)
         made: http.client.HTTPConnection = self._own.connection
         return made
+
+
+class HttpEngine(HttpServer):
+    """A server that holds a planted checkpoint.
+
+    `pair` is what it serves. Whether it is `speculative` is only noted; the other options are those of
+    `HttpServer`."""
+
+    _dialects = DIALECTS
+
+    def __init__(
+        self,
+        url: str,
+        pair: Pair,
+        *,
+        speculative: bool = True,
+        model: str | None = None,
+        connections: int = 8,
+        timeout: float = 60.0,
+        retries: int = 4,
+    ):
+        super().__init__(url, model=model, connections=connections, timeout=timeout, retries=retries)
+        self._pair, self._speculative = pair, speculative
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"speculative": self._speculative}
+
+    def _write(self, request: Request, dialect: Dialect) -> bytes:
+        prompt = list(request.prompt) if dialect.token_ids else self._pair.decode(request.prompt)
+        return write_request(request, prompt, self._model, dialect, self._header)
+
+    def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
+        return read_completions(answer, request, self._pair, seconds)
 
 
 def _hang_up(connection: http.client.HTTPConnection, late: threading.Event | None = None) -> None:

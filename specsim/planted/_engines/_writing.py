@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from specsim.planted._engines._requests import Request
-from specsim.planted._server._pair import Pair
 
 
 @dataclass(frozen=True)
@@ -29,16 +28,20 @@ DIALECTS = (
     Dialect("text", False, True, False),
     Dialect("text, OpenAI's parameters alone", False, False, False),
 )
+#: The same for prompts that have no ids here.
+TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:])
 #: llama.cpp processes rows in another order, unless it is told the one of `specsim.planted._sampling`.
 SAMPLERS = ["temperature", "top_k", "top_p", "min_p"]
 
 
-def write_request(request: Request, pair: Pair, model: str | None, dialect: Dialect, software: str) -> bytes:
-    """The JSON of `request` for a server that runs `software`, as far as that is known."""
+def write_request(
+    request: Request, prompt: list[int] | str, model: str | None, dialect: Dialect, software: str
+) -> bytes:
+    """The JSON of `request` with its prompt as ids or as text; `software` is the server's, where known."""
     sampling, llama = request.sampling, software.startswith("llama.cpp")
     given: dict[str, Any] = {
         "model": model,
-        "prompt": list(request.prompt) if dialect.token_ids else pair.decode(request.prompt),
+        "prompt": prompt,
         "max_tokens": request.max_tokens,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,

@@ -286,7 +286,7 @@ def _count_tested(step: Step) -> None:
 
 
 def _cut_one_more(tokens: list[int]) -> list[int]:
-    return tokens[:-1]
+    return tokens[:-2]
 
 
 MISTAKES = (

@@ -34,7 +34,10 @@ def test_texts_have_the_targets_law(sampling, options):
     assert p_value(pair, requests, decoded(pair, requests, **options), sampling) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("rule", ["block", "one_hot", "sampler_match", "gumbel"])
+@pytest.mark.parametrize(
+    "rule",
+    ["block", *(pytest.param(n, marks=pytest.mark.slow) for n in ("one_hot", "sampler_match", "gumbel"))],
+)
 def test_any_chain_rule_verifies(rule):
     pair = Letters()
     requests = requests_of(pair, 120)

@@ -1,0 +1,156 @@
+"""`specsim audit engine`: audits of serving engines that hold a planted checkpoint."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from specsim.cli._app import audit_app
+from specsim.cli._options import Json, Seed, whole
+from specsim.cli._terminal import print_result, progress_bar
+
+Count = Parameter(converter=whole)
+
+
+@audit_app.command(name="engine")
+def audit_engine(
+    engine: Annotated[
+        str,
+        Parameter(
+            help="hf, hf-lookup, llama.cpp, mlx-lm, specsim, or the address of an OpenAI-compatible server, "
+            "such as http://127.0.0.1:8000/v1."
+        ),
+    ],
+    *,
+    planted: Annotated[
+        Path | None, Parameter(help="Folder of the planted checkpoint that the engine serves.")
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        Count,
+        Parameter(
+            help="Emitted tokens to test; default: 100000, 20000 of each setting, 200000 with --against."
+        ),
+    ] = None,
+    temperature: Annotated[float, Parameter(help="Temperature that is asked for.")] = 1.0,
+    top_k: Annotated[int | None, Count, Parameter(help="Top-k that is asked for.")] = None,
+    top_p: Annotated[float, Parameter(help="Top-p that is asked for.")] = 1.0,
+    min_p: Annotated[float, Parameter(help="Min-p that is asked for.")] = 0.0,
+    stop: Annotated[str | None, Parameter(help="A stop string: the text of one token.")] = None,
+    texts: Annotated[int, Count, Parameter(help="Texts of each request (n).")] = 1,
+    logprobs: Annotated[
+        int, Count, Parameter(help="Entries of the lists of log-probabilities; -1: ask for none.")
+    ] = 0,
+    speculative: Annotated[
+        bool, Parameter(help="Decode with the draft; a server is taken as it runs.")
+    ] = True,
+    matrix: Annotated[
+        bool, Parameter(negative="", help="Audit many settings, with speculation and without.")
+    ] = False,
+    without: Annotated[
+        str | None, Parameter(help="With --matrix: the address of the same server without speculation.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        Parameter(
+            help="Compare with the server at this address, without a planted checkpoint; needs --prompts."
+        ),
+    ] = None,
+    prompts: Annotated[
+        Path | None, Parameter(help="With --against: a file with a prompt in each line.")
+    ] = None,
+    model: Annotated[str | None, Parameter(help="The model's name, where a server has several.")] = None,
+    connections: Annotated[
+        int | None, Count, Parameter(help="Connections to a server at once; default: 8.")
+    ] = None,
+    rule: Annotated[str | None, Parameter(help="Of the engine specsim: its verification rule.")] = None,
+    gamma: Annotated[
+        int | None, Count, Parameter(help="Drafted tokens per step, where it can be set.")
+    ] = None,
+    mistake: Annotated[
+        str | None, Parameter(help="Of the engine specsim: what it does wrong, see 'specsim serve'.")
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        Parameter(help="Largest error of log p of the engine's arithmetic; default: of float32."),
+    ] = None,
+    seconds: Annotated[float | None, Parameter(name="--time", help="Time limit in seconds.")] = None,
+    seed: Seed = None,
+    as_json: Json = False,
+    out: Annotated[
+        Path | None,
+        Parameter(help="Folder for engine.json and texts.jsonl; a run that was interrupted goes on from it."),
+    ] = None,
+) -> int:
+    """Audit a serving engine: texts, log-probabilities and counters against the law of a planted checkpoint.
+
+    Exit code 0 if consistent, 1 if biased or broken, 3 without a verdict (inconclusive or interrupted). With
+    --against 0 if the two servers' texts have the same law, 1 if it is changed or one is broken, 3 without a
+    verdict, or if texts at temperature 0 differ."""
+    from specsim import planted as engines
+
+    chosen = {"model": model, "connections": connections, "rule": rule, "gamma": gamma, "mistake": mistake}
+    options: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    if tolerance is not None:
+        options["tolerance"] = tolerance
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
+    sampling = engines.Sampling(
+        temperature, top_k, top_p, min_p, (stop,) if stop else (), None if logprobs < 0 else logprobs
+    )
+    with progress_bar("audit", " tokens") as progress:
+        options |= {"rng": seed, "progress": progress}
+        if against is not None:
+            of_planted = {"planted": planted, "without": without, "tolerance": tolerance}
+            of_planted |= {"rule": rule, "gamma": gamma, "mistake": mistake}
+            of_planted |= {"matrix": matrix or None, "no-speculative": None if speculative else True}
+            lines = prompts_of(prompts, of_planted)
+            options |= {"sampling": sampling, "texts": texts, "seconds": seconds}
+            options |= {} if tokens is None else {"tokens": tokens}
+            found: Any = engines.compare_servers(engine, against, lines, **options)
+        elif prompts is not None:
+            raise ValueError("--prompts belongs to --against; an audit draws its prompts from the checkpoint")
+        elif planted is None:
+            raise ValueError("--planted DIR is missing; 'specsim plant DIR' makes a checkpoint")
+        elif matrix:
+            pair = engines.open_planted(planted)
+            options |= {"without": without, "tokens": tokens or 20_000}
+            found = engines.audit_matrix(engine, pair, **options)
+        else:
+            found = engines.audit_engine(
+                engine,
+                engines.open_planted(planted),
+                tokens=tokens or 100_000,
+                sampling=sampling,
+                texts=texts,
+                speculative=speculative,
+                seconds=seconds,
+                out=out,
+                **options,
+            )
+    print_result(found, as_json)
+    if out is not None:
+        import json
+
+        from specsim.core._files import write_text
+
+        write_text(out / "engine.json", json.dumps(found.to_dict(), indent=1, allow_nan=False))
+        if not as_json:
+            print(f"wrote engine.json to {out}")
+    code: int = found.exit_code
+    return code
+
+
+def prompts_of(path: Path | None, of_planted: Mapping[str, object]) -> list[str]:
+    """The lines of a file that are not empty, for a comparison of two servers.
+
+    Raises ValueError if there is none, or for options `of_planted` checkpoints."""
+    if given := [name for name, value in of_planted.items() if value is not None]:
+        raise ValueError(f"--{given[0]} is not an option of --against, which compares servers as they run")
+    if path is None:
+        raise ValueError("--against needs --prompts FILE, with a prompt in each line")
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"{path}: no prompt; write one in each line")
+    return lines

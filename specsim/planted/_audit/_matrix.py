@@ -1,0 +1,239 @@
+"""An engine under many settings: temperature, truncation, stop strings, several texts a request."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing._results import Verdict
+from specsim.core._streams import RandomSource, root_of
+from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
+from specsim.planted._audit._judge import EngineAudit, judge
+from specsim.planted._audit._requests_plan import LONG, plan_requests
+from specsim.planted._audit._run import Progress, plain_options, serve
+from specsim.planted._audit._store import TextStore
+from specsim.planted._engines._opening import open_engine
+from specsim.planted._engines._requests import Engine, Sampling
+from specsim.planted._folder import Planted
+
+#: Texts per request in the cell that tests it.
+SEVERAL = 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A row of the matrix: a name, and what is asked of the engine."""
+
+    name: str
+    sampling: Sampling
+    n: int = 1
+
+    def options(self) -> str:
+        """The options of `specsim audit engine` that ask the same."""
+        plain, own = Sampling(), self.sampling
+        words = [
+            f"--{name.replace('_', '-')} {getattr(own, name)}"
+            for name in ("temperature", "top_k", "top_p", "min_p")
+            if getattr(own, name) != getattr(plain, name)
+        ]
+        words += [f"--stop {shlex.quote(stop)}" for stop in own.stop]
+        return " ".join(words + [f"--texts {self.n}"] * (self.n > 1))
+
+
+def settings(planted: Planted) -> list[Setting]:
+    """The rows of the matrix for a checkpoint."""
+    words = planted.target.words
+    k = max(2, words // 2)
+    rows = {
+        "plain": {},
+        "temperature 0": {"temperature": 0.0},
+        "temperature 0.5": {"temperature": 0.5},
+        "temperature 1.5": {"temperature": 1.5},
+        f"top-k {k}": {"top_k": k},
+        "top-p 0.8": {"top_p": 0.8},
+        "min-p 0.2": {"min_p": 0.2},
+        f"temperature 0.7, top-k {k}": {"temperature": 0.7, "top_k": k},
+        "temperature 1.5, top-p 0.8": {"temperature": 1.5, "top_p": 0.8},
+        "temperature 1.5, min-p 0.2": {"temperature": 1.5, "min_p": 0.2},
+        f"temperature 1.5, top-k {k}, top-p 0.8": {"temperature": 1.5, "top_k": k, "top_p": 0.8},
+        "a stop string": {"stop": (planted.decode([_rare_word(planted)]),)},
+    }
+    found = [Setting(name, Sampling(**changed)) for name, changed in rows.items()]  # type: ignore[arg-type]
+    return [*found, Setting(f"{SEVERAL} texts a request", Sampling(), SEVERAL)]
+
+
+def _rare_word(planted: Planted) -> int:
+    """A word that ends about every other text of the audit."""
+    law = planted.target
+    prompts = planted.prompts(64, max(1, law.start) + 1, 0)
+    contexts = np.concatenate([law.contexts(prompt, law.start) for prompt in prompts])
+    share = law.rows(contexts)[:, : law.words].mean(axis=0)
+    return int(np.abs(share - 1.0 / LONG).argmin())
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """One setting: the audit with speculation, the one without, and the command that repeats the first.
+
+    `order` is the order of temperature and truncation without speculation, which both are tested against."""
+
+    setting: str
+    speculative: EngineAudit
+    plain: EngineAudit | None
+    order: str
+    command: str
+
+
+@dataclass(frozen=True)
+class EngineMatrix(Shown):
+    """The result of `audit_matrix`."""
+
+    engine: str
+    cells: tuple[MatrixCell, ...]
+    tokens: int
+    interrupted: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of all cells."""
+        worst = (Verdict.BROKEN, Verdict.BIASED, Verdict.INCONCLUSIVE)
+        found = {audit.verdict for cell in self.cells for audit in (cell.speculative, cell.plain) if audit}
+        return next((one for one in worst if one in found), Verdict.CONSISTENT)
+
+    @property
+    def exit_code(self) -> int:
+        """0 consistent; 1 biased or broken; 3 inconclusive or interrupted."""
+        if self.verdict in (Verdict.BIASED, Verdict.BROKEN):
+            return 1
+        return 3 if self.interrupted or not self.cells or self.verdict is Verdict.INCONCLUSIVE else 0
+
+    def parts(self) -> Iterator[Piece]:
+        yield Table(
+            ("setting", "with speculation", "without", "detectable TV", "efficiency"),
+            [
+                (
+                    cell.setting,
+                    str(cell.speculative.verdict),
+                    str(cell.plain.verdict) if cell.plain else NONE,
+                    f"{cell.speculative.detectable_tv:.4f}",
+                    _efficiency(cell.speculative),
+                )
+                for cell in self.cells
+            ],
+        )
+        for cell in self.cells:
+            for audit, what in ((cell.speculative, ""), (cell.plain, ", without speculation")):
+                if audit is not None and audit.findings:
+                    yield Line(f"{cell.setting}{what}: {audit.findings[0].text}", "red")
+                    nearest = next((one for one in audit.diagnosis if one.fits), None)
+                    if nearest:
+                        yield f"Closest known mistake: {nearest.name} ({nearest.mechanism})."
+                    yield f"Again: {cell.command}{' --no-speculative' if what else ''}"
+        orders = sorted({cell.order for cell in self.cells if cell.order})
+        if orders:
+            yield f"Rows are processed in the order {' or '.join(orders)}."
+        yield Line(f"{self.engine}: {self.verdict}", "bold")
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each audit."""
+        return [
+            {
+                "setting": cell.setting,
+                "speculative": audit is cell.speculative,
+                "verdict": str(audit.verdict),
+                "tokens": audit.tokens,
+                "detectable_tv": audit.detectable_tv,
+                "findings": len(audit.findings),
+                "order": cell.order,
+                "command": cell.command,
+            }
+            for cell in self.cells
+            for audit in (cell.speculative, cell.plain)
+            if audit is not None
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return as_dict(self, "verdict", "exit_code")
+
+
+def _efficiency(audit: EngineAudit) -> str:
+    ratio = audit.efficiency and audit.efficiency.ratio
+    return NONE if ratio is None else f"{ratio:.2f}"
+
+
+def audit_matrix(
+    engine: str,
+    planted: Planted,
+    *,
+    without: str | None = None,
+    tokens: int = 20_000,
+    tolerance: float | None = None,
+    rng: RandomSource = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> EngineMatrix:
+    """Audit an engine under many settings, with speculation and without.
+
+    Parameters
+    ----------
+    engine : str
+        As in `audit_engine`.
+    planted : Planted
+    without : str, optional
+        The address of the same server without speculation. An engine in this process needs none: it is run
+        both ways.
+    tokens : int
+        Emitted tokens of each audit.
+    tolerance, rng, progress, **options
+        As in `audit_engine`.
+
+    Returns
+    -------
+    EngineMatrix
+        The verdict of each setting, and the command that repeats it.
+    """
+    root = root_of(rng)
+    both: list[Engine] = [open_engine(engine, planted, **options)]
+    if without is not None:
+        both.append(open_engine(without, planted, **options))
+    elif "://" not in engine:
+        both.append(open_engine(engine, planted, speculative=False, **plain_options(options)))
+    cells: list[MatrixCell] = []
+    interrupted = False
+    try:
+        for done, setting in enumerate(rows := settings(planted)):
+            cells.append(_cell(both, engine, planted, setting, tokens, tolerance, root))
+            if progress is not None:
+                progress(done + 1, len(rows))
+            interrupted = cells[-1].speculative.interrupted
+            if interrupted:
+                break
+    finally:
+        for one in both:
+            one.close()
+    return EngineMatrix(engine, tuple(cells), tokens, interrupted)
+
+
+def _cell(
+    engines: Sequence[Engine],
+    name: str,
+    planted: Planted,
+    setting: Setting,
+    tokens: int,
+    tolerance: float | None,
+    root: int,
+) -> MatrixCell:
+    requests = plan_requests(planted, root, setting.sampling, tokens, setting.n)
+    runs = [serve(one, planted, requests, TextStore(None, {}), root, None, None) for one in engines]
+    order, plain = None, None
+    if len(runs) > 1:
+        plain = judge(runs[1], tolerance=tolerance)
+        order = plain.order
+    speculative = judge(runs[0], order=order, tolerance=tolerance)
+    command = f"specsim audit engine {name} --planted {planted.folder} {setting.options()}".strip()
+    return MatrixCell(
+        setting.name, speculative, plain, speculative.order, f"{command} --tokens {tokens} --seed {root}"
+    )

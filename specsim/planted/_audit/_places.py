@@ -1,0 +1,157 @@
+"""The emitted tokens of many texts as arrays, and what the law says of each."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._types import Floats, Ints
+from specsim.planted._engines._requests import Completion, Request
+from specsim.planted._law import Law
+
+#: Entries of rows that are held at once, 8 bytes each.
+ENTRIES = 2**22
+
+#: From contexts [m, k] to rows [m, V].
+Rows = Callable[[Ints], Floats]
+
+
+@dataclass(frozen=True)
+class Places:
+    """The emitted tokens that have a law, one entry each, in the order of the texts.
+
+    `text` is the text's index, `place` counts from 0 at the first emitted token, `last` says whether the
+    text may have no more tokens, `contexts` [n, k] is what the law reads, `index` the token's number among
+    all emitted ones. A token without a law comes after one
+    that is no word; `outside` counts the emitted ids that are not in the vocabulary."""
+
+    text: Ints
+    place: Ints
+    last: NDArray[np.bool_]
+    contexts: Ints
+    tokens: Ints
+    index: Ints
+    outside: int = 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def chosen(self, kept: NDArray[Any] | slice, outside: int = 0) -> "Places":
+        """Some of the places, given by a mask, by indices, or by a slice."""
+        return Places(
+            self.text[kept],
+            self.place[kept],
+            self.last[kept],
+            self.contexts[kept],
+            self.tokens[kept],
+            self.index[kept],
+            outside,
+        )
+
+
+def places_of(law: Law, requests: Mapping[int, Request], texts: Sequence[Completion]) -> Places:
+    """The places of `texts`."""
+    width = len(law.offsets) + bool(law.openers)
+    contexts = [np.zeros((0, width), dtype=np.int64)]
+    tokens = [np.zeros(0, dtype=np.int64)]
+    for one in texts:
+        prompt = requests[one.number].prompt
+        tokens.append(np.array(one.tokens, dtype=np.int64))
+        whole = np.concatenate([prompt, tokens[-1].clip(0, law.vocab_size - 1)])
+        contexts.append(law.contexts(whole, len(prompt)))
+    lengths = np.array([len(one.tokens) for one in texts], dtype=np.int64)
+    emitted, text = np.concatenate(tokens), np.repeat(np.arange(len(texts)), lengths)
+    index = np.arange(len(emitted))
+    starts = np.cumsum(lengths) - lengths
+    most = np.array([requests[one.number].max_tokens for one in texts], dtype=np.int64)
+    place = index - starts[text]
+    every = Places(text, place, place == most[text] - 1, np.concatenate(contexts), emitted, index)
+    known = (emitted >= 0) & (emitted < law.vocab_size)
+    words = (every.contexts[:, : len(law.offsets)] < law.words).all(axis=1)
+    return every.chosen(known & words, int((~known).sum()))
+
+
+@dataclass(frozen=True)
+class Masses:
+    """What the law says of each place.
+
+    `mass` is the probability of the emitted token. `u` has, for each order of the tokens, the randomised
+    probability integral transform: independent and uniform on [0, 1) if the tokens follow the law. `overlap`
+    is Σ min(p, q), `greedy` whether the token is the most probable one."""
+
+    mass: Floats
+    u: dict[str, Floats]
+    overlap: Floats
+    greedy: Ints
+
+
+def masses_of(places: Places, rows: Rows, draft: Rows, rng: np.random.Generator) -> Masses:
+    """`Masses` under the rows of the target, with tokens ordered by p/q, by p and by id."""
+    n = len(places)
+    mass, overlap, greedy = np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool)
+    u = {order: np.zeros(n) for order in ("p/q", "p", "id")}
+    noise = rng.random(n)
+    for at, p, q in _chunks(places, rows, draft):
+        tokens, each = places.tokens[at], np.arange(len(at))
+        mass[at] = p[each, tokens]
+        overlap[at] = np.minimum(p, q).sum(axis=1)
+        greedy[at] = tokens == p.argmax(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(p > 0, p / q, 0.0)
+        scores = {"p/q": ratio, "p": p, "id": np.broadcast_to(np.arange(p.shape[1], dtype=float), p.shape)}
+        for order, score in scores.items():
+            own = score[each, tokens][:, None]
+            below = (p * (score < own)).sum(axis=1)
+            tied = (p * (score == own)).sum(axis=1)
+            u[order][at] = np.minimum(below + noise[at] * tied, np.nextafter(1.0, 0.0))
+    return Masses(mass, u, overlap, greedy)
+
+
+def masses_under(places: Places, rows: Rows) -> Floats:
+    """The probability of each emitted token under other rows."""
+    mass = np.zeros(len(places))
+    if not len(places):
+        return mass
+    distinct, which = distinct_contexts(places.contexts)
+    most = max(1, ENTRIES // rows(distinct[:1]).shape[1])
+    for start in range(0, len(distinct), most):
+        here = (which >= start) & (which < start + most)
+        mass[here] = rows(distinct[start : start + most])[which[here] - start, places.tokens[here]]
+    return mass
+
+
+def _chunks(places: Places, rows: Rows, draft: Rows) -> Iterator[tuple[Ints, Floats, Floats]]:
+    """The places in pieces: indices, and the rows of target and draft there.
+
+    Rows are made once for each distinct context."""
+    if not len(places):
+        return
+    distinct, which = distinct_contexts(places.contexts)
+    order = np.argsort(which, kind="stable")
+    width = rows(distinct[:1]).shape[1]
+    most = max(1, ENTRIES // width)
+    for start in range(0, len(order), most):
+        at = order[start : start + most]
+        low, high = int(which[at[0]]), int(which[at[-1]]) + 1
+        p = rows(distinct[low:high])
+        q = p if draft is rows else draft(distinct[low:high])
+        yield at, p[which[at] - low], q[which[at] - low]
+
+
+def distinct_contexts(contexts: Ints) -> tuple[Ints, Ints]:
+    """The distinct rows of `contexts` [n, k], and the index of each row among them [n]."""
+    if contexts.shape[1] == 0:
+        return contexts[:1], np.zeros(len(contexts), dtype=np.int64)
+    _, first, which = np.unique(_codes(contexts), return_index=True, return_inverse=True)
+    return contexts[first], which.reshape(-1)
+
+
+def _codes(numbers: Ints) -> NDArray[Any]:
+    """An integer for each row of `numbers` [n, k] ≥ 0, in the order of the rows; the rows themselves where
+    integers are too small."""
+    sizes = numbers.max(axis=0) + 1 if len(numbers) else np.ones(numbers.shape[1], dtype=np.int64)
+    if np.prod(sizes.astype(float)) < 2**62:
+        return np.ravel_multi_index(tuple(numbers.T), tuple(sizes))
+    return np.ascontiguousarray(numbers).view([("", numbers.dtype)] * numbers.shape[1]).reshape(-1)

@@ -1,0 +1,351 @@
+"""Audits of engines: right ones pass, each mistake is found and named, whatever an engine answers."""
+
+import json
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from specsim.auditing import Verdict
+from specsim.core._tables import to_rich
+from specsim.planted import Completion, Failure, Sampling, audit_engine, audit_matrix, open_engine, plant
+from specsim.planted._audit._store import TextStore
+from specsim.planted._sampling import FIRST_ORDER, ORDERS
+from specsim.planted._server._decoding import Decoder
+from specsim.planted._server._http import Server
+from specsim.planted._server._mistakes import MISTAKES
+
+TOKENS = 20_000
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return plant(tmp_path_factory.mktemp("planted") / "pair", vocab_size=6, context=160, rng=1)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """A pair that reads the first token of the prompt, and one a page back."""
+    folder = tmp_path_factory.mktemp("planted") / "opened"
+    return plant(folder, offsets=(1, 17), openers=3, vocab_size=6, context=160, rng=2)
+
+
+class Answering:
+    """The engine of specsim, with every completion changed by `change`."""
+
+    def __init__(self, pair, change):
+        self._engine, self._change = open_engine("specsim", pair), change
+        self.name, self.version, self.pair = "changed", "1", pair
+
+    def describe(self):
+        return {}
+
+    def complete(self, requests):
+        for answer in self._engine.complete(requests):
+            yield self._change(answer)
+
+    def counters(self):
+        return None
+
+    def close(self):
+        self._engine.close()
+
+
+def test_a_right_engine_is_consistent(pair):
+    found = audit_engine("specsim", pair, tokens=TOKENS, rng=1)
+    assert (found.verdict, found.exit_code, found.findings) == (Verdict.CONSISTENT, 0, ())
+    assert found.tokens >= TOKENS
+    assert found.detectable_tv < 0.05
+    assert (found.logprobs.returned, found.logprobs.wrong) == (found.tokens, 0)
+    assert found.efficiency.ratio == pytest.approx(1.0, abs=0.05)
+    assert found.efficiency.expected_share == pytest.approx(found.efficiency.accepted_share, abs=0.03)
+    assert "in 8 of 8 repeated requests" in " ".join(found.notes)
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert len(found.to_arrow()) == len(found.tests)
+    assert to_rich(found.parts())
+
+
+def test_the_same_seed_gives_the_same_evidence(pair):
+    one, other = (audit_engine("specsim", pair, tokens=2_000, rng=3) for _ in range(2))
+    assert one.tests == other.tests
+    assert one.tests != audit_engine("specsim", pair, tokens=2_000, rng=4).tests
+
+
+@pytest.mark.parametrize(("mistake", "verdict"), [(None, "inconclusive"), ("greedy_recovered", "biased")])
+def test_a_server_is_audited_like_the_engine_that_it_serves(mistake, verdict, pair):
+    server = Server(Decoder(pair, mistake=mistake), port=0)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        found = audit_engine(f"{server.url}/v1", pair, tokens=4_000, rng=1)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    here = audit_engine("specsim", pair, tokens=4_000, mistake=mistake, rng=1)
+    assert found.verdict == here.verdict == verdict
+    assert found.tests == here.tests
+    assert (found.engine, found.efficiency.drafted) == ("specsim", here.efficiency.drafted)
+
+
+def test_few_tokens_are_inconclusive(pair):
+    found = audit_engine("specsim", pair, tokens=500, rng=1)
+    assert (found.verdict, found.exit_code) == (Verdict.INCONCLUSIVE, 3)
+    assert found.detectable_tv > 0.05
+
+
+#: Settings in which a mistake acts, and the name of the nearest known one; none for what a law cannot tell.
+PROCESSED = Sampling(temperature=1.5, top_k=4, top_p=0.9)
+NAMED = {
+    "temperature_not_in_q": (Sampling(temperature=0.6), "draft's rows unprocessed in the check"),
+    "temperature_not_in_check": (Sampling(temperature=0.6), "temperature ignored"),
+    "temperature_not_in_bonus": (Sampling(temperature=2.0), "temperature ignored"),
+    "temperature_not_in_recovered": (Sampling(temperature=0.6), "temperature missing in the residual"),
+    "temperature_twice": (Sampling(temperature=0.6), "temperature twice"),
+    "top_k_not_in_recovered": (Sampling(top_k=3), "top-k missing in the residual"),
+    "top_k_not_in_bonus": (Sampling(top_k=3), "top-k ignored"),
+    "top_p_not_in_recovered": (Sampling(top_p=0.8), "top-p missing in the residual"),
+    "top_p_not_in_bonus": (Sampling(top_p=0.8), "top-p ignored"),
+    "min_p_not_in_check": (Sampling(min_p=0.3), "min-p ignored"),
+    "min_p_not_in_recovered": (Sampling(min_p=0.3), "min-p missing in the residual"),
+    "min_p_not_in_bonus": (Sampling(min_p=0.3), "min-p ignored"),
+    "truncation_first": (Sampling(temperature=2.0, top_p=0.8), "another order of processing"),
+    "greedy_bonus": (Sampling(), "greedy"),
+    "greedy_recovered": (Sampling(), "greedy recovered"),
+    "greedy_after_nothing": (Sampling(), "target's most probable token after a rejection"),
+    "greedy_every_fourth": (Sampling(), "greedy"),
+    "greedy_first_token": (Sampling(), "greedy"),
+    "bonus_from_draft": (Sampling(), "draft emitted"),
+    "bonus_from_row_before": (Sampling(), "cache one token short"),
+    "recovered_from_target": (Sampling(), "recovered from the target"),
+    "argmax_draft": (Sampling(), "greedy drafts judged as samples"),
+    "last_of_text_from_draft": (Sampling(), "draft emitted"),
+    "rejected_kept": (Sampling(), "wrong token in the cache"),
+    "recovered_not_cached": (Sampling(), "wrong token in the cache"),
+    "accepted_lost": (Sampling(), "wrong token in the cache"),
+    "shifted_by_acceptance": (Sampling(), "wrong token in the cache"),
+    "bonus_cached_twice": (Sampling(), "cache one token long"),
+    "wrong_page": (Sampling(), "wrong page"),
+    "unshifted_padding": (Sampling(), "wrong token in the cache"),
+    "first_token_of_next": (Sampling(), "first token of another request"),
+    "prompt_of_next": (Sampling(), "rows of the previous request"),
+    "rows_of_next": (Sampling(), "wrong token in the cache"),
+    "one_seed": (Sampling(), "one seed for several requests"),
+    "same_numbers_each_step": (Sampling(), "random numbers used again in a text"),
+    "draft_numbers_in_check": (Sampling(), "drafting's random number again in the check"),
+    "check_number_again": (Sampling(), "check's random number again in the residual"),
+    "coarse_uniforms": (Sampling(), None),
+    "copies_alike": (Sampling(), "one seed for several requests"),
+    "stop_cuts_more": (Sampling(stop=(" a",)), None),
+    "logprobs_one_late": (Sampling(), None),
+    "logprobs_of_draft": (Sampling(), None),
+    "logprobs_zero_if_accepted": (Sampling(), None),
+    "logprobs_zero": (Sampling(), None),
+    "logprobs_mixed": (Sampling(temperature=0.6), None),
+    "bonus_counted": (Sampling(), None),
+}
+#: What follows the law all the same: texts without their seeds, and drafts that are counted otherwise.
+RIGHT = {"seed_ignored", "tested_counted"}
+#: Mistakes in the fast tier, of each kind one.
+FEW = {
+    "temperature_not_in_q",
+    "greedy_recovered",
+    "rejected_kept",
+    "one_seed",
+    "logprobs_zero",
+    "bonus_counted",
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in FEW else pytest.mark.slow) for n in NAMED],
+)
+def test_a_mistake_is_found_and_named(name, pair, opened, full):
+    sampling, named = NAMED[name]
+    where = opened if name in ("wrong_page", "first_token_of_next") else pair
+    found = audit_engine(
+        "specsim",
+        where,
+        tokens=100_000 if full else TOKENS,
+        sampling=sampling,
+        texts=2 if name == "copies_alike" else 1,
+        order=FIRST_ORDER,
+        mistake=name,
+        rng=1,
+    )
+    kind = {"logprobs": "log-probabilities", "bonus_counted": "counters"}
+    wanted = next((kind[start] for start in kind if name.startswith(start)), None)
+    assert found.exit_code == 1
+    assert wanted in (None, found.findings[0].kind)
+    if named:
+        assert found.diagnosis[0].name == named
+
+
+def test_every_mistake_is_tried():
+    assert {mistake.name for mistake in MISTAKES} == set(NAMED) | RIGHT
+
+
+@pytest.mark.parametrize("name", sorted(RIGHT))
+def test_what_follows_the_law_is_left_alone(name, pair):
+    found = audit_engine("specsim", pair, tokens=TOKENS, mistake=name, rng=1)
+    assert found.findings == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["standard", "block", "plain", "gamma 1", "processed"])
+def test_right_engines_are_left_alone_many_times(rule, pair):
+    options = {"plain": {"speculative": False}, "gamma 1": {"gamma": 1}, "block": {"rule": "block"}}
+    sampling = PROCESSED if rule == "processed" else Sampling()
+    for seed in range(40):
+        found = audit_engine(
+            "specsim", pair, tokens=4_000, rng=seed, sampling=sampling, **options.get(rule, {})
+        )
+        assert found.findings == ()
+
+
+def test_the_order_of_processing_is_inferred(pair):
+    found = audit_engine("specsim", pair, tokens=3_000, sampling=PROCESSED, rng=1)
+    assert found.order == FIRST_ORDER
+    assert found.findings == ()
+    other = [order for order in ORDERS if order != FIRST_ORDER][2]
+    assert audit_engine("specsim", pair, tokens=3_000, sampling=PROCESSED, order=other, rng=1).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda one: replace(one, tokens=one.tokens[:-1], logprobs=one.logprobs[:-1]), "contract"),
+        (lambda one: replace(one, tokens=(*one.tokens[:-1], 99)), "contract"),
+        (lambda one: replace(one, tokens=(*one.tokens[:-1], 6)), "support"),  # end-of-text
+        (lambda one: Failure(one.number, "garbage", "not JSON"), "contract"),
+        (lambda one: replace(one, accepted=one.drafted + 1), "counters"),
+        (lambda one: replace(one, logprobs=tuple(x - 1e-3 for x in one.logprobs)), "log-probabilities"),
+        (lambda one: replace(one, top=({0: 0.5},) * len(one.tokens)), "log-probabilities"),
+    ],
+)
+def test_wrong_answers_are_findings(change, kind, pair):
+    found = audit_engine(Answering(pair, change), pair, tokens=1_000, rng=1)
+    assert kind in {finding.kind for finding in found.findings}
+    assert found.exit_code == 1
+
+
+def test_failures_of_the_network_are_no_findings(pair):
+    engine = Answering(pair, lambda one: Failure(one.number, "connection", "refused"))
+    found = audit_engine(engine, pair, tokens=20_000, rng=1)
+    assert (found.verdict, found.exit_code, found.tokens) == (Verdict.INCONCLUSIVE, 3, 0)
+    assert found.failures["connection"] == 128  # then it is not asked further
+    assert "refused" in " ".join(found.notes)
+
+
+def test_answers_that_were_not_asked_for_are_not_counted(pair):
+    found = audit_engine(
+        Answering(pair, lambda one: replace(one, number=one.number % 4)), pair, tokens=3_000, rng=1
+    )
+    assert found.texts == 4
+
+
+def test_half_precision_is_allowed_for(pair):
+    """Rows that are off by less than the tolerance are accepted, those that are off by more are not."""
+    coarse = Rounded(pair)
+    assert audit_engine(coarse, pair, tokens=TOKENS, tolerance=0.3, rng=1).findings == ()
+    assert audit_engine(coarse, pair, tokens=TOKENS, rng=1).exit_code == 1
+
+
+class Rounded(Answering):
+    """Decodes with log-probabilities that are rounded to multiples of 1/2."""
+
+    def __init__(self, pair):
+        law = pair.target
+        table = np.round(2.0 * law.logits.table) / 2.0
+        rounded = replace(pair, target=replace(law, logits=replace(law.logits, table=table)))
+        super().__init__(rounded, lambda answer: answer)
+
+
+def test_a_run_goes_on_from_its_texts(pair, tmp_path):
+    whole = audit_engine("specsim", pair, tokens=3_000, rng=1)
+
+    class Stops(Answering):
+        def complete(self, requests):
+            for i, answer in enumerate(super().complete(requests)):
+                if i == 20:
+                    raise KeyboardInterrupt
+                yield answer
+
+    first = Stops(pair, lambda one: one)
+    first.name, first.version, first.describe = "specsim", open_engine("specsim", pair).version, dict
+    part = audit_engine(first, pair, tokens=3_000, rng=1, out=tmp_path)
+    assert part.interrupted
+    assert part.exit_code == 3
+    assert part.texts == 20
+    file = tmp_path / "texts.jsonl"
+    file.write_bytes(file.read_bytes()[:-40])  # a crash in the middle of a line
+    second = Answering(pair, lambda one: one)
+    second.name, second.version, second.describe = first.name, first.version, dict
+    again = audit_engine(second, pair, tokens=3_000, rng=1, out=tmp_path)
+    assert again.tests == whole.tests
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + again.texts + 8  # the repeated ones are kept too
+    with pytest.raises(ValueError, match="of another run: its seed"):
+        audit_engine(second, pair, tokens=3_000, rng=2, out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "line 1: not JSON"),
+        ("[]\n", "line 1: expected the header"),
+        ('{"format": "specsim engine texts 1"}\n{"completion": 3}\n', "line 2: not a completion"),
+        ('{"format": "specsim engine texts 1"}\n{"failure": {"nothing": 1}}\n', "line 2: not a completion"),
+        ('{"format": "specsim engine texts 1"}\nnone\n', "line 2: not JSON"),
+    ],
+)
+def test_files_that_hold_no_texts_are_refused(text, said, tmp_path):
+    (tmp_path / "texts.jsonl").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        TextStore(tmp_path / "texts.jsonl", {})
+
+
+def test_a_text_is_kept_once(tmp_path):
+    store = TextStore(tmp_path / "texts.jsonl", {"seed": 1})
+    one = Completion(0, 0, (1, 2), (-0.1, None), ({1: -0.1}, {}))
+    assert list(store.add([Failure(0, "timeout", "late"), one, replace(one, tokens=(3,))])) == [
+        Failure(0, "timeout", "late"),
+        one,
+    ]
+    again = TextStore(tmp_path / "texts.jsonl", {"seed": 1})
+    assert again.texts() == [one]
+    assert again.failures == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tokens": 0}, "tokens: 0 is not at least 1"),
+        ({"texts": 0}, "texts: 0 is not at least 1"),
+        ({"seconds": 0.0}, "seconds: 0.0 is not a positive"),
+        ({"tolerance": -1.0}, "tolerance: -1.0 is outside"),
+        ({"sampling": Sampling(top_p=0.0)}, "top_p: 0.0 is not in"),
+        ({"sampling": Sampling(stop=(" a b",))}, "is not the text of one token, such as ' a'"),
+        ({"mistake": "nothing"}, "nothing"),
+        ({"window": 3}, "window"),
+    ],
+)
+def test_bad_arguments_are_named(options, said, pair):
+    with pytest.raises(ValueError, match=said):
+        audit_engine("specsim", pair, **options)
+
+
+@pytest.mark.slow
+def test_the_matrix_shows_where_a_mistake_is(pair):
+    found = audit_matrix("specsim", pair, tokens=1_500, mistake="top_k_not_in_bonus", rng=1)
+    wrong = {cell.setting for cell in found.cells if cell.speculative.findings}
+    assert wrong
+    assert all("top-k" in setting for setting in wrong)
+    assert not any(cell.plain.findings for cell in found.cells)
+    assert (found.verdict, found.exit_code) == (Verdict.BIASED, 1)
+    assert all(f"--planted {pair.folder}" in cell.command for cell in found.cells)
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert len(found.to_arrow()) == 2 * len(found.cells)
+    assert to_rich(found.parts())
