@@ -35,6 +35,7 @@ from scipy.stats import qmc
 from specsim.core._kernels import interpreted
 from specsim.drafts import chain
 from specsim.models import TableModel
+from specsim.planted._guide import guide
 from specsim.simulation._rows import tile_parents
 from specsim.theory._enumeration import prove, step_law
 
@@ -228,6 +229,13 @@ def test_there_are_commands_of_every_kind():
         t for page in PAGES.values() for t in make_targets(page)
     }
     assert len([*cheap()]) > 5
+
+
+def test_the_page_about_engines_has_the_commands_of_a_planted_folder():
+    commands = re.findall(r"(?:^    .*\n)+", guide(2048, 8, ("hf", "gguf")), re.M)
+    assert len(commands) == 10
+    page = PAGES["docs/auditing-engines.md"]
+    assert not [command for command in commands if command not in page]
 
 
 def example_rule(page):

@@ -15,6 +15,7 @@ def test_it_is_short_and_in_order():
     assert re.findall(r"^## (.*)$", README, re.MULTILINE) == [
         "Install",
         "Is my verifier exact?",
+        "Is my engine lossless?",
         "In Python",
         "At the command line",
         "What is guaranteed",

@@ -1,7 +1,8 @@
 """The laws of a target and its draft, drawn at random on a grid that half precision holds exactly.
 
 Logits are multiples of 1/16 in [-16, 16], which bfloat16 represents without rounding. A word that never comes
-has -inf.
+has -inf. Words of a table's row have different logits where the range allows it: which of equally probable
+words top-k and top-p keep is each engine's own choice.
 """
 
 import numpy as np
@@ -47,7 +48,7 @@ def _tables(
     sizes: tuple[int, ...], words: int, kind: str, overlap: float, rng: np.random.Generator
 ) -> LogitsPair:
     pairs = np.array([_shuffled_pair(words, kind, overlap, rng, 16.0) for _ in range(int(np.prod(sizes)))])
-    target, draft = (pairs[:, i].reshape(*sizes, words) for i in (0, 1))
+    target, draft = (_apart(pairs[:, i], 16.0).reshape(*sizes, words) for i in (0, 1))
     return TableLogits(target), TableLogits(draft)
 
 
@@ -96,3 +97,15 @@ def _logits(row: Floats, depth: float) -> Floats:
         logs = np.log(row / row.max())
     rounded: Floats = np.round(np.maximum(logs, -depth) * GRID) / GRID
     return np.where(row > 0, rounded, -np.inf)
+
+
+def _apart(logits: Floats, depth: float) -> Floats:
+    """Rows without equal logits: of two words the second is moved down by a step of the grid. A row that then
+    had a logit below -depth is left as it is."""
+    order = np.argsort(-logits, axis=1, kind="stable")
+    steps = np.arange(logits.shape[1]) / GRID
+    ranked = np.minimum.accumulate(np.take_along_axis(logits, order, 1) + steps, axis=1) - steps
+    moved = np.empty_like(logits)
+    np.put_along_axis(moved, order, ranked, 1)
+    lowest = np.where(np.isfinite(moved), moved, 0.0).min(axis=1, keepdims=True)
+    return np.where(lowest >= -depth, moved, logits)

@@ -13,6 +13,7 @@ ORDERS = {
     "temperature, min-p, top-k, top-p": ("temperature", "min_p", "top_k", "top_p"),
     "temperature, top-p, top-k, min-p": ("temperature", "top_p", "top_k", "min_p"),
     "top-k, top-p, min-p, temperature": ("top_k", "top_p", "min_p", "temperature"),
+    "top-p, min-p, top-k, temperature": ("top_p", "min_p", "top_k", "temperature"),
     "temperature, top-k with top-p, min-p": ("temperature", "joint", "min_p"),
 }
 #: The order of transformers.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.planted import check, open_planted, plant
-from specsim.planted._pair import draw_pair
+from specsim.planted._pair import _apart, draw_pair
 from specsim.planted._texts import contexts_at, continued, mean_overlap, overlaps, random_prompts
 from specsim.planted._words import Spelling
 
@@ -54,6 +54,19 @@ def test_the_overlap_is_as_asked_for_in_every_context(overlap, kind):
     contexts = np.indices((8, 8)).reshape(2, -1).T
     found = overlaps(target, draft, contexts)
     np.testing.assert_allclose(found, overlap, atol=0.03 * (0 < overlap < 1) + 1e-12)
+
+
+def test_no_two_words_of_a_table_are_equally_probable():
+    contexts = np.argwhere(np.ones((8, 8)))
+    for law in draw_pair(8, (1, 2), 0, "zipf", 0.6, np.random.default_rng(1)):
+        ranked = np.sort(law.rows(contexts)[:, :8], axis=1)
+        assert (ranked[:, 1:] > ranked[:, :-1]).all()
+
+
+def test_equal_logits_are_moved_apart_where_the_range_allows_it():
+    logits = np.array([[0, -1, -1, -np.inf, -1, -1.0625], [0, -16, -16, -3, -3, -np.inf]])
+    moved = [0, -1, -1.0625, -np.inf, -1.125, -1.1875]
+    np.testing.assert_array_equal(_apart(logits, 16.0), [moved, logits[1]])
 
 
 def test_additive_laws_have_the_overlap_on_average():

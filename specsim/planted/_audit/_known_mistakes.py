@@ -197,15 +197,20 @@ def _draft_number_in_check(g: Given) -> Floats:
 
 def _check_number_in_residual(g: Given) -> Floats:
     """A draft y is rejected by a number in [p/q, 1), which draws from the residual by inverse CDF."""
-    rest = residual(g.p, g.q)
-    ends = np.cumsum(rest, axis=1)
-    found = np.minimum(g.p, g.q)
-    for y in range(g.p.shape[1]):
-        wasted = np.maximum(g.q[:, y] - g.p[:, y], 0.0)[:, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            low = np.where(wasted > 0, g.p[:, y, None] / g.q[:, y, None], 0.0)
-        inside = np.maximum(ends - np.maximum(ends - rest, low), 0.0)
-        found = found + np.where(wasted > 0, wasted * inside / np.where(wasted > 0, 1.0 - low, 1.0), 0.0)
+    wasted, zero = g.q > g.p, np.zeros((len(g.p), 1))
+    low = np.divide(g.p, g.q, out=np.full_like(g.p, np.inf), where=wasted)
+    order = np.argsort(low, axis=1)
+    drafted, kept = (
+        np.hstack([zero, np.cumsum(np.take_along_axis(np.where(wasted, rows, 0.0), order, 1), axis=1)])
+        for rows in (g.q, g.p)
+    )
+    ends = np.hstack([zero, np.cumsum(residual(g.p, g.q), axis=1)])
+    below = np.array(
+        [np.searchsorted(*row) for row in zip(np.take_along_axis(low, order, 1), ends, strict=True)]
+    )
+    # the probability that a draft is rejected by a number below an end: the sum of q (end - p/q)₊
+    total = ends * np.take_along_axis(drafted, below, 1) - np.take_along_axis(kept, below, 1)
+    found: Floats = np.minimum(g.p, g.q) + np.diff(total, axis=1)
     return found
 
 

@@ -101,7 +101,13 @@ def finding(found: LogProbabilities | None, tolerance: float) -> Finding | None:
     parts = []
     if found.wrong:
         zeros = f", {found.zeros:,} of them exactly 0" if found.zeros else ""
-        parts.append(f"{found.wrong:,} of {found.returned:,} returned log-probabilities are wrong{zeros}")
+        parts.append(
+            f"{found.wrong:,} of {found.returned:,} returned log-probabilities are wrong by more than "
+            f"{tolerance:g}{zeros}"
+        )
     if found.listed_wrong:
-        parts.append(f"{found.listed_wrong:,} of {found.listed:,} entries of top lists are wrong")
-    return Finding("log-probabilities", f"{'; '.join(parts)} by more than {tolerance:g} ({found.example})")
+        parts.append(
+            f"{found.listed_wrong:,} of {found.listed:,} entries of top lists are wrong by more than "
+            f"{tolerance:g}"
+        )
+    return Finding("log-probabilities", f"{'; '.join(parts)} ({found.example})")

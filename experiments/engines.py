@@ -1,0 +1,280 @@
+"""Serving engines that are installed here, audited with planted checkpoints.
+
+Each engine serves pairs whose law is known (`specsim.planted`), with its draft and without, and is audited as
+the command in its row does it. specsim's own server is audited over HTTP, right and with a mistake, as the
+controls. An engine that is not installed has no row. The numbers of tokens per second are those of one
+machine.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+from experiments import Row
+from specsim.planted import Planted, audit_engine, open_engine, plant
+from specsim.planted._engines._requests import Engine
+from specsim.planted._server._decoding import Decoder
+from specsim.planted._server._http import Server
+
+TITLE = "Serving engines that are installed, audited with planted checkpoints"
+MINUTES = 15
+
+#: The planted pairs, with the options of `specsim plant` and of `plant`.
+PAIRS: dict[str, tuple[str, dict[str, Any]]] = {
+    "order-2": ("--order 2", {"order": 2}),
+    "pages": ("--offsets 1,17 --openers 4", {"offsets": (1, 17), "openers": 4}),
+}
+
+
+class Subject(NamedTuple):
+    """What is audited: the engine by name or "http", its distribution package and the module that has to be
+    importable, whether it drafts, the mistake of specsim's server, and the tokens that are asked for."""
+
+    engine: str
+    package: str
+    module: str
+    speculative: bool = True
+    mistake: str | None = None
+    tokens: int = 20_000
+
+
+#: The mistake of the control.
+MISTAKE = "greedy_bonus"
+SUBJECTS = {
+    "transformers, assistant model": Subject("hf", "transformers", "transformers"),
+    "transformers, prompt lookup": Subject("hf-lookup", "transformers", "transformers"),
+    "transformers, no draft": Subject("hf", "transformers", "transformers", False),
+    "llama.cpp, draft model": Subject("llama.cpp", "xllamacpp", "xllamacpp", tokens=100_000),
+    "llama.cpp, no draft": Subject("llama.cpp", "xllamacpp", "xllamacpp", False, tokens=100_000),
+    "MLX-LM, draft model": Subject("mlx-lm", "mlx-lm", "mlx_lm"),
+    "MLX-LM, no draft": Subject("mlx-lm", "mlx-lm", "mlx_lm", False),
+    "specsim serve": Subject("http", "specsim-decoding", "specsim", tokens=100_000),
+    "specsim serve, wrong on purpose": Subject(
+        "http", "specsim-decoding", "specsim", mistake=MISTAKE, tokens=100_000
+    ),
+}
+
+
+def cells(*, fast: bool) -> list[tuple[str, str]]:
+    """(subject, pair), for what is installed."""
+    installed = [name for name, subject in SUBJECTS.items() if find_spec(subject.module)]
+    return [(name, pair) for name in installed for pair in [*PAIRS][: 1 if fast else None]]
+
+
+def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
+    """The audit of one subject with one pair."""
+    name, pair = cell
+    subject = SUBJECTS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        formats = ("hf", "gguf") if subject.engine == "llama.cpp" else ("hf",)
+        planted = plant(Path(folder) / pair, formats=formats, rng=1, **PAIRS[pair][1])
+        with _opened(subject, planted) as engine:
+            found = audit_engine(engine, planted, tokens=2_000 if fast else subject.tokens, rng=rng)
+    efficiency = found.efficiency and found.efficiency.ratio
+    return {
+        "subject": name,
+        "pair": pair,
+        "package": subject.package,
+        "version": _version(subject.package),
+        "serve": _serving(subject, pair),
+        "command": _command(subject, pair, rng),
+        "verdict": str(found.verdict),
+        "findings": "\n".join(f"{one.kind}: {one.text}" for one in found.findings),
+        "diagnosis": found.diagnosis[0].name if found.diagnosis else None,
+        "efficiency": efficiency,
+        "detectable_tv": found.detectable_tv,
+        "tokens": found.tokens,
+        "seconds": found.seconds,
+        "judging": found.judging,
+        "date": date.today().isoformat(),
+    }
+
+
+@contextmanager
+def _opened(subject: Subject, planted: Planted) -> Iterator[Engine]:
+    """The engine, or a connection to specsim's server, which ends with it."""
+    with ExitStack() as stack:
+        name = subject.engine
+        if name == "http":
+            decoder = Decoder(planted, mistake=subject.mistake, seed=1)
+            server = stack.enter_context(Server(decoder, "127.0.0.1", 0))
+            Thread(target=server.serve_forever, daemon=True).start()
+            stack.callback(server.shutdown)
+            name = server.url
+        yield stack.enter_context(closing(open_engine(name, planted, speculative=subject.speculative)))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "of this checkout"
+
+
+def _serving(subject: Subject, pair: str) -> str:
+    """The command that serves the pair; empty for an engine in the same process."""
+    if subject.engine != "http":
+        return ""
+    return f"specsim serve {pair} --seed 1" + (f" --mistake {subject.mistake}" if subject.mistake else "")
+
+
+def _command(subject: Subject, pair: str, seed: int) -> str:
+    words = ["specsim audit engine"]
+    words.append("http://127.0.0.1:8000" if subject.engine == "http" else subject.engine)
+    words.append(f"--planted {pair}")
+    if not subject.speculative:
+        words.append("--no-speculative")
+    if subject.tokens != 100_000:
+        words.append(f"--tokens {subject.tokens}")
+    return " ".join([*words, f"--seed {seed}"])
+
+
+# --- the page --------------------------------------------------------------------------------------------
+
+
+class Known(NamedTuple):
+    """A finding that was looked at: what it is, where it was reported, and a program that shows it; none for
+    the control, whose command does."""
+
+    heading: str
+    text: str
+    program: str
+
+
+#: Findings by engine and kind. Of each one on the page there has to be one here.
+REPRODUCTIONS = {
+    ("llama.cpp", "log-probabilities"): Known(
+        "llama.cpp: log-probabilities of 0 with a draft model",
+        "With a draft model, the tokens that verification emits are returned with log-probability 0 "
+        "(probability 1), drafted ones as well as those that replace a rejected one; the first token of a "
+        "text is right. Without a draft all log-probabilities are those of the law, and the texts follow it "
+        "either way. Reported in ggml-org/llama.cpp#27972.",
+        """\
+import xllamacpp
+from specsim.planted import plant
+
+pair = plant("pair", formats=("hf", "gguf"), rng=1)
+for draft in (None, "draft"):
+    params = xllamacpp.CommonParams()
+    params.model.path, params.warmup = str(pair.checkpoint("target", "gguf")), False
+    if draft:
+        params.speculative.draft.mparams.path = str(pair.checkpoint("draft", "gguf"))
+        params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+    request = {"prompt": [0, 1, 2], "max_tokens": 12, "logprobs": 1, "seed": 1, "temperature": 1.0}
+    answer = xllamacpp.Server(params).handle_completions(request)
+    print(draft, [round(one["logprob"], 2) for one in answer["choices"][0]["logprobs"]["content"]])
+""",
+    ),
+    ("http", "deviation"): Known(
+        f"specsim serve --mistake {MISTAKE}: texts that deviate",
+        "The bonus token is the most probable one instead of a sample, see `specsim serve --mistake list`.",
+        "",
+    ),
+}
+
+
+def page(rows: Sequence[Row]) -> str:
+    """docs/results/engines.md."""
+    paragraphs = [
+        textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False) for text in _text(rows)
+    ]
+    return "\n\n".join([*paragraphs, _table(rows), *_commands(rows), *_findings(rows)]) + "\n"
+
+
+def _text(rows: Sequence[Row]) -> Iterator[str]:
+    dates = sorted({row["date"] for row in rows})
+    yield "# Audited engines"
+    yield (
+        "`python -m experiments engines --keep` computes this table again, for the engines that are "
+        "installed (`make test-engines` installs them); its rows are in `experiments/kept/engines.json`. "
+        "Each engine serves planted checkpoints, whose next-token law is known, and what it returns is "
+        "tested against that law: texts, log-probabilities, counters. [Auditing "
+        "engines](../auditing-engines.md) says how. The last subject is the control: specsim's server with "
+        "a mistake."
+    )
+    yield (
+        f"The audits ran {'from ' + dates[0] + ' to ' + dates[-1] if dates[1:] else 'on ' + dates[0]}. "
+        "*Efficiency* compares the tokens per step with those of the standard rule on sampled drafts; it is "
+        "– where an engine reports no counters. *Tokens/s* are those of serving and judging together on a "
+        "shared machine. They are no measurement of an engine's speed: the checkpoints have a "
+        "single layer. *Judging* is its share of that time."
+    )
+
+
+COLUMNS = (
+    *("subject", "pair", "version", "verdict", "findings"),
+    *("efficiency", "detectable TV", "tokens", "tokens/s", "judging"),
+)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    lines = [COLUMNS, ["---"] * 5 + ["---:"] * 5]
+    for row in rows:
+        seconds = row["seconds"] + row["judging"]
+        kinds = ", ".join(dict.fromkeys(kind for kind, _ in _found(row)))
+        lines.append(
+            [
+                row["subject"],
+                row["pair"],
+                f"{row['package']} {row['version']}",
+                row["verdict"],
+                kinds or "none",
+                "–" if row["efficiency"] is None else f"{row['efficiency']:.2f}",
+                f"{row['detectable_tv']:.3f}",
+                f"{row['tokens']:,}",
+                f"{row['tokens'] / seconds:,.0f}",
+                f"{row['judging'] / seconds:.0%}",
+            ]
+        )
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _found(row: Row) -> list[tuple[str, str]]:
+    """(kind, text) of each finding of a row."""
+    found = [line.partition(": ") for line in row["findings"].splitlines()]
+    return [(kind, text) for kind, _, text in found]
+
+
+def _commands(rows: Sequence[Row]) -> Iterator[str]:
+    yield "## Commands"
+    plants = (
+        f"specsim plant {pair} {options} --format hf,gguf --seed 1" for pair, (options, _) in PAIRS.items()
+    )
+    yield "The pairs:\n\n" + _indented(plants)
+    yield "Engines in the process of the audit:\n\n" + _indented(
+        row["command"] for row in rows if not row["serve"]
+    )
+    yield "A server, in a terminal of its own, and its audit:\n\n" + _indented(
+        line for row in rows if row["serve"] for line in (row["serve"], row["command"])
+    )
+
+
+def _indented(lines: Iterable[str]) -> str:
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _findings(rows: Sequence[Row]) -> Iterator[str]:
+    """Each kind of finding of an engine once, as its first audit reported it."""
+    yield "## Findings"
+    shown: set[tuple[str, str]] = set()
+    for row in rows:
+        for kind, text in _found(row):
+            key = SUBJECTS[row["subject"]].engine, kind
+            if key in shown:
+                continue
+            shown.add(key)
+            known = REPRODUCTIONS[key]
+            yield f"### {known.heading}"
+            yield textwrap.fill(known.text, 118, break_long_words=False, break_on_hyphens=False)
+            yield f"{row['package']} {row['version']}, pair {row['pair']}:\n\n```text\n{kind}: {text}\n```"
+            if known.program:
+                yield f"<!-- not run: needs {row['package']} -->\n```python\n{known.program}```"

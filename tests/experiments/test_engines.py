@@ -1,0 +1,55 @@
+"""The table of audited engines: its page, and what every finding on it needs."""
+
+import pytest
+from test_docs import check_imports
+
+from experiments import engines
+from experiments._kept import PAGES, RESULTS, kept
+from specsim.planted import plant
+
+
+def test_the_page_is_that_of_the_kept_rows():
+    text = (RESULTS / PAGES["engines"]).read_text(encoding="utf-8")
+    assert engines.page(kept("engines")) == text, "run make results-pages"
+
+
+def test_every_engine_was_audited_with_every_pair():
+    rows = kept("engines")
+    assert {(row["subject"], row["pair"]) for row in rows} == {
+        (subject, pair) for subject in engines.SUBJECTS for pair in engines.PAIRS
+    }
+    for row in rows:
+        assert row["tokens"] >= engines.SUBJECTS[row["subject"]].tokens
+        assert row["verdict"] != "inconclusive"
+        assert (row["verdict"] == "consistent") == (row["findings"] == "")
+
+
+def test_the_controls_are_told_apart():
+    for row in kept("engines"):
+        subject = engines.SUBJECTS[row["subject"]]
+        if subject.engine == "http":
+            assert row["verdict"] == ("biased" if subject.mistake else "consistent")
+
+
+def test_a_finding_needs_a_program_that_shows_it():
+    for known in engines.REPRODUCTIONS.values():
+        check_imports(known.program)
+        assert known.program.count("\n") < 20
+    found = {**kept("engines")[0], "findings": "dependence: two texts are equal"}
+    with pytest.raises(KeyError):
+        engines.page([found])
+
+
+def test_a_server_is_audited(tmp_path):
+    cell = ("specsim serve", "order-2")
+    assert cell in engines.cells(fast=True)
+    row = engines.run_cell(cell, fast=True, rng=1)
+    stored = next(one for one in kept("engines") if (one["subject"], one["pair"]) == cell)
+    assert row.keys() == stored.keys()
+    assert (row["findings"], row["command"]) == ("", stored["command"])
+    assert row["efficiency"] == pytest.approx(stored["efficiency"], abs=0.1)
+
+
+def test_pairs_are_those_of_their_commands(tmp_path):
+    for name, (_, options) in engines.PAIRS.items():
+        assert plant(tmp_path / name, rng=1, **options).target.offsets == options.get("offsets", (1, 2))
