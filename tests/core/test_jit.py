@@ -97,8 +97,7 @@ def test_closures_that_two_processes_compiled_may_meet_in_one_kernel(tmp_path, m
     assert called(adding(scaling(1.0), scaling(2.0))) == (30.0, 0)
 
 
-#: What every rule counts, from rows and for a fixed pair; with the number of compiled kernels that the disk
-#: had.
+#: What every rule counts from rows, and every third one for a fixed pair.
 RULES = """
 import json, os, random, sys, time
 replace = os.replace
@@ -113,12 +112,13 @@ p, q = [0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.3, 0.2]
 models = TableModel([p, p[::-1], q, p]), TableModel([q, p, q[::-1], q])
 start = int(sys.argv[1])
 names = rules.names()
-for name in names[start:] + names[:start]:
+for i in [*range(start, len(names)), *range(start)]:
+    name = names[i]
     rule = rules.get(name)
     tree = branching(2, 2) if rule.many_drafts else chain(2)
     if rule.distinct:
         tree = branching(2, 2, sampling=rule.draft_sampling[0]) if rule.on_trees else tree
-    for pair in ((p, q), models):
+    for pair in ((p, q), models)[i % 3 > 0 :]:
         found = simulate(*pair, rule=rule, gamma=tree, steps=64, rng=1, threads=1)
         print(name, found.lengths.tolist(), found.tokens.tolist())
 """
@@ -133,7 +133,7 @@ def test_cold_processes_count_the_same_with_every_rule(tmp_path):
     count = len(rules.names())
     cold = [started(tmp_path, str(i * count // 3), code=RULES) for i in range(3)]
     counts = sorted(printed(plain))
-    assert len(counts) == 2 * count
+    assert len(counts) == count + (count + 2) // 3
     for child in cold:
         assert sorted(printed(child)) == counts
     files = set(tmp_path.rglob("*.kernel"))

@@ -55,7 +55,7 @@ def drawn(count, seed=0, **more):
 def test_right_logs_pass_in_every_format_with_lists_of_any_length(format, full, tmp_path):
     """The bins of all logs together are uniform, and no log alone is called wrong."""
     counts = np.zeros(BINS, dtype=np.int64)
-    for seed, k in itertools.product(range(10 if full else 1), (3, 5, 40)):
+    for seed, k in itertools.product(range(3 if full else 1), (3, 5, 40)):
         served = Served(seed=100 + seed, texts=10, length=30)
         found = audit(tmp_path, log_lines(served, format, k), rng=seed)
         assert (found.verdict, found.findings, found.places) == ("inconclusive", (), 300)
@@ -95,8 +95,8 @@ WRONG = [
 
 @pytest.mark.parametrize(("how", "places", "kind"), WRONG)
 def test_wrong_logs_are_rejected(how, places, kind, full, tmp_path):
-    """With lists of 5 tokens; in all of 20 logs at full scale."""
-    for seed in range(20 if full else 1):
+    """With lists of 5 tokens; in all of 5 logs at full scale."""
+    for seed in range(5 if full else 1):
         served = Served(texts=places // 60, seed=seed, how=how)
         found = audit(tmp_path, log_lines(served, "sglang", 5))
         assert found.verdict == ("broken" if kind == "log-probabilities" else "biased")
