@@ -92,7 +92,7 @@ def judge(run: Run, *, order: str | None = None, tolerance: float | None = None)
     few = places.chosen(some)
     fitted = fit(few, masses.mass[some], known_mistakes(run.planted, asked, texts, few, sampling, order))
     tests = _tests(run.planted, places, masses, asked, texts, rows, fitted, len(few), tolerance)
-    logs, kind = _log_probabilities(run.planted, places, texts, masses, rows, tolerance)
+    logs, kind = _log_probabilities(law, places, texts, masses, rows, sampling, tolerance)
     findings = [
         *_contract(run, texts, asked, places),
         *(one for one in [support_finding(places, masses, lambda i: f"request {texts[i].number}")] if one),
@@ -210,26 +210,31 @@ def _pairs(found: Sequence[tuple[int, int]]) -> Ints:
 
 
 def _log_probabilities(
-    planted: Planted,
+    law: Law,
     places: Places,
     texts: Sequence[Completion],
     masses: Masses,
     rows: Rows,
+    sampling: Sampling,
     tolerance: float,
 ) -> tuple[LogProbabilities | None, str]:
     """The log-probabilities against those of the processed rows or of the raw ones, whichever they fit."""
-    law, found = planted.target, []
-    with np.errstate(divide="ignore"):
-        for kind, own, mass in (
-            ("processed", rows, masses.mass),
-            ("raw", law.rows, masses_under(places, law.rows)),
-        ):
-            one = _logprobs.compare(places, texts, np.log(mass), own, max(tolerance, LEAST_TOLERANCE))
-            if one is None:
-                return None, ""
-            found.append((one.wrong + one.listed_wrong, kind, one))
-    _, kind, best = min(found, key=lambda entry: entry[0])
-    return best, "" if found[0][0] == found[1][0] else kind
+
+    def compared(own: Rows, mass: Floats) -> LogProbabilities | None:
+        with np.errstate(divide="ignore"):
+            return _logprobs.compare(places, texts, np.log(mass), own, max(tolerance, LEAST_TOLERANCE))
+
+    found = compared(rows, masses.mass)
+    if found is None or replace(sampling, stop=(), logprobs=0) == Sampling():  # rows are not processed
+        return found, ""
+    raw = compared(law.rows, masses_under(places, law.rows))
+    if raw is None or _wrong(raw) == _wrong(found):
+        return found, ""
+    return (found, "processed") if _wrong(found) < _wrong(raw) else (raw, "raw")
+
+
+def _wrong(found: LogProbabilities) -> int:
+    return found.wrong + found.listed_wrong
 
 
 def _contract(

@@ -79,25 +79,23 @@ class Masses:
 
     `mass` is the probability of the emitted token. `u` has, for each order of the tokens, the randomised
     probability integral transform: independent and uniform on [0, 1) if the tokens follow the law. `overlap`
-    is Σ min(p, q), `greedy` whether the token is the most probable one."""
+    is Σ min(p, q)."""
 
     mass: Floats
     u: dict[str, Floats]
     overlap: Floats
-    greedy: Ints
 
 
 def masses_of(places: Places, rows: Rows, draft: Rows, rng: np.random.Generator) -> Masses:
     """`Masses` under the rows of the target, with tokens ordered by p/q, by p and by id."""
     n = len(places)
-    mass, overlap, greedy = np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool)
+    mass, overlap = np.zeros(n), np.zeros(n)
     u = {order: np.zeros(n) for order in ("p/q", "p", "id")}
     noise = rng.random(n)
     for at, p, q in _chunks(places, rows, draft):
         tokens, each = places.tokens[at], np.arange(len(at))
         mass[at] = p[each, tokens]
         overlap[at] = np.minimum(p, q).sum(axis=1)
-        greedy[at] = tokens == p.argmax(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(p > 0, p / q, 0.0)
         scores = {"p/q": ratio, "p": p, "id": np.broadcast_to(np.arange(p.shape[1], dtype=float), p.shape)}
@@ -106,7 +104,7 @@ def masses_of(places: Places, rows: Rows, draft: Rows, rng: np.random.Generator)
             below = (p * (score < own)).sum(axis=1)
             tied = (p * (score == own)).sum(axis=1)
             u[order][at] = np.minimum(below + noise[at] * tied, np.nextafter(1.0, 0.0))
-    return Masses(mass, u, overlap, greedy)
+    return Masses(mass, u, overlap)
 
 
 def masses_under(places: Places, rows: Rows) -> Floats:
