@@ -1,15 +1,14 @@
 """Comparisons of two servers: one law is the same, mistakes are changes, whatever a server answers."""
 
 import json
-import threading
-from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from commands import run
 from letters import Letters
+from listening import answering, listening
 
 from specsim.core._tables import to_rich
 from specsim.planted import Sampling, compare_servers
@@ -26,54 +25,9 @@ PROMPTS = ["ab", "cde", "ea"]
 FAST, GREEDY = Sampling(logprobs=None), Sampling(temperature=0.0)
 
 
-@contextmanager
-def listening(made):
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{made.server_address[1]}"
-    finally:
-        made.shutdown()
-        made.server_close()
-        thread.join()
-
-
 def serving(**options):
     """The address of a server of specsim."""
     return listening(Server(Decoder(PAIR, **options), port=0))
-
-
-@contextmanager
-def answering(answer):
-    """The address of a server that answers every request with the JSON, or the bytes, answer(payload)."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self):
-            self.give(b"")
-
-        def do_POST(self):
-            found = answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.give(found if isinstance(found, bytes) else json.dumps(found).encode())
-
-        def give(self, content):
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *arguments):
-            pass
-
-    class Quiet(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request, client_address):
-            """Connections that break are what is tested."""
-
-    with listening(Quiet(("127.0.0.1", 0), Handler)) as url:
-        yield url
 
 
 def compared(one, other, prompts=PROMPTS, **options):
@@ -204,7 +158,7 @@ def test_prompts_add_up():
     ],
 )
 def test_the_most_telling_form_is_compared(answer, form):
-    def give(payload):
+    def give(payload, *_):
         return {"choices": [{"index": 0, "text": "Hi, you", "finish_reason": "stop\x1b"} | answer]}
 
     found = compared(answering(give), answering(give), tokens=100, texts=1)
@@ -227,7 +181,7 @@ def test_the_most_telling_form_is_compared(answer, form):
     ids=str,
 )
 def test_hostile_answers_are_broken(answer):
-    found = compared(answering(lambda _: answer), answering(lambda _: text("abc")), tokens=100, texts=1)
+    found = compared(answering(lambda *_: answer), answering(lambda *_: text("abc")), tokens=100, texts=1)
     assert (found.verdict, found.exit_code) == ("broken", 1)
     assert found.one.failures["garbage"] >= 1
     assert "first server" in found.findings[0].text
@@ -236,7 +190,7 @@ def test_hostile_answers_are_broken(answer):
 
 def test_tokens_that_cannot_be_printed_are_escaped():
     found = compared(
-        answering(lambda _: text(["\x1b[31m<b>\ud800"])), answering(lambda _: text("ab")), texts=1, rng=2
+        answering(lambda *_: text(["\x1b[31m<b>\ud800"])), answering(lambda *_: text("ab")), texts=1, rng=2
     )
     assert found.verdict == "changed"
     assert all(character.isprintable() for character in found.findings[0].text)
@@ -245,12 +199,12 @@ def test_tokens_that_cannot_be_printed_are_escaped():
 def test_a_form_that_goes_missing_is_garbage():
     calls = []
 
-    def give(payload):
+    def give(payload, *_):
         calls.append(payload)
         return {"choices": [{"text": "a"} | ({"token_ids": [1]} if len(calls) < 10 else {})]}
 
     found = compared(
-        answering(lambda _: {"choices": [{"text": "a", "token_ids": [1]}]}),
+        answering(lambda *_: {"choices": [{"text": "a", "token_ids": [1]}]}),
         answering(give),
         texts=1,
         tokens=600,
@@ -264,7 +218,7 @@ def test_a_server_that_does_not_answer_gives_no_verdict(monkeypatch):
     monkeypatch.setattr(
         TextServer, "_send_again", lambda self, path, payload: self._send("POST", path, payload)[1]
     )
-    with answering(lambda _: b"") as gone:
+    with answering(lambda *_: b"") as gone:
         pass
     with serving(plain=True) as there:
         found = compare_servers(there, gone, PROMPTS, tokens=3_000, rng=1)

@@ -1,11 +1,11 @@
 """Audits of engines: right ones pass, each mistake is found and named, whatever an engine answers."""
 
 import json
-import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from listening import listening
 
 from specsim.auditing import Verdict
 from specsim.core._tables import to_rich
@@ -74,15 +74,8 @@ def test_the_same_seed_gives_the_same_evidence(pair):
 
 @pytest.mark.parametrize(("mistake", "verdict"), [(None, "inconclusive"), ("greedy_recovered", "biased")])
 def test_a_server_is_audited_like_the_engine_that_it_serves(mistake, verdict, pair):
-    server = Server(Decoder(pair, mistake=mistake), port=0)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        found = audit_engine(f"{server.url}/v1", pair, tokens=4_000, rng=1)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(Server(Decoder(pair, mistake=mistake), port=0)) as url:
+        found = audit_engine(f"{url}/v1", pair, tokens=4_000, rng=1)
     here = audit_engine("specsim", pair, tokens=4_000, mistake=mistake, rng=1)
     assert found.verdict == here.verdict == verdict
     assert found.tests == here.tests
