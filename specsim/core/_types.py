@@ -17,3 +17,12 @@ Row = Sequence[Any]
 
 #: Token ids, in the order of the text.
 Tokens = tuple[int, ...]
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of that name, bfloat16 included."""
+    if name == "bfloat16":  # NumPy has no such type of its own
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)

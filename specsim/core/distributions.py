@@ -353,6 +353,13 @@ def capped_ratio(p: Floats, q: Floats | float) -> Floats:
 
 
 @kernel
+def copy_row(row, into):
+    """Fill into[V] with row[V], which `into[:] = row` does too; for that numba compiles an error message."""
+    for x in range(into.size):
+        into[x] = row[x]
+
+
+@kernel
 def cumulative_draw(weights, u):
     """Inverse CDF: the first token whose cumulative weight exceeds u · (sum of weights), u in [0, 1).
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Ints
-from specsim.core.distributions import cumulative_draw
+from specsim.core.distributions import copy_row, cumulative_draw
 
 #: How K siblings are sampled from q. For a single child the first two methods are the same.
 SAMPLING_METHODS: dict[str, str] = {
@@ -147,7 +147,7 @@ def _draw_distinct(q, first, u, tokens):
     weights = np.empty(q.shape[1])
     for b in range(q.shape[0]):
         for k in range(first, tokens.shape[0]):
-            weights[:] = q[b]
+            copy_row(q[b], weights)
             for j in range(k):
                 weights[tokens[j, b]] = 0.0
             if weights.max() == 0.0:

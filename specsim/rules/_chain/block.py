@@ -25,7 +25,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import alias_draws, alias_table, capped_ratio, cumulative_draw
+from specsim.core.distributions import alias_draws, alias_table, capped_ratio, copy_row, cumulative_draw
 from specsim.drafts import Tree
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
@@ -116,8 +116,9 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
                 if n == 0 or uniforms[n - 1, s] * (mass + 1.0 - b[n]) < mass or b[n] == 1.0:
                     break
         if mass == 0.0:
-            weights[:] = p[s, n]
-        tokens[:n, s] = draft_tokens[s, :n]
+            copy_row(p[s, n], weights)
+        for i in range(n):
+            tokens[i, s] = draft_tokens[s, i]
         tokens[n, s] = cumulative_draw(weights, uniforms[gamma, s])
         tokens[n + 1 :, s] = -1
         accepted[s] = n

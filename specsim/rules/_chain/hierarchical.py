@@ -25,7 +25,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Row
-from specsim.core.distributions import cumulative_draw
+from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.rules._chain.block import survival, tables, verify_fixed_pair
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
@@ -64,7 +64,7 @@ def backward_law(ratios: Row, p: Sequence[Row], q: Sequence[Row]) -> tuple[list[
 def step_back(ratios, p, q, draft_tokens, uniforms, weights, path):
     """One step, given R[γ+1]: fill path[γ+1] with the tokens emitted, and give the number accepted."""
     n = draft_tokens.size
-    weights[:] = p[n]
+    copy_row(p[n], weights)
     if not uniforms[n - 1] < ratios[n]:
         while n > 0:
             n -= 1
@@ -76,9 +76,10 @@ def step_back(ratios, p, q, draft_tokens, uniforms, weights, path):
                 less += max(-gap, 0.0)
             if n == 0 or uniforms[n - 1] * max(more, less) < more or max(more, less) == 0.0:
                 if more == 0.0:
-                    weights[:] = p[n]
+                    copy_row(p[n], weights)
                 break
-    path[:n] = draft_tokens[:n]
+    for i in range(n):
+        path[i] = draft_tokens[i]
     path[n] = cumulative_draw(weights, uniforms[draft_tokens.size])
     path[n + 1 :] = -1
     return n
@@ -96,7 +97,8 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
             ratio = ratios[i] * p[s, i, x] / q[s, i, x] if ratios[i] > 0.0 else 0.0
             ratios[i + 1] = ratio / max(1.0, ratio) if ratio < np.inf else 1.0
         accepted[s] = step_back(ratios, p[s], q[s], draft_tokens[s], uniforms[:, s], weights, path)
-        tokens[:, s] = path
+        for i in range(gamma + 1):
+            tokens[i, s] = path[i]
 
 
 # The fixed-pair kernel is block verification's: with the cap the two rules are one.

@@ -19,6 +19,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
+from specsim.core.distributions import copy_row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
 
@@ -53,7 +54,7 @@ def accept(p, q, x, u, values):
 
 @kernel
 def recover(p, q, x, values, weights):
-    weights[:] = p
+    copy_row(p, weights)
 
 
 def shares(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
+from specsim.core.distributions import copy_row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_except
@@ -39,7 +40,7 @@ def accept(p, q, x, u, values):
 
 @kernel
 def recover(p, q, x, values, weights):
-    weights[:] = p
+    copy_row(p, weights)
     weights[x] = 0.0
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Row
+from specsim.core.distributions import copy_row
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
@@ -46,9 +47,9 @@ def rule(
 
     def bonus(p, q, values, weights):
         if defers(p, q, values[0]):
-            weights[:] = p
+            copy_row(p, weights)
         else:
-            weights[:] = q
+            copy_row(q, weights)
 
     def shares(p: Floats, q: Floats, **values: float) -> tuple[Floats, Floats, Floats]:
         (value,) = values.values()

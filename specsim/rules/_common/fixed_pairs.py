@@ -93,7 +93,7 @@ def mass_without(weights, sums, excluded, count):
 @kernel
 def draw_without(weights, sums, excluded, count, u):
     """A token from the weights that `mass_without` sums; -1 if their mass is 0. O(count² + log V)."""
-    removed = np.sort(excluded[:count])
+    removed = rising(excluded[:count])
     left = mass_without(weights, sums, removed, count)
     goal = u * left
     if left <= ACCURATE * sums[sums.size - 1]:
@@ -134,7 +134,7 @@ def draw_except(weights, sums, x, u):
 def admissible(weights, removed, x):
     if not weights[x] > 0.0:
         return False
-    return not np.any(removed == x)
+    return index_of(removed, x) < 0
 
 
 @kernel
@@ -169,6 +169,19 @@ def draw_residual(pair, b, d, u):
 
 
 @kernel
+def rising(tokens):
+    """The few `tokens` in rising order; `np.sort`, made for many, takes numba seconds to compile."""
+    found = tokens.copy()
+    for k in range(1, found.size):
+        x, i = found[k], k
+        while i > 0 and found[i - 1] > x:
+            found[i] = found[i - 1]
+            i -= 1
+        found[i] = x
+    return found
+
+
+@kernel
 def index_of(children, token):
     """The index of the first child with the token, -1 if there is none."""
     for k in range(children.size):
@@ -193,7 +206,7 @@ def draw_child(pair, sampling, siblings, k, count, u):
         return token
     # q has no mass on other tokens: uniformly, by stepping over those already drawn
     token = np.int64(u * (pair.q.size - k))
-    for x in np.sort(siblings[:k]):
+    for x in rising(siblings[:k]):
         token += np.int64(token >= x)
     return token
 
@@ -242,8 +255,10 @@ def fixed_pair_from_rows(rows: Kernel) -> FixedPair:
         u, emitted = np.empty((verify_uniforms.shape[0], 1)), np.empty((tokens.shape[0], 1), np.int32)
         for s in range(accepted.size):
             draw_tree(pair, parents[0], sampling, draft_uniforms[:, s], siblings, drafted[0])
-            u[:, 0] = verify_uniforms[:, s]
+            for i in range(u.size):
+                u[i, 0] = verify_uniforms[i, s]
             rows(parents, drafted, p, q, u, values, emitted, accepted[s : s + 1])
-            tokens[:, s] = emitted[:, 0]
+            for i in range(emitted.size):
+                tokens[i, s] = emitted[i, 0]
 
     return FixedPair(tables, kernel(verify_fixed_pair))

@@ -12,7 +12,7 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
+from specsim.core.distributions import alias_draws, alias_table, copy_row, cumulative_draw
 from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair
 from specsim.rules._common.fixed_pairs import alias_draw, build_tables
@@ -87,7 +87,7 @@ def target_chance(p: Floats, q: Floats) -> Floats:
 @kernel
 def no_bonus(p, q, values, weights):
     """The default: the bonus comes from p."""
-    weights[:] = p
+    copy_row(p, weights)
 
 
 def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
@@ -111,7 +111,7 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
             if n < gamma:
                 recover(p[b, n], q[b, n], draft_tokens[b, n], values, weights)
                 if weights.max() == 0.0:  # only by rounding
-                    weights[:] = p[b, n]
+                    copy_row(p[b, n], weights)
             else:
                 bonus(p[b, n], q[b, q.shape[1] - 1], values, weights)
             tokens[n, b] = cumulative_draw(weights, uniforms[gamma, b])

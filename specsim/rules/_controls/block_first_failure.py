@@ -14,7 +14,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Row
-from specsim.core.distributions import cumulative_draw
+from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.rules._chain.block import excess, next_tokens, scales, scales_and_cuts
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
@@ -48,8 +48,9 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
                 break
             n += 1
         if n == gamma or excess(b[n], p[s, n], q[s, n], weights) == 0.0:
-            weights[:] = p[s, n]
-        tokens[:n, s] = draft_tokens[s, :n]
+            copy_row(p[s, n], weights)
+        for i in range(n):
+            tokens[i, s] = draft_tokens[s, i]
         tokens[n, s] = cumulative_draw(weights, uniforms[gamma, s])
         tokens[n + 1 :, s] = -1
         accepted[s] = n

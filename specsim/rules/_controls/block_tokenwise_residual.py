@@ -13,7 +13,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Row
-from specsim.core.distributions import cumulative_draw
+from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.rules._chain import block
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
@@ -40,7 +40,7 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         n = accepted[s]
         if n < gamma:
             if block_excess(1.0, p[s, n], q[s, n], weights) == 0.0:
-                weights[:] = p[s, n]
+                copy_row(p[s, n], weights)
             tokens[n, s] = cumulative_draw(weights, uniforms[gamma, s])
 
 

@@ -45,7 +45,8 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
             x = draft_tokens[s, i]
             ratios[i + 1] = min(ratios[i] * p[s, i, x] / q[s, i, x], LARGEST) if ratios[i] > 0.0 else 0.0
         accepted[s] = step_back(ratios, p[s], q[s], draft_tokens[s], uniforms[:, s], weights, path)
-        tokens[:, s] = path
+        for i in range(gamma + 1):
+            tokens[i, s] = path[i]
 
 
 RULE = Rule(

@@ -92,7 +92,8 @@ def sorted_sums(p, q):
     sums = np.zeros((order.size + 1, 3))
     for k in range(order.size):
         x = possible[order[k]]
-        sums[k + 1] = sums[k]
+        for column in range(3):
+            sums[k + 1, column] = sums[k, column]
         sums[k + 1, 0] += p[x]
         sums[k + 1, 1] += q[x]
         if q[x] > 0.0:

@@ -31,7 +31,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import capped_ratio
+from specsim.core.distributions import capped_ratio, copy_row
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.fixed_pairs import alias_draw, draw_without
@@ -86,7 +86,7 @@ def choose(p, q, children, u, values, weights):
         summed += p[children[k]]
         if passes(p[children[k]], summed, u[0], values[0], values[1]):
             return k
-    weights[:] = p
+    copy_row(p, weights)
     for x in children:
         weights[x] = 0.0
     return -1

@@ -23,9 +23,10 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Row
+from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise, tokenwise
 from specsim.rules._common.base import Rule
-from specsim.rules._common.fixed_pairs import draw_without
+from specsim.rules._common.fixed_pairs import draw_without, index_of
 from specsim.rules._common.tokenwise import normalise
 
 
@@ -42,7 +43,7 @@ def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[A
 
 @kernel
 def choose(p, q, children, u, values, weights):
-    weights[:] = p
+    copy_row(p, weights)
     for k in range(children.size):
         x = children[k]
         mass = weights.sum()
@@ -58,7 +59,7 @@ def pick(pair, table, children, u, last):
     tried, count, left = np.empty(children.size, np.int64), 0, 1.0
     for k in range(children.size):
         x = children[k]
-        if not np.any(tried[:count] == x):
+        if index_of(tried[:count], x) < 0:
             if u[k] * left < pair.p[x]:
                 return k, x
             tried[count] = x

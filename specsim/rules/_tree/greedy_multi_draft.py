@@ -26,7 +26,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Row
-from specsim.core.distributions import cumulative_draw
+from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.drafts._sampling import remaining_weights
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
@@ -59,11 +59,13 @@ def choose(p, q, children, u, values, weights):
 @kernel
 def rest(q, top, weights):
     """Fill weights[V] with q without the tokens of `top`; where that is nothing, with ones without them."""
-    weights[:] = q
-    weights[top] = 0.0
+    copy_row(q, weights)
+    for x in top:
+        weights[x] = 0.0
     if weights.max() == 0.0:
         weights[:] = 1.0
-        weights[top] = 0.0
+        for x in top:
+            weights[x] = 0.0
 
 
 @kernel

@@ -24,6 +24,7 @@ import numpy as np
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
+from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import build_tables, draw_residual, residual_mass
@@ -43,7 +44,7 @@ def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[A
 
 @kernel
 def choose(p, q, children, u, values, weights):
-    weights[:] = p
+    copy_row(p, weights)
     mass = 1.0
     for k in range(children.size):
         x = children[k]

@@ -33,7 +33,7 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import cumulative_draw
+from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.drafts import Tree
 from specsim.rules._chain.block import survival
 from specsim.rules._common.base import FixedPair, Rule
@@ -110,7 +110,8 @@ def rows(replaced: bool, update: Kernel) -> Kernel:
         for b in range(draft_tokens.shape[0]):
             d = 0
             node[0], w[0], child[0] = 0, 1.0, 0
-            target[0], draft[0] = p[b, 0], q[b, 0]
+            copy_row(p[b, 0], target[0])
+            copy_row(q[b, 0], draft[0])
             while True:
                 c = max(child[d], node[d]) + 1
                 while c <= size and (parents[b, c - 1] != node[d] or draft[d, draft_tokens[b, c - 1]] == 0.0):
@@ -121,9 +122,9 @@ def rows(replaced: bool, update: Kernel) -> Kernel:
                     chance = min(1.0, w[d] * target[d, x] / draft[d, x])
                     d += 1
                     node[d], w[d], child[d] = c, chance, 0
-                    target[d] = p[b, c]
+                    copy_row(p[b, c], target[d])
                     if c < q.shape[1]:
-                        draft[d] = q[b, c]
+                        copy_row(q[b, c], draft[d])
                 elif d == 0 or uniforms[node[d] - 1, b] < w[d]:
                     break
                 else:  # give it up
@@ -141,7 +142,8 @@ def rows(replaced: bool, update: Kernel) -> Kernel:
                         draft[d, x] = 0.0
                         left = draft[d].sum()
                         if left > 0.0:
-                            draft[d] /= left
+                            for y in range(p.shape[2]):
+                                draft[d, y] /= left
             for i in range(d):
                 tokens[i, b] = draft_tokens[b, node[i + 1] - 1]
             tokens[d, b] = cumulative_draw(target[d], uniforms[size, b])

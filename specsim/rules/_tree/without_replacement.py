@@ -22,6 +22,7 @@ from typing import Any
 
 from specsim.core._kernels import kernel
 from specsim.core._types import Row
+from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, mass_without, residual_mass
@@ -45,7 +46,7 @@ def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[A
 
 @kernel
 def choose(p, q, children, u, values, weights):
-    weights[:] = p
+    copy_row(p, weights)
     mass, left = 1.0, 1.0  # of the residual, and of q without the children tried
     draft = q.copy()
     for k in range(children.size):
