@@ -2,8 +2,8 @@
 
 Each engine serves pairs whose law is known (`specsim.planted`), with its draft and without, and is audited as
 the command in its row does it. specsim's own server is audited over HTTP, right and with a mistake, as the
-controls. An engine that is not installed has no row. The numbers of tokens per second are those of one
-machine.
+controls. Not all engines can be installed side by side: `--keep --only` runs those that are again, and keeps
+the rows of the others. The numbers of tokens per second are those of one machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from specsim.planted._server._decoding import Decoder
 from specsim.planted._server._http import Server
 
 TITLE = "Serving engines that are installed, audited with planted checkpoints"
-MINUTES = 15
+MINUTES = 40
 
 #: The planted pairs, with the options of `specsim plant` and of `plant`.
 PAIRS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -49,14 +49,24 @@ class Subject(NamedTuple):
 
 #: The mistake of the control.
 MISTAKE = "greedy_bonus"
+ONNXRUNTIME = "onnxruntime-genai", "onnxruntime_genai"
+OPENVINO = "openvino-genai", "openvino_genai"
 SUBJECTS = {
     "transformers, assistant model": Subject("hf", "transformers", "transformers"),
     "transformers, prompt lookup": Subject("hf-lookup", "transformers", "transformers"),
+    "transformers, draft with another tokenizer": Subject("hf-universal", "transformers", "transformers"),
+    "transformers, early exit": Subject("hf-early-exit", "transformers", "transformers"),
+    "transformers, multi-token prediction": Subject("hf-mtp", "transformers", "transformers"),
     "transformers, no draft": Subject("hf", "transformers", "transformers", False),
     "llama.cpp, draft model": Subject("llama.cpp", "xllamacpp", "xllamacpp", tokens=100_000),
     "llama.cpp, no draft": Subject("llama.cpp", "xllamacpp", "xllamacpp", False, tokens=100_000),
     "MLX-LM, draft model": Subject("mlx-lm", "mlx-lm", "mlx_lm"),
     "MLX-LM, no draft": Subject("mlx-lm", "mlx-lm", "mlx_lm", False),
+    "ONNX Runtime GenAI, draft model": Subject("onnxruntime", *ONNXRUNTIME, tokens=100_000),
+    "ONNX Runtime GenAI, n-grams": Subject("onnxruntime-ngram", *ONNXRUNTIME, tokens=100_000),
+    "ONNX Runtime GenAI, no draft": Subject("onnxruntime", *ONNXRUNTIME, False, tokens=100_000),
+    "OpenVINO GenAI, draft model": Subject("openvino", *OPENVINO, tokens=100_000),
+    "OpenVINO GenAI, no draft": Subject("openvino", *OPENVINO, False, tokens=100_000),
     "specsim serve": Subject("http", "specsim-decoding", "specsim", tokens=100_000),
     "specsim serve, wrong on purpose": Subject(
         "http", "specsim-decoding", "specsim", mistake=MISTAKE, tokens=100_000
@@ -68,6 +78,11 @@ def cells(*, fast: bool) -> list[tuple[str, str]]:
     """(subject, pair), for what is installed."""
     installed = [name for name, subject in SUBJECTS.items() if find_spec(subject.module)]
     return [(name, pair) for name in installed for pair in [*PAIRS][: 1 if fast else None]]
+
+
+def kept_cells() -> list[tuple[str, str]]:
+    """The cells of the page, installed here or not."""
+    return [(name, pair) for name in SUBJECTS for pair in PAIRS]
 
 
 def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
@@ -174,6 +189,104 @@ for draft in (None, "draft"):
     print(draft, [round(one["logprob"], 2) for one in answer["choices"][0]["logprobs"]["content"]])
 """,
     ),
+    ("hf-universal", "deviation"): Known(
+        "transformers: a draft with another tokenizer changes the law",
+        "Where the draft's vocabulary has tokens that the target's lacks, its output layer is cut down to "
+        "the tokens that both have, in the order of the dictionary that `get_vocab` returns, another one in "
+        "each process. `AssistantToTargetTranslator.get_target_logits` takes them to be in the order "
+        "of the draft's ids. So drafts are drawn from one row and verified against another. Where the "
+        "target's vocabulary has all tokens of the draft's, the call raises AttributeError.",
+        """\
+import numpy as np
+import torch
+from specsim.planted import plant
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+pair = plant("pair", rng=1)
+target, draft = (AutoModelForCausalLM.from_pretrained(f"pair/{name}") for name in ("target", "draft"))
+tokenizer, other = (AutoTokenizer.from_pretrained(f"pair/{name}") for name in ("target", "draft"))
+other.add_tokens("<|unknown|>", special_tokens=True)
+draft.resize_token_embeddings(len(other))
+drafting = {"assistant_model": draft, "tokenizer": tokenizer, "assistant_tokenizer": other}
+sampling = {"do_sample": True, "top_k": 0, "max_new_tokens": 2, "pad_token_id": pair.eos}
+for how in ({}, drafting):
+    texts = [target.generate(torch.tensor([[0, 1, 2]]), **sampling, **how) for _ in range(400)]
+    counts = np.bincount([int(text[0, 3]) for text in texts], minlength=9)
+    distance = np.abs(counts / 400 - pair.target.rows([[2, 1]])[0]).sum() / 2
+    print("with" if how else "without", f"a draft: total variation {distance:.2f}")
+""",
+    ),
+    ("hf-mtp", "contract"): Known(
+        "transformers: prompts that are shorter than the layers of multi-token prediction are many",
+        "For a prompt of fewer tokens than the model has such layers, `generate(use_mtp=True)` raises "
+        "RuntimeError as soon as it has to go back in their cache: always by as many positions as there are "
+        "layers, for which it has no hidden states. Texts of longer prompts follow the law.",
+        """\
+import torch
+from safetensors.torch import save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.modeling_layers import MtpModel
+
+sizes = {"vocab_size": 50, "hidden_size": 64, "intermediate_size": 64, "initializer_range": 1.0}
+target = LlamaForCausalLM(LlamaConfig(**sizes, num_hidden_layers=1, num_mtp_layers=4, dtype="float32"))
+layers = {}
+for name, tensor in MtpModel(target, 4).layers.state_dict().items():
+    layers[f"model.layers.{int(name[0]) + 1}{name[1:].replace('.mtp_block', '')}"] = tensor
+save_file(layers, "model.safetensors")
+target.config.name_or_path, target._keys_to_ignore_on_load_unexpected = ".", [r"^model\\.layers\\."]
+for length in (4, 3):
+    try:
+        prompt = torch.ones(1, length, dtype=torch.long)
+        target.generate(prompt, do_sample=True, use_mtp=True, max_new_tokens=20)
+        print(length, "tokens: a text")
+    except RuntimeError as error:
+        print(length, "tokens:", error)
+""",
+    ),
+    ("openvino", "contract"): Known(
+        "OpenVINO GenAI: with a draft model texts end early",
+        "Texts end with end-of-text, which has probability 0, and deviate from the law everywhere. Reported "
+        "in openvinotoolkit/openvino.genai#4190: a rejected draft is dealt with one step late. The nearest "
+        "known mistake is that of a cache that was rolled back to a wrong place. Prefix caching is off here, "
+        "other than by default; with it most requests end in an error instead. Without a draft nothing is "
+        "found.",
+        """\
+import subprocess
+
+import numpy as np
+import openvino
+import openvino_genai as genai
+from specsim.planted import plant
+
+pair = plant("pair", rng=1)
+for name in ("target", "draft"):
+    command = f"optimum-cli export openvino -m pair/{name} --task text-generation-with-past"
+    subprocess.run([*command.split(), "--weight-format", "fp32", f"openvino-{name}"], check=True)
+prompt = openvino.Tensor(np.array([[0, 1, 2]]))
+config = genai.GenerationConfig(max_new_tokens=64, do_sample=True)
+for how in ({}, {"draft_model": genai.draft_model("openvino-draft", "CPU")}):
+    pipeline = genai.LLMPipeline("openvino-target", "CPU", scheduler_config=genai.SchedulerConfig(), **how)
+    ended = 0
+    for config.rng_seed in range(100):
+        ended += pair.eos in pipeline.generate(prompt, config).tokens[0]
+    print("with" if how else "without", f"a draft: {ended} of 100 texts have end-of-text")
+""",
+    ),
+    ("openvino", "support"): Known(
+        "OpenVINO GenAI: with a draft model tokens of probability 0 are emitted",
+        "The same, shown by the program above.",
+        "",
+    ),
+    ("openvino", "deviation"): Known(
+        "OpenVINO GenAI: with a draft model texts deviate",
+        "The same, shown by the program above.",
+        "",
+    ),
+    ("openvino", "counters"): Known(
+        "OpenVINO GenAI: more drafts are accepted than are made",
+        "In texts of a few tokens, `get_num_accepted_tokens` is more than `get_num_draft_tokens`.",
+        "",
+    ),
     ("http", "deviation"): Known(
         f"specsim serve --mistake {MISTAKE}: texts that deviate",
         "The bonus token is the most probable one instead of a sample, see `specsim serve --mistake list`.",
@@ -194,8 +307,9 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
     dates = sorted({row["date"] for row in rows})
     yield "# Audited engines"
     yield (
-        "`python -m experiments engines --keep` computes this table again, for the engines that are "
-        "installed (`make test-engines` installs them); its rows are in `experiments/kept/engines.json`. "
+        "`python -m experiments engines --keep --only SUBJECT` computes rows of this table again, for "
+        "engines that are installed (`make test-engines` installs them, but for OpenVINO GenAI, which needs "
+        "an environment of its own); all rows are in `experiments/kept/engines.json`. "
         "Each engine serves planted checkpoints, whose next-token law is known, and what it returns is "
         "tested against that law: texts, log-probabilities, counters. [Auditing "
         "engines](../auditing-engines.md) says how. The last subject is the control: specsim's server with "

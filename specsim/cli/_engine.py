@@ -18,8 +18,9 @@ def audit_engine(
     engine: Annotated[
         str,
         Parameter(
-            help="hf, hf-lookup, llama.cpp, mlx-lm, specsim, or the address of an OpenAI-compatible server, "
-            "such as http://127.0.0.1:8000/v1."
+            help="hf, hf-lookup, hf-universal, hf-early-exit, hf-mtp, llama.cpp, mlx-lm, onnxruntime, "
+            "onnxruntime-ngram, openvino, specsim, or the address of an OpenAI-compatible server, such as "
+            "http://127.0.0.1:8000/v1."
         ),
     ],
     *,
@@ -39,6 +40,14 @@ def audit_engine(
     min_p: Annotated[float, Parameter(help="Min-p that is asked for.")] = 0.0,
     stop: Annotated[str | None, Parameter(help="A stop string: the text of one token.")] = None,
     texts: Annotated[int, Count, Parameter(help="Texts of each request (n).")] = 1,
+    penalties: Annotated[
+        bool,
+        Parameter(negative="", help="Send penalties (repetition, presence, frequency) that change nothing."),
+    ] = False,
+    request_seeds: Annotated[bool, Parameter(help="Give each request a seed.")] = True,
+    unequal_prompts: Annotated[
+        bool, Parameter(negative="", help="Make every second prompt much longer than the others.")
+    ] = False,
     logprobs: Annotated[
         int, Count, Parameter(help="Entries of the lists of log-probabilities; -1: ask for none.")
     ] = 0,
@@ -80,7 +89,7 @@ def audit_engine(
     as_json: Json = False,
     out: Annotated[
         Path | None,
-        Parameter(help="Folder for engine.json and texts.jsonl; a run that was interrupted goes on from it."),
+        Parameter(help="Folder for engine.json and all texts; a run that was interrupted goes on from it."),
     ] = None,
 ) -> int:
     """Audit a serving engine: texts, log-probabilities and counters against the law of a planted checkpoint.
@@ -97,7 +106,13 @@ def audit_engine(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
     sampling = engines.Sampling(
-        temperature, top_k, top_p, min_p, (stop,) if stop else (), None if logprobs < 0 else logprobs
+        temperature,
+        top_k,
+        top_p,
+        min_p,
+        (stop,) if stop else (),
+        None if logprobs < 0 else logprobs,
+        penalties,
     )
     with progress_bar("audit", " tokens") as progress:
         options |= {"rng": seed, "progress": progress}
@@ -105,8 +120,10 @@ def audit_engine(
             of_planted = {"planted": planted, "without": without, "tolerance": tolerance}
             of_planted |= {"rule": rule, "gamma": gamma, "mistake": mistake}
             of_planted |= {"matrix": matrix or None, "no-speculative": None if speculative else True}
+            of_planted |= {"unequal-prompts": unequal_prompts or None}
+            of_planted |= {"no-request-seeds": None if request_seeds else True}
             lines = prompts_of(prompts, of_planted)
-            options |= {"sampling": sampling, "texts": texts, "seconds": seconds}
+            options |= {"sampling": sampling, "texts": texts, "seconds": seconds, "out": out}
             options |= {} if tokens is None else {"tokens": tokens}
             found: Any = engines.compare_servers(engine, against, lines, **options)
         elif prompts is not None:
@@ -124,6 +141,8 @@ def audit_engine(
                 tokens=tokens or 100_000,
                 sampling=sampling,
                 texts=texts,
+                request_seeds=request_seeds,
+                unequal_prompts=unequal_prompts,
                 speculative=speculative,
                 seconds=seconds,
                 out=out,

@@ -9,7 +9,19 @@ from specsim.planted._engines._opening import open_engine
 from specsim.planted._engines._requests import Completion, Failure, Request, Sampling
 from specsim.planted._sampling import processed
 
-PACKAGES = {"hf": "transformers", "hf-lookup": "transformers", "llama.cpp": "xllamacpp", "mlx-lm": "mlx_lm"}
+PACKAGES = {
+    "hf": "transformers",
+    "hf-lookup": "transformers",
+    "hf-early-exit": "transformers",
+    "hf-mtp": "transformers",
+    "llama.cpp": "xllamacpp",
+    "mlx-lm": "mlx_lm",
+    "onnxruntime": "onnxruntime_genai",
+    "onnxruntime-ngram": "onnxruntime_genai",
+    "openvino": "openvino_genai",
+}
+#: Engines whose plain decoding is that of another one.
+VARIANTS = ("hf-lookup", "hf-mtp", "onnxruntime-ngram")
 FALSE_ALARM = 1e-3
 
 
@@ -36,8 +48,10 @@ def engine_name(request):
 
 @pytest.fixture(scope="module", params=[True, False], ids=["speculative", "plain"])
 def engine(request, engine_name, planted):
-    if engine_name == "hf-lookup" and not request.param:
-        pytest.skip("plain decoding is that of hf")
+    if engine_name in VARIANTS and not request.param:
+        pytest.skip("plain decoding is that of another engine")
+    if engine_name == "openvino" and request.param:
+        pytest.skip("openvinotoolkit/openvino.genai#4190: with a draft texts do not follow the law")
     made = open_engine(engine_name, planted, speculative=request.param, gamma=3)
     yield made
     made.close()
@@ -68,6 +82,9 @@ def test_log_probabilities(engine, planted):
     sampling = Sampling(temperature=0.7, logprobs=2)
     requests = requests_of(planted, 6, sampling=sampling)
     described = engine.describe()
+    if described["logprobs"] is None:
+        assert all(one.logprobs is None for one in engine.complete(requests))
+        return
     for one in engine.complete(requests):
         text = np.array(requests[one.number].prompt + one.tokens)
         contexts = planted.target.contexts(text, len(text) - len(one.tokens))
@@ -96,10 +113,13 @@ def test_a_seed_gives_the_text_again(engine, planted):
 def test_stop_strings(engine, planted):
     stop = planted.decode([0])
     found = list(engine.complete(requests_of(planted, 6, sampling=Sampling(stop=(stop,)))))
-    if engine.name == "mlx-lm" or (engine.name == "hf" and engine.describe()["speculative"]):
+    by_generate = engine.name in ("hf", "hf-early-exit") and engine.describe()["speculative"]
+    if by_generate or engine.name in ("mlx-lm", "onnxruntime", "onnxruntime-ngram"):
         assert {one.kind for one in found if isinstance(one, Failure)} == {"refused"}
         return
     assert any(one.finish == "stop" for one in found)
+    if engine.name in ("hf-lookup", "hf-mtp"):  # transformers sees a stop string at the end of a step only
+        return
     for one in found:
         assert 0 not in one.tokens[:-1]
         assert (one.finish == "stop") or len(one.tokens) == 24

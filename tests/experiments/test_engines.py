@@ -19,7 +19,8 @@ def test_every_engine_was_audited_with_every_pair():
         (subject, pair) for subject in engines.SUBJECTS for pair in engines.PAIRS
     }
     for row in rows:
-        assert row["tokens"] >= engines.SUBJECTS[row["subject"]].tokens
+        if "contract: " not in row["findings"]:  # requests that fail, and texts that end early
+            assert row["tokens"] >= engines.SUBJECTS[row["subject"]].tokens
         assert row["verdict"] != "inconclusive"
         assert (row["verdict"] == "consistent") == (row["findings"] == "")
 

@@ -5,6 +5,8 @@ block fix the tables, and `log_pooled_two_sample_e` tests these on the blocks th
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
 from specsim.auditing._results import BUDGET, Finding
 from specsim.core._checks import check_count
@@ -15,13 +17,15 @@ from specsim.planted._audit._against_serving import EndedError, Serving, Side
 from specsim.planted._audit._against_tests import PromptTexts, all_tests
 from specsim.planted._audit._judge import AT_FAULT
 from specsim.planted._audit._results import TestResult
-from specsim.planted._audit._run import PLAIN, Progress
+from specsim.planted._audit._run import PLAIN, Progress, open_store
 from specsim.planted._engines._requests import Sampling
 from specsim.planted._engines._texts import TextServer, common_form
 from specsim.planted._sampling import check_sampling
 
 #: Ends of the blocks, as shares of the texts.
 BLOCKS = tuple(1.5**-k for k in range(5, -1, -1))
+#: The files of texts in the folder of a comparison.
+TEXTS = "first.jsonl", "second.jsonl"
 #: Tokens of a text: where laws are compared, and at temperature 0.
 LENGTH, GREEDY_LENGTH = 8, 64
 
@@ -38,6 +42,7 @@ def compare_servers(
     model: str | None = None,
     connections: int = 8,
     seconds: float | None = None,
+    out: str | Path | None = None,
     rng: RandomSource = None,
     progress: Progress | None = None,
 ) -> ServerComparison:
@@ -71,6 +76,9 @@ def compare_servers(
         Requests under way at once.
     seconds : float, optional
         Time limit. What was asked until then is compared.
+    out : path, optional
+        Folder in which the texts are kept as they arrive, in `first.jsonl` and `second.jsonl`. With texts of
+        the same comparison in it, the comparison goes on from there.
     rng : int, Generator, SeedSequence or None
         Draws the seeds of the requests, all different.
     progress : callable, optional
@@ -85,7 +93,8 @@ def compare_servers(
     Raises
     ------
     ValueError, TypeError
-        For an address that is not one of HTTP, no prompts, or values out of range.
+        For an address that is not one of HTTP, no prompts, values out of range, or a folder with texts of
+        another comparison.
 
     References
     ----------
@@ -112,15 +121,18 @@ def compare_servers(
     length = usual if length is None else check_count("length", length)
     copies = 1 if greedy else check_count("texts", texts)
     rounds = 2 if greedy else -(-tokens // (2 * length * len(prompts) * copies))
-    sides = [Side(TextServer(url, model=model, connections=connections)) for url in (one, other)]
-    run = Serving(sides, prompts, length, sampling, rounds, copies, root_of(rng), seconds, progress)
-    try:
+    root, deadline = root_of(rng), None if seconds is None else time.perf_counter() + seconds
+    more = {"prompts": list(prompts), "length": length, "rounds": rounds, "texts": copies}
+    with ExitStack() as stack:
+        sides = []
+        for url, file in zip((one, other), TEXTS, strict=True):
+            server = TextServer(url, model=model, connections=connections)
+            stack.callback(server.close)
+            sides.append(Side(server, open_store(out, file, server, root, sampling, more), deadline))
+        run = Serving(sides, prompts, length, sampling, rounds, copies, root, progress)
         tests = [] if greedy else _laws(run)
         by_prompt = _greedy(run) if greedy else []
         records = [side.record(run.form) for side in sides]
-    finally:
-        for side in sides:
-            side.server.close()
     return ServerComparison(
         one=records[0],
         other=records[1],
@@ -197,8 +209,8 @@ def _contract(sides: Sequence[Side]) -> list[Finding]:
             f"{len(texts):,} requests to the {name} server failed ({kind}), first {texts[0]}",
         )
         for name, side in zip(("first", "second"), sides, strict=True)
-        for kind, texts in sorted(side.failures.items())
-        if kind in AT_FAULT
+        for kind in sorted({one.kind for one in side.failures} & AT_FAULT)
+        for texts in [[one.text for one in side.failures if one.kind == kind]]
     ]
 
 

@@ -1,14 +1,17 @@
 """Ask two servers for texts, block by block."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from specsim.core._types import Ints
 from specsim.planted._audit._against_results import ServerSide
 from specsim.planted._audit._against_tables import Text
-from specsim.planted._audit._run import HOPELESS, Progress
+from specsim.planted._audit._asking import Asking
+from specsim.planted._audit._run import Progress
+from specsim.planted._audit._store import TextStore
 from specsim.planted._engines._requests import Failure, Sampling
 from specsim.planted._engines._texts import FORMS, TextCompletion, TextRequest, TextServer
 
@@ -23,31 +26,34 @@ class EndedError(Exception):
 class Side:
     """One server, and what came back from it."""
 
-    def __init__(self, server: TextServer):
-        self.server = server
-        self.texts: list[TextCompletion] = []
-        self.failures: dict[str, list[str]] = {}
-        self.last = ""
-        self.in_a_row = 0
+    def __init__(self, server: TextServer, store: TextStore, deadline: float | None):
+        self.server, self.asking = server, Asking(server, store, deadline)
+        self.unread: list[Failure] = []
         self.seconds = 0.0
-        self.before = server.counters()
 
-    def failed(self, failure: Failure) -> None:
-        self.last = f"{failure.kind}, {failure.text}"
-        self.failures.setdefault(failure.kind, []).append(failure.text)
+    @property
+    def texts(self) -> list[TextCompletion]:
+        """All texts, by request and index."""
+        return [one for one in self.asking.store.texts() if isinstance(one, TextCompletion)]
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Requests without a text, and texts in a form that cannot be compared."""
+        return [*self.asking.store.failures.values(), *self.unread]
 
     def record(self, form: str) -> ServerSide:
         drafted, accepted = self._drafts()
+        texts, failures = self.texts, self.failures
         return ServerSide(
             url=self.server.url,
             engine=_printable(self.server.name),
             version=_printable(self.server.version),
-            texts=len(self.texts),
-            tokens=sum(len(one.forms.get(form, ())) for one in self.texts),
+            texts=len(texts),
+            tokens=sum(len(one.forms.get(form, ())) for one in texts),
             drafted=drafted,
             accepted=accepted,
-            failures={kind: len(texts) for kind, texts in sorted(self.failures.items())},
-            failure=_printable(self.last),
+            failures=dict(sorted(Counter(one.kind for one in failures).items())),
+            failure=_printable(f"{failures[-1].kind}, {failures[-1].text}") if failures else "",
             seconds=self.seconds,
         )
 
@@ -58,10 +64,8 @@ class Side:
         ]
         if told:
             return sum(a for a, _ in told), sum(b for _, b in told)
-        after = self.server.counters()
-        if self.before is None or after is None:
-            return None, None
-        return _gained(self.before, after, "drafted"), _gained(self.before, after, "accepted")
+        gained = self.asking.gained()
+        return (None, None) if gained is None else (max(0, gained["drafted"]), max(0, gained["accepted"]))
 
 
 class Serving:
@@ -76,16 +80,16 @@ class Serving:
         rounds: int,
         copies: int,
         root: int,
-        seconds: float | None,
         progress: Progress | None,
     ):
         self.sides, self.prompts, self.length, self.sampling = sides, prompts, length, sampling
         self.rounds, self.copies, self.root, self.progress = rounds, copies, root, progress
-        self.started, self.limit = time.perf_counter(), seconds
+        self.started = time.perf_counter()
         generator = np.random.default_rng(np.random.SeedSequence(root, spawn_key=(0,)))
         size = (len(sides), rounds, len(prompts))
         self.seeds: Ints = generator.choice(2**31 - 1, size=int(np.prod(size)), replace=False).reshape(size)
-        self.form, self.interrupted, self.asked = FORMS[0], False, 0
+        self.form, self.interrupted = FORMS[0], False
+        self.asked = length * sum(len(side.texts) for side in sides)
 
     def block(self, start: int, stop: int) -> list[Texts]:
         """Rounds `start` to `stop` of requests after each prompt, to both servers. Raises EndedError."""
@@ -100,31 +104,21 @@ class Serving:
             for r in range(start, stop)
             for p, prompt in enumerate(self.prompts)
         ]
-        began, found = time.perf_counter(), []
-        answers = side.server.complete(requests)
+        began = time.perf_counter()
         try:
-            for answer in answers:
-                if isinstance(answer, TextCompletion):
-                    found.append(answer)
-                    side.in_a_row = 0
-                elif isinstance(answer, Failure):
-                    side.failed(answer)
-                    side.in_a_row += 1
-                self._advance(side)
+            for _ in side.asking.answers(requests):
+                self.asked += self.length
+                if self.progress is not None:
+                    self.progress(self.asked, self.seeds.size * self.copies * self.length)
         finally:
-            side.texts += found
             side.seconds += time.perf_counter() - began
-        found.sort(key=lambda one: (one.number, one.index))
-        return [[one for one in found if one.number % count == p] for p in range(count)]
-
-    def _advance(self, side: Side) -> None:
-        """Note a text or a failure. Raises EndedError if no other is to be waited for."""
-        self.asked += self.length
-        if self.progress is not None:
-            self.progress(self.asked, self.seeds.size * self.copies * self.length)
-        late = self.limit is not None and time.perf_counter() - self.started > self.limit
-        if late or side.in_a_row >= HOPELESS:
+        if side.asking.ended:
             raise EndedError
+        found: Texts = [[] for _ in self.prompts]
+        for one in side.texts:
+            if start * count <= one.number < stop * count:
+                found[one.number % count].append(one)
+        return found
 
     def read(self, i: int, texts: Sequence[TextCompletion]) -> list[Text]:
         """The texts of server `i` in the form that is compared; those without it are failures."""
@@ -133,14 +127,9 @@ class Serving:
             if self.form in one.forms:
                 found.append(Text(one.forms[self.form], one.finish))
             else:
-                self.sides[i].failed(
-                    Failure(one.number, "garbage", f"{self.form} are missing in some answers")
-                )
+                missing = Failure(one.number, "garbage", f"{self.form} are missing in some answers")
+                self.sides[i].unread.append(missing)
         return found
-
-
-def _gained(before: Mapping[str, int], after: Mapping[str, int], name: str) -> int:
-    return max(0, after[name] - before[name])
 
 
 def _printable(text: str) -> str:

@@ -5,7 +5,7 @@ likelihood ratio to p, averaged over mistakes, shares and where in a text they h
 them has expectation 1 if the tokens follow p. It needs far fewer tokens than a table that looks in all
 directions, and is one more test beside those tables."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from specsim.core._types import Floats, Ints
 from specsim.planted._audit._known_mistakes import Known
-from specsim.planted._audit._places import Places, Rows, distinct_contexts, masses_of, masses_under
+from specsim.planted._audit._places import Places, by_context, distinct_contexts, masses_of, masses_under
 from specsim.planted._audit._results import KnownMistake, TestResult
+from specsim.planted._audit._rows import Given
 from specsim.planted._audit._text_tests import Cells
 
 #: Shares of places that are tried, 1 for everywhere.
@@ -29,8 +30,13 @@ FITS = 1e-4
 MOST_PLACES = 50_000
 #: How many are reported.
 NEAREST = 3
+#: Places whose gains are computed at once.
+BLOCK = 2**16
 #: Where in a text a mistake may happen.
 WHERE = ("everywhere", "at the first token of a text", "at the last token of a text")
+
+#: From contexts [N, k] to the rows there.
+From = Callable[[Ints], Given]
 
 
 @dataclass(frozen=True)
@@ -47,34 +53,59 @@ class Fitted:
         return int(where), int(share)
 
 
-def fit(places: Places, mass: Floats, known: Iterable[Known]) -> list[Fitted]:
-    """The gains of each mistake over the law, under which the tokens have probabilities `mass`."""
-    alike = _Alike.of(places, None, mass)
-    found = []
-    for one in known:
-        here = alike if one.contexts is None else _Alike.of(places, one.contexts, mass)
-        found.append(Fitted(one, here.gains(masses_under(here.places, one.rows))))
+def fit(places: Places, mass: Floats, known: Iterable[Known], given: From, width: int) -> list[Fitted]:
+    """The gains of each mistake over the law, under which the tokens have probabilities `mass`.
+
+    `given` has rows of `width` tokens."""
+    mistakes = list(known)
+    gains = np.zeros((len(mistakes), len(WHERE), len(SHARES)))
+    for start in range(0, len(places), BLOCK):
+        block = slice(start, start + BLOCK)
+        here = [one.chosen(block) for one in mistakes]
+        gains += _gains(places.chosen(block), mass[block], here, given, width)
+    return [Fitted(one, its) for one, its in zip(mistakes, gains, strict=True)]
+
+
+def _gains(places: Places, mass: Floats, known: Sequence[Known], given: From, width: int) -> Floats:
+    """The gains [mistake, where, share] at some places. All mistakes share the rows, which are made once."""
+    found = np.zeros((len(known), len(WHERE), len(SHARES)))
+    text = _Alike.of(places, places.contexts, mass)
+    of_text = [i for i, one in enumerate(known) if one.contexts is None]
+    masses = np.zeros((len(of_text), len(text.mass)))
+    for contexts, at, row in by_context(text.contexts, width):
+        here = given(contexts)
+        for own, i in zip(masses, of_text, strict=True):
+            own[at] = known[i].rows(here)[row, text.tokens[at]]
+    found[of_text] = [text.gains(own) for own in masses]
+    misread = [i for i, one in enumerate(known) if one.contexts is not None]
+    if misread:
+        others = [_Alike.of(places, one.contexts, mass) for one in known if one.contexts is not None]
+        read = np.concatenate([one.contexts for one in others])
+        tokens = np.concatenate([one.tokens for one in others])
+        every = masses_under(read, tokens, lambda contexts: given(contexts).p, width)
+        ends = np.cumsum([len(one.tokens) for one in others])[:-1]
+        found[misread] = [one.gains(own) for one, own in zip(others, np.split(every, ends), strict=True)]
     return found
 
 
 @dataclass(frozen=True)
 class _Alike:
-    """One place for all that read the same and have the same token; `counts` [where, m] says how many."""
+    """One place for all of one context that read the same and have the same token; `counts` [where, m] says
+    how many. `contexts` is what they read, `mass` the probability of their token under the law."""
 
-    places: Places
+    contexts: Ints
+    tokens: Ints
     mass: Floats
     counts: Ints
 
     @classmethod
-    def of(cls, places: Places, contexts: Ints | None, mass: Floats) -> "_Alike":
-        columns = [places.contexts, places.tokens[:, None]]
-        columns += [] if contexts is None else [contexts]
+    def of(cls, places: Places, read: Ints, mass: Floats) -> "_Alike":
+        columns = [places.contexts, places.tokens[:, None], *([] if read is places.contexts else [read])]
         distinct, which = distinct_contexts(np.hstack(columns))
         first = np.zeros(len(distinct), dtype=np.int64)
         first[which[::-1]] = np.arange(len(which))[::-1]
-        read = places if contexts is None else replace(places, contexts=contexts)
         counts = [np.bincount(which[at], minlength=len(first)) for at in _where(places)]
-        return cls(read.chosen(first), mass[first], np.array(counts))
+        return cls(read[first], places.tokens[first], mass[first], np.array(counts))
 
     def gains(self, other: Floats) -> Floats:
         """The gain [where, share] of tokens with probabilities `other`."""
@@ -107,7 +138,7 @@ def mistakes_test(fitted: list[Fitted], n: int, level: float, tolerance: float) 
     )
 
 
-def diagnose(places: Places, fitted: list[Fitted], right: Rows, draft: Rows) -> tuple[KnownMistake, ...]:
+def diagnose(places: Places, fitted: list[Fitted], given: From) -> tuple[KnownMistake, ...]:
     """The likeliest mistakes, the likeliest first; none if they are hardly likelier than the law."""
     ranked = sorted(fitted, key=lambda one: -one.gains.max())[:NEAREST]
     most = float(ranked[0].gains.max()) if ranked else 0.0
@@ -124,25 +155,24 @@ def diagnose(places: Places, fitted: list[Fitted], right: Rows, draft: Rows) -> 
                     share=float(SHARES[share]),
                     gained=gained,
                     behind=most - gained,
-                    fits=_fits(places, one.known, where, float(SHARES[share]), right, draft),
+                    fits=_fits(places, one.known, where, float(SHARES[share]), given),
                 )
             )
     return tuple(found)
 
 
-def _fits(places: Places, known: Known, where: int, share: float, right: Rows, draft: Rows) -> bool:
+def _fits(places: Places, known: Known, where: int, share: float, given: From) -> bool:
     """Whether the texts agree with what the mistake predicts, on at most `MOST_PLACES` places."""
     width = places.contexts.shape[1]
     read = places.contexts if known.contexts is None else known.contexts
     both = replace(places, contexts=np.hstack([places.contexts, read]))
     here = np.flatnonzero(_where(places)[where])[:MOST_PLACES]
 
-    def mixed(contexts: Ints) -> Floats:
-        found: Floats = (1.0 - share) * right(contexts[:, :width]) + share * known.rows(contexts[:, width:])
-        return found
+    def rows(contexts: Ints) -> tuple[Floats, Floats]:
+        right, wrong = given(contexts[:, :width]), given(contexts[:, width:])
+        mixed: Floats = (1.0 - share) * right.p + share * known.rows(wrong)
+        return mixed, right.q
 
-    masses = masses_of(
-        both.chosen(here), mixed, lambda contexts: draft(contexts[:, :width]), np.random.default_rng(0)
-    )
+    masses = masses_of(both.chosen(here), rows, np.random.default_rng(0))
     tests = [Cells.uniform(order, u).test(FITS / len(masses.u), 0.0) for order, u in masses.u.items()]
     return not any(test.rejected for test in tests)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specsim.auditing._results import BUDGET, Finding
 from specsim.core._provenance import Provenance
@@ -16,10 +17,19 @@ from specsim.core._types import Floats, Ints
 from specsim.planted._audit import _counters, _logprobs, _results
 from specsim.planted._audit._diagnosis import Fitted, diagnose, fit, mistakes_test
 from specsim.planted._audit._known_mistakes import known_mistakes
-from specsim.planted._audit._places import Masses, Places, Rows, masses_of, masses_under, places_of
+from specsim.planted._audit._places import (
+    Masses,
+    Places,
+    Rows,
+    by_context,
+    masses_of,
+    masses_under,
+    places_of,
+)
 from specsim.planted._audit._report import engine_parts
 from specsim.planted._audit._requests_plan import REPEATED
 from specsim.planted._audit._results import KnownMistake, LogProbabilities, TestResult
+from specsim.planted._audit._rows import Given
 from specsim.planted._audit._text_tests import (
     context_test,
     equal_texts_test,
@@ -29,14 +39,16 @@ from specsim.planted._audit._text_tests import (
 from specsim.planted._engines._requests import Completion, Failure, Request, Sampling
 from specsim.planted._folder import Planted
 from specsim.planted._law import Law
-from specsim.planted._sampling import possible_orders, processed
+from specsim.planted._sampling import possible_orders
 
 #: Failures that are the engine's fault whatever the network does.
 AT_FAULT = {"garbage", "unmappable", "changed", "crash"}
 #: Evidence in nats above which pairs of tokens are dependent.
 DEPENDENT = 14.0
-#: Entries of rows for which known mistakes are tried: of large vocabularies they are tried at fewer places.
-MOST_ENTRIES = 2**22
+#: Nats by which the texts without speculation must be less likely in an order that the engine does not use.
+UNLIKELY = 20.0
+#: Entries of rows for which known mistakes are tried: with a large vocabulary, at some of the places.
+MOST_ENTRIES = 2**25
 #: Tolerance of log p in float32: at least so much, and so much for each token of the vocabulary, since
 #: softmax sums over it.
 LEAST_TOLERANCE, TOKEN_TOLERANCE = 1e-5, 1e-8
@@ -69,11 +81,11 @@ class EngineAudit(_results.EngineAudit):
         return engine_parts(self)
 
 
-def judge(run: Run, *, order: str | None = None, tolerance: float | None = None) -> EngineAudit:
+def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = None) -> EngineAudit:
     """Judge a run, for every law within `tolerance` of the planted one in log p; by default that of float32.
 
-    `order` is that of temperature and truncation; by default the likeliest one. All requests must share one
-    `Sampling`."""
+    The order of temperature and truncation is the likeliest one, of `orders` if some are given. All requests
+    must share one `Sampling`."""
     started = time.perf_counter()
     asked = {request.number: request for request in run.requests}
     fresh = asked if len(asked) <= REPEATED else {n: asked[n] for n in sorted(asked)[:-REPEATED]}
@@ -82,15 +94,19 @@ def judge(run: Run, *, order: str | None = None, tolerance: float | None = None)
     places = places_of(law, asked, texts)
     if tolerance is None:
         tolerance = max(LEAST_TOLERANCE, TOKEN_TOLERANCE * law.vocab_size)
-    order = order or _likeliest_order(law, places, sampling)
+    likelihoods = _order_logs(run.planted, places, sampling)
+    order = max(orders or likelihoods, key=lambda one: likelihoods.get(one, 0.0))  # the first of equals
+    given = partial(Given, run.planted, sampling, order)
 
-    rows = partial(_rows_in, law, sampling, order)
+    def rows(contexts: Ints) -> Floats:
+        return given(contexts).p
+
     rng = np.random.default_rng(np.random.SeedSequence(run.root, spawn_key=(1,)))
-    drafted = partial(_rows_in, run.planted.draft, sampling, order)
-    masses = masses_of(places, rows, drafted, rng)
-    some = slice(None, None, 1 + len(places) * law.vocab_size // MOST_ENTRIES)
+    masses = masses_of(places, lambda contexts: given(contexts).pair, rng)
+    some = _some(len(places), sum(asked[one.number].max_tokens for one in texts) * law.vocab_size, rng)
     few = places.chosen(some)
-    fitted = fit(few, masses.mass[some], known_mistakes(run.planted, asked, texts, few, sampling, order))
+    known = known_mistakes(run.planted, asked, texts, few, sampling, order)
+    fitted = fit(few, masses.mass[some], known, given, law.vocab_size)
     tests = _tests(run.planted, places, masses, asked, texts, rows, fitted, len(few), tolerance)
     logs, kind = _log_probabilities(law, places, texts, masses, rows, sampling, tolerance)
     findings = [
@@ -115,7 +131,7 @@ def judge(run: Run, *, order: str | None = None, tolerance: float | None = None)
         logprobs=logs,
         efficiency=efficiency,
         notes=tuple(_notes(run, kind, order, asked)),
-        diagnosis=_ranked(tests, diagnose(few, fitted, rows, drafted) if deviates else ()),
+        diagnosis=_ranked(tests, diagnose(few, fitted, given) if deviates else ()),
         tolerance=tolerance,
         order=order,
         failures=dict(Counter(failure.kind for failure in run.failures)),
@@ -124,6 +140,14 @@ def judge(run: Run, *, order: str | None = None, tolerance: float | None = None)
         judging=time.perf_counter() - started,
         provenance=Provenance.record(run.root, 1, run.seconds),
     )
+
+
+def _some(n: int, entries: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """The places at which known mistakes are tried: all, or a share of `MOST_ENTRIES` / `entries`.
+
+    They are drawn, since every k-th one might always be the same place of a page, and `entries` is that of
+    the tokens that were asked for: which ones are tried must not depend on their tokens."""
+    return rng.random(n) * entries < MOST_ENTRIES
 
 
 def _with_stop(planted: Planted, text: Completion, request: Request) -> Completion:
@@ -138,23 +162,29 @@ def _with_stop(planted: Planted, text: Completion, request: Request) -> Completi
     return replace(text, tokens=(*text.tokens, *stop), logprobs=logprobs)
 
 
-def _rows_in(law: Law, sampling: Sampling, order: str, contexts: Ints) -> Floats:
-    """The processed rows of a law."""
-    return processed(law.rows(contexts), sampling, order)
+def likely_orders(run: Run) -> list[str]:
+    """The orders of temperature and truncation that the texts of a run leave possible.
+
+    The likelihood of any order relative to that of the engine's own is an e-value, so the latter is left out
+    with probability at most e^-`UNLIKELY` for each of the others."""
+    asked = {request.number: request for request in run.requests}
+    texts = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts]
+    found = _order_logs(run.planted, places_of(run.planted.target, asked, texts), run.requests[0].sampling)
+    most = max(found.values())
+    return [order for order, log in found.items() if log > most - UNLIKELY]
 
 
-def likeliest_order(planted: Planted, texts: Sequence[Completion], requests: Sequence[Request]) -> str:
-    """The order of temperature and truncation under which the emitted tokens are likeliest."""
-    places = places_of(planted.target, {one.number: one for one in requests}, texts)
-    return _likeliest_order(planted.target, places, requests[0].sampling)
-
-
-def _likeliest_order(law: Law, places: Places, sampling: Sampling) -> str:
-    found = {}
-    for order in possible_orders(sampling):
-        mass = masses_under(places, partial(_rows_in, law, sampling, order))
-        found[order] = round(float(np.log(np.maximum(mass, 1e-300)).sum()), 6)
-    return max(found, key=lambda order: found[order])  # the first one among equals
+def _order_logs(planted: Planted, places: Places, sampling: Sampling) -> dict[str, float]:
+    """The log-likelihood of the tokens under each order; 0 where there is only one."""
+    orders = possible_orders(sampling)
+    logs = dict.fromkeys(orders, 0.0)
+    if len(orders) > 1:
+        for contexts, at, row in by_context(places.contexts, planted.target.vocab_size):
+            here = Given(planted, sampling, orders[0], contexts)
+            for order in orders:
+                mass = here.in_order(order)[row, places.tokens[at]]
+                logs[order] += float(np.log(np.maximum(mass, 1e-300)).sum())
+    return {order: round(log, 6) for order, log in logs.items()}
 
 
 def _tests(
@@ -225,9 +255,10 @@ def _log_probabilities(
             return _logprobs.compare(places, texts, np.log(mass), own, max(tolerance, LEAST_TOLERANCE))
 
     found = compared(rows, masses.mass)
-    if found is None or replace(sampling, stop=(), logprobs=0) == Sampling():  # rows are not processed
+    unprocessed = replace(sampling, stop=(), logprobs=0, penalties=False) == Sampling()
+    if found is None or unprocessed:
         return found, ""
-    raw = compared(law.rows, masses_under(places, law.rows))
+    raw = compared(law.rows, masses_under(places.contexts, places.tokens, law.rows, law.vocab_size))
     if raw is None or _wrong(raw) == _wrong(found):
         return found, ""
     return (found, "processed") if _wrong(found) < _wrong(raw) else (raw, "raw")
@@ -319,7 +350,7 @@ def _notes(run: Run, kind: str, order: str, asked: Mapping[int, Request]) -> lis
         for first, again in zip(numbers, numbers[-REPEATED:], strict=False)
         if (first, 0) in at and (again, 0) in at and len(asked) > REPEATED
     ]
-    if pairs:
+    if pairs and asked[numbers[0]].seed is not None:
         same = sum(first == again for first, again in pairs)
         notes.append(f"The same seed gave the same text in {same} of {len(pairs)} repeated requests.")
     if run.failures:

@@ -13,10 +13,11 @@ import numpy as np
 
 from specsim.core._types import Floats, Ints
 from specsim.planted._audit._places import Places
+from specsim.planted._audit._rows import Given, residual
 from specsim.planted._engines._requests import Completion, Request, Sampling
 from specsim.planted._folder import Planted
 from specsim.planted._law import Law
-from specsim.planted._sampling import possible_orders, processed
+from specsim.planted._sampling import possible_orders
 
 #: Tokens in a page of a cache, in engines.
 PAGES = (16, 32, 64, 128)
@@ -27,63 +28,42 @@ TEMPERATURES = (0.5, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
 LENIENCES = (0.5, 0.8, 0.9)
 
 
+FromRows = Callable[[Given], Floats]
+
+
 @dataclass(frozen=True)
 class Known:
     """A known mistake: a name, what happens, and the rows [N, V] where it happens.
 
-    `contexts` [n, k] are read in place of those of the text; None reads the text."""
+    Where `contexts` [n, k] are read in place of those of the text, they are the target's rows there; None
+    reads the text."""
 
     name: str
     mechanism: str
-    rows: Callable[[Ints], Floats]
+    rows: FromRows
     contexts: Ints | None = None
 
-
-@dataclass(frozen=True)
-class Given:
-    """The rows at some contexts: those of target and draft before processing and after."""
-
-    p: Floats
-    q: Floats
-    raw_p: Floats
-    raw_q: Floats
-    sampling: Sampling
-    order: str
-
-    @classmethod
-    def at(cls, planted: Planted, contexts: Ints, sampling: Sampling, order: str) -> "Given":
-        raw = planted.target.rows(contexts), planted.draft.rows(contexts)
-        p, q = (processed(rows, sampling, order) for rows in raw)
-        return cls(p, q, *raw, sampling, order)
-
-    def changed(self, **parameters: float | None) -> Floats:
-        """The target's rows with other parameters of processing."""
-        return processed(self.raw_p, replace(self.sampling, **parameters), self.order)  # type: ignore[arg-type]
+    def chosen(self, places: slice) -> "Known":
+        """The same at some of the places."""
+        return self if self.contexts is None else replace(self, contexts=self.contexts[places])
 
 
-FromRows = Callable[[Given], Floats]
 Change = Mapping[str, float | None]
 
 
 def one_hot(rows: Floats) -> Floats:
     """The most probable token of each row with probability 1."""
-    return np.eye(rows.shape[1])[rows.argmax(axis=1)]
+    found = np.zeros_like(rows)
+    found[np.arange(len(rows)), rows.argmax(axis=1)] = 1.0
+    return found
 
 
-def residual(p: Floats, q: Floats) -> Floats:
-    """(p - q)₊ normalised; p where that is 0."""
-    weights = np.maximum(p - q, 0.0)
-    total = weights.sum(axis=1, keepdims=True)
-    return np.where(total > 0, weights / np.where(total > 0, total, 1.0), p)
-
-
-def checked(drafted: Floats, p: Floats, q: Floats, recovered: Floats | None = None) -> Floats:
+def checked(drafted: Floats, p: Floats, q: Floats, recovered: Floats) -> Floats:
     """The first token of a step: drawn from `drafted`, accepted with probability min(1, p/q), else drawn from
-    `recovered`, by default the residual of p and q."""
+    `recovered`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         accepted = drafted * np.where(q > 0, np.minimum(1.0, p / q), 1.0)
-    rest = residual(p, q) if recovered is None else recovered
-    found: Floats = accepted + np.maximum(1.0 - accepted.sum(axis=1, keepdims=True), 0.0) * rest
+    found: Floats = accepted + np.maximum(1.0 - accepted.sum(axis=1, keepdims=True), 0.0) * recovered
     return found
 
 
@@ -97,24 +77,19 @@ def known_mistakes(
 ) -> Iterator[Known]:
     """All known mistakes for the texts of a run."""
     law = planted.target
-
-    def of(rows: FromRows) -> Callable[[Ints], Floats]:
-        return lambda contexts: rows(Given.at(planted, contexts, sampling, order))
-
-    def in_order(name: str) -> Callable[[Ints], Floats]:
-        return lambda contexts: processed(law.rows(contexts), sampling, name)
-
-    for name, mechanism, rows in (*_of_verification(law.words), *_of_processing(sampling)):
-        yield Known(name, mechanism, of(rows))
-    for other in possible_orders(sampling):
-        if other != order:
-            yield Known(
-                "another order of processing", f"rows are processed in the order {other}", in_order(other)
-            )
+    for name, mechanism, rows in (
+        *_of_verification(law.words),
+        *_of_processing(sampling),
+        *_of_orders(sampling, order),
+        *_unknown_tokens(law),
+    ):
+        yield Known(name, mechanism, rows)
     for name, mechanism, contexts in _misread(law, requests, texts, places):
-        yield Known(name, mechanism, in_order(order), contexts)
-    for name, mechanism, average in _unknown_tokens(law, in_order(order)):
-        yield Known(name, mechanism, average)
+        yield Known(name, mechanism, _of_target, contexts)
+
+
+def _of_target(g: Given) -> Floats:
+    return g.p
 
 
 def _of_verification(words: int) -> Iterator[tuple[str, str, FromRows]]:
@@ -133,7 +108,7 @@ def _of_verification(words: int) -> Iterator[tuple[str, str, FromRows]]:
     yield (
         "greedy recovered",
         "a recovered token is the most probable one of the residual",
-        lambda g: checked(g.q, g.p, g.q, one_hot(residual(g.p, g.q))),
+        lambda g: checked(g.q, g.p, g.q, one_hot(g.residual)),
     )
     yield (
         "target's most probable token after a rejection",
@@ -143,27 +118,27 @@ def _of_verification(words: int) -> Iterator[tuple[str, str, FromRows]]:
     yield (
         "residual emitted",
         "tokens are drawn from the residual without a rejection",
-        lambda g: residual(g.p, g.q),
+        lambda g: g.residual,
     )
     yield (
         "greedy drafts judged as samples",
         "the draft's most probable token is drafted, and accepted with probability min(1, p/q)",
-        lambda g: checked(one_hot(g.q), g.p, g.q),
+        lambda g: checked(one_hot(g.q), g.p, g.q, g.residual),
     )
     yield (
         "draft's rows unprocessed in the check",
         "drafts of processed rows are accepted with q of raw ones",
-        lambda g: checked(g.q, g.p, g.raw_q),
+        lambda g: checked(g.q, g.p, g.raw_q, residual(g.p, g.raw_q)),
     )
     yield (
         "draft drawn from unprocessed rows",
         "drafts of raw rows are accepted with q of processed ones",
-        lambda g: checked(g.raw_q, g.p, g.q),
+        lambda g: checked(g.raw_q, g.p, g.q, g.residual),
     )
     yield (
         "target's rows unprocessed in the check",
         "drafts are accepted with p of raw rows; recovered tokens are right",
-        lambda g: checked(g.q, g.raw_p, g.q, residual(g.p, g.q)),
+        lambda g: checked(g.q, g.raw_p, g.q, g.residual),
     )
     yield (
         "drafting's random number again in the check",
@@ -191,7 +166,7 @@ def _draft_number_in_check(g: Given) -> Floats:
         limit = np.where(g.q > 0, g.p / g.q, 0.0)
     accepted = np.clip(limit - (above - g.q), 0.0, g.q)
     rejected = np.maximum(1.0 - accepted.sum(axis=1, keepdims=True), 0.0)
-    found: Floats = accepted + rejected * residual(g.p, g.q)
+    found: Floats = accepted + rejected * g.residual
     return found
 
 
@@ -204,7 +179,7 @@ def _check_number_in_residual(g: Given) -> Floats:
         np.hstack([zero, np.cumsum(np.take_along_axis(np.where(wasted, rows, 0.0), order, 1), axis=1)])
         for rows in (g.q, g.p)
     )
-    ends = np.hstack([zero, np.cumsum(residual(g.p, g.q), axis=1)])
+    ends = np.hstack([zero, np.cumsum(g.residual, axis=1)])
     below = np.array(
         [np.searchsorted(*row) for row in zip(np.take_along_axis(low, order, 1), ends, strict=True)]
     )
@@ -253,12 +228,24 @@ def _changed_residual(change: Change, g: Given) -> Floats:
 
 
 def _changed_check(change: Change, g: Given) -> Floats:
-    return checked(g.q, g.changed(**change), g.q, residual(g.p, g.q))
+    return checked(g.q, g.changed(**change), g.q, g.residual)
 
 
-def _unknown_tokens(
-    law: Law, rows: Callable[[Ints], Floats]
-) -> Iterator[tuple[str, str, Callable[[Ints], Floats]]]:
+def _of_orders(sampling: Sampling, order: str) -> Iterator[tuple[str, str, FromRows]]:
+    for other in possible_orders(sampling):
+        if other != order:
+            yield (
+                "another order of processing",
+                f"rows are processed in the order {other}",
+                partial(_in_order, other),
+            )
+
+
+def _in_order(order: str, g: Given) -> Floats:
+    return g.in_order(order)
+
+
+def _unknown_tokens(law: Law) -> Iterator[tuple[str, str, FromRows]]:
     """Tokens at some distances are not those of the text: the rows are averaged over what may be read."""
     if law.words > MOST_WORDS:
         return
@@ -269,21 +256,21 @@ def _unknown_tokens(
             yield (
                 "wrong token in the cache",
                 f"the token at distance {far} is not that of the text, as after a rollback to a wrong place",
-                partial(_averaged, law, rows, wrong),
+                partial(_averaged, wrong),
             )
 
 
-def _averaged(law: Law, rows: Callable[[Ints], Floats], wrong: Sequence[int], contexts: Ints) -> Floats:
+def _averaged(wrong: Sequence[int], g: Given) -> Floats:
     """Rows averaged over the words in the columns `wrong`, at most 256 combinations of them."""
-    rng = np.random.default_rng(0)
+    law, rng = g.planted.target, np.random.default_rng(0)
     count = law.words ** len(wrong)
-    found = np.zeros((len(contexts), law.vocab_size))
+    found = np.zeros((len(g.contexts), law.vocab_size))
     every = np.stack(np.unravel_index(np.arange(count), (law.words,) * len(wrong)), axis=1)
     some = every if count <= 256 else rng.permutation(every)[:256]
     for words in some:
-        read = contexts.copy()
+        read = g.contexts.copy()
         read[:, list(wrong)] = words
-        found += rows(read)
+        found += g.reading(read).p
     return found / len(some)
 
 
@@ -304,7 +291,8 @@ def _misread(
         for name, mechanism, move in _moves():
             yield name, mechanism, _read(law, padded, places, places.text, at, move)
         for name, step in (("next", 1), ("previous", -1), ("second next", 2)):
-            other = (places.text + step) % len(whole)
+            # not around: no text may be read by itself by way of others
+            other = np.clip(places.text + step, 0, len(whole) - 1)
             moved = prompts[other] + places.place
             mechanism = "rows are those of another request at the same place"
             yield f"rows of the {name} request", mechanism, _read(law, padded, places, other, moved, _stay)

@@ -6,7 +6,7 @@ import numpy as np
 
 from specsim.auditing._results import Finding
 from specsim.core._types import Floats
-from specsim.planted._audit._places import Places, Rows, distinct_contexts
+from specsim.planted._audit._places import Places, Rows, by_context
 from specsim.planted._audit._results import LogProbabilities
 from specsim.planted._engines._requests import Completion
 
@@ -71,14 +71,10 @@ def _lists(places: Places, texts: Sequence[Completion], rows: Rows, tolerance: f
     at, tokens, values = (np.array(column) for column in zip(*entries, strict=True))
     size = rows(places.contexts[:1]).shape[1]
     outside = (tokens < 0) | (tokens >= size)
-    distinct, which = distinct_contexts(places.contexts[at])
     expected = np.empty(len(at))
-    most = max(1, 2**22 // size)
     with np.errstate(divide="ignore"):
-        for start in range(0, len(distinct), most):
-            here = (which >= start) & (which < start + most)
-            p = rows(distinct[start : start + most])
-            expected[here] = np.log(p[which[here] - start, np.clip(tokens[here], 0, size - 1)])
+        for contexts, here, row in by_context(places.contexts[at], size):
+            expected[here] = np.log(rows(contexts)[row, np.clip(tokens[here], 0, size - 1)])
     right = np.where(np.isneginf(expected), values < NEVER, np.abs(values - expected) <= tolerance)
     wrong = outside | ~right
     if not wrong.any():

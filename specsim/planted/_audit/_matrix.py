@@ -1,7 +1,9 @@
-"""An engine under many settings: temperature, truncation, stop strings, several texts a request."""
+"""An engine under many settings: temperature, truncation, penalties, stop strings, several texts a request,
+requests without seeds, prompts of unequal lengths."""
 
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 from specsim.auditing._results import Verdict
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
-from specsim.planted._audit._judge import EngineAudit, judge
+from specsim.planted._audit._judge import EngineAudit, judge, likely_orders
 from specsim.planted._audit._requests_plan import LONG, plan_requests
 from specsim.planted._audit._run import Progress, plain_options, serve
 from specsim.planted._audit._store import TextStore
@@ -29,6 +31,8 @@ class Setting:
     name: str
     sampling: Sampling
     n: int = 1
+    request_seeds: bool = True
+    unequal_prompts: bool = False
 
     def options(self) -> str:
         """The options of `specsim audit engine` that ask the same."""
@@ -39,13 +43,16 @@ class Setting:
             if getattr(own, name) != getattr(plain, name)
         ]
         words += [f"--stop {shlex.quote(stop)}" for stop in own.stop]
-        return " ".join(words + [f"--texts {self.n}"] * (self.n > 1))
+        words += ["--penalties"] * own.penalties + [f"--texts {self.n}"] * (self.n > 1)
+        words += ["--no-request-seeds"] * (not self.request_seeds)
+        return " ".join(words + ["--unequal-prompts"] * self.unequal_prompts)
 
 
 def settings(planted: Planted) -> list[Setting]:
     """The rows of the matrix for a checkpoint."""
     words = planted.target.words
     k = max(2, words // 2)
+    stop = (planted.decode([_rare_word(planted)]),)
     rows = {
         "plain": {},
         "temperature 0": {"temperature": 0.0},
@@ -58,10 +65,18 @@ def settings(planted: Planted) -> list[Setting]:
         "temperature 1.5, top-p 0.8": {"temperature": 1.5, "top_p": 0.8},
         "temperature 1.5, min-p 0.2": {"temperature": 1.5, "min_p": 0.2},
         f"temperature 1.5, top-k {k}, top-p 0.8": {"temperature": 1.5, "top_k": k, "top_p": 0.8},
-        "a stop string": {"stop": (planted.decode([_rare_word(planted)]),)},
+        "penalties off, but sent": {"penalties": True},
+        "a stop string": {"stop": stop},
     }
     found = [Setting(name, Sampling(**changed)) for name, changed in rows.items()]  # type: ignore[arg-type]
-    return [*found, Setting(f"{SEVERAL} texts a request", Sampling(), SEVERAL)]
+    together = Sampling(1.5, k, 0.9, 0.05, stop, penalties=True)
+    return [
+        *found,
+        Setting(f"{SEVERAL} texts a request", Sampling(), SEVERAL),
+        Setting("no seeds", Sampling(), request_seeds=False),
+        Setting("prompts of unequal lengths", Sampling(), unequal_prompts=True),
+        Setting("all of these", together, SEVERAL, request_seeds=False, unequal_prompts=True),
+    ]
 
 
 def _rare_word(planted: Planted) -> int:
@@ -77,7 +92,8 @@ def _rare_word(planted: Planted) -> int:
 class MatrixCell:
     """One setting: the audit with speculation, the one without, and the command that repeats the first.
 
-    `order` is the order of temperature and truncation without speculation, which both are tested against."""
+    `order` is the order of temperature and truncation that the former is tested against, one of those that
+    the latter leaves possible."""
 
     setting: str
     speculative: EngineAudit
@@ -196,14 +212,18 @@ def audit_matrix(
         The verdict of each setting, and the command that repeats it.
     """
     root = root_of(rng)
-    both: list[Engine] = [open_engine(engine, planted, **options)]
-    if without is not None:
-        both.append(open_engine(without, planted, **options))
-    elif "://" not in engine:
-        both.append(open_engine(engine, planted, speculative=False, **plain_options(options)))
     cells: list[MatrixCell] = []
     interrupted = False
-    try:
+    with ExitStack() as stack:
+
+        def opened(name: str, **changed: Any) -> Engine:
+            return stack.enter_context(closing(open_engine(name, planted, **changed)))
+
+        both = [opened(engine, **options)]
+        if without is not None:
+            both.append(opened(without, **options))
+        elif "://" not in engine:
+            both.append(opened(engine, speculative=False, **plain_options(options)))
         for done, setting in enumerate(rows := settings(planted)):
             cells.append(_cell(both, engine, planted, setting, tokens, tolerance, root))
             if progress is not None:
@@ -211,9 +231,6 @@ def audit_matrix(
             interrupted = cells[-1].speculative.interrupted
             if interrupted:
                 break
-    finally:
-        for one in both:
-            one.close()
     return EngineMatrix(engine, tuple(cells), tokens, interrupted)
 
 
@@ -226,13 +243,19 @@ def _cell(
     tolerance: float | None,
     root: int,
 ) -> MatrixCell:
-    requests = plan_requests(planted, root, setting.sampling, tokens, setting.n)
+    requests = plan_requests(
+        planted,
+        root,
+        setting.sampling,
+        tokens,
+        setting.n,
+        request_seeds=setting.request_seeds,
+        unequal_prompts=setting.unequal_prompts,
+    )
     runs = [serve(one, planted, requests, TextStore(None, {}), root, None, None) for one in engines]
-    order, plain = None, None
-    if len(runs) > 1:
-        plain = judge(runs[1], tolerance=tolerance)
-        order = plain.order
-    speculative = judge(runs[0], order=order, tolerance=tolerance)
+    plain = judge(runs[1], tolerance=tolerance) if len(runs) > 1 else None
+    orders = likely_orders(runs[1]) if len(runs) > 1 else []
+    speculative = judge(runs[0], orders=orders, tolerance=tolerance)
     command = f"specsim audit engine {name} --planted {planted.folder} {setting.options()}".strip()
     return MatrixCell(
         setting.name, speculative, plain, speculative.order, f"{command} --tokens {tokens} --seed {root}"

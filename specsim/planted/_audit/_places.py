@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from specsim.planted._engines._requests import Completion, Request
 from specsim.planted._law import Law
 
 #: Entries of rows that are held at once, 8 bytes each.
-ENTRIES = 2**22
+ENTRIES = 2**20
 
-#: From contexts [m, k] to rows [m, V].
+#: From contexts [m, k] to rows [m, V], of the target, or of target and draft.
 Rows = Callable[[Ints], Floats]
+RowPairs = Callable[[Ints], tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,13 @@ class Masses:
     overlap: Floats
 
 
-def masses_of(places: Places, rows: Rows, draft: Rows, rng: np.random.Generator) -> Masses:
+def masses_of(places: Places, rows: RowPairs, rng: np.random.Generator) -> Masses:
     """`Masses` under the rows of the target, with tokens ordered by p/q, by p and by id."""
     n = len(places)
     mass, overlap = np.zeros(n), np.zeros(n)
     u = {order: np.zeros(n) for order in ("p/q", "p", "id")}
     noise = rng.random(n)
-    for at, p, q in _chunks(places, rows, draft):
+    for at, p, q in _chunks(places, rows):
         tokens, each = places.tokens[at], np.arange(len(at))
         mass[at] = p[each, tokens]
         overlap[at] = np.minimum(p, q).sum(axis=1)
@@ -107,35 +109,47 @@ def masses_of(places: Places, rows: Rows, draft: Rows, rng: np.random.Generator)
     return Masses(mass, u, overlap)
 
 
-def masses_under(places: Places, rows: Rows) -> Floats:
-    """The probability of each emitted token under other rows."""
-    mass = np.zeros(len(places))
-    if not len(places):
-        return mass
-    distinct, which = distinct_contexts(places.contexts)
-    most = max(1, ENTRIES // rows(distinct[:1]).shape[1])
-    for start in range(0, len(distinct), most):
-        here = (which >= start) & (which < start + most)
-        mass[here] = rows(distinct[start : start + most])[which[here] - start, places.tokens[here]]
+def masses_under(contexts: Ints, tokens: Ints, rows: Rows, width: int) -> Floats:
+    """The probability of each of `tokens` [n] after `contexts` [n, k] under rows of `width` tokens."""
+    mass = np.zeros(len(tokens))
+    for distinct, at, row in by_context(contexts, width):
+        mass[at] = rows(distinct)[row, tokens[at]]
     return mass
 
 
-def _chunks(places: Places, rows: Rows, draft: Rows) -> Iterator[tuple[Ints, Floats, Floats]]:
-    """The places in pieces: indices, and the rows of target and draft there.
+def by_context(contexts: Ints, width: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """The distinct ones of `contexts` [n, k] in pieces whose rows of `width` tokens can be held at once.
 
-    Rows are made once for each distinct context."""
+    Gives the piece [m, k], the indices of the contexts that are in it, and which of the m each is."""
+    if not len(contexts):
+        return
+    distinct, which, order = _sorted_contexts(contexts)
+    most = max(1, ENTRIES // width)
+    ends = np.searchsorted(which[order], np.arange(0, len(distinct) + most, most))
+    for i, (start, end) in enumerate(pairwise(ends)):
+        at = order[start:end]
+        yield distinct[i * most : (i + 1) * most], at, which[at] - i * most
+
+
+def _chunks(places: Places, rows: RowPairs) -> Iterator[tuple[Ints, Floats, Floats]]:
+    """The places in pieces: indices, and the rows of target and draft at each.
+
+    Rows are made once for each distinct context of a piece."""
     if not len(places):
         return
-    distinct, which = distinct_contexts(places.contexts)
-    order = np.argsort(which, kind="stable")
-    width = rows(distinct[:1]).shape[1]
-    most = max(1, ENTRIES // width)
+    distinct, which, order = _sorted_contexts(places.contexts)
+    most = max(1, ENTRIES // rows(distinct[:1])[0].shape[1])
     for start in range(0, len(order), most):
         at = order[start : start + most]
         low, high = int(which[at[0]]), int(which[at[-1]]) + 1
-        p = rows(distinct[low:high])
-        q = p if draft is rows else draft(distinct[low:high])
+        p, q = rows(distinct[low:high])
         yield at, p[which[at] - low], q[which[at] - low]
+
+
+def _sorted_contexts(contexts: Ints) -> tuple[Ints, Ints, Ints]:
+    """What `distinct_contexts` gives, and the indices of `contexts` sorted by it."""
+    distinct, which = distinct_contexts(contexts)
+    return distinct, which, np.argsort(which, kind="stable")
 
 
 def distinct_contexts(contexts: Ints) -> tuple[Ints, Ints]:

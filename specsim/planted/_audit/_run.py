@@ -1,27 +1,24 @@
 """Audit a serving engine: make requests, keep the texts, judge them."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from specsim.core._checks import check_between, check_counts
 from specsim.core._streams import RandomSource, root_of
-from specsim.planted._audit._judge import EngineAudit, Run, judge, likeliest_order
+from specsim.planted._audit._asking import Asking
+from specsim.planted._audit._judge import EngineAudit, Run, judge, likely_orders
 from specsim.planted._audit._requests_plan import plan_requests
 from specsim.planted._audit._store import TextStore
 from specsim.planted._engines._opening import open_engine
-from specsim.planted._engines._requests import Completion, Engine, Failure, Request, Sampling
+from specsim.planted._engines._requests import Completion, Engine, Request, Sampling
 from specsim.planted._folder import Planted
 from specsim.planted._sampling import check_sampling, possible_orders
 
 #: Temperature 1 and no truncation.
 PLAIN = Sampling()
-#: Requests that an engine is given at once; between two such groups the time is looked at.
-GROUP = 64
-#: Failures in a row after which an engine is not asked further.
-HOPELESS = 2 * GROUP
 #: Tokens from which the order of processing is inferred.
 PLAIN_TOKENS = 5_000
 #: The file of texts in the folder of a run.
@@ -38,6 +35,8 @@ def audit_engine(
     tokens: int = 100_000,
     sampling: Sampling = PLAIN,
     texts: int = 1,
+    request_seeds: bool = True,
+    unequal_prompts: bool = False,
     speculative: bool = True,
     order: str | None = None,
     tolerance: float | None = None,
@@ -56,20 +55,28 @@ def audit_engine(
     Parameters
     ----------
     engine : str or Engine
-        "specsim", "hf", "hf-lookup", "llama.cpp", "mlx-lm", the address of an OpenAI-compatible server such
-        as "http://127.0.0.1:8000/v1", or an object with the methods of `Engine`.
+        "specsim", "hf", "hf-lookup", "hf-universal", "hf-early-exit", "hf-mtp", "llama.cpp", "mlx-lm",
+        "onnxruntime", "onnxruntime-ngram", "openvino", the address of an OpenAI-compatible server such as
+        "http://127.0.0.1:8000/v1", or an object with the methods of `Engine`.
     planted : Planted
         What the engine serves.
     tokens : int
         Emitted tokens to test, at least 1.
     sampling : Sampling
-        Temperature, truncation, a stop string of one token, and the log-probabilities that are asked for.
+        Temperature, truncation, a stop string of one token, the log-probabilities that are asked for, and
+        whether penalties that change nothing are sent.
     texts : int
         Texts of each request, its `n`, at least 1.
+    request_seeds : bool
+        Give each request a seed of its own, else none.
+    unequal_prompts : bool
+        Make every second prompt longer by 256 tokens, or as many as the context allows: texts that are
+        decoded together begin at different places.
     speculative : bool
         Decode with the draft, where the engine runs in this process. A server is taken as it runs.
     order : str, optional
-        The order of temperature and truncation; by default that under which the texts are likeliest.
+        The order of temperature and truncation; by default that under which the texts are likeliest, of those
+        that are possible without speculation where the engine runs in this process.
     tolerance : float, optional
         Largest error of log p of the engine's arithmetic, see `check`. Every law within it is accepted. By
         default that of float32: 1e-5, or 1e-8 for each token of the vocabulary if that is more.
@@ -124,31 +131,32 @@ def audit_engine(
         opened = engine
     try:
         root = root_of(rng)
-        requests = plan_requests(planted, root, sampling, tokens, texts)
-        store = open_store(out, opened, planted, root, {"tokens": tokens, "texts": texts}, sampling)
+        form = {"request_seeds": request_seeds, "unequal_prompts": unequal_prompts}
+        requests = plan_requests(planted, root, sampling, tokens, texts, **form)
+        more = {"planted": planted.digest, "tokens": tokens, "texts": texts, **form}
+        store = open_store(out, TEXTS, opened, root, sampling, more)
+        orders = [] if order is None else [order]
         if order is None and isinstance(engine, str) and "://" not in engine:
-            order = plain_order(engine, planted, sampling, root, options)
+            orders = plain_orders(engine, planted, sampling, root, options)
         run = serve(opened, planted, requests, store, root, seconds, progress)
     finally:
         if opened is not engine:
             opened.close()
-    return judge(run, order=order, tolerance=tolerance)
+    return judge(run, orders=orders, tolerance=tolerance)
 
 
-def plain_order(
+def plain_orders(
     engine: str, planted: Planted, sampling: Sampling, root: int, options: Mapping[str, Any]
-) -> str | None:
-    """The order in which an engine in this process applies `sampling` without speculation; None where all
-    orders agree."""
-    if len(possible_orders(sampling)) == 1:
-        return None
+) -> list[str]:
+    """The orders in which an engine in this process may apply `sampling` without speculation."""
+    if len(orders := possible_orders(sampling)) == 1:
+        return orders
     plain = open_engine(engine, planted, speculative=False, **plain_options(options))
     try:
         requests = plan_requests(planted, root, sampling, PLAIN_TOKENS)
-        run = serve(plain, planted, requests, TextStore(None, {}), root, None, None)
+        return likely_orders(serve(plain, planted, requests, TextStore(None, {}), root, None, None))
     finally:
         plain.close()
-    return likeliest_order(planted, run.texts, requests)
 
 
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,14 +165,10 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def open_store(
-    out: str | Path | None,
-    engine: Engine,
-    planted: Planted,
-    root: int,
-    size: Mapping[str, int],
-    sampling: Sampling,
+    out: str | Path | None, file: str, engine: Engine, root: int, sampling: Sampling, more: Mapping[str, Any]
 ) -> TextStore:
-    """The texts of a run, in the folder `out` or in memory."""
+    """The texts of a run, in a file of the folder `out` or in memory. `more` is what a run that goes on must
+    share with the first one, besides the engine, the seed and the sampling."""
     if out is None:
         return TextStore(None, {})
     folder = Path(out)
@@ -173,12 +177,11 @@ def open_store(
         "engine": engine.name,
         "version": engine.version,
         "described": engine.describe(),
-        "planted": planted.digest,
         "seed": root,
         "sampling": asdict(sampling) | {"stop": list(sampling.stop)},
-        **size,
+        **more,
     }
-    return TextStore(folder / TEXTS, header)
+    return TextStore(folder / file, header)
 
 
 def serve(
@@ -191,23 +194,18 @@ def serve(
     progress: Progress | None,
 ) -> Run:
     """Make the requests that have no text yet, and keep what comes back. Ctrl-C ends the run early."""
-    started, before = time.perf_counter(), engine.counters()
+    started = time.perf_counter()
+    asking = Asking(engine, store, None if seconds is None else started + seconds)
     planned = sum(one.max_tokens * one.n for one in requests)
     done = sum(len(one.tokens) for one in store.completions.values())
-    interrupted, failed = False, 0
+    interrupted = False
     try:
-        for group in _groups(requests, store):
-            for answer in store.add(_checked(engine.complete(group), group)):
-                failed = failed + 1 if isinstance(answer, Failure) else 0
-                done += len(answer.tokens) if isinstance(answer, Completion) else 0
-                if progress is not None:
-                    progress(done, planned)
-            late = seconds is not None and time.perf_counter() - started > seconds
-            if late or failed >= HOPELESS:
-                break
+        for answer in asking.answers(requests):
+            done += len(answer.tokens) if isinstance(answer, Completion) else 0
+            if progress is not None:
+                progress(done, planned)
     except KeyboardInterrupt:
         interrupted = True
-    after = engine.counters()
     described = engine.describe()
     return Run(
         engine=engine.name,
@@ -217,37 +215,9 @@ def serve(
         requests=requests,
         texts=store.texts(),
         failures=[store.failures[number] for number in sorted(store.failures)],
-        counters=_difference(before, after),
+        counters=asking.gained(),
         gamma=described.get("gamma"),
         root=root,
         interrupted=interrupted,
         seconds=time.perf_counter() - started,
     )
-
-
-def _groups(requests: Sequence[Request], store: TextStore) -> Iterator[list[Request]]:
-    """The requests without all of their texts, in groups."""
-    kept: dict[int, int] = {}
-    for number, _ in store.completions:
-        kept[number] = kept.get(number, 0) + 1
-    missing = [one for one in requests if kept.get(one.number, 0) < one.n]
-    for start in range(0, len(missing), GROUP):
-        yield missing[start : start + GROUP]
-
-
-def _checked(
-    answers: Iterator[Completion | Failure], group: Sequence[Request]
-) -> Iterator[Completion | Failure]:
-    """The answers to `group`; others are not taken."""
-    asked = {request.number: request for request in group}
-    for answer in answers:
-        request = asked.get(answer.number)
-        if request is None or (isinstance(answer, Completion) and not 0 <= answer.index < request.n):
-            continue
-        yield answer
-
-
-def _difference(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> dict[str, int] | None:
-    if before is None or after is None:
-        return None
-    return {name: after[name] - before[name] for name in after if name in before}

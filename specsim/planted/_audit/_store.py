@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.planted._engines._requests import Completion, Failure
+from specsim.planted._engines._texts import TextCompletion
 
 #: The first line of a file says what it is.
 FORMAT = "specsim engine texts 1"
@@ -91,8 +92,11 @@ def _read(path: Path) -> Iterator[Completion | Failure]:
 
 
 def _completion(fields: dict[str, Any]) -> Completion:
-    top = fields["top"]
-    return Completion(
+    top, kind = fields["top"], Completion
+    if "forms" in fields:  # of a server that was asked by text
+        kind = TextCompletion
+        fields = fields | {"forms": {name: tuple(pieces) for name, pieces in fields["forms"].items()}}
+    return kind(
         **fields
         | {
             "tokens": tuple(fields["tokens"]),

@@ -11,8 +11,8 @@ from typing import Any
 from specsim.core._checks import check_counts
 from specsim.planted._engines._answers import GarbageError, UnmappableError, read_completions, read_counters
 from specsim.planted._engines._requests import Completion, Failure, Request
-from specsim.planted._engines._running import Answers, need, or_failures, side_by_side
-from specsim.planted._engines._writing import SAMPLERS
+from specsim.planted._engines._running import Answers, described, need, or_failures, side_by_side
+from specsim.planted._engines._writing import PENALTIES, llama_parameters
 from specsim.planted._folder import Planted
 
 #: Seeds have 32 bits, of which the largest stands for a random one.
@@ -44,15 +44,7 @@ class LlamaCppEngine:
         self.version = version("xllamacpp")
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "engine": self.name,
-            "version": self.version,
-            "model": self._planted.digest,
-            "speculative": self._gamma > 0,
-            "gamma": self._gamma,
-            "parallel": self._parallel,
-            "logprobs": "raw",
-        }
+        return described(self.name, self.version, self._planted, self._gamma, "raw", parallel=self._parallel)
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         with ThreadPoolExecutor(self._parallel) as executor:
@@ -90,10 +82,10 @@ def _payload(request: Request) -> dict[str, Any]:
         "top_k": sampling.top_k or 0,  # 0 keeps all tokens
         "top_p": sampling.top_p,
         "min_p": sampling.min_p,
-        "samplers": SAMPLERS,
         "n": request.n,
         "stop": list(sampling.stop),
     }
+    given |= llama_parameters(sampling) | (PENALTIES if sampling.penalties else {})
     if request.seed is not None:
         given["seed"] = request.seed
     if sampling.logprobs is not None:

@@ -11,7 +11,8 @@ import numpy as np
 
 from specsim.core._checks import check_counts
 from specsim.planted._engines._requests import Completion, Failure, Request
-from specsim.planted._engines._running import Answers, need, or_failures
+from specsim.planted._engines._running import Answers, described, need, one_by_one
+from specsim.planted._engines._writing import REPETITION
 from specsim.planted._folder import Planted
 
 
@@ -24,7 +25,7 @@ class MlxEngine:
         check_counts(gamma=gamma)
         self._mx = need("mlx.core", "mlx-lm 'mlx[cpu]'")
         self._lm = need("mlx_lm", "mlx-lm 'mlx[cpu]'")
-        self._make_sampler = need("mlx_lm.sample_utils", "mlx-lm").make_sampler
+        self._sampling = need("mlx_lm.sample_utils", "mlx-lm")
         self.version = version("mlx-lm")
         self._planted = planted
         self._gamma = gamma if speculative else 0
@@ -35,18 +36,10 @@ class MlxEngine:
             self._how = {"draft_model": draft, "num_draft_tokens": gamma}
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "engine": self.name,
-            "version": self.version,
-            "model": self._planted.digest,
-            "speculative": self._gamma > 0,
-            "gamma": self._gamma,
-            "logprobs": "raw",
-        }
+        return described(self.name, self.version, self._planted, self._gamma, "raw")
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
-        for request in requests:
-            yield from or_failures(lambda request=request: self._answer(request), [request])  # type: ignore[misc]
+        return one_by_one(self._answer, requests)
 
     def counters(self) -> dict[str, int] | None:
         """None: mlx-lm reports nothing of a server."""
@@ -61,12 +54,19 @@ class MlxEngine:
             raise NotImplementedError("stop: stream_generate has no stop strings")
         if request.seed is not None:
             self._mx.random.seed(request.seed)
-        sampler = self._make_sampler(
-            temp=sampling.temperature, top_p=sampling.top_p, min_p=sampling.min_p, top_k=sampling.top_k or 0
-        )
-        return [self._completion(request, index, sampler) for index in range(request.n)]
+        how = {
+            "sampler": self._sampling.make_sampler(
+                temp=sampling.temperature,
+                top_p=sampling.top_p,
+                min_p=sampling.min_p,
+                top_k=sampling.top_k or 0,
+            )
+        }
+        if sampling.penalties:
+            how["logits_processors"] = self._sampling.make_logits_processors(repetition_penalty=REPETITION)
+        return [self._completion(request, index, how) for index in range(request.n)]
 
-    def _completion(self, request: Request, index: int, sampler: Any) -> Completion:
+    def _completion(self, request: Request, index: int, how: dict[str, Any]) -> Completion:
         started, asked = time.perf_counter(), request.sampling.logprobs
         tokens, logprobs, top, accepted = [], [], [], 0
         for one in self._lm.stream_generate(
@@ -74,7 +74,7 @@ class MlxEngine:
             self._tokenizer,
             list(request.prompt),
             max_tokens=request.max_tokens,
-            sampler=sampler,
+            **how,
             **self._how,
         ):
             token, accepted = int(one.token), accepted + bool(one.from_draft)

@@ -13,8 +13,14 @@ ENGINES = {
     "specsim": ("_local", "LocalEngine"),
     "hf": ("_transformers", "TransformersEngine"),
     "hf-lookup": ("_transformers", "LookupEngine"),
+    "hf-universal": ("_transformers_universal", "UniversalEngine"),
+    "hf-early-exit": ("_transformers_layers", "EarlyExitEngine"),
+    "hf-mtp": ("_transformers_layers", "MtpEngine"),
     "llama.cpp": ("_llama_cpp", "LlamaCppEngine"),
     "mlx-lm": ("_mlx", "MlxEngine"),
+    "onnxruntime": ("_onnxruntime", "OnnxRuntimeEngine"),
+    "onnxruntime-ngram": ("_onnxruntime", "NgramEngine"),
+    "openvino": ("_openvino", "OpenVinoEngine"),
 }
 
 

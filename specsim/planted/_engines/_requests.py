@@ -10,7 +10,8 @@ class Sampling:
     """How tokens are drawn from the rows of the target.
 
     `logprobs` is None if no log-probabilities are asked for, 0 for those of the emitted tokens, k for lists
-    of the k most probable tokens too."""
+    of the k most probable tokens too. With `penalties`, those of repetition, presence and frequency are sent,
+    with values that change nothing."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -18,6 +19,7 @@ class Sampling:
     min_p: float = 0.0
     stop: tuple[str, ...] = ()
     logprobs: int | None = 0
+    penalties: bool = False
 
 
 @dataclass(frozen=True)

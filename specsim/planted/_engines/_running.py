@@ -1,12 +1,18 @@
-"""What connections to engines in this process share: installed packages, requests side by side, crashes."""
+"""What connections to engines in this process share: installed packages, checkpoints that an engine converts,
+requests side by side, crashes.
+"""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from typing import Any
 
 from specsim.planted._engines._requests import Completion, Failure, Request
+from specsim.planted._folder import Planted
 
 Answers = list[Completion | Failure]
 
@@ -17,6 +23,18 @@ def need(module: str, package: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise ImportError(f"{module} is not installed; run: pip install {package} ({error})") from None
+
+
+def convert(module: str, options: Sequence[str], package: str) -> None:
+    """Run a module that converts a checkpoint. Raises ImportError that says what to install, and ValueError
+    with the module's last line if it fails.
+    """
+    ran = subprocess.run([sys.executable, "-m", module, *options], capture_output=True, text=True)
+    if ran.returncode:
+        last = (ran.stderr.strip() or ran.stdout.strip()).rpartition("\n")[2][:300]
+        if last.startswith(("ModuleNotFoundError", "ImportError")) or "No module named" in last:
+            raise ImportError(f"{module} cannot be run; run: pip install {package} ({last})")
+        raise ValueError(f"{module} {' '.join(options)}: {last}")
 
 
 def side_by_side(
@@ -33,6 +51,14 @@ def side_by_side(
             yield from future.result()
 
 
+def one_by_one(
+    answer: Callable[[Request], Answers], requests: Sequence[Request]
+) -> Iterator[Completion | Failure]:
+    """The answers to `requests`, one after the other, or their failures."""
+    for request in requests:
+        yield from or_failures(partial(answer, request), [request])
+
+
 def or_failures(answer: Callable[[], Answers], requests: Sequence[Request]) -> Answers:
     """What `answer` gives for `requests`, or a failure of each if the engine raises."""
     try:
@@ -42,3 +68,18 @@ def or_failures(answer: Callable[[], Answers], requests: Sequence[Request]) -> A
     except Exception as error:
         text = f"{type(error).__name__}: {error}"[:300]
         return [Failure(request.number, "crash", text) for request in requests]
+
+
+def described(
+    engine: str, version: str, planted: Planted, gamma: int, logprobs: str | None, **more: Any
+) -> dict[str, Any]:
+    """What an engine in this process says of itself; `gamma` 0 without speculation."""
+    return {
+        "engine": engine,
+        "version": version,
+        "model": planted.digest,
+        "speculative": gamma > 0,
+        "gamma": gamma,
+        **more,
+        "logprobs": logprobs,
+    }

@@ -11,10 +11,13 @@ from typing import Any
 
 from specsim.core._checks import check_counts
 from specsim.planted._engines._requests import Completion, Failure, Request
-from specsim.planted._engines._running import Answers, need, or_failures
+from specsim.planted._engines._running import Answers, described, need, or_failures
+from specsim.planted._engines._writing import REPETITION
 from specsim.planted._folder import Planted
 
 DTYPES = ("float32", "bfloat16", "float16")
+#: Ways to draft by `generate`, which is not given the tokenizer for stop strings.
+NO_STOP_STRINGS = {"assistant_model", "assistant_early_exit"}
 
 
 class TransformersEngine:
@@ -37,23 +40,15 @@ class TransformersEngine:
         self._torch = need("torch", "torch transformers")
         transformers = need("transformers", "torch transformers")
         self.version = str(transformers.__version__)
-        self._planted, self._speculative, self._dtype = planted, speculative, dtype
+        self._planted, self._dtype = planted, dtype
         self._gamma, self._batch = gamma if speculative else 0, 1 if speculative else batch
         self._model = self._load(transformers, "target")
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(planted.checkpoint("target", "hf"))
         self._drafting = self._how_to_draft(transformers) if speculative else {}
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "engine": self.name,
-            "version": self.version,
-            "model": self._planted.digest,
-            "speculative": self._speculative,
-            "gamma": self._gamma,
-            "dtype": self._dtype,
-            "batch": self._batch,
-            "logprobs": "processed",
-        }
+        more = {"dtype": self._dtype, "batch": self._batch}
+        return described(self.name, self.version, self._planted, self._gamma, "processed", **more)
 
     def complete(self, requests: Sequence[Request]) -> Iterator[Completion | Failure]:
         for members in self._batches(requests):
@@ -86,10 +81,14 @@ class TransformersEngine:
     def _how_to_draft(self, transformers: Any) -> dict[str, Any]:
         """The arguments of `generate` that make it speculate with γ drafts in every step."""
         draft = self._load(transformers, "draft")
-        draft.generation_config.num_assistant_tokens = self._gamma
-        draft.generation_config.num_assistant_tokens_schedule = "constant"
-        draft.generation_config.assistant_confidence_threshold = 0.0
+        self._always_draft(draft)
         return {"assistant_model": draft}
+
+    def _always_draft(self, model: Any) -> None:
+        """Have a model draft γ tokens in every step."""
+        model.generation_config.num_assistant_tokens = self._gamma
+        model.generation_config.num_assistant_tokens_schedule = "constant"
+        model.generation_config.assistant_confidence_threshold = 0.0
 
     def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
         """Neighbours that one call can decode."""
@@ -101,7 +100,7 @@ class TransformersEngine:
     def _answer(self, members: list[Request]) -> Answers:
         """The completions of requests that differ in their prompts alone."""
         started, first = time.perf_counter(), members[0]
-        if first.sampling.stop and "assistant_model" in self._drafting:
+        if first.sampling.stop and self._drafting.keys() & NO_STOP_STRINGS:
             raise NotImplementedError("stop: assisted generation does not pass the tokenizer to the draft")
         if first.seed is not None:
             self._torch.manual_seed(first.seed)
@@ -130,6 +129,8 @@ class TransformersEngine:
         if sampling.temperature > 0:
             how = {"do_sample": True, "temperature": sampling.temperature, "top_k": sampling.top_k or 0}
             how |= {"top_p": sampling.top_p, "min_p": sampling.min_p or None}
+        if sampling.penalties:
+            how["repetition_penalty"] = REPETITION
         if sampling.stop:
             how |= {"stop_strings": list(sampling.stop), "tokenizer": self._tokenizer}
         with torch.no_grad():

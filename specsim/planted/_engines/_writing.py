@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from specsim.planted._engines._requests import Request
+from specsim.planted._engines._requests import Request, Sampling
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,17 @@ DIALECTS = (
 )
 #: The same for prompts that have no ids here.
 TEXT_DIALECTS = (Dialect("text, ids returned", False, True, True), *DIALECTS[2:])
+#: Penalties that change nothing: all servers know those of OpenAI, and most that of repetition.
+PENALTIES, REPETITION = {"presence_penalty": 0.0, "frequency_penalty": 0.0}, 1.0
 #: llama.cpp processes rows in another order, unless it is told the one of `specsim.planted._sampling`.
 SAMPLERS = ["temperature", "top_k", "top_p", "min_p"]
+
+
+def llama_parameters(sampling: Sampling) -> dict[str, Any]:
+    """What llama.cpp is told in names of its own."""
+    if not sampling.penalties:
+        return {"samplers": SAMPLERS}
+    return {"samplers": ["penalties", *SAMPLERS], "repeat_penalty": REPETITION}
 
 
 def write_request(
@@ -56,6 +65,10 @@ def write_request(
         given["min_p"] = sampling.min_p
     if dialect.returned_ids:
         given |= {"return_token_ids": True, "return_tokens_as_token_ids": True}
+    if sampling.penalties:
+        given |= PENALTIES
+        if dialect.more_parameters and not llama:
+            given["repetition_penalty"] = REPETITION
     if llama:
-        given["samplers"] = SAMPLERS
+        given |= llama_parameters(sampling)
     return json.dumps({name: value for name, value in given.items() if value is not None}).encode()

@@ -12,7 +12,7 @@ from listening import answering, listening
 
 from specsim.core._tables import to_rich
 from specsim.planted import Sampling, compare_servers
-from specsim.planted._audit import _against_serving
+from specsim.planted._audit import _asking
 from specsim.planted._audit._against_chains import Chains
 from specsim.planted._audit._against_tables import Text
 from specsim.planted._audit._against_tests import PromptTexts, all_tests
@@ -69,8 +69,9 @@ MISTAKES = ["recovered_from_target", "rejected_kept", "greedy_bonus", "accepted_
 @pytest.mark.parametrize(
     "mistake", [MISTAKES[0], *(pytest.param(m, marks=pytest.mark.slow) for m in MISTAKES[1:])]
 )
-def test_a_mistake_is_a_change(mistake):
-    found = compared(serving(plain=True), serving(mistake=mistake), tokens=400_000, sampling=FAST, texts=256)
+def test_a_mistake_is_a_change(mistake, full):
+    tokens = 400_000 if full else 200_000
+    found = compared(serving(plain=True), serving(mistake=mistake), tokens=tokens, sampling=FAST, texts=256)
     assert (found.verdict, found.exit_code) == ("changed", 1)
     assert "at the first server" in found.findings[0].text
 
@@ -214,7 +215,7 @@ def test_a_form_that_goes_missing_is_garbage():
 
 
 def test_a_server_that_does_not_answer_gives_no_verdict(monkeypatch):
-    monkeypatch.setattr(_against_serving, "HOPELESS", 4)
+    monkeypatch.setattr(_asking, "HOPELESS", 4)
     monkeypatch.setattr(
         TextServer, "_send_again", lambda self, path, payload: self._send("POST", path, payload)[1]
     )
@@ -242,6 +243,30 @@ def test_interrupted_comparisons_keep_whole_blocks(monkeypatch):
     assert (found.interrupted, found.exit_code) == (True, 3)
     assert found.tests[0].n == sum(calls[:4])
     assert found.other.texts == sum(calls[1:4:2]) + 3
+
+
+def test_a_comparison_goes_on_from_its_texts(tmp_path, monkeypatch):
+    answer, asked = TextServer._answer, []
+
+    def counted(self, request):
+        asked.append(request.number)
+        return answer(self, request)
+
+    monkeypatch.setattr(TextServer, "_answer", counted)
+    options = {"tokens": 1_000, "texts": 8, "length": 4, "sampling": FAST}
+    with serving(plain=True) as one, serving(plain=True) as other:
+        whole = compare_servers(one, other, PROMPTS, **options, rng=1)
+        all_of_them = len(asked)
+        part = compare_servers(one, other, PROMPTS, **options, rng=1, seconds=1e-6, out=tmp_path)
+        assert part.tests == ()
+        assert 0 < part.one.texts < whole.one.texts
+        for _ in range(2):
+            again = compare_servers(one, other, PROMPTS, **options, rng=1, out=tmp_path)
+            assert again.tests == whole.tests
+            assert (again.one.texts, again.other.texts) == (whole.one.texts, whole.other.texts)
+        assert len(asked) == 2 * all_of_them
+        with pytest.raises(ValueError, match=r"first.jsonl: these texts are of another run: its seed"):
+            compare_servers(one, other, PROMPTS, **options, rng=2, out=tmp_path)
 
 
 def test_a_limit_of_time_ends_it():

@@ -1,22 +1,33 @@
 """Audits of engines: right ones pass, each mistake is found and named, whatever an engine answers."""
 
 import json
+import shlex
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from commands import run
 from listening import listening
 
 from specsim.auditing import Verdict
 from specsim.core._tables import to_rich
 from specsim.planted import Completion, Failure, Sampling, audit_engine, audit_matrix, open_engine, plant
+from specsim.planted._audit import _diagnosis, _judge, _places
+from specsim.planted._audit._judge import judge, likely_orders
+from specsim.planted._audit._matrix import settings
+from specsim.planted._audit._requests_plan import plan_requests
+from specsim.planted._audit._run import serve
 from specsim.planted._audit._store import TextStore
+from specsim.planted._engines._local import LocalEngine
 from specsim.planted._sampling import FIRST_ORDER, ORDERS
 from specsim.planted._server._decoding import Decoder
 from specsim.planted._server._http import Server
 from specsim.planted._server._mistakes import MISTAKES
 
-TOKENS = 20_000
+#: Tokens that are enough for a verdict, and those that are enough to see a mistake.
+TOKENS, FEWER = 20_000, 8_000
+#: Tokens of a run that several tests share.
+WRONG_TOKENS = 2_000
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +40,15 @@ def opened(tmp_path_factory):
     """A pair that reads the first token of the prompt, and one a page back."""
     folder = tmp_path_factory.mktemp("planted") / "opened"
     return plant(folder, offsets=(1, 17), openers=3, vocab_size=6, context=160, rng=2)
+
+
+@pytest.fixture(scope="module")
+def wrong(pair):
+    """A run of an engine that recovers greedily, and what is found of it."""
+    requests = plan_requests(pair, 1, Sampling(), WRONG_TOKENS)
+    engine = open_engine("specsim", pair, mistake="greedy_recovered")
+    run = serve(engine, pair, requests, TextStore(None, {}), 1, None, None)
+    return run, judge(run)
 
 
 class Answering:
@@ -72,12 +92,18 @@ def test_the_same_seed_gives_the_same_evidence(pair):
     assert one.tests != audit_engine("specsim", pair, tokens=2_000, rng=4).tests
 
 
-@pytest.mark.parametrize(("mistake", "verdict"), [(None, "inconclusive"), ("greedy_recovered", "biased")])
-def test_a_server_is_audited_like_the_engine_that_it_serves(mistake, verdict, pair):
-    with listening(Server(Decoder(pair, mistake=mistake), port=0)) as url:
-        found = audit_engine(f"{url}/v1", pair, tokens=4_000, rng=1)
-    here = audit_engine("specsim", pair, tokens=4_000, mistake=mistake, rng=1)
-    assert found.verdict == here.verdict == verdict
+def test_a_right_server_is_audited_like_the_engine_that_it_serves(pair):
+    with listening(Server(Decoder(pair), port=0)) as url:
+        found = audit_engine(f"{url}/v1", pair, tokens=1_000, rng=1)
+    assert (found.verdict, found.findings) == (Verdict.INCONCLUSIVE, ())
+    assert found.tests == audit_engine("specsim", pair, tokens=1_000, rng=1).tests
+
+
+def test_a_wrong_server_is_audited_like_the_engine_that_it_serves(pair, wrong):
+    with listening(Server(Decoder(pair, mistake="greedy_recovered"), port=0)) as url:
+        found = audit_engine(f"{url}/v1", pair, tokens=WRONG_TOKENS, rng=1)
+    here = wrong[1]
+    assert found.verdict == here.verdict == Verdict.BIASED
     assert found.tests == here.tests
     assert (found.engine, found.efficiency.drafted) == ("specsim", here.efficiency.drafted)
 
@@ -161,7 +187,7 @@ def test_a_mistake_is_found_and_named(name, pair, opened, full):
     found = audit_engine(
         "specsim",
         where,
-        tokens=40_000 if full else TOKENS,
+        tokens=40_000 if full else FEWER,
         sampling=sampling,
         texts=2 if name == "copies_alike" else 1,
         order=FIRST_ORDER,
@@ -180,9 +206,29 @@ def test_every_mistake_is_tried():
     assert {mistake.name for mistake in MISTAKES} == set(NAMED) | RIGHT
 
 
+def test_rows_in_pieces_and_places_in_blocks_give_the_same(wrong, monkeypatch):
+    run, whole = wrong
+    monkeypatch.setattr(_places, "ENTRIES", 512)
+    monkeypatch.setattr(_diagnosis, "BLOCK", 1_000)
+    pieces = judge(run)
+    for one, other in zip(whole.tests, pieces.tests, strict=True):
+        assert one.log10_e == pytest.approx(other.log10_e, rel=1e-9)
+    assert [one.name for one in pieces.diagnosis] == [one.name for one in whole.diagnosis]
+
+
+def test_with_large_vocabularies_mistakes_are_tried_at_some_places(wrong, monkeypatch):
+    run, whole = wrong
+    monkeypatch.setattr(_judge, "MOST_ENTRIES", whole.tokens * run.planted.target.vocab_size // 4)
+    found = judge(run)
+    tested = next(test for test in found.tests if test.name == "known mistakes")
+    assert abs(tested.n - whole.tokens / 4) < 5 * (whole.tokens * 3 / 16) ** 0.5
+    assert tested.rejected
+    assert found.diagnosis[0].name == "greedy recovered"
+
+
 @pytest.mark.parametrize("name", sorted(RIGHT))
-def test_what_follows_the_law_is_left_alone(name, pair):
-    found = audit_engine("specsim", pair, tokens=TOKENS, mistake=name, rng=1)
+def test_what_follows_the_law_is_left_alone(name, pair, full):
+    found = audit_engine("specsim", pair, tokens=TOKENS if full else FEWER, mistake=name, rng=1)
     assert found.findings == ()
 
 
@@ -199,11 +245,22 @@ def test_right_engines_are_left_alone_many_times(rule, pair):
 
 
 def test_the_order_of_processing_is_inferred(pair):
-    found = audit_engine("specsim", pair, tokens=3_000, sampling=PROCESSED, rng=1)
+    found = audit_engine("specsim", pair, tokens=2_000, sampling=PROCESSED, rng=1)
     assert found.order == FIRST_ORDER
     assert found.findings == ()
     other = [order for order in ORDERS if order != FIRST_ORDER][2]
-    assert audit_engine("specsim", pair, tokens=3_000, sampling=PROCESSED, order=other, rng=1).exit_code == 1
+    assert audit_engine("specsim", pair, tokens=2_000, sampling=PROCESSED, order=other, rng=1).exit_code == 1
+
+
+def test_few_texts_leave_several_orders_possible(pair):
+    """A narrower one is likelier until the first token that it rules out, and not the engine's for that."""
+    sampling, engine = Sampling(temperature=1.5, top_p=0.9, min_p=0.05), open_engine("specsim", pair)
+    requests = plan_requests(pair, 1, sampling, 1_000)
+    run = serve(engine, pair, requests, TextStore(None, {}), 1, None, None)
+    short = next(one for one in run.texts if len(one.tokens) < 8)
+    few, all_of_them = (likely_orders(replace(run, texts=texts)) for texts in ([short], run.texts))
+    assert FIRST_ORDER in all_of_them
+    assert len(all_of_them) < len(few) == len(ORDERS)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +299,8 @@ def test_answers_that_were_not_asked_for_are_not_counted(pair):
 def test_half_precision_is_allowed_for(pair):
     """Rows that are off by less than the tolerance are accepted, those that are off by more are not."""
     coarse = Rounded(pair)
-    assert audit_engine(coarse, pair, tokens=TOKENS, tolerance=0.3, rng=1).findings == ()
-    assert audit_engine(coarse, pair, tokens=TOKENS, rng=1).exit_code == 1
+    assert audit_engine(coarse, pair, tokens=FEWER, tolerance=0.3, rng=1).findings == ()
+    assert audit_engine(coarse, pair, tokens=FEWER, rng=1).exit_code == 1
 
 
 class Rounded(Answering):
@@ -330,12 +387,53 @@ def test_bad_arguments_are_named(options, said, pair):
         audit_engine("specsim", pair, **options)
 
 
+def test_each_cell_has_the_command_that_repeats_it(pair, monkeypatch):
+    """The command makes the requests of the cell, whatever they are."""
+    made = []
+
+    def noted(*_, **options):
+        made.append(options)
+        raise ValueError("noted")
+
+    monkeypatch.setattr("specsim.planted.audit_engine", noted)
+    rows = settings(pair)
+    assert {row.name: row for row in rows if row.options() == ""}.keys() == {"plain"}
+    for row in rows:
+        run("audit", "engine", "specsim", "--planted", pair.folder, *shlex.split(row.options()))
+        asked = made[-1]
+        assert asked["sampling"] == row.sampling
+        assert asked["texts"] == row.n
+        assert (asked["request_seeds"], asked["unequal_prompts"]) == (row.request_seeds, row.unequal_prompts)
+    assert len(made) == len({row.options() for row in rows}) == len(rows)
+
+
+def test_requests_without_seeds_and_of_unequal_lengths(pair):
+    options = {"tokens": 4_000, "texts": 2, "sampling": Sampling(penalties=True), "seed": 1}
+    found = audit_engine("specsim", pair, **options, request_seeds=False, unequal_prompts=True, rng=1)
+    assert found.findings == ()
+    assert not any("same seed" in note for note in found.notes)
+    planned = plan_requests(pair, 1, Sampling(), 4_000, request_seeds=False, unequal_prompts=True)
+    assert {request.seed for request in planned} == {None}
+    lengths = [len(request.prompt) for request in planned[:8]]
+    assert min(lengths[1::2]) > max(lengths[::2]) + 32
+    wrong = audit_engine("specsim", pair, **options, unequal_prompts=True, mistake="unshifted_padding", rng=1)
+    assert wrong.exit_code == 1
+
+
+def test_engines_are_closed_if_another_one_cannot_be_opened(pair, monkeypatch):
+    closed = []
+    monkeypatch.setattr(LocalEngine, "close", lambda self: closed.append(self))
+    with pytest.raises(ValueError, match="is not an address"):
+        audit_matrix("specsim", pair, without="http:nowhere://", tokens=100)
+    assert len(closed) == 1
+
+
 @pytest.mark.slow
 def test_the_matrix_shows_where_a_mistake_is(pair):
     found = audit_matrix("specsim", pair, tokens=1_500, mistake="top_k_not_in_bonus", rng=1)
     wrong = {cell.setting for cell in found.cells if cell.speculative.findings}
     assert wrong
-    assert all("top-k" in setting for setting in wrong)
+    assert all("top-k" in setting or setting == "all of these" for setting in wrong)
     assert not any(cell.plain.findings for cell in found.cells)
     assert (found.verdict, found.exit_code) == (Verdict.BIASED, 1)
     assert all(f"--planted {pair.folder}" in cell.command for cell in found.cells)

@@ -61,6 +61,20 @@ def test_our_server_gives_what_its_decoder_gives(options):
     json.dumps(described)
 
 
+def test_penalties_that_change_nothing_are_sent_where_they_are_asked_for():
+    sent = []
+
+    def answer(payload, *_):
+        sent.append({name: value for name, value in payload.items() if name.endswith("penalty")})
+        return choice()
+
+    with answering(answer) as url:
+        for penalties in (True, False):
+            answers(url, [Request(0, (0, 1), 3, sampling=Sampling(penalties=penalties))])
+    none = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
+    assert sent == [none, {}]
+
+
 def test_no_server():
     with answering(lambda *_: b"") as url:
         pass

@@ -2,12 +2,12 @@
 
 import http.client
 import json
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 from letters import Letters, decoded
+from listening import listening
 
 from specsim.planted._engines._requests import Request, Sampling
 from specsim.planted._server._decoding import Decoder
@@ -20,14 +20,8 @@ PAIR = Letters(openers=2)
 def serving(**options):
     """A server on a free port, until the end of the block."""
     server = Server(Decoder(PAIR, **options), port=0)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with listening(server):
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
