@@ -93,7 +93,8 @@ def renewed(name: str, only: Iterable[str], *, rng: int, progress: Progress | No
     """The kept rows, with those cells run again whose first value is in `only`, and those that were not
     there.
 
-    The first columns of a row are the values of its cell. Raises ValueError where no cell begins with one of
+    The first columns of a row are the values of its cell. An experiment in which not all cells can be run
+    everywhere has `kept_cells`, whose rows are kept. Raises ValueError where no cell begins with one of
     `only`.
     """
     module, chosen = experiments.get(name), set(only)
@@ -101,12 +102,14 @@ def renewed(name: str, only: Iterable[str], *, rng: int, progress: Progress | No
     if unknown := chosen - {cell[0] for cell in cells}:
         raise ValueError(f"{name}: no cell begins with {', '.join(sorted(unknown))}")
     before = {tuple(row.values())[: len(cells[0])]: row for row in kept(name)}
+    listed = module.kept_cells() if hasattr(module, "kept_cells") else cells
+    listed = [cell for cell in listed if cell in cells or tuple(cell) in before]
     rows = []
-    for done, cell in enumerate(cells, 1):
+    for done, cell in enumerate(listed, 1):
         known = cell[0] not in chosen and tuple(cell) in before
         rows.append(before[tuple(cell)] if known else module.run_cell(cell, fast=False, rng=rng))
         if progress is not None:
-            progress(done, len(cells))
+            progress(done, len(listed))
     return rows
 
 

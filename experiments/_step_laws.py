@@ -28,7 +28,6 @@ from specsim.auditing._checks.counts import PIT_BINS, TAIL_EDGES, AuditTally, ta
 from specsim.auditing._checks.decoder import Processing, plan_decoder_tables
 from specsim.auditing._checks.subjects import Subject
 from specsim.auditing._checks.tables import Table, interim_looks, plan_tables
-from specsim.auditing._execution import here
 from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing.mutants import Mutant, sequence_law
 from specsim.core.distributions import Floats
@@ -295,7 +294,7 @@ def rejections(
     found: list[int | None] = []
     plan = subject.plan(index, level)
     for seed in seeds:
-        result = run_case(here(subject), CaseRun(plan, seed, alarm)).result()
+        result = run_case(subject, CaseRun(plan, seed, alarm)).result()
         ended = next((end for end in interim_looks(plan.steps) if end > result.steps), plan.steps)
         steps = result.steps if result.tables else ended  # one that broke off was not looked at
         found.append(steps if result.findings else None)

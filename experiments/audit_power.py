@@ -36,6 +36,7 @@ from specsim.auditing._checks.contract_checks import PROMISES, check_promises
 from specsim.auditing._checks.subjects import Subject, function_subject
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import Declared
+from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant
 
 TITLE = "The power of an audit: the steps that it needs to reject each known mistake"
@@ -68,7 +69,7 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     """
     (name,) = cell
     mutant = mutants.get(name)
-    subject = function_subject(mutant.function, name, Declared(decoder=mutant.decode is not None))
+    subject = function_subject(Local(mutant.function, Declared(decoder=mutant.decode is not None)), name)
     laws = [_law_in(mutant, case) for case in subject.cases]
     predicted, best, must = _predicted(subject, laws)
     where = next(((best, level) for level in RUN_LEVELS if level in must), None)
@@ -137,7 +138,7 @@ def _deviation(subject: Subject, law: Known, index: int, level: str) -> Deviatio
 
 def _breaks_a_promise(mutant: Mutant) -> bool:
     """Whether the contract checks detect it before a step is drawn."""
-    return bool(check_promises(mutant.function, Declared(), case_key(PILOT, PROMISES), TIMEOUT))
+    return bool(check_promises(Local(mutant.function), case_key(PILOT, PROMISES), TIMEOUT))
 
 
 def _pilot(subject: Subject, rng: int) -> tuple[int, str] | None:

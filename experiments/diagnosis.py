@@ -71,9 +71,10 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     with open_execution(function, 1, 60.0) as place:
 
         def diagnosis(known: Sequence[Mutant]) -> Any:
+            subject: Any = place.subject
             if mutant.decode is not None:
-                return diagnose_decoder(place, failed, seed, known)
-            return diagnose_chain(place, failed, LEVEL, seed, known)
+                return diagnose_decoder(subject, failed, seed, known)
+            return diagnose_chain(subject, failed, LEVEL, seed, known)
 
         found = diagnosis(mutants.catalogue())
         # another mistake may, with the right parameter, be the same one: a draft of the likeliest token alone

@@ -35,7 +35,7 @@ from specsim.auditing._checks import proof
 from specsim.auditing._checks import tables as plan
 from specsim.auditing._checks.subjects import RuleSubject, Subject, function_subject
 from specsim.auditing._results import BUDGET
-from specsim.auditing._verifier.contract import Declared
+from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import _reference as pieces
 from specsim.core._streams import PER_SLOT, Purpose, uniform
 from specsim.core.stats import DEVIATIONS, POWER, detectable_tv
@@ -125,7 +125,7 @@ def random_numbers(sources: Sources) -> Macros:
 
 def audit(sources: Sources) -> Macros:
     rule = RuleSubject(rules.get("standard"), threads=1)
-    verifier = function_subject(pieces.verify, "verify", Declared())
+    verifier = function_subject(Local(pieces.verify), "verify")
     first = rule.plan(0, "quick")
     hold("the two-token case is a built-in rule's first", rule.cases[0].target.vocab_size == 2)
     return {

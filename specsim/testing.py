@@ -41,7 +41,8 @@ def assert_exact(
     Raises
     ------
     AssertionError
-        For any other verdict, `lossy` included, with the findings and the call that repeats the audit.
+        For any other verdict, `lossy` and `inconclusive` included, with the findings and the call that
+        repeats the audit.
     KeyboardInterrupt
         If the audit was interrupted. Other exceptions are those of `specsim.audit`.
 
@@ -105,6 +106,8 @@ def _describe(found: Audit) -> str:
         *(f"{case.case}: {words.waste(case)}" for case in wasteful),
         words.proof_line(found),
         words.test_line(found),
+        words.wanted_line(found),
+        words.limits_line(found),
         f"again: {words.replay(found)}",
     ]
     return "\n".join(line for line in lines if line)

@@ -22,11 +22,13 @@ from specsim.traces import open_trace, writer
 
 #: A test that asks for one of these is slow: all figures, a Dask cluster.
 SLOW_FIXTURES = {"made", "cluster"}
-#: Examples of the documentation that compare whole verifiers; `test_testing` and `test_against` do so with
-#: small ones.
+#: Examples of the documentation that audit or compare at full scale; `test_testing`, `test_against` and
+#: `test_parts` do so with small ones.
 SLOW_EXAMPLES = {
+    "specsim._merge.merge",
     "specsim.auditing._runner.audit",
     "specsim.auditing._two_sample.audit_against",
+    "specsim.testing.assert_exact",
     "specsim.testing.assert_same",
 }
 
@@ -172,6 +174,7 @@ LARGE = {"Zipf 32 000", "flat tail 131 072"}
 
 @contextmanager
 def _smaller_audits(cases=None):
+    from specsim.auditing import _runner
     from specsim.auditing._cases.battery import LEVELS, Level
     from specsim.auditing._checks import subjects
     from specsim.rules import Rule
@@ -186,6 +189,7 @@ def _smaller_audits(cases=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subjects, "battery", some)
         patch.setitem(LEVELS, "smoke", Level(2**15, 2**13, 2**29, 2**10))
+        patch.setitem(_runner.audit.__kwdefaults__, "wanted_tv", 0.2)  # that is what so few steps show
         yield
 
 

@@ -32,7 +32,7 @@ from commands import forget, parse, run
 from laws import Outcomes, generated
 from scipy.stats import qmc
 
-from specsim.core._kernels import interpreted
+from specsim.core._kernels import _folder, interpreted
 from specsim.drafts import chain
 from specsim.models import TableModel
 from specsim.planted._guide import guide
@@ -308,7 +308,7 @@ def test_the_example_rule_is_a_rule(tmp_path):
         "-p",
         "no:cacheprovider",
     ]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(_folder().parent)}
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_ADDOPTS"):
         environment.pop(name, None)
     for words, said in (

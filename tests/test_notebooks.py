@@ -9,11 +9,7 @@ import os
 import re
 from pathlib import Path
 
-import jupytext
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
 from PIL import Image
 
 pytestmark = pytest.mark.slow
@@ -34,13 +30,22 @@ SHOWN = {
 WITHOUT_KERNEL = {"VBox(": "use the sliders"}
 
 
+def jupytext():
+    """The package: what reads notebooks takes seconds to import, and this file is imported by every run."""
+    import jupytext
+
+    return jupytext
+
+
 def executed(source, folder):
     """The notebook written as `source`, with its outputs, run in a kernel of its own whose files all go below
     `folder`.
 
     Raises CellExecutionError where a cell raises anything.
     """
-    notebook = jupytext.reads(source, fmt="py:percent")
+    from nbclient import NotebookClient
+
+    notebook = jupytext().reads(source, fmt="py:percent")
     places = {name: folder / name for name in ("IPYTHONDIR", "TMPDIR", "work")}
     for place in places.values():
         place.mkdir()
@@ -89,9 +94,11 @@ def test_a_notebook_runs_and_shows_what_it_says(tmp_path, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_committed_outputs_belong_to_the_script(name):
+    import nbformat
+
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     nbformat.validate(notebook)
-    cells = jupytext.read(FOLDER / f"{name}.py").cells
+    cells = jupytext().read(FOLDER / f"{name}.py").cells
     assert [(cell.cell_type, cell.source) for cell in notebook.cells] == [
         (cell.cell_type, cell.source) for cell in cells
     ], "run make notebooks"
@@ -112,7 +119,7 @@ def test_a_committed_notebook_is_small_and_names_no_place(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_is_short(name):
-    cells = jupytext.read(FOLDER / f"{name}.py").cells
+    cells = jupytext().read(FOLDER / f"{name}.py").cells
     assert 8 <= sum(cell.cell_type == "code" for cell in cells) <= 15
     assert cells[0].cell_type == "markdown"
     assert cells[0].source.startswith("# ")
@@ -126,6 +133,8 @@ def test_the_readme_links_every_notebook():
 
 
 def test_what_goes_wrong_is_seen(tmp_path):
+    from nbclient.exceptions import CellExecutionError
+
     (tmp_path / "raising").mkdir()
     with pytest.raises(CellExecutionError, match="no sum"):
         executed("# %%\nassert 1 + 1 == 3, 'no sum'", tmp_path / "raising")

@@ -26,7 +26,6 @@ from specsim.auditing._cases.rows import CaseRows, rows_of
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.tables import plan_case
-from specsim.auditing._execution import here
 from specsim.auditing._results import BUDGET, CaseResult
 from specsim.auditing._runner import Audit, CaseRun, check_limits, run_case
 from specsim.auditing._verifier.arrays import as_tokens, read_tokens
@@ -117,7 +116,8 @@ def score(
         run = CaseRun(plan, document["root"], BUDGET / tests)
         try:
             found = _read(Path(tokens) / entry["file"], (plan.steps, plan.case.positions))
-            run_case(here(_Stored(cases[entry["name"]], found)), run)
+            stored: Any = _Stored(cases[entry["name"]], found)
+            run_case(stored, run)
         except BrokenVerifier as error:
             run.fail(error)
         results.append(run.result())
@@ -134,6 +134,7 @@ def score(
         tests=tests,
         interrupted=results[-1].interrupted,
         provenance=Provenance.record(document["root"], 1, time.perf_counter() - started),
+        planned=len(plans),
     )
 
 

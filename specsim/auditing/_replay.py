@@ -3,9 +3,9 @@
 The step is drawn in the same batch as in the audit, so that the verifier's generator has the same state."""
 
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from typing import Any
 
-from specsim.auditing import _jobs as jobs
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing._checks.tables import interim_looks
@@ -15,6 +15,7 @@ from specsim.auditing._execution import open_execution
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
+from specsim.core._streams import Key
 from specsim.simulation._sources import Batch
 
 
@@ -41,7 +42,7 @@ def replay_step(
                 f"step: {step} is outside [0, {ends[-1]:,}), the steps of case {case!r} at this level"
             )
         try:
-            batch: Batch = execution.run(jobs.batch_of, case, case_key(seed, case), ends, step)
+            batch: Batch = _batch_of(execution.subject, case, case_key(seed, case), ends, step)
             text = "\n".join(_step(batch, found) if isinstance(found, Case) else [_emitted(batch)])
         except (BrokenVerifier, NotADraftPath) as error:
             text = f"  the batch with this step broke the contract: {error}"
@@ -59,6 +60,22 @@ def _case(subject: Subject, name: str, level: str) -> tuple[Any, list[int]]:
         raise ValueError(f"case: {name!r} is none of the audit's: {', '.join(names)}")
     plan = subject.plan(names.index(name), level)
     return plan.case, interim_looks(plan.steps)
+
+
+def _batch_of(subject: Subject, case: str, key: Key, ends: list[int], step: int) -> Batch:
+    """A batch of that step only, drawn with the audit's rng, in pieces that end at `ends`."""
+    source, _ = subject.counter(case)
+    end = next(end for end in ends if step < end)
+    start = max((other for other in ends if other <= step), default=0)
+    first = start + (step - start) // source.chunk * source.chunk
+    batches = source.batches(key, first, min(source.chunk, end - first))
+    batch = next(one for one in batches if step < one.first + len(one.accepted))
+    one = slice(step - batch.first, step - batch.first + 1)
+    rows: Any = batch.rows
+    if rows is not None:
+        arrays = {field.name: getattr(rows, field.name) for field in fields(rows)}
+        rows = replace(rows, **{name: array[one] for name, array in arrays.items() if array is not None})
+    return Batch(step, batch.tokens[:, one], batch.accepted[one], rows)
 
 
 def _step(batch: Batch, case: Case) -> Iterator[str]:

@@ -20,6 +20,9 @@ from specsim.theory import expected_tokens
 
 #: Probability that an audit of an exact verifier raises any alarm at all.
 BUDGET = 1e-6
+#: The total variation of the first token that must be detectable at half of the cases, else there is no
+#: verdict; and the same for the comparison of two verifiers, whose laws are both unknown.
+WANTED_TV, WANTED_TV_OF_TWO = 0.05, 0.1
 #: Total variation below which two laws differ only by rounding.
 LEAST_TV = 1e-9
 #: The most characters of a finding.
@@ -31,7 +34,7 @@ class Verdict(StrEnum):
 
     `consistent`: no deviation from the target's law was found. `lossy`: none from the law that the rule
     declares, which is not the target's. `biased`: a deviation from the claimed law. `broken`: the contract is
-    broken. `inconclusive`: nothing was found, and too little could have been."""
+    broken. `inconclusive`: nothing was found, and too little could have been, or it was interrupted."""
 
     CONSISTENT = "consistent"
     LOSSY = "lossy"
@@ -279,7 +282,10 @@ class Diagnosis:
 class Audit(Shown):
     """The result of `specsim.audit`. `budget` is the total false-alarm probability, split over `tests`.
 
-    If `interrupted` by Ctrl-C, cases are missing or have fewer steps than planned."""
+    If `interrupted` by Ctrl-C, cases are missing or have fewer steps than planned. `planned` is the number of
+    cases with tests, run or not; `limits` are those that the verifier declares, such as "vocab_size=2", and
+    `left_out` the cases that it is not asked for this reason. `wanted_tv` is the total variation that had to
+    be detectable."""
 
     verifier: str
     level: str
@@ -290,17 +296,32 @@ class Audit(Shown):
     interrupted: bool
     provenance: Provenance
     diagnosis: Diagnosis | None = None
+    planned: int = 0
+    limits: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    wanted_tv: float = WANTED_TV
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of the cases; a rule that the proof refutes is biased whatever the draws say."""
+        """The worst verdict of the cases; a rule that the proof refutes is biased whatever the draws say.
+
+        Where nothing was found it is inconclusive after an interrupt, and if the first token had less than
+        the wanted power in more than half of the cases, those left out included."""
         found = {case.verdict for case in self.cases}
         if Verdict.BROKEN in found:
             return Verdict.BROKEN
         refuted = self.proof is not None and not self.proof.as_claimed
         if refuted or Verdict.BIASED in found:
             return Verdict.BIASED
+        if self.interrupted or 2 * self.powerful < self.planned + len(self.left_out):
+            return Verdict.INCONCLUSIVE
         return Verdict.LOSSY if Verdict.LOSSY in found else Verdict.CONSISTENT
+
+    @property
+    def powerful(self) -> int:
+        """In how many cases a total variation of `wanted_tv` was detectable at the first token."""
+        first = (case.first_token for case in self.cases)
+        return sum(table is not None and table.detectable_tv <= self.wanted_tv for table in first)
 
     @property
     def declared_tv(self) -> float:
@@ -309,15 +330,19 @@ class Audit(Shown):
 
     @property
     def exit_code(self) -> int:
-        """0 consistent, or lossy as declared; 1 biased or broken; 3 interrupted before anything was found."""
-        if self.interrupted and self.verdict in (Verdict.CONSISTENT, Verdict.LOSSY):
-            return 3
-        return 0 if self.verdict in (Verdict.CONSISTENT, Verdict.LOSSY) else 1
+        """0 consistent, or lossy as declared; 1 biased or broken; 3 inconclusive."""
+        codes = {Verdict.CONSISTENT: 0, Verdict.LOSSY: 0, Verdict.INCONCLUSIVE: 3}
+        return codes.get(self.verdict, 1)
 
     @property
-    def nothing_run(self) -> bool:
-        """Whether it was interrupted before the first step: there is no verdict."""
-        return self.exit_code == 3 and not self.steps
+    def strongest(self) -> tuple[float, str]:
+        """The largest log10 e-value of all tables, and its case."""
+        return max(((case.largest_log10_e, case.case) for case in self.cases), default=(0.0, ""))
+
+    @property
+    def needed_log10_e(self) -> float:
+        """The log10 e-value from which a table rejects."""
+        return float(np.log10(self.tests / self.budget))
 
     @property
     def wasteful(self) -> bool:
@@ -344,11 +369,10 @@ class Audit(Shown):
         return sum(case.steps for case in self.cases)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON; no verdict if interrupted before the first step."""
+        """Everything as plain Python values, for JSON."""
         return as_dict(
             self,
-            *("exit_code", "declared_tv", "wasteful", "steps"),
-            verdict=None if self.nothing_run else self.verdict,
+            *("verdict", "exit_code", "declared_tv", "wasteful", "steps", "powerful", "needed_log10_e"),
             proof=self.proof and as_dict(self.proof, "as_claimed"),
         )
 
@@ -376,7 +400,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison(Shown):
-    """The result of `audit_against`. `budget` is the total false-alarm probability, split over `tests`."""
+    """The result of `audit_against`. `budget` is the total false-alarm probability, split over `tests`.
+
+    `planned` is the number of cases that both take, `wanted_tv` the total variation between the laws of the
+    first token that had to be detectable at half of them."""
 
     new: str
     old: str
@@ -386,13 +413,19 @@ class Comparison(Shown):
     tests: int
     interrupted: bool
     provenance: Provenance
+    planned: int = 0
+    wanted_tv: float = WANTED_TV_OF_TWO
 
     @property
     def verdict(self) -> str:
-        """same (no difference found), changed, or broken (one of the two could not be run)."""
+        """same (no difference found), changed, broken (one of the two could not be run), or inconclusive (no
+        difference found, and too little could have been, or interrupted)."""
         if any(case.broken for case in self.cases):
             return "broken"
-        return "changed" if any(case.changed for case in self.cases) else "same"
+        if any(case.changed for case in self.cases):
+            return "changed"
+        powerful = sum(case.detectable_tv <= self.wanted_tv for case in self.cases)
+        return "inconclusive" if self.interrupted or 2 * powerful < self.planned else "same"
 
     @property
     def identical(self) -> bool:
@@ -401,10 +434,8 @@ class Comparison(Shown):
 
     @property
     def exit_code(self) -> int:
-        """0 same, 1 changed or broken, 3 interrupted before a difference was found."""
-        if self.verdict == "same":
-            return 3 if self.interrupted else 0
-        return 1
+        """0 same, 1 changed or broken, 3 inconclusive."""
+        return {"same": 0, "inconclusive": 3}.get(self.verdict, 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""

@@ -1,6 +1,6 @@
 """Run the battery: plan every case, set the error budget, count steps, test the counts, judge.
 
-The verifier may run in another process (`_execution.py`), where only the jobs of `_jobs.py` run."""
+Everything runs here but the verifier, which may be in a child process (`_verifier/child.py`)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from specsim.auditing import _jobs as jobs
 from specsim.auditing import _results
 from specsim.auditing._cases.battery import LEVELS, case_key
-from specsim.auditing._checks.contract_checks import PROMISES, promises_result
+from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
 from specsim.auditing._checks.findings import judge_case, rejects_early
 from specsim.auditing._checks.proof import prove_on_generated_models
-from specsim.auditing._checks.subjects import DecoderSubject, RuleSubject, VerifierSubject
+from specsim.auditing._checks.subjects import DecoderSubject, RuleSubject, Subject, VerifierSubject
 from specsim.auditing._checks.tables import Plan, interim_looks
 from specsim.auditing._diagnosis.decoders import diagnose_decoder
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
-from specsim.auditing._execution import AGAIN, Execution, RunEach, open_execution
+from specsim.auditing._execution import Execution, RunEach, Steps, count_case, open_execution
 from specsim.auditing._report.figures import draw_deviation, worst_tables
 from specsim.auditing._report.text import audit_parts
-from specsim.auditing._results import BUDGET, CaseResult, Diagnosis
+from specsim.auditing._results import BUDGET, WANTED_TV, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._kernels import available_threads
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Ends of the first pieces of a case with limited time: the first compiles, the second measures the pace.
 PACE_STEPS = (8, 16)
+#: Share of the time-out that the calls of later cases get after one has hung.
+AGAIN = 0.1
 
 
 class Audit(_results.Audit):
@@ -64,6 +65,7 @@ def audit(
     rng: RandomSource = None,
     *,
     seconds: float | None = None,
+    wanted_tv: float = WANTED_TV,
     timeout: float = TIMEOUT,
     threads: int | None = None,
     executor: Executor | str | None = None,
@@ -89,6 +91,9 @@ def audit(
         The same seed gives the same counts.
     seconds : float, optional
         Time limit, divided equally among the cases; with an executor it is the time of all workers together.
+    wanted_tv : float
+        The total variation of the first token, in (0, 1], that must be detectable at half of the cases;
+        otherwise the verdict is `inconclusive` unless something is found.
     timeout : float
         Seconds after which one call of the verifier counts as hanging.
     threads : int, optional
@@ -120,23 +125,28 @@ def audit(
     >>> str(result.verdict)
     'consistent'
     """
-    check_limits(level, seconds, timeout)
+    check_limits(level, seconds, timeout, wanted_tv)
     threads = available_threads(threads)
     with (
         workers_of(executor, threads) as workers,
         open_execution(verifier, threads, timeout, workers) as execution,
     ):
         found = _audit(execution, level, root_of(rng), seconds, fail_fast, progress)
+        found = replace(found, wanted_tv=wanted_tv)
         return replace(found, diagnosis=_diagnosis(execution, found)) if diagnose else found
 
 
-def check_limits(level: str, seconds: float | None = None, timeout: float = TIMEOUT) -> None:
-    """Raise ValueError for an unknown level, and for times that are not positive."""
+def check_limits(
+    level: str, seconds: float | None = None, timeout: float = TIMEOUT, wanted_tv: float = WANTED_TV
+) -> None:
+    """Raise ValueError for an unknown level, times that are not positive, and a TV outside (0, 1]."""
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")
     for name, limit in (("seconds", seconds), ("timeout", timeout)):
         if limit is not None and not 0 < limit < math.inf:
             raise ValueError(f"{name}: {limit} is not a positive number of seconds")
+    if not 0 < wanted_tv <= 1:
+        raise ValueError(f"wanted_tv: {wanted_tv} is not a total variation in (0, 1]")
 
 
 def _audit(
@@ -163,7 +173,7 @@ def _audit(
 
     try:
         if isinstance(subject, VerifierSubject):
-            promises.append(promises_result(check_promises_at(execution, root)))
+            promises.append(promises_result(check_promises_at(subject, root)))
         if not (fail_fast and any(result.findings for result in promises)):
             for run in run_cases(execution, plans, begin, progress):
                 found[run.plan.case.name], interrupted = run.result(), run.interrupted
@@ -182,6 +192,9 @@ def _audit(
         tests=tests,
         interrupted=interrupted,
         provenance=Provenance.record(root, subject.threads, time.perf_counter() - started),
+        planned=len(plans),
+        limits=subject.limits,
+        left_out=subject.left_out,
     )
 
 
@@ -195,13 +208,10 @@ def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> in
     return None
 
 
-def check_promises_at(execution: Execution, root: int) -> Partial:
-    """Check the promises of a verifier where it runs; broken promises are the failures of the result."""
-    try:
-        found: Partial = execution.run(jobs.check, case_key(root, PROMISES))
-    except BrokenVerifier as error:
-        found = Partial({}, failures=(Failure("contract", str(error)),))
-    return found
+def check_promises_at(subject: VerifierSubject, root: int) -> Partial:
+    """Check the promises of a verifier; broken promises are the failures of the result."""
+    findings = check_promises(subject.callee, case_key(root, PROMISES), subject.timeout)
+    return Partial({}, failures=tuple(Failure(one.kind, one.text) for one in findings))
 
 
 class CaseRun:
@@ -220,14 +230,14 @@ class CaseRun:
         self._end, self._ends = 0, iter([*(PACE_STEPS if seconds else ()), *interim_looks(plan.steps)])
         self._before_pace = 0.0
 
-    def next(self) -> jobs.Steps | None:
+    def next(self) -> Steps | None:
         """The steps to be counted next; None at the end."""
         done = self.total.steps
         for end in self._ends:
             until = min(self.plan.steps, self._affordable(end, done))
             if until > done:
                 self._end = end
-                return jobs.Steps(self.plan.case.name, self._key, done, until - done, self._patience)
+                return Steps(self.plan.case.name, self._key, done, until - done, self._patience)
         return None
 
     def add(self, partial: Partial) -> None:
@@ -258,15 +268,11 @@ class CaseRun:
         return min(until, first + int((done - first) * self._seconds / elapsed) // 8 * 8)
 
 
-def run_case(execution: Execution, run: CaseRun, progress: Progress | None = None) -> CaseRun:
+def run_case(subject: Subject, run: CaseRun, progress: Progress | None = None) -> CaseRun:
     """Count a case to its end, or until Ctrl-C."""
     try:
         while (steps := run.next()) is not None:
-            try:
-                report = offset(progress, steps.first, run.plan.steps)
-                run.add(execution.run(jobs.count_case, steps, progress=report))
-            except BrokenVerifier as error:
-                run.fail(error)
+            run.add(count_case(subject, steps, offset(progress, steps.first, run.plan.steps)))
     except KeyboardInterrupt:
         run.interrupted = True
     return run
@@ -279,7 +285,7 @@ def run_cases(
     total, done = sum(plan.steps for plan in plans), 0
     runs: Iterator[CaseRun]
     if execution.run_each is None:
-        runs = (run_case(execution, begin(plan), offset(progress, done, total)) for plan in plans)
+        runs = (run_case(execution.subject, begin(plan), offset(progress, done, total)) for plan in plans)
     else:
         runs = _side_by_side(execution.run_each, [begin(plan) for plan in plans])
     for run in runs:
@@ -295,9 +301,9 @@ def _side_by_side(run_each: RunEach, runs: Sequence[CaseRun]) -> Iterator[CaseRu
         yield runs[i]
 
 
-def _count_to_the_end(execution: Execution, run: CaseRun) -> Partial:
+def _count_to_the_end(subject: Subject, run: CaseRun) -> Partial:
     """Run a case on a worker, which looks at the counts instead of the parent, at the planned tables."""
-    return run_case(execution, run).total
+    return run_case(subject, run).total
 
 
 def _diagnosis(execution: Execution, found: Audit) -> Diagnosis | None:
@@ -307,9 +313,9 @@ def _diagnosis(execution: Execution, found: Audit) -> Diagnosis | None:
         return None
     try:
         if isinstance(subject, DecoderSubject):
-            return diagnose_decoder(execution, failed, root)
+            return diagnose_decoder(subject, failed, root)
         if isinstance(subject, VerifierSubject) and not subject.declared.tree:
-            return diagnose_chain(execution, failed, found.level, root)
+            return diagnose_chain(subject, failed, found.level, root)
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         pass
     except Exception as error:  # an error of the diagnosis must not lose the verdict

@@ -5,14 +5,15 @@ user's verifier are one more case."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from concurrent.futures import Executor
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from specsim import rules
-from specsim.auditing import _jobs as jobs
 from specsim.auditing._checks.contract_checks import PROMISES, promises_result
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
@@ -90,7 +91,8 @@ def audit_shard(
         kept = Checkpoint(path, _which_run(execution, level, root), {"threads": execution.subject.threads})
         names = [plan.case.name for plan in mine]
         # the first shard checks the promises
-        promises = [PROMISES] if i == 0 and isinstance(execution.subject, VerifierSubject) else []
+        subject = execution.subject
+        promises = [PROMISES] if i == 0 and isinstance(subject, VerifierSubject) else []
         if not {*kept.part.found} <= {*names, *promises}:
             raise ValueError(
                 f"{path}: has cases that are not of this shard; give every shard a file of its own"
@@ -100,8 +102,8 @@ def audit_shard(
         left = [plan for plan in mine if plan.case.name not in kept.part.found]
         total, to_come = (sum(plan.steps for plan in some) for some in (mine, left))
         with kept:
-            if promises and PROMISES not in kept.part.found:
-                kept.keep(PROMISES, check_promises_at(execution, root))
+            if isinstance(subject, VerifierSubject) and PROMISES in {*promises} - {*kept.part.found}:
+                kept.keep(PROMISES, check_promises_at(subject, root))
             report = offset(progress, total - to_come, total)
             begin = partial(CaseRun, root=root, alarm=alarm, seconds=share)
             for run in run_cases(execution, left, begin, report):
@@ -132,6 +134,9 @@ def merge_audit(part: Part) -> Audit:
         tests=tests,
         interrupted=False,
         provenance=Provenance.record(run["seed"], subject.threads, part.seconds),
+        planned=len(plans),
+        limits=subject.limits,
+        left_out=subject.left_out,
     )
 
 
@@ -141,7 +146,7 @@ def _which_run(execution: Execution, level: str, root: int) -> dict[str, Any]:
     if isinstance(subject, RuleSubject):
         name = rules.registered_spec(subject.rule)
     else:
-        name, promise, code = subject.name, asdict(subject.declared), execution.run(jobs.code_digest)
+        name, promise, code = subject.name, asdict(subject.declared), _code_digest(execution.file)
     return {
         "audit of": name,
         "declared": promise,
@@ -151,3 +156,11 @@ def _which_run(execution: Execution, level: str, root: int) -> dict[str, Any]:
         "seed": root,
         **this_code(),
     }
+
+
+def _code_digest(file: str | None) -> str | None:
+    """The SHA-256 of the file of the verifier's module, None if there is no such file."""
+    if file is None or not Path(file).is_file():
+        return None
+    with open(file, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

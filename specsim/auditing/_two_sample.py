@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
-from specsim.auditing import _jobs as jobs
 from specsim.auditing import _results
 from specsim.auditing._cases.battery import BITS, Case, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.subjects import Subject, rule_function
 from specsim.auditing._checks.tables import Plan, Table
-from specsim.auditing._execution import Execution, is_rule, open_execution
+from specsim.auditing._execution import Steps, count_steps, is_rule, open_execution
 from specsim.auditing._report.text import comparison_parts
-from specsim.auditing._results import BUDGET, Difference
+from specsim.auditing._results import BUDGET, WANTED_TV_OF_TWO, Difference
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
@@ -56,6 +55,7 @@ def audit_against(
     level: str = "quick",
     rng: RandomSource = None,
     *,
+    wanted_tv: float = WANTED_TV_OF_TWO,
     timeout: float = TIMEOUT,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -70,11 +70,15 @@ def audit_against(
         Each a function, "package.module:function", or the name of a rule for chains.
     level, rng, timeout, progress
         As in `specsim.audit`.
+    wanted_tv : float
+        The total variation between the laws of the first token that must be detectable at half of the cases;
+        otherwise the verdict is "inconclusive" unless a difference is found.
 
     Returns
     -------
     Comparison
-        The verdict ("same", "changed" or "broken") and the most significant table of each case.
+        The verdict ("same", "changed", "broken" or "inconclusive"), and the most significant table of each
+        case.
 
     Raises
     ------
@@ -87,13 +91,14 @@ def audit_against(
     >>> audit_against("standard", "standard", "smoke", rng=0).verdict
     'same'
     """
-    check_limits(level, timeout=timeout)
+    check_limits(level, timeout=timeout, wanted_tv=wanted_tv)
     root, started = root_of(rng), time.perf_counter()
     with (
-        open_execution(_as_function(new), 1, timeout) as one,
-        open_execution(_as_function(old), 1, timeout) as other,
+        open_execution(_as_function(new), 1, timeout) as left,
+        open_execution(_as_function(old), 1, timeout) as right,
     ):
-        plans = [one.subject.plan(i, level) for i in _shared(one.subject, other.subject)]
+        one, other = left.subject, right.subject
+        plans = [one.plan(i, level) for i in _shared(one, other)]
         tests = sum(_tests(plan) for plan in plans)
         before, total = 0, 2 * sum(plan.steps for plan in plans)
         found, interrupted = [], False
@@ -107,7 +112,7 @@ def audit_against(
                     break
         except KeyboardInterrupt:
             interrupted = True
-        names = [_name(side, execution) for side, execution in ((new, one), (old, other))]
+        names = [_name(side, subject) for side, subject in ((new, one), (old, other))]
     return Comparison(
         new=names[0],
         old=names[1],
@@ -117,6 +122,8 @@ def audit_against(
         tests=tests,
         interrupted=interrupted,
         provenance=Provenance.record(root, 1, time.perf_counter() - started),
+        planned=len(plans),
+        wanted_tv=wanted_tv,
     )
 
 
@@ -124,8 +131,8 @@ def _as_function(verifier: str | Verifier) -> str | Verifier:
     return rule_function(rules.get(verifier)) if isinstance(verifier, str) and is_rule(verifier) else verifier
 
 
-def _name(verifier: str | Verifier, execution: Execution) -> str:
-    return verifier if isinstance(verifier, str) else execution.subject.name
+def _name(verifier: str | Verifier, subject: Subject) -> str:
+    return verifier if isinstance(verifier, str) else subject.name
 
 
 def _shared(one: Subject, other: Subject) -> list[int]:
@@ -146,24 +153,24 @@ def _identity(case: Case | DecoderCase) -> tuple[Any, ...]:
 
 
 def _compare(
-    executions: tuple[Execution, Execution], plan: Plan, root: int, alarm: float, progress: Progress | None
+    subjects: tuple[Subject, Subject], plan: Plan, root: int, alarm: float, progress: Progress | None
 ) -> Difference:
-    case, sides = plan.case, list(zip(("new", "old"), executions, strict=True))
+    case, sides = plan.case, list(zip(("new", "old"), subjects, strict=True))
     words = case_key(0, case.name)
     blocks: list[tuple[Counts, Counts]] = []
     done, twins, failure, telling, interrupted = 0, 0.0, "", (-np.inf, ""), False
     try:
-        same = jobs.Steps(case.name, key_of(root, (*words, 2)), 0, min(SAME_SEED_STEPS, plan.steps))
-        first, second = (_run(name, execution, jobs.tokens, same) for name, execution in sides)
+        same = Steps(case.name, key_of(root, (*words, 2)), 0, min(SAME_SEED_STEPS, plan.steps))
+        first, second = (_run(name, subject, _tokens, same) for name, subject in sides)
         twins = float((first == second).all(axis=0).mean())
         for share in BLOCKS:
             until = max(8, int(plan.steps * share))
             if until == done:
                 continue
-            asked = (jobs.Steps(case.name, key_of(root, (*words, k)), done, until - done) for k in (0, 1))
+            asked = (Steps(case.name, key_of(root, (*words, k)), done, until - done) for k in (0, 1))
             a, b = (
-                _run(name, execution, jobs.count, steps).counts
-                for (name, execution), steps in zip(sides, asked, strict=True)
+                _run(name, subject, count_steps, steps).counts
+                for (name, subject), steps in zip(sides, asked, strict=True)
             )
             blocks, done = [*blocks, (a, b)], until
             if progress is not None:
@@ -195,10 +202,17 @@ def _compare(
     )
 
 
-def _run(name: str, execution: Execution, job: Callable[..., Any], steps: jobs.Steps) -> Any:
+def _tokens(subject: Subject, asked: Steps) -> Ints:
+    """The emitted tokens [positions, steps]."""
+    source, _ = subject.counter(asked.case)
+    batches = source.batches(asked.key, asked.first, asked.steps)
+    return np.concatenate([batch.tokens for batch in batches], axis=1)
+
+
+def _run(name: str, subject: Subject, job: Callable[..., Any], steps: Steps) -> Any:
     """The result of `job` on one side. Raises BrokenVerifier with the name of the side."""
     try:
-        return execution.run(job, steps)
+        return job(subject, steps)
     except (BrokenVerifier, NotADraftPath) as error:
         raise BrokenVerifier(f"{name}: {error}") from error
 

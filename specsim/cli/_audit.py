@@ -31,6 +31,13 @@ def audit(
         float | None,
         Parameter(name="--time", help="Time limit in seconds, for a slow verifier; fewer steps."),
     ] = None,
+    wanted_tv: Annotated[
+        float | None,
+        Parameter(
+            help="Total variation of the first token that must be detectable at half of the cases, else the "
+            "verdict is inconclusive; 0.05, with --against 0.1."
+        ),
+    ] = None,
     fail_fast: Annotated[bool, Parameter(negative="", help="Stop after the first case that fails.")] = False,
     timeout: Annotated[float, Parameter(help="Seconds after which a call is reported as hanging.")] = 60.0,
     seed: Seed = None,
@@ -47,15 +54,17 @@ def audit(
 ) -> int:
     """Audit a verifier: verdict, evidence and power.
 
-    Exit code 0 if consistent or lossy as declared, else 1."""
+    Exit code 0 if consistent or lossy as declared, 1 if biased or broken, 3 if inconclusive."""
     from specsim import auditing
 
     limits: dict[str, Any] = {"seconds": seconds, "timeout": timeout}
     limits |= {"threads": threads, "executor": executor}
+    wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}
     if shard is not None:
-        if out is None or against is not None or fail_fast:
+        if out is None or against is not None or fail_fast or wanted:
             raise ValueError(
-                "--shard counts a part of an audit into the file --out, without --against and --fail-fast"
+                "--shard counts a part of an audit into the file --out, without --against, --fail-fast and "
+                "--wanted-tv"
             )
         part = shard_of(shard)
         with progress_bar("audit") as progress:
@@ -69,9 +78,11 @@ def audit(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
     if against is not None:
-        return _audit_against(verifier, against, level, timeout, seed, out)
+        return _audit_against(verifier, against, level, seed, out, timeout=timeout, **wanted)
     with progress_bar("audit") as progress:
-        result = auditing.audit(verifier, level, seed, fail_fast=fail_fast, progress=progress, **limits)
+        result = auditing.audit(
+            verifier, level, seed, fail_fast=fail_fast, progress=progress, **limits, **wanted
+        )
     return report(result, out)
 
 
@@ -177,11 +188,11 @@ def report(result: Audit, out: Path | None, as_json: bool = False) -> int:
     return result.exit_code
 
 
-def _audit_against(new: str, old: str, level: str, timeout: float, seed: int | None, out: Path | None) -> int:
+def _audit_against(new: str, old: str, level: str, seed: int | None, out: Path | None, **limits: Any) -> int:
     from specsim.auditing import audit_against
 
     with progress_bar("audit") as progress:
-        found = audit_against(new, old, level, seed, timeout=timeout, progress=progress)
+        found = audit_against(new, old, level, seed, progress=progress, **limits)
     print_result(found)
     if out is not None:
         from specsim.core._files import write_text

@@ -24,8 +24,9 @@ from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.tables import plan_tables, table_of
 from specsim.auditing._report import audit_figure, audit_to_json
 from specsim.auditing._results import ProofSummary, Verdict
-from specsim.auditing._verifier.calls import Calls
+from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
+from specsim.auditing._verifier.local import Local
 from specsim.core._plotting import save_figure
 from specsim.core._streams import key_of
 from specsim.core._tables import to_rich
@@ -584,8 +585,8 @@ def test_bad_arguments_are_refused():
 def test_the_contract_hands_over_arrays_that_a_verifier_may_read_and_not_write():
     case = next(case for case in battery(Declared()) if case.name == "asymmetric")
     rows = rows_of(case).rows((1, 2), 0, 10)
-    tokens, accepted = Calls.of(verifiers.right, Declared(), case)(rows, (1, 2), 0)
+    tokens, accepted = VerifierSource(Local(verifiers.right), case).verify(rows, (1, 2), 0)
     assert tokens.shape == (case.gamma + 1, 10)
     assert ((tokens >= 0).sum(axis=0) - 1).tolist() == accepted.tolist()
     with pytest.raises(BrokenVerifier, match="altered its input"):
-        Calls.of(verifiers.alters_p, Declared(), case)(rows, (1, 2), 0)
+        VerifierSource(Local(verifiers.alters_p), case).verify(rows, (1, 2), 0)

@@ -19,11 +19,11 @@ from specsim.auditing._cases.battery import battery
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks.contract_checks import promises_result
 from specsim.auditing._checks.subjects import VerifierSubject
-from specsim.auditing._execution import here
 from specsim.auditing._results import BUDGET, Verdict
 from specsim.auditing._runner import CaseRun, check_promises_at, run_case
-from specsim.auditing._verifier.calls import Calls
+from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, declared, declares
+from specsim.auditing._verifier.local import Local
 
 #: The false-alarm probability of one table: as in an audit, which makes fewer than a thousand tests.
 ALARM = BUDGET / 1000.0
@@ -31,14 +31,14 @@ ALARM = BUDGET / 1000.0
 
 def on_case(function, name, level="smoke", timeout=60.0, **limits):
     """The result of one case of the battery that `function` declares."""
-    subject = VerifierSubject("verifier", function, declared(function), timeout)
+    subject = VerifierSubject("verifier", Local(function, declared(function)), timeout)
     plan = subject.plan([case.name for case in subject.cases].index(name), level)
-    return run_case(here(subject), CaseRun(plan, 1, ALARM, **limits)).result()
+    return run_case(subject, CaseRun(plan, 1, ALARM, **limits)).result()
 
 
 def promises(function, timeout=60.0):
-    subject = VerifierSubject("verifier", function, declared(function), timeout)
-    return promises_result(check_promises_at(here(subject), 1))
+    subject = VerifierSubject("verifier", Local(function, declared(function)), timeout)
+    return promises_result(check_promises_at(subject, 1))
 
 
 def kinds(result):
@@ -201,7 +201,7 @@ def test_every_call_of_a_batch_continues_one_generator():
     verify, calls = handed()
     case = battery(Declared())[0]
     rows = rows_of(case).rows((1, 2), 0, 10)
-    Calls.of(verify, Declared(), case)(rows, (1, 2), 0)
+    VerifierSource(Local(verify), case).verify(rows, (1, 2), 0)
     (*_, one, _), (*_, other, _) = calls
     assert one is other
     assert [len(p) for _, p, *_ in calls] == [5, 5]
@@ -713,7 +713,7 @@ def test_ctrl_c_keeps_what_was_drawn(smaller_audits):
     result = audit(verifiers.right, "smoke", rng=1, progress=progress, diagnose=False)
     assert result.interrupted
     assert result.exit_code == 3
-    assert result.verdict is Verdict.CONSISTENT
+    assert result.verdict is Verdict.INCONCLUSIVE
     whole, last = result.cases[1:-1], result.cases[-1]
     assert len(whole) > 5
     assert all(case.steps == case.planned for case in whole)
@@ -733,7 +733,7 @@ def test_ctrl_c_inside_a_verifier_is_no_fault_of_its_own():
         return verifiers.right(draft_tokens, p, q, rng)
 
     result = audit(verify, "smoke", rng=1, diagnose=False)
-    assert (result.interrupted, result.verdict) == (True, Verdict.CONSISTENT)
+    assert (result.interrupted, result.verdict) == (True, Verdict.INCONCLUSIVE)
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
@@ -746,4 +746,4 @@ def test_the_calls_of_a_case_raise_what_the_contract_says():
     case = battery(Declared())[0]
     rows = rows_of(case).rows((1, 2), 0, 10)
     with pytest.raises(BrokenVerifier, match="out of cheese"):
-        Calls.of(verifiers.raises, Declared(), case)(rows, (1, 2), 0)
+        VerifierSource(Local(verifiers.raises), case).verify(rows, (1, 2), 0)

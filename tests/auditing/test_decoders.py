@@ -13,6 +13,7 @@ from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
 from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
 from specsim.auditing._checks.findings import find, judge_table, rejects_early
 from specsim.auditing._verifier.contract import BrokenVerifier
+from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import inverse_cdf
 from specsim.core.stats import log_e_value
 from specsim.decoding import _sessions as sides
@@ -27,7 +28,7 @@ SEQUENCES = 4096
 
 def counted(case, decode, count=SEQUENCES, processing=NONE):
     """The tables of `case`, the counts of `count` sequences, and the impossible tokens among them."""
-    found = run(DecoderSource(case, decode), DecoderTally(case, processing), KEY, 0, count, threads=1)
+    found = run(DecoderSource(case, Local(decode)), DecoderTally(case, processing), KEY, 0, count, threads=1)
     return plan_decoder_tables(case, processing, count), found.counts, found.examples
 
 
@@ -162,9 +163,9 @@ def test_an_impossible_token_is_shown():
     first = find(tables, results, counts, examples, FALSE_ALARM)[0]
     assert first.kind == "support"
     for example in examples:
-        sequence = next(DecoderSource(case, partial(decode, bonus="q")).batches(KEY, example.step, 1)).tokens[
-            :, 0
-        ]
+        sequence = next(
+            DecoderSource(case, Local(partial(decode, bonus="q"))).batches(KEY, example.step, 1)
+        ).tokens[:, 0]
         assert sequence[example.position] == example.token
         before = (*case.prompt, *sequence[: example.position])
         assert case.target.row(before)[example.token] == 0.0
@@ -268,8 +269,10 @@ def test_the_tables_cover_every_prefix_and_their_visits_are_exact():
 def test_counts_do_not_depend_on_the_pieces():
     case, decoder = CASES["second order"], decode
     tally = DecoderTally(case)
-    whole = run(DecoderSource(case, decoder), tally, KEY, 0, 96, threads=1)
-    parts = [run(DecoderSource(case, decoder), tally, KEY, first, 32, threads=1) for first in (0, 32, 64)]
+    whole = run(DecoderSource(case, Local(decoder)), tally, KEY, 0, 96, threads=1)
+    parts = [
+        run(DecoderSource(case, Local(decoder)), tally, KEY, first, 32, threads=1) for first in (0, 32, 64)
+    ]
     for name, counts in whole.counts.items():
         assert np.array_equal(counts, sum(part.counts[name] for part in parts))
 
@@ -312,14 +315,16 @@ def quitting(*arguments):
 def test_a_breach_of_the_contract_says_where_and_what(decoder, says):
     case = DecoderCase("coin", "", COIN, COIN, (0,), 3, eos=2)
     with pytest.raises(BrokenVerifier, match=f"sequence 7.*{says}"):
-        list(DecoderSource(case, decoder).batches(KEY, 7, 1))
+        list(DecoderSource(case, Local(decoder)).batches(KEY, 7, 1))
 
 
 def test_an_end_nobody_asked_for_is_a_breach():
     case = DecoderCase("coin", "", COIN, COIN, (0,), 3)
     with pytest.raises(BrokenVerifier, match=r"stopped after 1 of 3 tokens$"):
-        list(DecoderSource(case, returning([2])).batches(KEY, 0, 1))
-    assert next(DecoderSource(case, returning((2, 2, 2))).batches(KEY, 0, 1)).tokens[:, 0].tolist() == [
+        list(DecoderSource(case, Local(returning([2]))).batches(KEY, 0, 1))
+    assert next(DecoderSource(case, Local(returning((2, 2, 2)))).batches(KEY, 0, 1)).tokens[
+        :, 0
+    ].tolist() == [
         2,
         2,
         2,
@@ -332,5 +337,5 @@ def test_what_a_decoder_does_to_its_prompt_is_its_own_affair():
         return np.full(max_new_tokens, prompt[-1])
 
     case = DecoderCase("coin", "", COIN, COIN, (0,), 3)
-    list(DecoderSource(case, greedy_hands).batches(KEY, 0, 2))
+    list(DecoderSource(case, Local(greedy_hands)).batches(KEY, 0, 2))
     assert case.prompt == (0,)

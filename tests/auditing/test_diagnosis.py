@@ -24,6 +24,7 @@ from specsim.auditing._execution import open_execution
 from specsim.auditing._replay import replay_step
 from specsim.auditing._runner import PROMISES, CaseRun, run_case
 from specsim.auditing._verifier.contract import Declared
+from specsim.auditing._verifier.local import Local
 
 SEED = 3
 #: An audit's alarm level for one test, roughly.
@@ -35,7 +36,7 @@ def failures(function, names, level="smoke"):
     with open_execution(function, 1, 60) as place:
         cases = [case.name for case in place.subject.cases]
         plans = [place.subject.plan(cases.index(name), level) for name in names]
-        found = [run_case(place, CaseRun(plan, SEED, ALARM)).result() for plan in plans]
+        found = [run_case(place.subject, CaseRun(plan, SEED, ALARM)).result() for plan in plans]
     assert any(result.findings for result in found)
     return [result for result in found if result.findings]
 
@@ -43,7 +44,7 @@ def failures(function, names, level="smoke"):
 def diagnosed(function, names=("asymmetric", "own rows"), known=None, level="smoke"):
     failed = failures(function, names, level)
     with open_execution(function, 1, 60) as place:
-        return diagnose_chain(place, failed, level, SEED, known)
+        return diagnose_chain(place.subject, failed, level, SEED, known)
 
 
 def first(diagnosis):
@@ -243,9 +244,9 @@ def test_shared_randomness_is_named_by_who_shares_it(name, full):
 
 
 def test_a_right_verifier_has_no_kin():
-    assert list(signature(verifiers.right, Declared(), 60).values()) == [False] * 6
-    assert list(signature(verifiers.right, Declared(vocab_size=32), 60).values()) == [False] * 3
-    assert signature(verifiers.right, Declared(vocab_size=4), 60) is None
+    assert list(signature(Local(verifiers.right, Declared()), 60).values()) == [False] * 6
+    assert list(signature(Local(verifiers.right, Declared(vocab_size=32)), 60).values()) == [False] * 3
+    assert signature(Local(verifiers.right, Declared(vocab_size=4)), 60) is None
 
 
 def test_kinship_needs_no_large_vocabulary(full):
@@ -290,7 +291,7 @@ def diagnosed_decoder(function, names=("second order", "peaked"), known=None):
     decoder = declares(decoder=True)(function)
     failed = failures(decoder, names)
     with open_execution(decoder, 1, 60) as place:
-        return diagnose_decoder(place, failed, SEED, known)
+        return diagnose_decoder(place.subject, failed, SEED, known)
 
 
 def test_a_decoders_mistake_is_named(full):
@@ -316,7 +317,7 @@ def test_a_right_decoder_does_not_fail_at_all():
         return list(text.tokens)
 
     with open_execution(ours, 1, 60) as place:
-        result = run_case(place, CaseRun(place.subject.plan(0, "smoke"), SEED, ALARM)).result()
+        result = run_case(place.subject, CaseRun(place.subject.plan(0, "smoke"), SEED, ALARM)).result()
     assert not result.findings
 
 

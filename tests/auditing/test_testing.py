@@ -31,7 +31,7 @@ def wrong(draft_tokens, p, q, rng):
     return verifiers.resamples_from_target(draft_tokens, p, q, rng)
 
 
-@declares(vocab_size=4)
+@declares(vocab_size=32)
 def wasteful(draft_tokens, p, q, rng):
     return verifiers.ignores_drafts(draft_tokens, p, q, rng)
 
@@ -79,10 +79,10 @@ def test_any_other_verdict_is_an_assertion_that_tells_the_report(verifier, said,
 
 
 def test_a_wasteful_verifier_passes_unless_that_is_refused():
-    found = assert_exact(wasteful, seconds=10)
+    found = assert_exact(wasteful, seconds=10, wanted_tv=0.2)
     assert found.wasteful
     with pytest.raises(AssertionError, match=r"two-point: 1\.0000 tokens per step, 0\.271 of the standard"):
-        assert_exact(wasteful, seconds=10, allow_wasteful=False)
+        assert_exact(wasteful, seconds=10, wanted_tv=0.2, allow_wasteful=False)
 
 
 def test_wrong_usage_is_no_assertion():
@@ -124,7 +124,7 @@ def test_the_fixture_has_the_level_and_the_seed_of_the_command_line(tmp_path):
     shutil.copy(verifiers.__file__, tmp_path)
     (tmp_path / "test_it.py").write_text(
         "from verifiers import right\n"
-        'right.declared = {"vocab_size": 4}\n'
+        'right.declared = {"vocab_size": 32}\n'
         "def test_right(specsim_audit):\n"
         "    found = specsim_audit(right)\n"
         '    assert (found.level, found.provenance.root) == ("smoke", 7)\n'

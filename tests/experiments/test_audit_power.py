@@ -19,9 +19,9 @@ from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.subjects import function_subject
-from specsim.auditing._execution import here
 from specsim.auditing._runner import CaseRun, run_case
 from specsim.auditing._verifier.contract import Declared
+from specsim.auditing._verifier.local import Local
 from specsim.core.stats import POWER, detectable_tv, log_e_value, log_e_values, needed_draws
 from specsim.drafts import chain
 from specsim.models import TableModel
@@ -124,7 +124,7 @@ def test_cases_with_too_many_drafts_are_left_out():
 
 def subject_of(name):
     mutant = mutants.get(name)
-    return function_subject(mutant.function, name, Declared(decoder=mutant.decode is not None))
+    return function_subject(Local(mutant.function, Declared(decoder=mutant.decode is not None)), name)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_as_many_steps_as_predicted_reject_and_a_quarter_mostly_does_not(name, c
 
     def rejected(steps):
         some = replace(plan, steps=int(steps) // 8 * 8 + 8)
-        found = (run_case(here(subject), CaseRun(some, seed, LEVEL)).result() for seed in range(runs))
+        found = (run_case(subject, CaseRun(some, seed, LEVEL)).result() for seed in range(runs))
         return sum(bool(one.findings) for one in found)
 
     assert rejected(found.needed) == runs

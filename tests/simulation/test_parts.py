@@ -462,7 +462,7 @@ def audited(audit):
 
 def test_shards_of_an_audit_are_judged_as_the_whole(tmp_path):
     rule = "one_coin_real_q"  # wrong, so that there are findings
-    whole = specsim.audit(rule, level="smoke", rng=0)
+    whole = specsim.audit(rule, level="smoke", rng=0, wanted_tv=0.05)
     paths = [tmp_path / f"{i}.part" for i in range(3)]
     names = [audit_shard(rule, paths[i], (i, 3), "smoke", 0) for i in (2, 0, 1)]
     assert sorted(itertools.chain(*names)) == sorted(case.case for case in whole.cases)
@@ -496,13 +496,15 @@ def test_an_interrupted_shard_of_an_audit_goes_on(tmp_path):
     told.clear()
     audit_shard("standard", path, (0, 1), "smoke", 0, progress=lambda done, _: told.append(done))
     assert min(told) > LEVELS["smoke"].rule
-    assert audited(specsim.merge([path])) == audited(specsim.audit("standard", level="smoke", rng=0))
+    assert audited(specsim.merge([path])) == audited(
+        specsim.audit("standard", level="smoke", rng=0, wanted_tv=0.05)
+    )
 
 
 def test_shards_of_an_audit_of_a_users_verifier_are_judged_as_the_whole(tmp_path):
     """The cases that it dies of too, and what it promises."""
     name = "verifiers:wrong_and_dies_of_wide_rows"
-    whole = specsim.audit(name, level="smoke", rng=0, diagnose=False)
+    whole = specsim.audit(name, level="smoke", rng=0, diagnose=False, wanted_tv=0.05)
     paths = [tmp_path / f"{i}.part" for i in range(2)]
     for i in (1, 0):
         audit_shard(name, paths[i], (i, 2), "smoke", 0)

@@ -4,13 +4,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
 from specsim.core._streams import Key, Purpose, uniforms
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, dtype_of
 from specsim.drafts import Tree
 from specsim.simulation._engine import model_rows
 from specsim.simulation._rows import RowReader, Rows, tile_parents
@@ -32,11 +31,6 @@ def rows_of(case: Case) -> RowReader:
     if case.is_pair and case.tree.is_chain:
         return PairRows(case)
     return model_rows(case.target, case.draft, case.tree)
-
-
-def row_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy dtype of that name, bfloat16 included."""
-    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,7 @@ class PairRows:
     @cached_property
     def rows_in_dtype(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """p and q [V] in the dtype of the case."""
-        dtype = row_dtype(self.case.dtype)
+        dtype = dtype_of(self.case.dtype)
         p, q = (row.astype(dtype) for row in self.pair)
         return p, q
 

@@ -9,16 +9,16 @@ from functools import partial
 import numpy as np
 
 from specsim.auditing._cases.battery import Case, battery
-from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._results import CaseResult, Finding
-from specsim.auditing._verifier.calls import Calls
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
+from specsim.auditing._verifier.calls import VerifierSource
+from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath
+from specsim.auditing._verifier.requests import Callee
 from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints
 from specsim.drafts import chain
 from specsim.models import TableModel
 from specsim.simulation._counting import Partial
-from specsim.simulation._rows import RowReader, Rows
+from specsim.simulation._rows import Rows
 
 PROMISES = "promises"
 #: Rows of a call.
@@ -32,12 +32,12 @@ LAST_UNIFORMS = (1.0 - 2.0**-53, 1.0 - 2.0**-24, 1.0 - 2.0**-26)
 RARE = 2.0**-24
 
 
-def check_promises(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+def check_promises(callee: Callee, key: Key, timeout: float) -> list[Finding]:
     """Check all promises of a verifier, and return what is broken."""
     findings: list[Finding] = []
     for check in CHECKS:
         try:
-            findings += check(function, declared, key, timeout)
+            findings += check(callee, key, timeout)
         except BrokenVerifier as error:
             findings.append(Finding("contract", str(error)))
         except NotADraftPath as error:
@@ -52,34 +52,34 @@ def promises_result(found: Partial) -> CaseResult:
     return CaseResult(PROMISES, purpose, findings=findings)
 
 
-def _calls(function: Verifier, declared: Declared, timeout: float) -> tuple[Calls, RowReader]:
+def _calls(callee: Callee, timeout: float) -> VerifierSource:
     """Calls of the case "own rows", or of the first case, if the battery lacks that one."""
-    cases = battery(declared)
+    cases = battery(callee.declared)
     case = next((case for case in cases if case.name == "own rows"), cases[0])
-    return Calls.of(function, declared, case, timeout), rows_of(case)
+    return VerifierSource(callee, case, timeout)
 
 
-def _sizes(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
-    if declared.tree:
+def _sizes(callee: Callee, key: Key, timeout: float) -> list[Finding]:
+    if callee.declared.tree:
         return []
-    calls, reader = _calls(function, declared, timeout)
+    calls = _calls(callee, timeout)
     for size in SIZES:
-        rows = reader.rows(key, 0, size)
+        rows = calls.reader.rows(key, 0, size)
         try:
             calls.once(rows, calls.extras(key, 0, rows))
         except BrokenVerifier as error:
-            called = min(size, declared.batch or size)
+            called = min(size, callee.declared.batch or size)
             raise BrokenVerifier(f"{error}; in a call of {called} row{'s' if called > 1 else ''}") from error
     return []
 
 
-def _reproducible(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+def _reproducible(callee: Callee, key: Key, timeout: float) -> list[Finding]:
     """The same generator, the same rows: the same tokens."""
-    if not declared.reproducible:
+    if not callee.declared.reproducible:
         return []
-    calls, reader = _calls(function, declared, timeout)
-    rows = reader.rows(key, 0, ROWS)
-    first, second = (calls(rows, key, 0)[0] for _ in range(2))
+    calls = _calls(callee, timeout)
+    rows = calls.reader.rows(key, 0, ROWS)
+    first, second = (calls.verify(rows, key, 0)[0] for _ in range(2))
     if not np.array_equal(first, second):
         step = int((first != second).any(axis=0).argmax())
         raise BrokenVerifier(
@@ -89,12 +89,12 @@ def _reproducible(function: Verifier, declared: Declared, key: Key, timeout: flo
     return []
 
 
-def _alone(name: str, function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+def _alone(name: str, callee: Callee, key: Key, timeout: float) -> list[Finding]:
     """A row with its own seed, or uniforms, gives the same tokens in any batch and order."""
-    if not getattr(declared, name):
+    if not getattr(callee.declared, name):
         return []
-    calls, reader = _calls(function, declared, timeout)
-    rows = reader.rows(key, 0, ROWS)
+    calls = _calls(callee, timeout)
+    rows = calls.reader.rows(key, 0, ROWS)
     given = calls.extras(key, 0, rows)
     fixed = [s for s in range(ROWS) if name == "uniforms" or given["seeds"][s] is not None]
     together = _tokens(calls, rows, given, np.arange(ROWS))
@@ -109,7 +109,7 @@ def _alone(name: str, function: Verifier, declared: Declared, key: Key, timeout:
     return []
 
 
-def _tokens(calls: Calls, rows: Rows, extras: dict[str, object], order: Ints) -> Ints:
+def _tokens(calls: VerifierSource, rows: Rows, extras: dict[str, object], order: Ints) -> Ints:
     """The tokens [n, γ+1] of the rows `order`, in one call."""
     chosen = {
         name: [value[s] for s in order] if isinstance(value, list) else value[order]  # type: ignore[index]
@@ -119,13 +119,13 @@ def _tokens(calls: Calls, rows: Rows, extras: dict[str, object], order: Ints) ->
     return calls.once(replace(rows, **arrays), chosen)
 
 
-def _edges(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+def _edges(callee: Callee, key: Key, timeout: float) -> list[Finding]:
     """Uniforms of 0, and the largest below 1: the token must exist, and be possible."""
-    if not declared.uniforms:
+    if not callee.declared.uniforms:
         return []
-    for case in (case for case in battery(declared) if case.name in EDGE_CASES):
-        calls = Calls.of(function, declared, case, timeout)
-        rows = rows_of(case).rows(key, 0, ROWS)
+    for case in (case for case in battery(callee.declared) if case.name in EDGE_CASES):
+        calls = VerifierSource(callee, case, timeout)
+        rows = calls.reader.rows(key, 0, ROWS)
         p = np.asarray(case.target.row(()))
         extras = calls.extras(key, 0, rows)
         for u in (0.0, *LAST_UNIFORMS):
@@ -141,18 +141,18 @@ def _edges(function: Verifier, declared: Declared, key: Key, timeout: float) -> 
     return []
 
 
-def _rare_draft(function: Verifier, declared: Declared, key: Key, timeout: float) -> list[Finding]:
+def _rare_draft(callee: Callee, key: Key, timeout: float) -> list[Finding]:
     """A drafted token with p = 0 and a residual of mass `RARE`: the recovered token must be possible."""
-    size = min(64, declared.vocab_size or 64)
-    if declared.tree or size < 6:
+    size = min(64, callee.declared.vocab_size or 64)
+    if callee.declared.tree or size < 6:
         return []
     p, q = np.zeros((2, size))
     p[1:4] = 0.5 - RARE, 0.5, RARE
     q[[1, 2, 4]] = 0.5 - RARE, 0.5, RARE
-    dtype = declared.dtypes[0]
+    dtype = callee.declared.dtypes[0]
     case = Case("rare draft", "", TableModel(p), TableModel(q), chain(1), dtype=dtype)
-    calls = Calls.of(function, declared, case, timeout)
-    rows = rows_of(case).rows(key, 0, ROWS)
+    calls = VerifierSource(callee, case, timeout)
+    rows = calls.reader.rows(key, 0, ROWS)
     rows = replace(rows, draft_tokens=np.full_like(rows.draft_tokens, 4))
     where = f"a drafted token of p = 0, q = {RARE:.1g}, p and q differ in one other token only"
     try:

@@ -10,7 +10,7 @@ Whole sequences are counted: how often each token followed each prefix. That cov
 the end of the text. A lossless decoder draws every token from the target's row after prompt and prefix, or
 from the processed row if it declares a temperature, top-k or top-p."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.counts import TAIL_EDGES, count_prefixes, prefix_cells, table_positions
 from specsim.auditing._checks.tables import Table, prefix_tables
-from specsim.auditing._verifier.calls import TIMEOUT, call_safely
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared
+from specsim.auditing._verifier.arrays import as_sequence
+from specsim.auditing._verifier.calls import TIMEOUT
+from specsim.auditing._verifier.contract import Declared
+from specsim.auditing._verifier.requests import Callee, SequencesAsked, answer
 from specsim.core._streams import Key
 from specsim.core._types import Floats, TokenArray, Tokens
 from specsim.core.distributions import temperature, top_k, top_p
 from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._sources import Batch
-
-Decoder = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -64,61 +64,23 @@ class Processing:
 
 @dataclass(frozen=True)
 class DecoderSource:
-    """Sequences of `case` from the decoder `function`; a *step* is one call with its own generator."""
+    """Sequences of `case` from the decoder `callee`; a *step* is one call with its own generator."""
 
     case: DecoderCase
-    function: Decoder
+    callee: Callee
     timeout: float = TIMEOUT
     chunk = 2**10
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
+        case, seed = self.case, (int(key[0]), int(key[1]))
+        asked = SequencesAsked(case, seed, int(first), int(steps), self.timeout)
+        answers = answer(self.callee, asked)
         tokens = np.full((self.case.max_new_tokens, steps), -1, dtype=np.int32)
-        for i in range(steps):
-            found = self._decode(key, first + i)
+        for i, row in enumerate(answers):
+            end = row.size - int((row[::-1] != -1).argmax())
+            found = as_sequence(row[:end], self.case, first + i)
             tokens[: len(found), i] = found
         yield Batch(first, tokens, (tokens >= 0).sum(axis=0) - 1)
-
-    def _decode(self, key: Key, number: int) -> TokenArray:
-        case, rng = self.case, np.random.default_rng([*key, number])
-        given = case.target, case.draft, list(case.prompt), case.max_new_tokens, case.eos, rng
-        try:
-            output = call_safely(self.function, *given, timeout=self.timeout)
-        except BrokenVerifier as error:
-            raise BrokenVerifier(f"sequence {number}: {error}") from error
-        return _check_output(output, case, number)
-
-
-def _check_output(output: Any, case: DecoderCase, number: int) -> TokenArray:
-    try:
-        tokens = np.asarray(output)
-    except Exception as error:
-        raise BrokenVerifier(f"sequence {number}: returned no row of tokens ({error})") from error
-    if (broken := _what_is_broken(tokens, case)) is not None:
-        raise BrokenVerifier(f"sequence {number}{broken}")
-    return tokens.astype(np.int32)
-
-
-def _what_is_broken(tokens: NDArray[Any], case: DecoderCase) -> str | None:
-    """What is wrong with the output of a decoder."""
-    if tokens.ndim != 1:
-        return f": returned shape {tokens.shape}, expected a single row of tokens"
-    if tokens.size == 0:
-        return ": returned no token"
-    if tokens.dtype.kind not in "iu":
-        return f": returned {tokens.dtype}, expected integer tokens"
-    n, size, most, eos = tokens.size, case.target.vocab_size, case.max_new_tokens, case.eos
-    if (bad := (tokens < 0) | (tokens >= size)).any():
-        position = int(bad.argmax())
-        return f", position {position + 1}: token {tokens[position]} is outside [0, {size})"
-    if n > most:
-        return f": returned {n} tokens, more than max_new_tokens = {most} (do not return the prompt)"
-    if eos is not None and (tokens[:-1] == eos).any():
-        position = int((tokens == eos).argmax())
-        return f", position {position + 2}: a token follows eos = {eos}, which ends the text"
-    if n < most and (eos is None or tokens[-1] != eos):
-        without = "" if eos is None else f" without eos = {eos}"
-        return f": stopped after {n} of {most} tokens{without}"
-    return None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 A subject plans a case from its models alone, and counts its steps with the verifier."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -18,8 +18,9 @@ from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
 from specsim.auditing._checks.tables import Plan, plan_case
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases
-from specsim.auditing._verifier.calls import TIMEOUT, verifier_source
+from specsim.auditing._verifier.calls import TIMEOUT, VerifierSource
 from specsim.auditing._verifier.contract import Declared, Verifier
+from specsim.auditing._verifier.requests import Callee
 from specsim.core._types import Floats, Ints
 from specsim.drafts import chain
 from specsim.rules import Rule
@@ -34,6 +35,9 @@ class _Counted:
 
     cases: Any
     plan: Callable[[int, str], Plan]
+    #: The limits that a verifier declares, and the names of the cases that it is not asked for this reason.
+    limits: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     _counter: Callable[..., tuple[Any, Any]]
 
     def plans(self, level: str) -> list[Plan]:
@@ -92,10 +96,13 @@ class _FunctionSubject(_Counted):
     """A user's function. It runs on one thread, since it need not be thread-safe."""
 
     name: str
-    function: Verifier
-    declared: Declared
+    callee: Callee
     timeout: float = TIMEOUT
     threads = 1
+
+    @property
+    def declared(self) -> Declared:
+        return self.callee.declared
 
 
 class VerifierSubject(_FunctionSubject):
@@ -105,17 +112,28 @@ class VerifierSubject(_FunctionSubject):
     def cases(self) -> list[Case]:
         return battery(self.declared)
 
+    @cached_property
+    def limits(self) -> tuple[str, ...]:  # type: ignore[override]
+        asked = ((name, getattr(self.declared, name)) for name in ("vocab_size", "gamma", "batch"))
+        return tuple(f"{name}={most}" for name, most in asked if most is not None)
+
+    @cached_property
+    def left_out(self) -> tuple[str, ...]:  # type: ignore[override]
+        here = {case.name for case in self.cases}
+        whole = battery(replace(self.declared, vocab_size=None))
+        return tuple(case.name for case in whole if case.name not in here)
+
     def plan(self, index: int, level: str) -> Plan:
         case = self.cases[index]
         tally = AuditTally(case, Claim(None, case.tree))
         return plan_case(tally, "rows", case.verifier_steps(level), rows_of(case).alpha_context())
 
-    def _counter(self, name: str, patience: float = 1.0) -> tuple[RowSource, Tally]:
+    def _counter(self, name: str, patience: float = 1.0) -> tuple[VerifierSource, Tally]:
         case = self._case(name)
         diagnostic = case is None
         if diagnostic:
             case = next(case for case in diagnostic_cases(self.declared) if case.name == name)
-        source = verifier_source(self.function, self.declared, case, self.timeout * patience)
+        source = VerifierSource(self.callee, case, self.timeout * patience)
         if diagnostic:
             return source, OutcomeTally(case)
         plain = case.is_pair or self.declared.tree
@@ -138,7 +156,7 @@ class DecoderSubject(_FunctionSubject):
 
     def _counter(self, name: str, patience: float = 1.0) -> tuple[DecoderSource, DecoderTally]:
         case = self._case(name)
-        source = DecoderSource(case, self.function, self.timeout * patience)
+        source = DecoderSource(case, self.callee, self.timeout * patience)
         return source, DecoderTally(case, Processing.of(self.declared))
 
 
@@ -163,9 +181,7 @@ def rule_function(rule: Rule) -> Verifier:
     return verify
 
 
-def function_subject(
-    function: Verifier, name: str, promise: Declared, timeout: float = TIMEOUT
-) -> VerifierSubject | DecoderSubject:
-    """The subject of `function`, a verifier or a decoder as it declares."""
-    kind = DecoderSubject if promise.decoder else VerifierSubject
-    return kind(name, function, promise, timeout)
+def function_subject(callee: Callee, name: str, timeout: float = TIMEOUT) -> VerifierSubject | DecoderSubject:
+    """The subject of a user's function, a verifier or a decoder as it declares."""
+    kind = DecoderSubject if callee.declared.decoder else VerifierSubject
+    return kind(name, callee, timeout)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from specsim.auditing import _jobs as jobs
 from specsim.auditing._cases.battery import case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.counts import table_positions
@@ -18,7 +17,7 @@ from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.subjects import DecoderSubject
 from specsim.auditing._diagnosis import ranking as ranks
 from specsim.auditing._diagnosis.ranking import FIT, Scored, alike, fit_of
-from specsim.auditing._execution import Execution
+from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results import CaseResult, Diagnosis
 from specsim.auditing._verifier.contract import BrokenVerifier
 from specsim.auditing.mutants import Mutant, catalogue, sequence_law
@@ -52,11 +51,10 @@ class _Seen:
 
 
 def diagnose_decoder(
-    execution: Execution, failed: Sequence[CaseResult], root: int, known: Sequence[Mutant] | None = None
+    subject: DecoderSubject, failed: Sequence[CaseResult], root: int, known: Sequence[Mutant] | None = None
 ) -> Diagnosis | None:
-    """Diagnose the decoder of `execution`, whose cases `failed`, by default with all known mistakes."""
-    subject, started = execution.subject, time.monotonic()
-    assert isinstance(subject, DecoderSubject)
+    """Diagnose the decoder `subject`, whose cases `failed`, by default with all known mistakes."""
+    started = time.monotonic()
     whole = [case.name for case in subject.cases if table_positions(case) == case.max_new_tokens]
     # the longer the sequences, the longer it takes to enumerate them
     worst = sorted(failed, key=lambda result: (result.positions, -result.largest_log10_e))
@@ -70,7 +68,7 @@ def diagnose_decoder(
         keys = [case_key(root, f"diagnosis, {name}") for name in chosen]
         try:
             new = [
-                execution.run(jobs.count, jobs.Steps(name, key, done, steps - done)).counts["prefixes"]
+                count_steps(subject, Steps(name, key, done, steps - done)).counts["prefixes"]
                 for name, key in zip(chosen, keys, strict=True)
             ]
         except BrokenVerifier:

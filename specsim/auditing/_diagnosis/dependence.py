@@ -7,9 +7,9 @@ recovered token, the other a random acceptance."""
 import numpy as np
 
 from specsim.auditing._cases.battery import battery
-from specsim.auditing._cases.rows import PairRows
-from specsim.auditing._verifier.calls import Calls
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
+from specsim.auditing._verifier.calls import VerifierSource
+from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath
+from specsim.auditing._verifier.requests import Callee
 
 CASES = ("disjoint", "one-hot draft")
 #: Rows of two calls of four: neighbours, further apart, same place in the other call.
@@ -22,18 +22,18 @@ CLEAR = 7.0
 Signature = dict[tuple[str, tuple[int, int]], bool]
 
 
-def signature(function: Verifier, declared: Declared, timeout: float) -> Signature | None:
+def signature(callee: Callee, timeout: float) -> Signature | None:
     """For each case and pair, whether they agree more often than two independent draws.
 
     None for a broken contract, and where the verifier's vocabulary is too small for all of these cases."""
     found: Signature = {}
-    for case in (case for case in battery(declared) if case.name in CASES):
-        calls, reader = Calls.of(function, declared, case, timeout), PairRows(case)
+    for case in (case for case in battery(callee.declared) if case.name in CASES):
+        calls = VerifierSource(callee, case, timeout)
         firsts = []
         try:
             for k in range(ROUNDS):
-                rows = reader.rows(KEY, ROWS * k, ROWS)
-                firsts.append(calls(rows, KEY, ROWS * k)[0][0])
+                rows = calls.reader.rows(KEY, ROWS * k, ROWS)
+                firsts.append(calls.verify(rows, KEY, ROWS * k)[0][0])
         except (BrokenVerifier, NotADraftPath):
             return None
         tokens = np.array(firsts)

@@ -10,8 +10,9 @@ import numpy as np
 
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, path_of
-from specsim.auditing._verifier.calls import verifier_source
+from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
+from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant
 from specsim.core._types import Floats, Ints
 from specsim.models import Model
@@ -79,5 +80,5 @@ def _row(model: Model, history: tuple[int, ...]) -> list[float]:
 
 
 def _outcomes(mutant: Mutant, case: Case, steps: int) -> Ints:
-    source = verifier_source(mutant.function, Declared(), case)
+    source = VerifierSource(Local(mutant.function, Declared()), case)
     return run(source, OutcomeTally(case), SIMULATION_KEY, 0, steps, threads=1).counts["outcomes"]

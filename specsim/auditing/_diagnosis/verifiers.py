@@ -10,7 +10,6 @@ from functools import cache
 
 import numpy as np
 
-from specsim.auditing import _jobs as jobs
 from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
@@ -18,22 +17,26 @@ from specsim.auditing._checks.findings import dependent
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._diagnosis import ranking as ranks
 from specsim.auditing._diagnosis.dependence import Signature, signature
-from specsim.auditing._diagnosis.outcomes import diagnostic_cases, path_of
+from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing._diagnosis.predictions import leaves_the_path, predict
 from specsim.auditing._diagnosis.ranking import FIT, SEPARATE, Scored, alike, conclude, score_mutant
-from specsim.auditing._execution import Execution
+from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results import CaseResult, Diagnosis
-from specsim.auditing._verifier.calls import TIMEOUT, verifier_source
+from specsim.auditing._verifier.calls import TIMEOUT, VerifierSource
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
+from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant, catalogue
 from specsim.auditing.mutants import _randomness as randomness
 from specsim.auditing.mutants import _reference as pieces
+from specsim.core._streams import Key
 from specsim.core._types import Ints
 from specsim.rules import get
 from specsim.simulation._counting import run
 
 #: Steps of each diagnostic case after which the mistakes are ranked.
 SEGMENTS = [2**13, 2**15, 2**17]
+#: Steps that are searched for an outcome.
+SEARCHED_STEPS = 2**13
 #: Steps and key of a known mistake that is run on a case of the audit.
 COMPARED_STEPS, COMPARISON_KEY = 2**15, (0x5EED, 0xCA5E)
 #: The declarations of a known mistake.
@@ -43,25 +46,23 @@ EXACT = Mutant(name="exact", family="exact", mechanism="", verify=pieces.verify,
 
 
 def diagnose_chain(
-    execution: Execution,
+    subject: VerifierSubject,
     failed: Sequence[CaseResult],
     level: str,
     root: int,
     known: Sequence[Mutant] | None = None,
 ) -> Diagnosis | None:
-    """Diagnose the verifier of `execution`, whose cases `failed`, by default with all known mistakes."""
-    subject = execution.subject
-    assert isinstance(subject, VerifierSubject)
+    """Diagnose the verifier `subject`, whose cases `failed`, by default with all known mistakes."""
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
     if any(dependent(result.tables, result.counts) for result in failed):
-        return _between_steps(mutants, execution, sum(result.steps for result in failed))
+        return _between_steps(mutants, subject, sum(result.steps for result in failed))
     outcomes: list[Ints] = []
     done = 0
     for steps in SEGMENTS:
-        asked = [jobs.Steps(case.name, case_key(root, case.name), done, steps - done) for case in cases]
+        asked = [Steps(case.name, case_key(root, case.name), done, steps - done) for case in cases]
         try:
-            new = [execution.run(jobs.count, one).counts["outcomes"] for one in asked]
+            new = [count_steps(subject, one).counts["outcomes"] for one in asked]
         except NotADraftPath:
             return _off_the_path(mutants, cases)
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
@@ -70,7 +71,7 @@ def diagnose_chain(
         if len(alike(ranking)) == 1 and not _exact_fits(ranking):
             break
     ranking = _separate_by_tables(ranking, subject, failed, level)
-    evidence, where = _evidence(ranking[0], cases, outcomes, execution, root) if alike(ranking) else ("", "")
+    evidence, where = _evidence(ranking[0], cases, outcomes, subject, root) if alike(ranking) else ("", "")
     return conclude(ranking, EXACT, done * len(cases), evidence, where)
 
 
@@ -138,11 +139,11 @@ def _exact_fits(ranking: Sequence[Scored]) -> bool:
     return any(one.mutant is EXACT and one.fit >= FIT for one in ranking)
 
 
-def _between_steps(mutants: Sequence[Mutant], execution: Execution, steps: int) -> Diagnosis:
+def _between_steps(mutants: Sequence[Mutant], subject: VerifierSubject, steps: int) -> Diagnosis:
     """Rank the mistakes without a law of a step by which steps depend on each other.
 
     The outcomes are not used, since the steps are not independent."""
-    seen, ranking = execution.run(jobs.shared_noise), []
+    seen, ranking = signature(subject.callee, subject.timeout), []
     for mutant in (mutant for mutant in mutants if mutant.law is None):
         mismatches = _count_mismatches(_signature_of(mutant), seen)
         ranking.append(Scored(mutant, -100.0 * mismatches, float(mismatches == 0)))
@@ -152,7 +153,7 @@ def _between_steps(mutants: Sequence[Mutant], execution: Execution, steps: int) 
 
 @cache  # the same in every diagnosis
 def _signature_of(mutant: Mutant) -> Signature | None:
-    return signature(mutant.function, PLAIN, TIMEOUT)
+    return signature(Local(mutant.function, PLAIN), TIMEOUT)
 
 
 def _count_mismatches(mutant: Signature | None, seen: Signature | None) -> int:
@@ -168,7 +169,7 @@ def _by_tables(
     """(log-likelihood, p-value of the fit) of the rejected tables of `result`, from a run of the mutant."""
     index = subject.index(result.case)
     plan, case = subject.plan(index, level), subject.cases[index]
-    source = verifier_source(mutant.function, PLAIN, case, subject.timeout)
+    source = VerifierSource(Local(mutant.function, PLAIN), case, subject.timeout)
     tally, steps = AuditTally(case, Claim(None, case.tree)), min(plan.steps, COMPARED_STEPS)
     try:
         counts = run(source, tally, COMPARISON_KEY, 0, steps, threads=1).counts
@@ -202,7 +203,7 @@ def _off_the_path(mutants: Sequence[Mutant], cases: Sequence[Case]) -> Diagnosis
 
 
 def _evidence(
-    best: Scored, cases: Sequence[Case], outcomes: Sequence[Ints], execution: Execution, root: int
+    best: Scored, cases: Sequence[Case], outcomes: Sequence[Ints], subject: VerifierSubject, root: int
 ) -> tuple[str, str]:
     """The outcome that best separates the mistake from an exact verifier, and one step with it."""
     gains = []
@@ -225,8 +226,19 @@ def _evidence(
         f"{100 * share:.4g} % emitted token {token} (this bug: {100 * predicted:.4g} %; an exact token-wise "
         f"verifier: {100 * right:.4g} %)."
     )
-    step = execution.run(jobs.find_outcome, case.name, case_key(root, case.name), (code, accepted, token))
+    step = _find_outcome(subject, case.name, case_key(root, case.name), (code, accepted, token))
     if step is None:
         return text, ""
-    replay = f"specsim audit replay {execution.subject.name} --case {case.name!r} --step {step} --seed {root}"
+    replay = f"specsim audit replay {subject.name} --case {case.name!r} --step {step} --seed {root}"
     return text, f"One such step: {replay}"
+
+
+def _find_outcome(subject: VerifierSubject, case: str, key: Key, cell: tuple[int, ...]) -> int | None:
+    """The first step with that outcome among the first `SEARCHED_STEPS` of a diagnostic case."""
+    source, tally = subject.counter(case)
+    assert isinstance(tally, OutcomeTally)
+    for batch in source.batches(key, 0, SEARCHED_STEPS):
+        where = np.flatnonzero((tally.cells(batch) == np.array(cell)).all(axis=1))
+        if len(where):
+            return batch.first + int(where[0])
+    return None

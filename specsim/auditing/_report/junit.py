@@ -7,10 +7,12 @@ from specsim.auditing._results import Audit, CaseResult, Verdict
 
 
 def audit_to_junit(audit: Audit) -> str:
-    """One test case for each case, and one for the proof: a failure is a bias, an error a broken verifier.
+    """One test case for each case, one for the proof and one for the power.
+
+    A failure is a bias, an error a broken verifier or too little power for a verdict.
 
     Times are seconds, of a case and of the whole."""
-    cases = [_case(audit, case) for case in audit.cases] + _proof(audit)
+    cases = [*(_case(audit, case) for case in audit.cases), *_proof(audit), _power(audit)]
     suite = ElementTree.Element(
         "testsuite",
         name=f"specsim audit {audit.verifier}",
@@ -22,7 +24,7 @@ def audit_to_junit(audit: Audit) -> str:
     )
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in (
-        ("verdict", "none" if audit.nothing_run else audit.verdict),
+        ("verdict", audit.verdict),
         ("level", audit.level),
         ("seed", audit.provenance.root),
         ("interrupted", str(audit.interrupted).lower()),
@@ -33,7 +35,8 @@ def audit_to_junit(audit: Audit) -> str:
         ElementTree.SubElement(properties, "property", name=name, value=str(value))
     suite.extend(cases)
     output = ElementTree.SubElement(suite, "system-out")
-    said = [words.headline(audit), *words.diagnosis(audit), words.test_line(audit), words.replay(audit)]
+    said = [words.headline(audit), *words.diagnosis(audit), words.test_line(audit), words.wanted_line(audit)]
+    said += [line for line in (words.limits_line(audit), words.replay(audit)) if line]
     output.text = "\n".join(said)
     ElementTree.indent(suite)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
@@ -60,6 +63,13 @@ def _proof(audit: Audit) -> list[ElementTree.Element]:
         line = words.proof_line(audit)
         _outcome(element, "failure", str(line), line)
     return [element]
+
+
+def _power(audit: Audit) -> ElementTree.Element:
+    element = ElementTree.Element("testcase", classname=audit.verifier, name="power")
+    if audit.verdict is Verdict.INCONCLUSIVE:
+        _outcome(element, "error", words.headline(audit), words.wanted_line(audit))
+    return element
 
 
 def _outcome(element: ElementTree.Element, kind: str, message: str, text: str | None) -> None:

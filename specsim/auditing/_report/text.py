@@ -32,24 +32,23 @@ COLUMNS = {
 
 def headline(audit: Audit) -> str:
     """The verdict in a line."""
-    if not audit.cases and audit.verdict is not Verdict.BIASED:
-        return f"{audit.verifier}: no verdict, nothing was run"
+    if not audit.steps and audit.verdict is Verdict.INCONCLUSIVE:
+        return f"{audit.verifier}: inconclusive, nothing was run"
     lossy = f" as declared, TV up to {audit.declared_tv:.3f}" if audit.verdict is Verdict.LOSSY else ""
     waste = ", wasteful" if audit.wasteful else ""
-    so_far = " (interrupted: the verdict so far)" if audit.interrupted else ""
+    so_far = " (interrupted)" if audit.interrupted else ""
     return f"{audit.verifier}: {audit.verdict}{lossy}{waste}{so_far}"
 
 
 def meaning(audit: Audit) -> str:
     """What the verdict means, for readers who did not run the audit."""
-    if not audit.cases and audit.verdict is not Verdict.BIASED:
-        return "The audit was interrupted before its first case ended. There is no result."
     waste = " It accepts fewer drafted tokens than it could: that costs speed, not correctness."
     return {
         Verdict.CONSISTENT: "No deviation from the target's distribution was found. " + power_line(audit),
         Verdict.LOSSY: "The verifier declares an output distribution other than the target's, and no "
         f"deviation from the declared one was found. Its total variation from the target's is up to "
         f"{audit.declared_tv:.3f}.",
+        Verdict.INCONCLUSIVE: "Nothing was found, and too little could have been. " + wanted_line(audit),
         Verdict.BIASED: "The output does not have the distribution that the verifier claims.",
         Verdict.BROKEN: "The verifier violates its contract (see the findings), so its output distribution "
         "could not be tested in full.",
@@ -58,11 +57,13 @@ def meaning(audit: Audit) -> str:
 
 def remedy(audit: Audit) -> str:
     """What to do about it."""
-    if audit.interrupted and audit.exit_code == 3:
+    if audit.interrupted and audit.verdict is Verdict.INCONCLUSIVE:
         return "Run the audit again to the end: the remaining cases were not tested."
     return {
         Verdict.CONSISTENT: "Nothing. A higher level finds smaller deviations.",
         Verdict.LOSSY: "Decide whether this deviation is acceptable; the code does what it declares.",
+        Verdict.INCONCLUSIVE: "Use a higher level, more time, or fewer declared limits; or ask for less "
+        "power, with wanted_tv.",
         Verdict.BIASED: "Start with the finding that has the smallest vocabulary and the first position. The "
         "same seed draws the same steps, so a fix can be tested on them.",
         Verdict.BROKEN: "Fix the contract first: each finding names the call, the step and the position. The "
@@ -81,7 +82,7 @@ def progress_lines(audit: Audit) -> list[str]:
     if audit.interrupted:
         begun = f"{len(audit.cases)} cases were" if audit.cases else "no case was"
         lines.append(
-            f"interrupted: the verdict so far; {begun} started{', the others not' if audit.cases else ''}."
+            f"interrupted: the results so far; {begun} started{', the others not' if audit.cases else ''}."
         )
     slow = [case for case in audit.cases if case.steps < case.planned and not case.findings]
     if slow:
@@ -129,6 +130,30 @@ def test_line(audit: Audit) -> str:
     )
 
 
+def wanted_line(audit: Audit) -> str:
+    """Whether the wanted power was reached, and the evidence beside what an alarm needs."""
+    asked = audit.planned + len(audit.left_out)
+    strongest, case = audit.strongest
+    where = f" (case {case})" if strongest > 0 else ""
+    return (
+        f"A total variation of {audit.wanted_tv:g} of the first token was detectable in {audit.powerful} of "
+        f"{_counted(asked, 'case')}; for a verdict it must be in half of them. Strongest evidence: "
+        f"10^{max(strongest, 0.0):.1f} of 10^{audit.needed_log10_e:.1f} needed{where}."
+    )
+
+
+def limits_line(audit: Audit) -> str:
+    """What the verifier declares, and which cases are therefore left out."""
+    if not audit.limits:
+        return ""
+    number = len(audit.left_out)
+    names = f": {', '.join(audit.left_out)}" if number else ""
+    return (
+        f"The verifier declares {', '.join(audit.limits)}; {number} of {audit.planned + number} cases were "
+        f"left out{names}."
+    )
+
+
 def power_line(audit: Audit) -> str:
     """The detectable deviation of the first token, in the most and the least sensitive case."""
     found = [case.first_token.detectable_tv for case in audit.cases if case.first_token is not None]
@@ -173,7 +198,7 @@ def iid_lines(case: CaseResult) -> list[str]:
 
 def columns(audit: Audit) -> dict[str, str]:
     """What the columns of the two tables mean, with the e-value from which this audit rejects."""
-    alarm = f"the verifier is rejected above 10^{np.log10(audit.tests / audit.budget):.1f}"
+    alarm = f"the verifier is rejected above 10^{audit.needed_log10_e:.1f}"
     return COLUMNS | {"max e": f"{COLUMNS['max e']}; {alarm}"}
 
 
@@ -201,6 +226,10 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
     if (proof := proof_line(audit)) is not None:
         yield proof
     yield test_line(audit)
+    if audit.exit_code != 1:
+        yield wanted_line(audit)
+    if said := limits_line(audit):
+        yield said
     yield run_line(audit)
     yield Line(headline(audit), f"bold {COLORS[audit.verdict]}")
 
@@ -208,7 +237,7 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
 def comparison_parts(found: Comparison) -> Iterator[Piece]:
     """Two verifiers in the terminal and in Jupyter: a table, differences, what would have been found."""
     if found.interrupted:
-        yield Line("interrupted: the verdict so far", "bold yellow")
+        yield Line("interrupted: the results so far", "bold yellow")
     if found.cases:
         yield Table.of([_difference(case) for case in found.cases], gap=1)
     yield from (Line(f"{case.case}: {case.text}", "red") for case in found.cases if case.text)

@@ -1,11 +1,12 @@
-"""Convert arrays for a verifier (on the CPU without a copy), and check the tokens that it returns."""
+"""Convert arrays for a user's function (on the CPU without a copy), and check the tokens that it returns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.core._kernels import kernel
 from specsim.core._types import Ints, TokenArray
@@ -53,7 +54,7 @@ def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
     try:
         tokens = _to_numpy(output)
     except Exception as error:
-        raise BrokenVerifier(f"returned no array [B, γ+1] ({error})") from error
+        raise BrokenVerifier(f"returned no array [B, γ+1] ({described(error)})") from error
     if tokens.shape != shape:
         raise BrokenVerifier(f"returned shape {tokens.shape}, expected [B, γ+1] = {shape}")
     if tokens.dtype.kind not in "iu":
@@ -125,7 +126,7 @@ def as_path(output: Any, parents: Ints, vocab_size: int, step: int) -> tuple[lis
         nodes, token = output
         path, last = _to_numpy(nodes), _to_numpy(token)
     except Exception as error:
-        raise BrokenVerifier(f"step {step}: returned no pair (path, token) ({error})") from error
+        raise BrokenVerifier(f"step {step}: returned no pair (path, token) ({described(error)})") from error
     path = path.reshape(-1)
     if last.size != 1 or last.dtype.kind not in "iu" or (path.size and path.dtype.kind not in "iu"):
         raise BrokenVerifier(
@@ -141,6 +142,55 @@ def as_path(output: Any, parents: Ints, vocab_size: int, step: int) -> tuple[lis
             raise NotADraftPath(f"step {step}: node {node} of the path is not a child of node {at} before it")
         at = node
     return path.tolist(), found
+
+
+def as_sequence(output: Any, case: DecoderCase, number: int) -> TokenArray:
+    """The new tokens of sequence `number` of a decoder. Raises BrokenVerifier."""
+    try:
+        tokens = np.asarray(output)
+    except Exception as error:
+        raise BrokenVerifier(f"sequence {number}: returned no row of tokens ({described(error)})") from error
+    if (broken := _what_is_wrong(tokens, case)) is not None:
+        raise BrokenVerifier(f"sequence {number}{broken}")
+    return tokens.astype(np.int32)
+
+
+def _what_is_wrong(tokens: NDArray[Any], case: DecoderCase) -> str | None:
+    """What is wrong with the output of a decoder."""
+    if tokens.ndim != 1:
+        return f": returned shape {tokens.shape}, expected a single row of tokens"
+    if tokens.size == 0:
+        return ": returned no token"
+    if tokens.dtype.kind not in "iu":
+        return f": returned {tokens.dtype}, expected integer tokens"
+    n, size, most, eos = tokens.size, case.target.vocab_size, case.max_new_tokens, case.eos
+    if (bad := (tokens < 0) | (tokens >= size)).any():
+        position = int(bad.argmax())
+        return f", position {position + 1}: token {tokens[position]} is outside [0, {size})"
+    if n > most:
+        return f": returned {n} tokens, more than max_new_tokens = {most} (do not return the prompt)"
+    if eos is not None and (tokens[:-1] == eos).any():
+        position = int((tokens == eos).argmax())
+        return f", position {position + 2}: a token follows eos = {eos}, which ends the text"
+    if n < most and (eos is None or tokens[-1] != eos):
+        without = "" if eos is None else f" without eos = {eos}"
+        return f": stopped after {n} of {most} tokens{without}"
+    return None
+
+
+def padded(tokens: Sequence[int] | TokenArray, width: int) -> Ints:
+    """`tokens`, padded with -1 to `width`."""
+    row = np.full(width, -1, dtype=np.int64)
+    row[: len(tokens)] = tokens
+    return row
+
+
+def described(error: BaseException) -> str:
+    """The type and the message of an exception of a user's function, which may refuse to be printed."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # raised by its own methods
+        return "an exception that cannot be printed"
 
 
 def _to_numpy(value: Any) -> Any:

@@ -1,29 +1,24 @@
-"""Calls of a user's verifier: rows in, checked tokens out.
+"""Questions to a user's verifier: rows in, checked tokens out.
 
 Each batch is verified in at least two calls with one generator, so that the counts show random numbers shared
-by rows or by calls. Any error inside the verifier is raised as `BrokenVerifier`."""
+by rows or by calls. Tokens are checked here, wherever the function runs."""
 
-import os
-import re
-import signal
-import threading
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
-from specsim.auditing._cases.rows import CaseRows, row_dtype, rows_of
-from specsim.auditing._verifier.arrays import as_path, as_tokens, converter, read_tokens
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared, Verifier
+from specsim.auditing._cases.rows import CaseRows, rows_of
+from specsim.auditing._verifier.arrays import as_path, padded, read_tokens
+from specsim.auditing._verifier.contract import Declared
+from specsim.auditing._verifier.requests import Callee, RowsAsked
 from specsim.core._streams import Key, Purpose, uniforms
-from specsim.core._types import Ints, TokenArray
-from specsim.simulation._rows import Rows
-from specsim.simulation._sources import RowSource
+from specsim.core._types import Ints, TokenArray, dtype_of
+from specsim.simulation._rows import RowReader, Rows, pieces
+from specsim.simulation._sources import Batch
 
 #: Seconds after which a call counts as hanging.
 TIMEOUT = 60.0
@@ -31,43 +26,43 @@ TIMEOUT = 60.0
 COMPARED_STEPS = 512
 #: Bytes of rows in a batch of two calls: more than for built-in rules, since calls from Python are slow.
 BATCH_BYTES = 2**23
-#: NumPy's message for a write to a read-only array; Cython's "buffer source array is read-only" is no write.
-_WRITTEN = re.compile(r"(?<!buffer source )array is read-only|destination is read-only")
 
 
 @dataclass(frozen=True)
-class Calls:
-    """`function`, called as it declares on the rows of `case`, as a `RowVerifier` of the simulation."""
+class VerifierSource:
+    """The steps of `case`, verified by `callee`, as it declares.
 
-    function: Verifier
-    declared: Declared
+    While a child process verifies a batch, the batch before is counted and the next one is drawn."""
+
+    callee: Callee
     case: Case
-    convert: Callable[[Any], Any]
-    timeout: float
+    timeout: float = TIMEOUT
+    chunk = 2**14
 
-    @classmethod
-    def of(cls, function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT) -> Self:
-        return cls(function, declared, case, converter(declared), timeout)
+    @property
+    def declared(self) -> Declared:
+        return self.callee.declared
 
-    def __call__(self, rows: Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:
-        rng = np.random.default_rng([*key, first])
-        steps = len(rows.draft_tokens)
-        extras = self.extras(key, first, rows)
-        dtype = row_dtype(self.case.dtype)
-        rows = replace(rows, p=rows.p.astype(dtype, copy=False), q=rows.q.astype(dtype, copy=False))
-        inputs = {"draft_tokens": rows.draft_tokens, "p": rows.p, "q": rows.q}
-        before = {name: array.copy() for name, array in inputs.items()} if first < COMPARED_STEPS else {}
-        if self.declared.tree:
-            parts = [self._walk(rows, s, rng, first) for s in range(steps)]
-        else:
-            parts = self._parts(rows, self.rows_of_a_call(steps), rng, extras)
-        for name, array in before.items():  # tensors that share the memory are not read-only
-            if not np.array_equal(array, inputs[name]):
-                raise BrokenVerifier(f"altered its input {name}")
-        tokens = np.concatenate(parts)
-        if self.declared.tree:
-            return np.ascontiguousarray(tokens.T, dtype=np.int32), (tokens >= 0).sum(axis=1) - 1
-        return read_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], first)
+    @cached_property
+    def reader(self) -> RowReader:
+        return rows_of(self.case)
+
+    def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
+        before: tuple[RowsAsked, Rows] | None = None
+        for start, n in pieces(first, steps, max(1, BATCH_BYTES // self.case.step_bytes)):
+            rows = self.reader.rows(key, start, n)
+            asked = self._question(rows, key, start)
+            batch = None if before is None else self._batch(*before)
+            self.callee.ask(asked)
+            before = asked, rows
+            if batch is not None:
+                yield batch
+        if before is not None:
+            yield self._batch(*before)
+
+    def verify(self, rows: Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:
+        """The tokens int32 [γ+1, B] of `rows` from step `first`, and the number of accepted ones [B]."""
+        return self._answer(self._question(rows, key, first), rows)
 
     def rows_of_a_call(self, steps: int) -> int:
         """The rows of each call in a batch of `steps`: half of them, or the declared `batch`."""
@@ -75,10 +70,9 @@ class Calls:
 
     def once(self, rows: Rows, extras: dict[str, Any]) -> Ints:
         """The checked tokens [B, γ+1] of one call (or one for each `batch` rows) with a fixed seed."""
-        steps, rng = len(rows.draft_tokens), np.random.default_rng(0)
-        tokens = np.concatenate(self._parts(rows, self.declared.batch or steps, rng, extras))
-        read_tokens(tokens, rows.draft_tokens, extras.get("lengths"), rows.p.shape[2], 0)
-        return tokens
+        size = self.declared.batch or len(rows.draft_tokens)
+        tokens, _ = self._answer(self._asked(rows, extras, size, (0,), 0), rows)
+        return np.ascontiguousarray(tokens.T, dtype=np.int64)
 
     def extras(self, key: Key, first: int, rows: Rows) -> dict[str, Any]:
         """The declared keyword arguments of all rows; half of the rows have a seed."""
@@ -95,79 +89,41 @@ class Calls:
             extras["seeds"] = [int(seed) if seed % 2 else None for seed in seeds]
         return extras
 
-    def _parts(
-        self, rows: Rows, size: int, rng: np.random.Generator, extras: dict[str, Any]
-    ) -> list[NDArray[Any]]:
-        """Calls of `size` rows in turn; results are copied, since the verifier may reuse its buffer."""
-        parts, (steps, gamma) = [], rows.draft_tokens.shape
-        for part in (slice(start, min(start + size, steps)) for start in range(0, steps, size)):
-            given = {
-                name: value[part] if isinstance(value, list) else self.convert(value[part])
-                for name, value in extras.items()
-            }
-            inputs = [self.convert(array[part]) for array in (rows.draft_tokens, rows.p)]
-            inputs.append(None if self.case.certain else self.convert(rows.q[part]))
-            output = call_safely(self.function, *inputs, rng, timeout=self.timeout, **given)
-            parts.append(as_tokens(output, (part.stop - part.start, gamma + 1)).astype(np.int64))
-        return parts
+    def _question(self, rows: Rows, key: Key, first: int) -> RowsAsked:
+        dtype = dtype_of(self.case.dtype)
+        rows = replace(rows, p=rows.p.astype(dtype, copy=False), q=rows.q.astype(dtype, copy=False))
+        extras, size = self.extras(key, first, rows), self.rows_of_a_call(len(rows.draft_tokens))
+        asked = self._asked(rows, extras, size, (*map(int, key), int(first)), int(first))
+        return replace(asked, compared=first < COMPARED_STEPS)
 
-    def _walk(self, rows: Rows, s: int, rng: np.random.Generator, first: int) -> Ints:
-        """One step over a tree; its tokens [1, depth+1]."""
-        arrays = (self.convert(array[s]) for array in (rows.parents, rows.draft_tokens, rows.p, rows.q))
-        output = call_safely(self.function, *arrays, rng, timeout=self.timeout)
-        path, token = as_path(output, rows.parents[s], rows.p.shape[2], first + s)
-        tokens = np.full((1, self.case.tree.depth + 1), -1, dtype=np.int64)
-        tokens[0, : len(path)] = rows.draft_tokens[s, [node - 1 for node in path]]
-        tokens[0, len(path)] = token
-        return tokens
+    def _batch(self, asked: RowsAsked, rows: Rows) -> Batch:
+        return Batch(asked.first, *self._read(asked, rows), rows)
 
+    def _asked(
+        self, rows: Rows, extras: dict[str, Any], size: int, rng: tuple[int, ...], first: int
+    ) -> RowsAsked:
+        seeds = extras.get("seeds")
+        arrays = {"draft_tokens": rows.draft_tokens, "p": rows.p, "q": None if self.case.certain else rows.q}
+        arrays |= {name: extras[name] for name in ("lengths", "uniforms") if name in extras}
+        if self.declared.tree:
+            arrays["parents"] = rows.parents
+        return RowsAsked(arrays, seeds, size, self.case.gamma + 1, rng, first, self.timeout)
 
-def verifier_source(
-    function: Verifier, declared: Declared, case: Case, timeout: float = TIMEOUT
-) -> RowSource:
-    """The steps of `case`, verified by `function`."""
-    return RowSource(rows_of(case), Calls.of(function, declared, case, timeout), BATCH_BYTES)
+    def _answer(self, asked: RowsAsked, rows: Rows) -> tuple[TokenArray, Ints]:
+        self.callee.ask(asked)
+        return self._read(asked, rows)
 
-
-def call_safely(function: Verifier, *arguments: Any, timeout: float, **keywords: Any) -> Any:
-    """Call `function`. Exceptions except Ctrl-C, and more than `timeout` seconds, raise `BrokenVerifier`."""
-    try:
-        with _time_limit(timeout):
-            return function(*arguments, **keywords)
-    except _Hung:
-        raise BrokenVerifier(f"hung: a call took longer than {timeout:g} s") from None
-    except (BrokenVerifier, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # a panic in Rust is not an Exception
-        if isinstance(error, ValueError) and _WRITTEN.search(str(error)):
-            raise BrokenVerifier(f"altered its input: {_where(error)}") from error
-        raise BrokenVerifier(f"raised {type(error).__name__}: {error}") from error
-
-
-class _Hung(BaseException):
-    """The time limit; not an Exception, so that a verifier's `except Exception` does not catch it."""
-
-
-def _where(error: BaseException) -> str:
-    """The line of the verifier that raised."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{frame.line} ({os.path.basename(frame.filename)}, line {frame.lineno})"
-
-
-@contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Stop Python code that takes longer, in the main thread only: a child's parent has a time-out too."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
-        return
-
-    def give_up(*_: Any) -> None:
-        raise _Hung
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    def _read(self, asked: RowsAsked, rows: Rows) -> tuple[TokenArray, Ints]:
+        """The tokens int32 [γ+1, B], checked, and the number of accepted ones [B]."""
+        answers = np.concatenate(list(self.callee.read(asked)))
+        size = rows.p.shape[2]
+        if not self.declared.tree:
+            lengths = asked.arrays.get("lengths")
+            return read_tokens(answers, rows.draft_tokens, lengths, size, asked.first)
+        tokens = np.empty_like(answers)
+        for s, answer in enumerate(answers):
+            nodes = answer[:-1][answer[:-1] != -1]
+            path, token = as_path((nodes, answer[-1]), rows.parents[s], size, asked.first + s)
+            emitted = [*(int(rows.draft_tokens[s, node - 1]) for node in path), token]
+            tokens[s] = padded(emitted, asked.width)
+        return np.ascontiguousarray(tokens.T, dtype=np.int32), (tokens >= 0).sum(axis=1) - 1

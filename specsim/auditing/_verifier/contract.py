@@ -39,6 +39,10 @@ class BrokenVerifier(Exception):
     """The verifier broke its contract; the message says how and in which step."""
 
 
+class LostVerifier(BrokenVerifier):
+    """Its process had to be replaced."""
+
+
 class NotADraftPath(Exception):
     """A step emitted, before its last token, a token that was not drafted."""
 

@@ -1,0 +1,328 @@
+"""A user's function in a child process, which may hang, crash, or do anything else.
+
+The parent draws, counts and judges; the child only maps arrays to tokens, and the parent checks the tokens. A
+child that dies, sends nothing for too long, or sends anything but the next frame of its answer is killed with
+the processes that it started, and replaced for the next question."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import numpy as np
+
+from specsim.auditing import adapters
+from specsim.auditing._verifier.contract import (
+    BrokenVerifier,
+    Declared,
+    LostVerifier,
+    NotADraftPath,
+    Verifier,
+    declared,
+)
+from specsim.auditing._verifier.local import Local
+from specsim.auditing._verifier.requests import (
+    FRAME,
+    MOST_TEXT,
+    Arrays,
+    Asked,
+    Kind,
+    receive_question,
+    send_frame,
+    send_question,
+)
+from specsim.core._types import Ints
+
+#: Seconds added to the time-out of a call before a silent child is killed; fewer after one was.
+GRACE, GRACE_AGAIN = 30.0, 10.0
+#: Seconds for the import of the module, and for the end of a child that closed its socket.
+START, END = 300.0, 2.0
+NO_ANSWER = "wrote to the socket of its process something that is no answer"
+#: Seconds between looks at whether a child that sends nothing has ended.
+LOOK_EVERY = 0.5
+#: Seconds of silence after which the child sends the rows answered so far.
+SEND_EVERY = 0.5
+#: Not multiprocessing's start, which would run the caller's script again. Only the parent handles Ctrl-C.
+CODE = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from specsim.auditing._verifier.child import serve; serve(int(sys.argv[2]), *sys.argv[3:])"
+)
+
+
+class Child:
+    """The function `reference` in a child process, as a `Callee`; ValueError if it cannot be loaded.
+
+    `declared` is what the child says that the function declares, `file` the file of its module."""
+
+    def __init__(self, reference: str):
+        self.reference = reference
+        self.file: str | None = None
+        self._grace = GRACE
+        self._process: subprocess.Popen[bytes] | None = None
+        self._end: socket.socket | None = None
+        self._gone = ""
+        self._sent: Arrays = {}
+        self._nonce, self._unread = b"", False
+        self.declared: Declared = self._start()
+
+    def ask(self, asked: Asked) -> None:
+        if self._unread:  # what would still come is not the answer to this
+            self.close()
+        if self._process is None:
+            self._restart()
+        assert self._end is not None
+        self._nonce, self._unread = os.urandom(16), True
+        patience = asked.timeout + self._grace
+        self._end.settimeout(patience)
+        try:
+            self._sent = send_question(self._end, self._nonce, asked, self._sent)
+        except TimeoutError:
+            raise self._hung(patience) from None
+        except ConnectionError:  # it died after its last answer
+            raise self._lost(self._how_it_ended()) from None
+
+    def read(self, asked: Asked) -> Iterator[Ints]:
+        left = asked.rows
+        while left:
+            most = max(MOST_TEXT, left * asked.width * 8)
+            kind, content = self._receive(self._nonce, asked.timeout + self._grace, most)
+            if kind in (Kind.CONTRACT, Kind.PATH):
+                self._unread = False
+                text = content.decode(errors="replace")
+                raise BrokenVerifier(text) if kind is Kind.CONTRACT else NotADraftPath(text)
+            rows = self._rows(kind, content, asked.width, left)
+            left -= len(rows)
+            self._unread = left > 0
+            yield rows
+
+    def close(self) -> None:
+        """End the child, and the processes that it started."""
+        if self._process is not None:
+            _kill(self._process)
+            self._process.wait()
+            self._process = None
+        if self._end is not None:
+            self._end.close()
+            self._end = None
+        self._unread = False
+
+    def _start(self) -> Declared:
+        self._end, other = socket.socketpair()
+        self._sent, nonce = {}, os.urandom(16)
+        given = [json.dumps(sys.path), str(other.fileno()), nonce.hex(), self.reference]
+        try:
+            # what the function prints goes to standard error: standard output has the result of the command
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", CODE, *given],
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                start_new_session=True,
+            )
+            other.close()
+            kind, content = self._receive(nonce, START, MOST_TEXT)
+            return self._ready(kind, content)
+        except LostVerifier as error:
+            self.close()
+            raise ValueError(f"verifier {self.reference!r}: the import {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _ready(self, kind: Kind, content: bytearray) -> Declared:
+        if kind is Kind.REFUSED:
+            raise ValueError(content.decode(errors="replace"))
+        try:
+            said = json.loads(content)
+            self.file = said["file"] if isinstance(said["file"], str) else None
+            fields = said["declared"]
+            return Declared(**fields | {"dtypes": tuple(fields["dtypes"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise LostVerifier(f"sent no declarations ({error})") from error
+
+    def _restart(self) -> None:
+        if not self._gone:
+            try:
+                if self._start() != self.declared:
+                    self._gone = "declares something else than before"
+            except ValueError as error:  # it could be imported before
+                self._gone = str(error)
+        if self._gone:
+            self.close()
+            raise LostVerifier(self._gone)
+
+    def _receive(self, nonce: bytes, patience: float, most: int) -> tuple[Kind, bytearray]:
+        """The kind and the content of the next frame."""
+        deadline = time.monotonic() + patience
+        try:
+            found, number, size = FRAME.unpack(self._exactly(FRAME.size, deadline))
+            if found != nonce or number not in list(Kind) or size > most:
+                raise self._lost(NO_ANSWER)
+            return Kind(number), self._exactly(size, deadline)
+        except TimeoutError:
+            raise self._hung(patience) from None
+        except (EOFError, ConnectionError):
+            raise self._lost(self._how_it_ended()) from None
+
+    def _exactly(self, size: int, deadline: float) -> bytearray:
+        """`size` bytes.
+
+        Raises EOFError if the child has ended, also if it left its socket to another process; TimeoutError
+        after `deadline`."""
+        assert self._end is not None
+        assert self._process is not None
+        content = bytearray(size)
+        view = memoryview(content)
+        while len(view):
+            if (left := deadline - time.monotonic()) <= 0:
+                raise TimeoutError
+            self._end.settimeout(min(left, LOOK_EVERY))
+            over = _ended(self._process)
+            try:
+                got = self._end.recv_into(view)
+            except TimeoutError:
+                if over:  # since before this wait
+                    raise EOFError from None
+                continue
+            if not got:
+                raise EOFError
+            view = view[got:]
+        return content
+
+    def _rows(self, kind: Kind, content: bytearray, width: int, left: int) -> Ints:
+        rows, rest = divmod(len(content), 8 * width)
+        if kind is not Kind.ROWS or rest or not 0 < rows <= left:
+            raise self._lost(NO_ANSWER)
+        return np.frombuffer(content, dtype="<i8").reshape(rows, width).astype(np.int64)
+
+    def _hung(self, patience: float) -> LostVerifier:
+        self._grace = GRACE_AGAIN
+        return self._lost(f"hung: no answer for {patience:g} s")
+
+    def _lost(self, how: str) -> LostVerifier:
+        self.close()
+        return LostVerifier(how)
+
+    def _how_it_ended(self) -> str:
+        assert self._process is not None
+        try:
+            code = _wait(self._process)
+        except TimeoutError:
+            return "closed the socket of its process"
+        return f"ended its process ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """The exit code of a child that is ending; its own processes are killed. Raises TimeoutError."""
+    until = time.monotonic() + END
+    while not _ended(process):
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(0.01)
+    _kill(process)
+    return process.wait()
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a child has ended; it is not reaped: until its session is killed, its number must be its own.
+
+    Without `os.waitid`, which some systems lack, it is reaped."""
+    if process.returncode is not None or not hasattr(os, "waitid"):
+        return process.poll() is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child and its session, unless it has been reaped."""
+    if process.returncode is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            process.kill()
+
+
+def serve(handle: int, nonce: str, reference: str) -> None:
+    """Load `reference`, and answer question after question over the socket `handle`."""
+    end, own = socket.socket(fileno=handle), bytes.fromhex(nonce)
+    try:
+        function = load(reference)
+    except ValueError as error:
+        send_frame(end, own, Kind.REFUSED, _text(error))
+        return
+    try:
+        local = Local(function, declared(function))
+        _ = local.convert  # is the library installed?
+    except (ValueError, TypeError) as error:
+        send_frame(end, own, Kind.REFUSED, f"verifier {reference!r}: {error}".encode(errors="replace"))
+        return
+    ready = {"declared": asdict(local.declared), "file": _file_of(reference)}
+    send_frame(end, own, Kind.READY, json.dumps(ready).encode())
+    kept: Arrays = {}
+    while True:
+        try:
+            own, asked, kept = receive_question(end, kept)
+        except (EOFError, ConnectionError):  # the parent has ended
+            return
+        try:
+            _answer(end, own, local, asked)
+        except NotADraftPath as error:
+            send_frame(end, own, Kind.PATH, _text(error))
+        except BrokenVerifier as error:
+            send_frame(end, own, Kind.CONTRACT, _text(error))
+        except KeyboardInterrupt:  # Ctrl-C is ignored here: the function raised it
+            send_frame(end, own, Kind.CONTRACT, b"raised KeyboardInterrupt")
+
+
+def load(reference: str) -> Verifier:
+    """Import "package.module:function", or the function of an adapter such as "hf:generate,top_k=3".
+
+    Raises ValueError with the part that is missing."""
+    if adapters.is_engine(reference):
+        return adapters.get(reference)
+    module_name, _, function_name = reference.partition(":")
+    if not module_name or not function_name:
+        raise ValueError(
+            f"verifier {reference!r}: expected a rule's name, an engine's, or package.module:function"
+        )
+    if os.getcwd() not in sys.path:  # as `python -m` would find it
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # a module may raise anything on import
+        raise ValueError(
+            f"verifier {reference!r}: cannot import {module_name} ({type(error).__name__}: {error})"
+        ) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise ValueError(f"verifier {reference!r}: {module_name} has no function {function_name}")
+    return function
+
+
+def _answer(end: socket.socket, nonce: bytes, local: Local, asked: Asked) -> None:
+    waiting, last = [], time.monotonic()
+    for rows in local.read(asked):
+        waiting.append(rows)
+        if (now := time.monotonic()) - last > SEND_EVERY:
+            send_frame(end, nonce, Kind.ROWS, np.concatenate(waiting).astype("<i8").tobytes())
+            waiting, last = [], now
+    if waiting:
+        send_frame(end, nonce, Kind.ROWS, np.concatenate(waiting).astype("<i8").tobytes())
+
+
+def _file_of(reference: str) -> str | None:
+    """The file of the function's module; None for an engine."""
+    module = sys.modules.get(reference.partition(":")[0])
+    return None if adapters.is_engine(reference) else getattr(module, "__file__", None)
+
+
+def _text(error: Exception) -> bytes:
+    return str(error).encode(errors="backslashreplace")[:MOST_TEXT]

@@ -1,0 +1,140 @@
+"""Call a user's function, in the process that has it."""
+
+import os
+import re
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing._verifier.arrays import as_path, as_sequence, as_tokens, converter, described, padded
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
+from specsim.auditing._verifier.requests import Asked, RowsAsked, SequencesAsked
+from specsim.core._types import Ints
+
+#: NumPy's message for a write to a read-only array; Cython's "buffer source array is read-only" is no write.
+_WRITTEN = re.compile(r"(?<!buffer source )array is read-only|destination is read-only")
+
+
+@dataclass(frozen=True)
+class Local:
+    """A user's function in this process, as a `Callee`.
+
+    Any error inside the function is raised as `BrokenVerifier`."""
+
+    function: Verifier
+    declared: Declared = field(default_factory=Declared)
+
+    @cached_property
+    def convert(self) -> Callable[[Any], Any]:
+        """Convert one array. Raises ValueError if the declared library is not installed."""
+        return converter(self.declared)
+
+    def ask(self, asked: Asked) -> None:
+        """Nothing is done before the answer is read."""
+
+    def read(self, asked: Asked) -> Iterator[Ints]:
+        if isinstance(asked, SequencesAsked):
+            yield from self._sequences(asked)
+            return
+        inputs = {
+            name: array for name in ("draft_tokens", "p", "q") if (array := asked.arrays[name]) is not None
+        }
+        before = {name: array.copy() for name, array in inputs.items()} if asked.compared else {}
+        yield from self._walks(asked) if self.declared.tree else self._calls(asked)
+        for name, array in before.items():  # tensors that share the memory are not read-only
+            if not np.array_equal(array, inputs[name]):
+                raise BrokenVerifier(f"altered its input {name}")
+
+    def _calls(self, asked: RowsAsked) -> Iterator[Ints]:
+        rng, rows = np.random.default_rng(asked.rng), asked.rows
+        positional = ("draft_tokens", "p", "q")
+        extras = {name: array for name, array in asked.arrays.items() if name not in positional}
+        for part in (slice(start, min(start + asked.size, rows)) for start in range(0, rows, asked.size)):
+            arrays = (asked.arrays[name] for name in positional)
+            inputs = [None if array is None else self.convert(array[part]) for array in arrays]
+            given: dict[str, Any] = {
+                name: self.convert(array[part]) for name, array in extras.items() if array is not None
+            }
+            if asked.seeds is not None:
+                given["seeds"] = asked.seeds[part]
+            shape = part.stop - part.start, asked.width
+            with call_safely(asked.timeout):
+                output = self.function(*inputs, rng, **given)
+                # a copy, since the verifier may reuse its buffer
+                tokens = as_tokens(output, shape).astype(np.int64)
+            yield tokens
+
+    def _walks(self, asked: RowsAsked) -> Iterator[Ints]:
+        """One step over a tree after the other."""
+        rng, p = np.random.default_rng(asked.rng), asked.arrays["p"]
+        arrays = [asked.arrays[name] for name in ("parents", "draft_tokens", "p", "q")]
+        for s in range(asked.rows):
+            inputs = (self.convert(array[s]) for array in arrays)  # type: ignore[index]
+            with call_safely(asked.timeout):
+                output = self.function(*inputs, rng)
+                path, token = as_path(output, arrays[0][s], p.shape[2], asked.first + s)  # type: ignore[index, union-attr]
+            yield np.array([[*padded(path, asked.width - 1), token]])
+
+    def _sequences(self, asked: SequencesAsked) -> Iterator[Ints]:
+        case = asked.case
+        for number in range(asked.first, asked.first + asked.rows):
+            rng = np.random.default_rng([*asked.key, number])
+            given = case.target, case.draft, list(case.prompt), case.max_new_tokens, case.eos, rng
+            with call_safely(asked.timeout, f"sequence {number}: "):
+                tokens = as_sequence(self.function(*given), case, number)
+            yield padded(tokens, asked.width)[None]
+
+
+@contextmanager
+def call_safely(timeout: float, where: str = "") -> Iterator[None]:
+    """Raise `BrokenVerifier` for exceptions except Ctrl-C, and after `timeout` seconds.
+
+    The result of a call is read inside too: it may be an object that does anything."""
+    try:
+        with _time_limit(timeout):
+            yield
+    except _Hung:
+        raise BrokenVerifier(f"{where}hung: a call took longer than {timeout:g} s") from None
+    except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a panic in Rust is not an Exception
+        said = described(error)
+        if isinstance(error, ValueError) and _WRITTEN.search(said):
+            raise BrokenVerifier(f"{where}altered its input: {_where(error)}") from error
+        raise BrokenVerifier(f"{where}raised {said}") from error
+
+
+class _Hung(BaseException):
+    """The time limit; not an Exception, so that a verifier's `except Exception` does not catch it."""
+
+
+def _where(error: BaseException) -> str:
+    """The line of the verifier that raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.line} ({os.path.basename(frame.filename)}, line {frame.lineno})"
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Stop Python code that takes longer, in the main thread only: a child's parent has a time-out too."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def give_up(*_: Any) -> None:
+        raise _Hung
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

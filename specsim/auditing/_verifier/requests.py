@@ -1,0 +1,171 @@
+"""What a user's function is asked, and how parent and child send it to each other over a socket.
+
+The child answers with frames: the nonce of the question, a kind, and the size of what follows. The parent
+believes nothing else: no object of the child is ever unpickled, and a frame that is not expected means that
+the verifier is broken. The parent asks with a header in JSON and the bytes of arrays; an array that the child
+got with the question before is not sent again."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from socket import socket
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
+from specsim.auditing._verifier.contract import Declared
+from specsim.core._streams import Key
+from specsim.core._types import Ints, dtype_of
+
+#: Nonce, kind and size of a frame; the size of a question's header.
+FRAME, SIZE = struct.Struct("!16sBQ"), struct.Struct("!Q")
+#: The most bytes of text in a frame.
+MOST_TEXT = 2**16
+
+Arrays = dict[str, NDArray[Any] | None]
+
+
+class Kind(IntEnum):
+    """The kinds of frames: the declarations of the function, rows of an answer, or how a contract broke."""
+
+    READY = 1
+    REFUSED = 2
+    ROWS = 3
+    CONTRACT = 4
+    PATH = 5
+
+
+@dataclass(frozen=True)
+class RowsAsked:
+    """Verify rows, in calls of `size` rows each, with one generator seeded with `rng`.
+
+    `arrays` are draft_tokens, p, q (None if it is withheld), `parents` for a verifier of trees, and the
+    declared `lengths` and `uniforms`; `seeds` are the rows' own. An answer has `width` integers for each row:
+    the tokens, padded with -1; for a tree the accepted nodes, padded with -1, and the token after them.
+    `first` is the number of the first step. Inputs are `compared` with copies after the calls."""
+
+    arrays: Arrays
+    seeds: list[int | None] | None
+    size: int
+    width: int
+    rng: tuple[int, ...]
+    first: int
+    timeout: float
+    compared: bool = False
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the whole answer."""
+        drafted = self.arrays["draft_tokens"]
+        assert drafted is not None
+        return len(drafted)
+
+
+@dataclass(frozen=True)
+class SequencesAsked:
+    """Decode the request of `case` `rows` times, each with a generator of its own.
+
+    The generators have the seeds [*key, first], [*key, first + 1], …; an answer has the new tokens of each
+    sequence, padded with -1."""
+
+    case: DecoderCase
+    key: Key
+    first: int
+    rows: int
+    timeout: float
+
+    @property
+    def width(self) -> int:
+        """The most tokens of a sequence."""
+        return self.case.max_new_tokens
+
+
+Asked = RowsAsked | SequencesAsked
+
+
+class Callee(Protocol):
+    """A user's function, here or in a child process."""
+
+    @property
+    def declared(self) -> Declared: ...
+
+    def ask(self, asked: Asked) -> None:
+        """Begin with a question; a child process then works on it."""
+
+    def read(self, asked: Asked) -> Iterator[Ints]:
+        """The answers int64 [n, width] in turn to what was asked last, `asked.rows` rows in all.
+
+        Raises BrokenVerifier or NotADraftPath if the function breaks its contract."""
+
+
+def answer(callee: Callee, asked: Asked) -> Ints:
+    """The whole answer int64 [rows, width] to a question. Raises as `Callee.read`."""
+    callee.ask(asked)
+    return np.concatenate(list(callee.read(asked)))
+
+
+def send_question(end: socket, nonce: bytes, asked: Asked, sent: Arrays) -> Arrays:
+    """Send `asked`, without the arrays of `sent`, those of the question before; return those of this one."""
+    if isinstance(asked, SequencesAsked):
+        # the child has the same battery
+        _send_header(end, {"nonce": nonce.hex(), "sequences": vars(asked) | {"case": asked.case.name}})
+        return {}
+    plan = []
+    for name, array in asked.arrays.items():
+        new = array is not None and array is not sent.get(name)
+        plan.append((name, None if array is None else (str(array.dtype), array.shape), new))
+    fields = {field: value for field, value in vars(asked).items() if field != "arrays"}
+    _send_header(end, {"nonce": nonce.hex(), "rows": fields, "arrays": plan})
+    for (_, _, new), array in zip(plan, asked.arrays.values(), strict=True):
+        if new and array is not None and array.size:
+            end.sendall(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return asked.arrays
+
+
+def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked, Arrays]:
+    """The child's side of `send_question`. Raises EOFError if the parent is gone."""
+    size = bytearray(SIZE.size)
+    _receive(end, memoryview(size))
+    text = bytearray(SIZE.unpack(size)[0])
+    _receive(end, memoryview(text))
+    header = json.loads(text)
+    nonce = bytes.fromhex(header["nonce"])
+    if (sequences := header.get("sequences")) is not None:
+        case = next(case for case in decoder_battery() if case.name == sequences["case"])
+        return nonce, SequencesAsked(**sequences | {"case": case, "key": tuple(sequences["key"])}), {}
+    arrays: Arrays = {}
+    for name, form, new in header["arrays"]:
+        arrays[name] = _receive_array(end, *form) if new else kept[name] if form else None
+    fields = header["rows"]
+    return nonce, RowsAsked(arrays, **fields | {"rng": tuple(fields["rng"])}), arrays
+
+
+def send_frame(end: socket, nonce: bytes, kind: Kind, content: bytes) -> None:
+    """Send one frame to the parent."""
+    end.sendall(FRAME.pack(nonce, kind, len(content)) + content)
+
+
+def _receive(end: socket, view: memoryview) -> None:
+    """Fill `view`. Raises EOFError if the other side has closed."""
+    while len(view):
+        got = end.recv_into(view)
+        if not got:
+            raise EOFError
+        view = view[got:]
+
+
+def _send_header(end: socket, header: dict[str, Any]) -> None:
+    text = json.dumps(header).encode()
+    end.sendall(SIZE.pack(len(text)) + text)
+
+
+def _receive_array(end: socket, dtype: str, shape: list[int]) -> NDArray[Any]:
+    array = np.empty(shape, dtype=dtype_of(dtype))
+    _receive(end, array.reshape(-1).view(np.uint8).data)
+    return array

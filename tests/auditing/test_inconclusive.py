@@ -1,0 +1,86 @@
+"""Without power there is no good verdict, whatever was left out, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import verifiers
+
+from specsim.auditing import audit, audit_against, declares
+from specsim.auditing._report import text as words
+from specsim.auditing._results import WANTED_TV, Verdict
+
+FEW = {"vocab_size": 2, "gamma": 1, "batch": 1}
+
+
+@pytest.fixture(scope="module")
+def few():
+    """An audit of a verifier that declares nearly everything away."""
+    return audit(declares(**FEW)(lambda *rows: verifiers.right(*rows)), "smoke", rng=1)
+
+
+def test_a_verifier_that_declares_nearly_everything_away_gets_no_verdict(few):
+    assert few.verdict is Verdict.INCONCLUSIVE
+    assert few.exit_code == 3
+    assert [case.case for case in few.cases] == ["promises", "two-point"]
+    assert (few.planned, few.powerful, len(few.left_out)) == (1, 1, 16)
+    said = words.limits_line(few)
+    assert "vocab_size=2, gamma=1, batch=1; 16 of 17 cases were left out: asymmetric, zeros" in said
+    assert said in list(few.parts())
+    assert "detectable in 1 of 17 cases" in words.wanted_line(few)
+
+
+def test_the_evidence_is_set_beside_what_is_needed(few):
+    most = max(table.log10_e for case in few.cases for table in case.tables)
+    assert f"10^{max(most, 0):.1f} of 10^{few.needed_log10_e:.1f} needed" in words.wanted_line(few)
+    assert few.needed_log10_e == pytest.approx(6 + len(str(few.tests)) - 1, abs=1)
+
+
+def test_power_is_counted_at_the_first_token_of_half_of_the_cases(smaller_audits):
+    whole = audit("standard", "smoke", rng=1, wanted_tv=WANTED_TV)
+    assert (whole.verdict, whole.planned) == (Verdict.CONSISTENT, 12)
+    tvs = sorted(case.first_token.detectable_tv for case in whole.cases)
+    half = tvs[len(tvs) // 2 - 1]
+    assert replace(whole, wanted_tv=half).verdict is Verdict.CONSISTENT
+    assert replace(whole, wanted_tv=half * 0.999).verdict is Verdict.INCONCLUSIVE
+    assert replace(whole, left_out=("one",)).verdict is Verdict.CONSISTENT
+    assert replace(whole, left_out=("a",) * 13).verdict is Verdict.INCONCLUSIVE
+    assert replace(whole, cases=whole.cases[:5]).verdict is Verdict.INCONCLUSIVE
+    assert replace(whole, interrupted=True).verdict is Verdict.INCONCLUSIVE
+    assert replace(whole, cases=()).exit_code == 3
+    document = json.loads(json.dumps(replace(whole, cases=()).to_dict()))
+    assert (document["verdict"], document["exit_code"], document["powerful"]) == ("inconclusive", 3, 0)
+
+
+@pytest.mark.parametrize("name", ["right", "lenient"])
+def test_too_few_steps_are_no_verdict_but_a_finding_is_one(name, smaller_audits):
+    """A right verifier has no verdict, one with a deviation that shows even so is biased."""
+    found = audit(getattr(verifiers, name), "smoke", rng=1, wanted_tv=1e-3, diagnose=False)
+    assert found.verdict is (Verdict.INCONCLUSIVE if name == "right" else Verdict.BIASED)
+    assert found.exit_code == (3 if name == "right" else 1)
+
+
+def test_a_lossy_rule_needs_the_same_power(smaller_audits):
+    found = audit("lenience:lenience=0.5", "smoke", rng=1)
+    assert found.verdict is Verdict.LOSSY
+    assert replace(found, wanted_tv=1e-3).verdict is Verdict.INCONCLUSIVE
+
+
+def test_two_verifiers_are_not_the_same_without_power(smaller_audits):
+    right = declares(vocab_size=2)(lambda *rows: verifiers.right(*rows))
+    found = audit_against(right, right, "smoke", rng=1)
+    assert (found.verdict, found.exit_code) == ("same", 0)
+    few = audit_against(right, right, "smoke", rng=1, wanted_tv=1e-3)
+    assert (few.verdict, few.exit_code, few.identical) == ("inconclusive", 3, True)
+
+
+@pytest.mark.parametrize("wanted", [0.0, -1.0, 1.5, float("nan")])
+def test_only_a_total_variation_can_be_wanted(wanted):
+    for call in (
+        lambda: audit(wanted_tv=wanted),
+        lambda: audit_against("standard", "block", wanted_tv=wanted),
+    ):
+        with pytest.raises(ValueError, match=r"wanted_tv: .* is not a total variation in \(0, 1\]"):
+            call()
