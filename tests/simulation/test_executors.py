@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
-from sent import Failing, NotingJob, NotingTally, SlowJob
+from sent import Failing, NotingJob, NotingTally, HeldJob
 
 from specsim import audit, rules, simulate
 from specsim.auditing import _execution as elsewhere
@@ -286,34 +286,30 @@ def total(parts):
 
 
 def test_a_worker_killed_in_a_span_costs_only_what_was_under_way(tmp_path):
-    job, key, steps = SlowJob(tmp_path), key_of(1), 7 * 2**17
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    job, key, steps = HeldJob(notes), key_of(1), 7 * 2**17
     source = job.source()
     expected = total(count_chunks(source, StepTally(2, 2), key, [(0, steps)], threads=1))
-    killed, spans = [], []
-    with workers_of("processes", 2) as workers:
-        for counted in count_spans(workers, job, key, [(0, steps)], source.chunk):
-            spans.append(counted)
-            if len(spans) == 2:
-                killed += kill_one_at_work(tmp_path)
-    assert killed
+    with workers_of("processes", 2) as workers, ThreadPoolExecutor(1) as killer:
+        killed = killer.submit(kill_one_at_work, notes)
+        spans = list(count_spans(workers, job, key, [(0, steps)], source.chunk))
+    assert killed.result()
     assert total(spans) == expected
     assert len({one.intervals for one in spans}) == len(spans)
-    again = [first for first, processes in begun(tmp_path).items() if len(processes) > 1]
+    again = [first for first, processes in begun(notes).items() if len(processes) > 1]
     assert 1 <= len(again) <= 4  # those that two processes had, and the queue
     assert total(spans[1:]) != expected  # a span that is dropped would be seen
 
 
 def kill_one_at_work(folder):
-    """Kill a worker that has begun a chunk a moment ago; such a one sleeps for half a second."""
-    for _ in range(1000):
-        for path in folder.iterdir():
-            if time.time() - path.stat().st_mtime < 0.2:
-                process = int(path.name.partition(".")[2])
-                assert psutil.Process(process).ppid() == os.getpid()
-                os.kill(process, signal.SIGKILL)
-                return [process]
-        time.sleep(0.01)
-    return []
+    """Kill a worker that holds a chunk, and release the others."""
+    until(lambda: any(first > 2**17 for first in begun(folder)))
+    process = next(iter(begun(folder)[max(begun(folder))]))
+    assert psutil.Process(process).ppid() == os.getpid()
+    os.kill(process, signal.SIGKILL)
+    folder.with_name("released").touch()
+    return process
 
 
 def test_work_that_kills_its_worker_three_times_is_given_up():
@@ -542,17 +538,13 @@ def test_a_cluster_counts_the_same_and_runs_again_what_a_worker_had(cluster, tmp
 
     notes = tmp_path / "notes"
     notes.mkdir()
-    job, key, steps = SlowJob(notes), key_of(1), 7 * 2**17
+    job, key, steps = HeldJob(notes), key_of(1), 7 * 2**17
     source = job.source()
     expected = total(count_chunks(source, StepTally(2, 2), key, [(0, steps)], threads=1))
-    spans, killed = [], []
-    with workers_of(cluster.address) as workers:
-        for counted in count_spans(workers, job, key, [(0, steps)], source.chunk):
-            spans.append(counted)
-            if len(spans) == 2:
-                killed += kill_one_at_work(notes)
-                cluster.work()
-    assert killed
+    with workers_of(cluster.address) as workers, ThreadPoolExecutor(1) as killer:
+        killed = killer.submit(kill_one_at_work, notes)
+        spans = list(count_spans(workers, job, key, [(0, steps)], source.chunk))
+    assert killed.result()
     assert total(spans) == expected
     again = [first for first, processes in begun(notes).items() if len(processes) > 1]
     assert 1 <= len(again) <= 4
