@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
-from sent import Failing, NotingJob, NotingTally, HeldJob
+from sent import Failing, HeldJob, NotingJob, NotingTally
 
 from specsim import audit, rules, simulate
 from specsim.auditing import _execution as elsewhere
