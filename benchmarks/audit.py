@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from specsim import rules
 from specsim.auditing._cases.battery import battery
-from specsim.auditing._checks.subjects import VerifierSubject, rule_function
+from specsim.auditing._checks.subjects import VerifierSubject, rule_function, verifier_steps
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
 from specsim.simulation._counting import run
@@ -35,7 +35,7 @@ def main() -> None:
             f"{harness / verifier:>22.2f}",
             flush=True,
         )
-        steps = case.verifier_steps("quick")
+        steps = verifier_steps(case, "quick")
         whole_verifier, whole_harness = whole_verifier + steps * verifier, whole_harness + steps * harness
     print(f"{'all of them, at quick':<50}{whole_harness / whole_verifier:>22.2f}")
 

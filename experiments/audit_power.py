@@ -31,6 +31,7 @@ from experiments._step_laws import (
 from specsim.auditing import BUDGET, mutants
 from specsim.auditing._cases.battery import LEVELS, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises
 from specsim.auditing._checks.subjects import Subject, function_subject
@@ -91,6 +92,8 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 def _law_in(mutant: Mutant, case: Any) -> Known | None:
     if isinstance(case, DecoderCase):
         return known_decoder(mutant, case)
+    if isinstance(case, ShapesCase):  # the law of its steps is not enumerated
+        return None
     return known_steps(mutant, case, Claim(None, case.tree))
 
 
@@ -131,7 +134,7 @@ def _predicted(subject: Subject, laws: Sequence[Known | None]) -> tuple[Row, int
 
 
 def _deviation(subject: Subject, law: Known, index: int, level: str) -> Deviation:
-    case = subject.cases[index]
+    case: Any = subject.cases[index]
     claim = None if isinstance(case, DecoderCase) else Claim(None, case.tree)
     return deviation(law, tables_of(case, claim, subject.plan(index, level).steps), alarm(subject, level))
 

@@ -179,15 +179,19 @@ def _smaller_audits(cases=None):
     from specsim.auditing._checks import subjects
     from specsim.rules import Rule
 
-    whole = subjects.battery
+    whole, shapes = subjects.battery, subjects.shape_cases
 
     def some(subject):
         if cases is None and isinstance(subject, Rule):
             return whole(subject)
         return [case for case in whole(subject) if (case.name in cases if cases else case.name not in LARGE)]
 
+    def some_shapes(declared):
+        return [case for case in shapes(declared) if case.name in cases] if cases else []
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subjects, "battery", some)
+        patch.setattr(subjects, "shape_cases", some_shapes)
         patch.setitem(LEVELS, "smoke", Level(2**15, 2**13, 2**29, 2**10))
         patch.setitem(_runner.audit.__kwdefaults__, "wanted_tv", 0.2)  # that is what so few steps show
         yield
@@ -195,7 +199,7 @@ def _smaller_audits(cases=None):
 
 @pytest.fixture
 def smaller_audits():
-    """Audits at the level smoke have fewer steps, and leave out a user's verifier's largest vocabularies."""
+    """Audits at the level smoke have fewer steps, no largest vocabularies, and no calls of changing shape."""
     with _smaller_audits():
         yield
 

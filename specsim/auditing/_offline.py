@@ -25,6 +25,7 @@ from specsim.auditing._cases.battery import LEVELS, Case, battery, case_key
 from specsim.auditing._cases.rows import CaseRows, rows_of
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
+from specsim.auditing._checks.subjects import verifier_steps
 from specsim.auditing._checks.tables import plan_case
 from specsim.auditing._results import BUDGET, CaseResult
 from specsim.auditing._runner import Audit, CaseRun, check_limits, run_case
@@ -164,7 +165,7 @@ def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[
 
 
 def _steps(case: Case, level: str) -> int:
-    steps = case.verifier_steps(level)
+    steps = verifier_steps(case, level)
     return min(steps, max(8, FILE_BYTES // case.step_bytes)) if _own_rows(case) else steps
 
 

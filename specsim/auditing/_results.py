@@ -69,9 +69,12 @@ def _printable(text: str) -> str:
 class TableResult:
     """A tested table of `n` draws over `cells` cells.
 
+    `where` says what a table of a case of changing shape is about.
+
     `log10_e` decides; `chi_square` is descriptive. `detectable_tv` is the total variation that is rejected
     with probability .999; `certified_tv` an upper bound of it, for prefix tables of at most 64 cells. Tables
-    of at most 64 cells have `labels` and the `observed` and `expected` counts."""
+    of at most 64 cells have `labels` and the `observed` and `expected` counts; of cases of changing shape
+    only those that reject."""
 
     kind: str
     position: int
@@ -86,6 +89,7 @@ class TableResult:
     labels: tuple[str, ...] = ()
     observed: tuple[int, ...] = ()
     expected: tuple[float, ...] = ()
+    where: str = ""
 
 
 @dataclass(frozen=True)

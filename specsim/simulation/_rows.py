@@ -32,6 +32,10 @@ class Rows:
     q: Floats
     parents: Ints
 
+    @property
+    def vocab_size(self) -> int:
+        return int(self.p.shape[2])
+
 
 class Described(Protocol):
     """The description of sources and row readers; `kind` names them in results."""

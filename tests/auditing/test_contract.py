@@ -510,7 +510,7 @@ def test_a_tail_that_is_never_drawn_is_found():
 
     result = on_case(from_the_head, "flat tail 131 072", "quick")
     assert kinds(result) == {"deviation"}
-    assert "rarest tokens of mass 0.00390625 came out 0 times" in text(result)
+    assert "rarest tokens of mass 0.0078125 came out 2 times, expected 43" in text(result)
 
 
 # --- trees -----------------------------------------------------------------------------------------------
@@ -655,7 +655,7 @@ def test_a_call_that_hangs_is_given_up(caught):
     assert "a call of 1 row shows it" in text(result)
 
 
-def test_after_a_failure_the_other_cases_are_still_run():
+def test_after_a_failure_the_other_cases_are_still_run(smaller_audits):
     def verify(draft_tokens, p, q, rng):
         if p.shape[2] == 96:
             time.sleep(10)

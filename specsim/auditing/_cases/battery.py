@@ -29,8 +29,8 @@ class Level:
 
 
 LEVELS = {
-    "smoke": Level(2**17, 2**14, 2**30, 2**10),
-    "quick": Level(2**21, 2**19, 2**34, 2**14),
+    "smoke": Level(2**17, 2**14, 2**29, 2**10),
+    "quick": Level(2**21, 2**19, 2**33, 2**14),
     "standard": Level(2**25, 2**24, 2**38, 2**19),
     "deep": Level(2**30, 2**29, 2**43, 2**24),
 }
@@ -60,6 +60,10 @@ class Case:
     certain: bool = False
     dtype: str = "float64"
     weight: int = 1
+
+    @property
+    def vocab_size(self) -> int:
+        return self.target.vocab_size
 
     @property
     def gamma(self) -> int:
@@ -93,11 +97,6 @@ class Case:
         if rule.declared is not None and len(self.contexts) > 1:
             return min(DECLARED_STEPS, steps // 2)
         return steps // 2 * self.tree.depth // self.tree.size // 8 * 8
-
-    def verifier_steps(self, level: str) -> int:
-        """The same for a user's verifier, which gets whole rows: a case with longer rows has fewer steps."""
-        allowed = self.weight * LEVELS[level].verifier_bytes // self.step_bytes
-        return max(8, min(LEVELS[level].verifier, allowed) // 8 * 8)
 
 
 def case_key(root: int, case: str) -> Key:
@@ -232,11 +231,11 @@ def _rounded_rows() -> Case:
 
 @cache
 def _flat_tail() -> Case:
-    """A tail of 2^17 tokens with total mass 2^-8: each is rarer than the smallest float32 exponential, 2^-24.
+    """A tail of 2^17 tokens, each just rarer than the smallest float32 exponential, 2^-24.
 
-    At level quick its expected count is 42, and a count of 0 has probability 10^-18. With half the steps it
+    At level quick its expected count is 41, and a count of 0 has probability 10^-18. With half the steps it
     would be 10^-9, the level of one test in some audits."""
-    size, tail = 2**17, 2.0**-8
+    size, tail = 2**17, 2.0**-7.05
     p, q = np.full((2, size), tail / size)
     p[:3] += (1.0 - tail) * np.array([0.5, 0.25, 0.25])
     q[:3] += (1.0 - tail) * np.array([0.25, 0.5, 0.25])

@@ -30,6 +30,10 @@ class DecoderCase:
     is_pair = False
 
     @property
+    def vocab_size(self) -> int:
+        return self.target.vocab_size
+
+    @property
     def positions(self) -> int:
         """The most tokens of a sequence."""
         return self.max_new_tokens

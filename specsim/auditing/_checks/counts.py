@@ -33,7 +33,7 @@ from specsim.simulation._sources import Batch, RowVerifier
 MAX_PREFIX_CELLS = 512
 PIT_BINS = 16
 #: Upper edges of the tail bins, in mass of the rarest tokens.
-TAIL_EDGES = np.array([1e-5, 1e-3, 2.0**-8, 1.0])
+TAIL_EDGES = np.array([1e-5, 1e-3, 2.0**-7, 1.0])
 #: Which steps are compared with each other: neighbours of a call, and steps of successive calls.
 NEIGHBOURS = ("rows of a call", "successive calls")
 QUARTERS = 4

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import scipy
 
-from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.battery import Case
 from specsim.auditing._checks.counts import NEIGHBOURS, QUARTERS, TAIL_EDGES
 from specsim.auditing._checks.tables import LOOKS, Plan, Table
 from specsim.auditing._results import BUDGET, Alphas, CaseResult, Efficiency, Finding, TableResult
@@ -33,6 +33,8 @@ SINGLE_CELLS = len(TAIL_EDGES) - 1
 NAMED = 3
 #: The cells of each kind of table, in words.
 BINS = {"prefix": "tokens", "PIT": "PIT bins", "tail": "bins of rare tokens"}
+#: The kinds of tables that count pairs of steps.
+OF_PAIRS = ("neighbours", "pairs")
 #: p-value of independence below which pairs of steps are dependent, if their first tokens deviate too.
 DEPENDENT = 1e-6
 #: Least degrees of freedom for the lower-tail test of a sum of chi-squares.
@@ -48,7 +50,7 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
         case=case.name,
         purpose=case.purpose,
         kernel=plan.kernel,
-        vocab_size=case.target.vocab_size,
+        vocab_size=case.vocab_size,
         tree=case.tree,
         iid=case.is_pair,
         positions=case.positions,
@@ -71,22 +73,26 @@ def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
     observed = table.counts(counts)
     n = int(observed.sum())
     log_e = log_e_value(observed, table.law)
+    rejected = log_e >= -np.log(level)
     few = len(table.law) <= MAX_CERTIFIED_CELLS
     small = table.kind == "prefix" and few
+    # a case of changing shape has hundreds of tables, of which only those that reject are shown cell by cell
+    shown = few and (rejected or table.kind not in ("shape", "pairs"))
     return TableResult(
         kind=table.kind,
         position=table.position,
         prefix=table.prefix,
+        where=table.where,
         n=n,
         cells=len(table.law),
         chi_square=_shown_chi_square(observed, table),
         log10_e=log_e / np.log(10.0),
         detectable_tv=detectable_tv(len(table.law), n, level),
         certified_tv=certified_tv(observed, table.law, level / len(LOOKS)) if small else None,
-        rejected=log_e >= -np.log(level),
-        labels=tuple(table.label(cell) for cell in range(len(table.law))) if few else (),
-        observed=tuple(observed.tolist()) if few else (),
-        expected=tuple((n * table.law).tolist()) if few else (),
+        rejected=rejected,
+        labels=tuple(table.label(cell) for cell in range(len(table.law))) if shown else (),
+        observed=tuple(observed.tolist()) if shown else (),
+        expected=tuple((n * table.law).tolist()) if shown else (),
     )
 
 
@@ -107,6 +113,7 @@ def find(
     """All findings of a case, the most direct first."""
     return [
         *_support(counts, examples),
+        *_shapes(tables, results, counts, level),
         *_deviations(tables, results, counts, level),
         *_single_cells(counts, level),
         *_shared_noise(results, counts),
@@ -121,13 +128,32 @@ def _support(counts: Counts, examples: Sequence[Example]) -> Iterator[Finding]:
         yield Finding("support", f"{total:,} emitted tokens have probability 0 under the target ({named})")
 
 
+def _shapes(
+    tables: Sequence[Table], results: Sequence[TableResult], counts: Counts, level: float
+) -> Iterator[Finding]:
+    """Which calls deviate: the most significant table of all axes."""
+    pairs = [
+        pair for pair in zip(tables, results, strict=True) if pair[1].rejected and pair[1].kind == "shape"
+    ]
+    if pairs:
+        table, result = max(pairs, key=lambda pair: pair[1].log10_e)
+        observed = table.counts(counts)
+        estimate, lower, upper = tv_interval(observed, table.law, level / len(LOOKS))
+        yield Finding(
+            "deviation",
+            f"{result.where}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] on {len(table.law)} bins, e = "
+            f"10^{result.log10_e:.0f}; {_extremes(table, observed)}",
+        )
+
+
 def _deviations(
     tables: Sequence[Table], results: Sequence[TableResult], counts: Counts, level: float
 ) -> Iterator[Finding]:
     """One finding for each position: its most significant table, prefix tables before bins."""
     pairs = [pair for pair in zip(tables, results, strict=True) if pair[1].rejected]
-    for position in sorted({table.position for table, _ in pairs if table.kind != "neighbours"}):
-        here = [pair for pair in pairs if pair[0].position == position and pair[0].kind != "neighbours"]
+    pairs = [pair for pair in pairs if pair[0].kind not in ("shape", *OF_PAIRS)]
+    for position in sorted({table.position for table, _ in pairs}):
+        here = [pair for pair in pairs if pair[0].position == position]
         full = [pair for pair in here if pair[0].kind == "prefix"]
         table, result = max(full or here, key=lambda pair: pair[1].log10_e)
         observed = table.counts(counts)
@@ -159,9 +185,9 @@ def dependent(results: Sequence[TableResult], counts: Counts) -> list[TableResul
     If the law of the first token deviates, pairs of independent steps deviate too; the pairs must then also
     contradict the product of their margins."""
     off = bool(counts["impossible"][0]) or any(
-        result.rejected and result.position == 0 and result.kind != "neighbours" for result in results
+        result.rejected and result.position == 0 and result.kind not in OF_PAIRS for result in results
     )
-    pairs = [result for result in results if result.rejected and result.kind == "neighbours"]
+    pairs = [result for result in results if result.rejected and result.kind in OF_PAIRS]
     return [result for result in pairs if not off or _independence(result) < DEPENDENT]
 
 
@@ -176,9 +202,10 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
     """Dependent steps: random numbers shared by the rows of a call, or by successive calls."""
     for result in dependent(results, counts):
         pair = int(np.subtract(result.observed, result.expected).argmax())
+        which = NEIGHBOURS[result.prefix[0]] if result.kind == "neighbours" else result.where
         yield Finding(
             "dependence",
-            f"the first tokens of {NEIGHBOURS[result.prefix[0]]} depend on each other, e = "
+            f"the first tokens of {which} depend on each other, e = "
             f"10^{result.log10_e:.0f}: {result.labels[pair]} of the law occur together in "
             f"{result.observed[pair] / result.n:.4f} of the pairs, expected "
             f"{result.expected[pair] / result.n:.4f}",
@@ -219,7 +246,7 @@ def _extremes(table: Table, observed: Ints) -> str:
 
 def _alphas(plan: Plan, counts: Counts) -> Alphas | None:
     case, alpha, lengths = plan.case, plan.alpha_context, counts["lengths"]
-    if alpha is None or isinstance(case, DecoderCase) or case.uneven:
+    if alpha is None or not isinstance(case, Case) or case.uneven:
         return None
     return Alphas(alpha, alpha_verified(lengths), alpha_drafted(lengths, case.tree.size), case.tree.depth)
 
@@ -227,7 +254,7 @@ def _alphas(plan: Plan, counts: Counts) -> Alphas | None:
 def _efficiency(plan: Plan, counts: Counts) -> Efficiency | None:
     """Relative to the standard rule on one chain: closed form for a pair, else its run on the same drafts."""
     case, alpha = plan.case, plan.alpha_context
-    if alpha is None or isinstance(case, DecoderCase):
+    if alpha is None or not isinstance(case, Case):
         return None
     mean, error = mean_tokens(counts["lengths"])
     if case.is_pair:

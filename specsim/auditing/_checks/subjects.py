@@ -13,12 +13,14 @@ from specsim import rules
 from specsim.auditing._cases.battery import LEVELS, Case, battery
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
 from specsim.auditing._cases.rows import rows_of
+from specsim.auditing._cases.shapes import ShapesCase, shape_cases
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
+from specsim.auditing._checks.shapes import ShapesTally, plan_shapes
 from specsim.auditing._checks.tables import Plan, plan_case
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases
-from specsim.auditing._verifier.calls import TIMEOUT, VerifierSource
+from specsim.auditing._verifier.calls import TIMEOUT, ShapesSource, VerifierSource
 from specsim.auditing._verifier.contract import Declared, Verifier
 from specsim.auditing._verifier.requests import Callee
 from specsim.core._types import Floats, Ints
@@ -105,12 +107,24 @@ class _FunctionSubject(_Counted):
         return self.callee.declared
 
 
+def verifier_steps(case: Case | ShapesCase, level: str) -> int:
+    """How many steps `level` gives a case of a user's verifier, which gets whole rows; a multiple of 8.
+
+    A case with longer rows has fewer steps, so that cases take about the same time."""
+    allowed = case.weight * LEVELS[level].verifier_bytes // case.step_bytes
+    return max(8, min(LEVELS[level].verifier, allowed) // 8 * 8)
+
+
+def _all_cases(declared: Declared) -> list[Case | ShapesCase]:
+    return [*battery(declared), *shape_cases(declared)]
+
+
 class VerifierSubject(_FunctionSubject):
     """A user's verifier."""
 
     @cached_property
-    def cases(self) -> list[Case]:
-        return battery(self.declared)
+    def cases(self) -> list[Case | ShapesCase]:
+        return _all_cases(self.declared)
 
     @cached_property
     def limits(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -120,16 +134,21 @@ class VerifierSubject(_FunctionSubject):
     @cached_property
     def left_out(self) -> tuple[str, ...]:  # type: ignore[override]
         here = {case.name for case in self.cases}
-        whole = battery(replace(self.declared, vocab_size=None))
+        whole = _all_cases(replace(self.declared, vocab_size=None))
         return tuple(case.name for case in whole if case.name not in here)
 
     def plan(self, index: int, level: str) -> Plan:
         case = self.cases[index]
+        steps = verifier_steps(case, level)
+        if isinstance(case, ShapesCase):
+            return plan_shapes(ShapesTally(case), steps)
         tally = AuditTally(case, Claim(None, case.tree))
-        return plan_case(tally, "rows", case.verifier_steps(level), rows_of(case).alpha_context())
+        return plan_case(tally, "rows", steps, rows_of(case).alpha_context())
 
     def _counter(self, name: str, patience: float = 1.0) -> tuple[VerifierSource, Tally]:
         case = self._case(name)
+        if isinstance(case, ShapesCase):
+            return ShapesSource(self.callee, case, self.timeout * patience), ShapesTally(case)
         diagnostic = case is None
         if diagnostic:
             case = next(case for case in diagnostic_cases(self.declared) if case.name == name)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import (
     NEIGHBOURS,
@@ -30,9 +31,11 @@ LOOKS = tuple(2.0**-k for k in range(7, -1, -1))
 class Table:
     """A test of the counts of cells against their law.
 
-    `kind` is "prefix", "PIT", "tail" or "neighbours"; `position` counts from 0; `prefix` is the emitted
-    prefix of a prefix table. The counts are `[start : start + len(cells)]` of the flattened array `source`;
-    `cells[x]` is the cell of outcome x, -1 if impossible; `law` is the law of the cells."""
+    `kind` is "prefix", "PIT", "tail", "neighbours", "shape" or "pairs"; `position` counts from 0; `prefix` is
+    the emitted prefix of a prefix table; `where` says what a table of a case of changing shape is about.
+
+    The counts are `[start : start + len(cells)]` of the flattened array `source`; `cells[x]` is the cell of
+    outcome x, -1 if impossible; `law` is the law of the cells."""
 
     kind: str
     position: int
@@ -41,6 +44,7 @@ class Table:
     start: int
     cells: Ints
     law: Floats
+    where: str = ""
 
     def counts(self, counts: Counts) -> Ints:
         """The table's counts by cell, from the counts of an `AuditTally`."""
@@ -56,7 +60,7 @@ class Table:
     def label(self, cell: int) -> str:
         """The name of a cell: a token, a bin, or a number of them together."""
         members = np.flatnonzero(self.cells == cell)
-        if self.kind == "neighbours":
+        if self.kind in ("neighbours", "pairs"):
             return f"quarters {cell // QUARTERS + 1} and {cell % QUARTERS + 1}"
         what = "token" if self.kind == "prefix" else "bin"
         return f"{what} {members[0]}" if len(members) == 1 else f"{len(members)} rare {what}s together"
@@ -70,7 +74,7 @@ class Plan:
     `nothing` the counts of no steps, `declared_tv` the total variation between the claimed law and the
     target's, `alpha_context` the mean of β if efficiency is measured."""
 
-    case: Case | DecoderCase
+    case: Case | ShapesCase | DecoderCase
     kernel: str
     steps: int
     tables: Sequence[Table]

@@ -7,13 +7,16 @@ of a call, are separated by the rejected tables of the audit: each mistake is ru
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from specsim.auditing._cases.battery import Case, case_key
+from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.findings import dependent
+from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._diagnosis import ranking as ranks
 from specsim.auditing._diagnosis.dependence import Signature, signature
@@ -22,7 +25,7 @@ from specsim.auditing._diagnosis.predictions import leaves_the_path, predict
 from specsim.auditing._diagnosis.ranking import FIT, SEPARATE, Scored, alike, conclude, score_mutant
 from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results import CaseResult, Diagnosis
-from specsim.auditing._verifier.calls import TIMEOUT, VerifierSource
+from specsim.auditing._verifier.calls import TIMEOUT, ShapesSource, VerifierSource
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant, catalogue
@@ -39,6 +42,8 @@ SEGMENTS = [2**13, 2**15, 2**17]
 SEARCHED_STEPS = 2**13
 #: Steps and key of a known mistake that is run on a case of the audit.
 COMPARED_STEPS, COMPARISON_KEY = 2**15, (0x5EED, 0xCA5E)
+#: The most bytes of a step of such a case.
+COMPARED_BYTES = 2**20
 #: The declarations of a known mistake.
 PLAIN = Declared()
 #: An exact verifier, ranked with the mistakes.
@@ -124,7 +129,8 @@ def _separate_by_tables(
     tied = [one for one in ranking if one.fit >= FIT] if _exact_fits(ranking) else alike(ranking)
     if len(tied) < 2 and not _exact_fits(ranking):
         return ranking
-    worst = sorted(failed, key=lambda result: -result.largest_log10_e)[:2]
+    comparable = [result for result in failed if _comparable(subject, result)]
+    worst = sorted(comparable, key=lambda result: -result.largest_log10_e)[:2]
     rescored = []
     for one in tied:
         gain, fit = 0.0, one.fit
@@ -169,8 +175,14 @@ def _by_tables(
     """(log-likelihood, p-value of the fit) of the rejected tables of `result`, from a run of the mutant."""
     index = subject.index(result.case)
     plan, case = subject.plan(index, level), subject.cases[index]
-    source = VerifierSource(Local(mutant.function, PLAIN), case, subject.timeout)
-    tally, steps = AuditTally(case, Claim(None, case.tree)), min(plan.steps, COMPARED_STEPS)
+    callee, steps = Local(mutant.function, PLAIN), min(plan.steps, COMPARED_STEPS)
+    source: Any
+    tally: Any
+    if isinstance(case, ShapesCase):
+        source, tally = ShapesSource(callee, case, subject.timeout), ShapesTally(case)
+    else:
+        source = VerifierSource(callee, case, subject.timeout)
+        tally = AuditTally(case, Claim(None, case.tree))
     try:
         counts = run(source, tally, COMPARISON_KEY, 0, steps, threads=1).counts
     except (BrokenVerifier, NotADraftPath):
@@ -184,6 +196,11 @@ def _by_tables(
             x2, cells = _two_samples(seen, drawn)
             statistic, df = statistic + x2, df + cells
     return total, ranks.fit_of(statistic, df)
+
+
+def _comparable(subject: VerifierSubject, result: CaseResult) -> bool:
+    """Whether the known mistakes can be run on the case: not where a step has too many bytes."""
+    return subject.cases[subject.index(result.case)].step_bytes <= COMPARED_BYTES
 
 
 def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:

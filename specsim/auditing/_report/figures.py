@@ -35,6 +35,8 @@ class Tested:
         table = self.table
         of = {"PIT": ", PIT bins", "tail": ", bins of rare tokens", "neighbours": ", pairs of steps"}
         what = of.get(table.kind) or (f" after {list(table.prefix)}" if table.prefix else "")
+        if table.where:
+            return f"{self.case.case}, {table.where}"
         return f"{self.case.case}, position {table.position + 1}{what}"
 
     def detectable(self, audit: Audit, steps: float) -> float:

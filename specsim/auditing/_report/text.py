@@ -218,7 +218,8 @@ def iid_report(audit: Audit) -> list[str]:
 def audit_parts(audit: Audit) -> Iterator[Piece]:
     """An audit for the terminal and for Jupyter, the verdict last."""
     yield from (Line(line, "bold yellow") for line in progress_lines(audit))
-    yield from (Table.of(rows, gap=1) for rows in (evidence(audit), speed(audit)) if rows)
+    tables = (evidence(audit), speed(audit), power_by_axis(audit))
+    yield from (Table.of(rows, gap=1) for rows in tables if rows)
     yield from (Line(line, "red") for line in finding_lines(audit))
     yield from diagnosis(audit)
     yield from iid_report(audit)
@@ -276,6 +277,21 @@ def _difference(case: Difference) -> dict[str, str]:
 def evidence(audit: Audit) -> list[dict[str, str]]:
     """The first table: is it exact? It fits into 80 columns."""
     return [_evidence(case) for case in audit.cases]
+
+
+def power_by_axis(audit: Audit) -> list[dict[str, str]]:
+    """The third table: what would have been found along each axis of the calls' shapes."""
+    found: dict[str, dict[str, float]] = {}
+    for case in audit.cases:
+        for table in case.tables:
+            axis, colon, value = table.where.partition(";")[0].partition(": ")
+            if colon and table.n:
+                values = found.setdefault(axis, {})
+                values[value] = min(values.get(value, 1.0), table.detectable_tv)
+    return [
+        {"axis": axis, "value: detectable TV": ", ".join(f"{name}: {tv:.3f}" for name, tv in values.items())}
+        for axis, values in found.items()
+    ]
 
 
 def speed(audit: Audit) -> list[dict[str, str]]:

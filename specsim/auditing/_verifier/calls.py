@@ -4,14 +4,16 @@ Each batch is verified in at least two calls with one generator, so that the cou
 by rows or by calls. Tokens are checked here, wherever the function runs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.rows import CaseRows, rows_of
+from specsim.auditing._cases.shapes import ShapedRows, ShapesCase
 from specsim.auditing._verifier.arrays import as_path, padded, read_tokens
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.requests import Callee, RowsAsked
@@ -48,10 +50,8 @@ class VerifierSource:
         return rows_of(self.case)
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
-        before: tuple[RowsAsked, Rows] | None = None
-        for start, n in pieces(first, steps, max(1, BATCH_BYTES // self.case.step_bytes)):
-            rows = self.reader.rows(key, start, n)
-            asked = self._question(rows, key, start)
+        before: tuple[RowsAsked, Any] | None = None
+        for asked, rows in self._questions(key, first, steps):
             batch = None if before is None else self._batch(*before)
             self.callee.ask(asked)
             before = asked, rows
@@ -59,6 +59,11 @@ class VerifierSource:
                 yield batch
         if before is not None:
             yield self._batch(*before)
+
+    def _questions(self, key: Key, first: int, steps: int) -> Iterator[tuple[RowsAsked, Any]]:
+        for start, n in pieces(first, steps, max(1, BATCH_BYTES // self.case.step_bytes)):
+            rows = self.reader.rows(key, start, n)
+            yield self._question(rows, key, start), rows
 
     def verify(self, rows: Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:
         """The tokens int32 [γ+1, B] of `rows` from step `first`, and the number of accepted ones [B]."""
@@ -74,12 +79,12 @@ class VerifierSource:
         tokens, _ = self._answer(self._asked(rows, extras, size, (0,), 0), rows)
         return np.ascontiguousarray(tokens.T, dtype=np.int64)
 
-    def extras(self, key: Key, first: int, rows: Rows) -> dict[str, Any]:
+    def extras(self, key: Key, first: int, rows: Rows | ShapedRows) -> dict[str, Any]:
         """The declared keyword arguments of all rows; half of the rows have a seed."""
         steps, gamma = rows.draft_tokens.shape
         extras: dict[str, Any] = {}
         if self.declared.lengths:
-            lengths = rows.lengths if isinstance(rows, CaseRows) else None
+            lengths = rows.lengths if isinstance(rows, CaseRows | ShapedRows) else None
             extras["lengths"] = np.full(steps, gamma) if lengths is None else lengths
         if self.declared.uniforms:
             u = uniforms(key, int(Purpose.VERIFY), first, steps, gamma + 1)
@@ -96,7 +101,7 @@ class VerifierSource:
         asked = self._asked(rows, extras, size, (*map(int, key), int(first)), int(first))
         return replace(asked, compared=first < COMPARED_STEPS)
 
-    def _batch(self, asked: RowsAsked, rows: Rows) -> Batch:
+    def _batch(self, asked: RowsAsked, rows: Any) -> Batch:
         return Batch(asked.first, *self._read(asked, rows), rows)
 
     def _asked(
@@ -113,10 +118,10 @@ class VerifierSource:
         self.callee.ask(asked)
         return self._read(asked, rows)
 
-    def _read(self, asked: RowsAsked, rows: Rows) -> tuple[TokenArray, Ints]:
+    def _read(self, asked: RowsAsked, rows: Any) -> tuple[TokenArray, Ints]:
         """The tokens int32 [γ+1, B], checked, and the number of accepted ones [B]."""
         answers = np.concatenate(list(self.callee.read(asked)))
-        size = rows.p.shape[2]
+        size = rows.vocab_size
         if not self.declared.tree:
             lengths = asked.arrays.get("lengths")
             return read_tokens(answers, rows.draft_tokens, lengths, size, asked.first)
@@ -127,3 +132,40 @@ class VerifierSource:
             emitted = [*(int(rows.draft_tokens[s, node - 1]) for node in path), token]
             tokens[s] = padded(emitted, asked.width)
         return np.ascontiguousarray(tokens.T, dtype=np.int32), (tokens >= 0).sum(axis=1) - 1
+
+
+@dataclass(frozen=True)
+class ShapesSource(VerifierSource):
+    """The steps of a case of changing shape: a question for each block, in calls of the block's rows.
+
+    The rows are sent once, as a bank, with the number of the row at each place."""
+
+    case: Any  # a ShapesCase
+    sent: dict[str, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def chunk(self) -> int:  # type: ignore[override]
+        return self.case.round_steps
+
+    def _questions(self, key: Key, first: int, steps: int) -> Iterator[tuple[RowsAsked, ShapedRows]]:
+        case: ShapesCase = self.case
+        for block, start, n in case.blocks(key, first, steps):
+            rows = case.rows(key, block, start, n)
+            name = str(block.vocab_size)
+            arrays: dict[str, Any] = {"draft_tokens": rows.draft_tokens, "places": rows.places}
+            arrays |= zip((f"p {name}", f"q {name}"), self._bank(rows), strict=True)
+            extras = self.extras(key, start, rows)
+            arrays |= {name: extras[name] for name in ("lengths", "uniforms") if name in extras}
+            rng = (*map(int, key), int(start))
+            asked = RowsAsked(
+                arrays, extras.get("seeds"), block.rows, block.gamma + 1, rng, int(start), self.timeout
+            )
+            yield replace(asked, bank=name), rows
+
+    def _bank(self, rows: ShapedRows) -> tuple[NDArray[Any], NDArray[Any]]:
+        """p and q of the bank in the dtype of the case: the same arrays in every question."""
+        name = str(rows.vocab_size)
+        if name not in self.sent:
+            dtype = dtype_of(self.case.dtype)
+            self.sent[name] = rows.bank.p.astype(dtype, copy=False), rows.bank.q.astype(dtype, copy=False)
+        return self.sent[name]

@@ -44,7 +44,9 @@ class Local:
             yield from self._sequences(asked)
             return
         inputs = {
-            name: array for name in ("draft_tokens", "p", "q") if (array := asked.arrays[name]) is not None
+            name: array
+            for name in ("draft_tokens", "p", "q")
+            if (array := asked.arrays.get(name)) is not None
         }
         before = {name: array.copy() for name, array in inputs.items()} if asked.compared else {}
         yield from self._walks(asked) if self.declared.tree else self._calls(asked)
@@ -54,11 +56,12 @@ class Local:
 
     def _calls(self, asked: RowsAsked) -> Iterator[Ints]:
         rng, rows = np.random.default_rng(asked.rng), asked.rows
-        positional = ("draft_tokens", "p", "q")
-        extras = {name: array for name, array in asked.arrays.items() if name not in positional}
+        extras = {name: asked.arrays[name] for name in ("lengths", "uniforms") if name in asked.arrays}
+        rows_of = _Gathered(asked) if asked.bank else _sliced(asked)
         for part in (slice(start, min(start + asked.size, rows)) for start in range(0, rows, asked.size)):
-            arrays = (asked.arrays[name] for name in positional)
-            inputs = [None if array is None else self.convert(array[part]) for array in arrays]
+            drafted: Any = asked.arrays["draft_tokens"]
+            arrays = (drafted[part], *rows_of(part))
+            inputs = [None if array is None else self.convert(array) for array in arrays]
             given: dict[str, Any] = {
                 name: self.convert(array[part]) for name, array in extras.items() if array is not None
             }
@@ -90,6 +93,34 @@ class Local:
             with call_safely(asked.timeout, f"sequence {number}: "):
                 tokens = as_sequence(self.function(*given), case, number)
             yield padded(tokens, asked.width)[None]
+
+
+def _sliced(asked: RowsAsked) -> Callable[[slice], tuple[Any, Any]]:
+    """A function that gives the p and q of some rows of `asked`."""
+
+    def rows(part: slice) -> tuple[Any, Any]:
+        p, q = (asked.arrays[name] for name in ("p", "q"))
+        return (None if p is None else p[part]), (None if q is None else q[part])
+
+    return rows
+
+
+class _Gathered:
+    """The same for rows of a bank; calls in succession that have the same rows are given the same arrays."""
+
+    def __init__(self, asked: RowsAsked):
+        self._places: Any = asked.arrays["places"]
+        self._p, self._q = (asked.arrays[f"{name} {asked.bank}"] for name in ("p", "q"))
+        self._last: Any = None
+        self._rows: tuple[Any, Any] = (None, None)
+
+    def __call__(self, part: slice) -> tuple[Any, Any]:
+        places = self._places[part]
+        if self._last is None or not np.array_equal(places, self._last):
+            assert self._p is not None
+            assert self._q is not None
+            self._last, self._rows = places, (self._p[places], self._q[places[:, :-1]])
+        return self._rows
 
 
 @contextmanager

@@ -46,9 +46,12 @@ class RowsAsked:
     """Verify rows, in calls of `size` rows each, with one generator seeded with `rng`.
 
     `arrays` are draft_tokens, p, q (None if it is withheld), `parents` for a verifier of trees, and the
-    declared `lengths` and `uniforms`; `seeds` are the rows' own. An answer has `width` integers for each row:
-    the tokens, padded with -1; for a tree the accepted nodes, padded with -1, and the token after them.
-    `first` is the number of the first step. Inputs are `compared` with copies after the calls."""
+    declared `lengths` and `uniforms`. With a `bank`, arrays p and q of that name are [K, V], and `places`
+    [rows, γ+1] has the number of the row at each place.
+
+    `seeds` are the rows' own. An answer has `width` integers for each row: the tokens, padded with -1; for a
+    tree the accepted nodes, padded with -1, and the token after them. `first` is the number of the first
+    step. Inputs are `compared` with copies after the calls."""
 
     arrays: Arrays
     seeds: list[int | None] | None
@@ -58,6 +61,7 @@ class RowsAsked:
     first: int
     timeout: float
     compared: bool = False
+    bank: str = ""
 
     @property
     def rows(self) -> int:
@@ -111,7 +115,7 @@ def answer(callee: Callee, asked: Asked) -> Ints:
 
 
 def send_question(end: socket, nonce: bytes, asked: Asked, sent: Arrays) -> Arrays:
-    """Send `asked`, without the arrays of `sent`, those of the question before; return those of this one."""
+    """Send `asked`, without the arrays of `sent`, those that the child has; return those that it has now."""
     if isinstance(asked, SequencesAsked):
         # the child has the same battery
         _send_header(end, {"nonce": nonce.hex(), "sequences": vars(asked) | {"case": asked.case.name}})
@@ -125,7 +129,12 @@ def send_question(end: socket, nonce: bytes, asked: Asked, sent: Arrays) -> Arra
     for (_, _, new), array in zip(plan, asked.arrays.values(), strict=True):
         if new and array is not None and array.size:
             end.sendall(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return asked.arrays
+    return asked.arrays | _kept(sent, asked)
+
+
+def _kept(before: Arrays, asked: RowsAsked) -> Arrays:
+    """The arrays of `before` that are kept: banks, as long as there are questions with banks."""
+    return {name: array for name, array in before.items() if " " in name} if asked.bank else {}
 
 
 def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked, Arrays]:
@@ -143,7 +152,8 @@ def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked, Arrays]:
     for name, form, new in header["arrays"]:
         arrays[name] = _receive_array(end, *form) if new else kept[name] if form else None
     fields = header["rows"]
-    return nonce, RowsAsked(arrays, **fields | {"rng": tuple(fields["rng"])}), arrays
+    asked = RowsAsked(arrays, **fields | {"rng": tuple(fields["rng"])})
+    return nonce, asked, arrays | _kept(kept, asked)
 
 
 def send_frame(end: socket, nonce: bytes, kind: Kind, content: bytes) -> None:

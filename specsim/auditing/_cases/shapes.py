@@ -1,0 +1,354 @@
+"""Cases whose calls change their shape: rows of a call, drafted tokens, and vocabulary as servers have them.
+
+A *block* is a few calls of one shape. The blocks of a case form a round; rounds repeat with the blocks in
+another order and with other vocabularies and numbers of drafted tokens, so that every shape follows every
+other. The rows of a call differ: each place takes a pair of rows from a *bank*, one for each vocabulary, with
+rows of the kinds that verifiers go wrong at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing._verifier.contract import Declared
+from specsim.core._streams import Key, Purpose, uniforms
+from specsim.core._types import Floats, Ints, dtype_of
+from specsim.core.distributions import dyadic, normalise
+
+#: Most bytes of p and q in one call.
+CALL_BYTES = 2**25
+#: Steps of a block whose calls would have more rows than a verifier takes.
+STEPS_INSTEAD = 512
+#: The orders in which the tokens of a row are mapped to [0, 1): errors of verification move mass along p/q,
+#: errors of processing along p, errors of ids among neighbours or along single bits.
+ORDERS = ("p/q", "p", "id", "reversed bits of the id")
+#: The kinds of rows in a bank; large vocabularies have only the first ones.
+KINDS = ("Zipf", "peaked", "mostly zeros", "heavy last ids", "disjoint", "flat", "irregular", "near-equal")
+#: The last kinds are accepted often: half of the steps have only these, so that late places are reached.
+OFTEN_ACCEPTED = 2
+#: Vocabulary from which on a bank has fewer kinds, and how many.
+LARGE, KINDS_IF_LARGE = 5000, 5
+
+
+class Block(NamedTuple):
+    """Calls of one shape: `calls` calls of `rows` rows with `gamma` drafted tokens over `vocab_size` ids.
+
+    `first` is the number of its first step, `larger` whether the calls before it had more rows (None for the
+    first of a round)."""
+
+    rows: int
+    calls: int
+    gamma: int
+    vocab_size: int
+    first: int
+    larger: bool | None
+
+    @property
+    def steps(self) -> int:
+        return self.rows * self.calls
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Pairs of rows over one vocabulary: p, q float64 [K, V], dyadic, and the mass below each token.
+
+    `below` float64 [4, K, V] is the mass of the tokens before each token in each of `ORDERS`."""
+
+    p: Floats
+    q: Floats
+    below: Floats
+    draft_cdf: Floats
+
+
+@dataclass(frozen=True)
+class ShapesCase:
+    """Calls of changing shape; `sizes` are (rows of a call, calls) of the blocks of a round.
+
+    `same_rows`: the calls of a block have the same p and q. `uneven`: steps have 0 to γ drafted tokens."""
+
+    name: str
+    purpose: str
+    vocab_sizes: tuple[int, ...]
+    gammas: tuple[int, ...]
+    sizes: tuple[tuple[int, int], ...]
+    bits: int = 24
+    dtype: str = "float64"
+    same_rows: bool = False
+    uneven: bool = False
+    weight: int = 1
+    tree = None
+    is_pair = False
+    certain = False
+
+    @property
+    def vocab_size(self) -> int:
+        """The largest vocabulary."""
+        return max(self.vocab_sizes)
+
+    @property
+    def gamma(self) -> int:
+        return max(self.gammas)
+
+    @property
+    def positions(self) -> int:
+        return self.gamma + 1
+
+    @cached_property
+    def round_steps(self) -> int:
+        """The steps of a round."""
+        return sum(rows * calls for rows, calls in self.sizes)
+
+    @cached_property
+    def step_bytes(self) -> int:
+        """Bytes of p and q rows in a step, as float64: the mean over a round."""
+        blocks = [block for number in range(4) for block in self.round((0, 0), number)]
+        total = sum(8 * block.steps * block.vocab_size * (2 * block.gamma + 1) for block in blocks)
+        return total // sum(block.steps for block in blocks)
+
+    def bank(self, vocab_size: int) -> Bank:
+        return bank(vocab_size, self.bits)
+
+    def round(self, key: Key, number: int) -> list[Block]:
+        """The blocks of one round, in their order."""
+        rng = np.random.default_rng([*map(int, key), number, crc32(self.name.encode())])
+        found, first, before = [], number * self.round_steps, None
+        vocab_sizes, gammas = (rng.permutation(some) for some in (self.vocab_sizes, self.gammas))
+        for i in rng.permutation(len(self.sizes)).tolist():
+            rows, calls = self.sizes[i]
+            wanted = int(vocab_sizes[i % len(vocab_sizes)]), int(gammas[i % len(gammas)])
+            vocab_size, gamma = self._fitting(rows, *wanted)
+            found.append(
+                Block(rows, calls, gamma, vocab_size, first, None if before is None else before > rows)
+            )
+            first, before = first + rows * calls, rows
+        return found
+
+    def _fitting(self, rows: int, vocab_size: int, gamma: int) -> tuple[int, int]:
+        """The vocabulary and γ, or smaller ones so that a call is no larger than CALL_BYTES."""
+        most = CALL_BYTES // (8 * rows)
+        sizes = [size for size in self.vocab_sizes if size <= vocab_size and size * 3 <= most]
+        vocab_size = max(sizes, default=min(self.vocab_sizes))
+        gammas = [one for one in self.gammas if one <= gamma and vocab_size * (2 * one + 1) <= most]
+        return vocab_size, max(gammas, default=min(self.gammas))
+
+    def blocks(self, key: Key, first: int, steps: int) -> Iterator[tuple[Block, int, int]]:
+        """(block, start, steps) of the parts of blocks in [first, first + steps)."""
+        end = first + steps
+        for number in range(first // self.round_steps, -(-end // self.round_steps)):
+            for block in self.round(key, number):
+                start, stop = max(first, block.first), min(end, block.first + block.steps)
+                if start < stop:
+                    yield block, start, stop - start
+
+    def rows(self, key: Key, block: Block, start: int, steps: int) -> ShapedRows:
+        """Steps [start, start + steps) of `block`, with their drafts."""
+        bank, gamma = self.bank(block.vocab_size), block.gamma
+        inside = start - block.first + np.arange(steps)
+        if self.same_rows:
+            of_a_call = uniforms(key, int(Purpose.CONTEXT), block.first, block.rows, gamma + 3)
+            choices = of_a_call.T[inside % block.rows]
+        else:
+            choices = uniforms(key, int(Purpose.CONTEXT), start, steps, gamma + 3).T
+        kinds = len(bank.p)
+        scores = choices[:, : gamma + 1] * kinds
+        if kinds == len(KINDS):
+            easy = choices[:, gamma + 1] < 0.5
+            scores[easy] = kinds - OFTEN_ACCEPTED + scores[easy] * (OFTEN_ACCEPTED / kinds)
+        places = scores.astype(np.int32)
+        u = uniforms(key, int(Purpose.DRAFT), start, steps, gamma).T
+        tokens = np.empty((steps, gamma), dtype=np.int64)
+        for k, cdf in enumerate(bank.draft_cdf):
+            here = places[:, :gamma] == k
+            tokens[here] = cdf.searchsorted(u[here] * cdf[-1], side="right")
+        lengths = (choices[:, -1] * (gamma + 1)).astype(np.int64) if self.uneven else None
+        return ShapedRows(tokens, places, bank, block, inside, np.dtype(dtype_of(self.dtype)), lengths)
+
+
+@dataclass(frozen=True)
+class ShapedRows:
+    """Steps of one block: draft_tokens int64 [B, γ], and the pair of the bank at each place, int32 [B, γ+1].
+
+    `inside` int64 [B] counts the steps from the block's first."""
+
+    draft_tokens: Ints
+    places: NDArray[np.int32]
+    bank: Bank
+    block: Block
+    inside: Ints
+    dtype: np.dtype[Any]
+    lengths: Ints | None = None
+
+    @property
+    def vocab_size(self) -> int:
+        return self.block.vocab_size
+
+
+def shape_cases(declared: Declared) -> list[ShapesCase]:
+    """The cases of changing shape for a verifier of chains with these declarations."""
+    if declared.tree or declared.decoder:
+        return []
+    most_rows, most_gamma = declared.batch or 2**30, declared.gamma or 2**30
+    most_ids = declared.vocab_size or 2**30
+    cases = []
+    for name, purpose, vocab_sizes, gammas, sizes in _DESIGNS:
+        vocab_sizes = tuple(size for size in vocab_sizes if size <= most_ids)
+        if not vocab_sizes:
+            continue
+        dtype = declared.dtypes[0]
+        cases.append(
+            ShapesCase(
+                name,
+                purpose,
+                vocab_sizes,
+                tuple(dict.fromkeys(min(gamma, most_gamma) for gamma in gammas)),
+                tuple(_at_most(sizes, most_rows)),
+                bits=_BITS[dtype],
+                dtype=dtype,
+                weight=2 if min(vocab_sizes) >= 2**15 else 1,
+                same_rows=min(vocab_sizes) >= LARGE,
+                uneven=declared.lengths,
+            )
+        )
+    return cases
+
+
+def _at_most(sizes: tuple[tuple[int, int], ...], most: int) -> Iterator[tuple[int, int]]:
+    """The blocks, with calls of at most `most` rows; a larger one becomes more calls."""
+    for rows, calls in sizes:
+        if rows > most:
+            yield most, min(-(-rows * calls // most), max(calls, STEPS_INSTEAD // most))
+        else:
+            yield rows, calls
+
+
+@cache
+def bank(vocab_size: int, bits: int) -> Bank:
+    """The bank of a vocabulary; its rows are multiples of 2^-bits."""
+    rng = np.random.default_rng([vocab_size, bits])
+    kinds = KINDS if vocab_size < LARGE else KINDS[:KINDS_IF_LARGE]
+    pairs = [_PAIRS[kind](rng, vocab_size) for kind in kinds]
+    p, q = (np.ascontiguousarray([dyadic(pair[side], bits) for pair in pairs]) for side in (0, 1))
+    width = int(vocab_size - 1).bit_length()
+    reversed_bits = np.zeros(vocab_size, dtype=np.int64)
+    for bit in range(width):
+        reversed_bits |= ((np.arange(vocab_size) >> bit) & 1) << (width - 1 - bit)
+    by_bits = np.argsort(reversed_bits)
+    below = np.empty((len(ORDERS), *p.shape))
+    for k, (row, other) in enumerate(zip(p, q, strict=True)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(row > 0, row / other, 0.0)
+        stable = (np.argsort(score, kind="stable") for score in (ratio, row, np.arange(vocab_size)))
+        for o, order in enumerate((*stable, by_bits)):
+            below[o, k, order] = row[order].cumsum() - row[order]
+    return Bank(p, q, below, q.cumsum(axis=1))
+
+
+def _zipf(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    weights = 1.0 / np.arange(1, size + 1)
+    order = rng.permutation(size)
+    return normalise(weights[order]), normalise(weights[order] * rng.gamma(1.0, size=size) + 1e-9)
+
+
+def _peaked(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    """p has .93 at one token, where q has .6."""
+    rest, peak = normalise(rng.gamma(0.5, size=(2, size)) + 1e-12), int(rng.integers(size))
+    p, q = 0.07 * rest[0], 0.4 * rest[1]
+    p[peak], q[peak] = p[peak] + 0.93, q[peak] + 0.6
+    return p, q
+
+
+def _mostly_zeros(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    """Most ids are impossible under p, under q, or both; two are possible under both."""
+    some = max(2, min(64, size // 8))
+    order = rng.permutation(size)
+    p, q = np.zeros((2, size))
+    p[order[:some]] = rng.gamma(1.0, size=some) + 0.05
+    shift = 0 if size < 4 else some // 2
+    q[order[shift : shift + some]] = rng.gamma(1.0, size=some) + 0.05
+    return normalise(p), normalise(q)
+
+
+def _heavy_last(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    """Half of p at the last ids: the last one, and the last two hundred."""
+    p, q = normalise(rng.gamma(0.5, size=(2, size)) + 1e-9)
+    last = min(max(1, size // 4), 200)
+    p[-last:] += normalise(rng.gamma(1.0, size=last) + 0.01) * 0.6
+    p[-1] += 0.4
+    return normalise(p), normalise(q + (np.arange(size) >= size - last) * 0.3 / last)
+
+
+def _disjoint(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    """p and q share almost no token."""
+    p, q = rng.gamma(0.5, size=(2, size)) + 1e-9
+    one = np.arange(size) % 2 == int(rng.integers(2))
+    return normalise(np.where(one, p, 0.0) + 1e-3 * p), normalise(np.where(one, 0.0, q) + 1e-3 * q)
+
+
+def _irregular(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    p, q = normalise(rng.gamma(0.5, size=(2, size)) + 1e-9)
+    return p, 0.5 * p + 0.5 * q
+
+
+def _near_equal(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    p = normalise(rng.gamma(0.7, size=size) + 1e-9)
+    return p, normalise(p * rng.uniform(0.9, 1.1, size=size))
+
+
+def _flat(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    p, q = normalise(rng.uniform(0.5, 1.5, size=(2, size)))
+    return p, q
+
+
+_PAIRS = dict(
+    zip(
+        KINDS,
+        (_zipf, _peaked, _mostly_zeros, _heavy_last, _disjoint, _flat, _irregular, _near_equal),
+        strict=True,
+    )
+)
+_BITS = {"float64": 24, "float32": 24, "float16": 11, "bfloat16": 8}
+
+_FEW = ((1, 400), (2, 200), (3, 128), (4, 128), (5, 64), (8, 64))
+_SOME = ((7, 16), (15, 8), (16, 8), (17, 8), (31, 6), (32, 6), (33, 6), (63, 4), (64, 4), (65, 4), (100, 4))
+_MANY = ((127, 4), (128, 4), (129, 4), (255, 4), (256, 4), (257, 4), (500, 2), (511, 2), (512, 2), (513, 2))
+_MOST = ((1000, 1), (1023, 1), (1024, 1), (1025, 1), (2047, 1), (2048, 2), (2049, 1), (4095, 1), (4096, 1))
+_ABOVE = ((4097, 1), (4104, 1))
+_EVERY_GAMMA = tuple(range(1, 17))
+
+#: Name, purpose, vocabularies, numbers of drafted tokens, and the (rows, calls) of a round.
+_DESIGNS: tuple[tuple[str, str, tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]], ...] = (
+    (
+        "shapes, few ids",
+        "calls of 1 to 4,104 rows and 1 to 16 drafted tokens, in changing order",
+        (2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129),
+        _EVERY_GAMMA,
+        (*_FEW, *_SOME, *_MANY, *_MOST, *_ABOVE),
+    ),
+    (
+        "shapes, 1 000 ids",
+        "vocabularies around multiples of 128 and of 1,024",
+        (255, 256, 257, 512, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4096),
+        _EVERY_GAMMA,
+        (*_FEW, *_SOME, (128, 4), (129, 4), (256, 2), (257, 2)),
+    ),
+    (
+        "shapes, 32 000 ids",
+        "vocabularies around 32,000 and 2^15: ids that do not fit into 15 bits",
+        (32_000, 32_001, 32_767, 32_768, 50_257),
+        (1, 2, 3, 4, 6),
+        ((1, 32), (2, 16), (3, 8), (4, 8), (7, 4), (8, 4), (9, 4)),
+    ),
+    (
+        "shapes, 65 536 ids",
+        "vocabularies around 2^16 and up to 2^17: ids that do not fit into 16 bits",
+        (65_535, 65_536, 65_537, 128_256, 131_072),
+        (1, 2, 3, 4),
+        ((1, 16), (2, 8), (3, 4), (4, 4), (5, 4)),
+    ),
+)

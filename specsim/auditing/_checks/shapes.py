@@ -1,0 +1,286 @@
+"""The counts and the tables of cases of changing shape.
+
+Given what came before it, the image of a token in [0, 1), in whatever order of the tokens of its row, is
+uniform if the verifier is exact: whatever the row, the shape of the call, and the place in it. So tokens of
+all rows pool into tables, one for each value of each *axis* (rows of a call, γ, vocabulary, position, …) and
+each order. *Pairs* count the quarters of the images of two first tokens, at distances within a call and at
+the same place of calls that follow each other."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.auditing._cases.shapes import KINDS, KINDS_IF_LARGE, LARGE, ORDERS, Block, ShapedRows, ShapesCase
+from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, pit_bin
+from specsim.auditing._checks.tables import Plan, Table
+from specsim.core._kernels import kernel
+from specsim.core._streams import Key, Purpose, uniforms
+from specsim.core._types import Floats, Ints
+from specsim.simulation._counting import EXAMPLES, Example, no_counts
+from specsim.simulation._sources import Batch
+
+#: Orders of the tokens whose images are paired: by p/q, and by id, as inverse CDFs draw.
+PAIRED = (0, 2)
+#: Pairs of first tokens of any two rows, and of two copies of one row: with the same random numbers these are
+#: nearly the same token.
+ALIKE = (False, True)
+#: Distances of two rows of a call; 0 is half of the call.
+DISTANCES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 0)
+#: Distances in calls of two rows at the same place.
+CALLS_APART = (1, 2)
+#: The upper end of the last class.
+MOST = 2**30
+#: Upper ends of the classes of rows in a call, of γ, and of the number of a row in its call.
+ROWS, GAMMAS, NUMBERS = (
+    (1, 2, 4, 8, 64, 512, 2048, MOST),
+    (1, 2, 3, 4, 7, 8, 15, MOST),
+    (1024, 2048, 4096, MOST),
+)
+#: Rows of a call from which on a power of two, and a number beside one, are values of an axis.
+LEAST_POWER = 8
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The axes of a case. A value of an axis has a *code*, its index in `values`."""
+
+    case: ShapesCase
+
+    @cached_property
+    def values(self) -> list[tuple[str, str]]:
+        """(axis, value) of each code."""
+        case = self.case
+        kinds = KINDS if min(case.vocab_sizes) < LARGE else KINDS[:KINDS_IF_LARGE]
+        names = {
+            "rows of a call": (*_classes(ROWS, self.most_rows), "a power of two", "one beside it", "odd"),
+            "γ": _classes(GAMMAS, case.gamma),
+            "vocabulary": [f"{size:,}" for size in case.vocab_sizes],
+            "row of its call": ("first", "last", *_classes(NUMBERS, self.most_rows)),
+            "call": ("first after a larger one", "first after a smaller one", "others"),
+            "place in the step": ("last drafted", "bonus", *map(str, range(1, case.positions + 1))),
+            "kind of row": kinds,
+            "the token before": [f"in quarter {k + 1}" for k in range(QUARTERS)],
+        }
+        return [(axis, value) for axis, of_axis in names.items() for value in of_axis]
+
+    @cached_property
+    def most_rows(self) -> int:
+        return max(rows for rows, _ in self.case.sizes)
+
+    @cached_property
+    def code(self) -> dict[tuple[str, str], int]:
+        return {value: code for code, value in enumerate(self.values)}
+
+    def first(self, axis: str) -> int:
+        """The code of the first value of an axis."""
+        return next(code for code, (name, _) in enumerate(self.values) if name == axis)
+
+    def of_block(self, block: Block) -> list[int]:
+        """The codes that all tokens of a block share."""
+        rows, axis = block.rows, "rows of a call"
+        codes = [
+            self.first(axis) + _class(ROWS, rows),
+            self.first("γ") + _class(GAMMAS, block.gamma),
+            self.code["vocabulary", f"{block.vocab_size:,}"],
+        ]
+        if rows >= LEAST_POWER and rows.bit_count() == 1:
+            codes.append(self.code[axis, "a power of two"])
+        elif rows >= LEAST_POWER and 1 in ((rows - 1).bit_count(), (rows + 1).bit_count()):
+            codes.append(self.code[axis, "one beside it"])
+        if rows % 2 and rows > 1:
+            codes.append(self.code[axis, "odd"])
+        return codes
+
+    def of_rows(self, block: Block, inside: Ints) -> NDArray[np.int64]:
+        """The codes [B, 4] of the steps `inside` a block, -1 for none."""
+        place, axis = inside % block.rows, "row of its call"
+        codes = np.full((len(inside), 4), -1)
+        codes[place == 0, 0] = self.code[axis, "first"]
+        codes[place == block.rows - 1, 1] = self.code[axis, "last"]
+        codes[:, 2] = self.code[axis, "last"] + 1 + np.searchsorted(NUMBERS, place + 1)
+        codes[:, 3] = self.code["call", "others"]
+        if block.larger is not None:
+            after = "larger" if block.larger else "smaller"
+            codes[inside < block.rows, 3] = self.code["call", f"first after a {after} one"]
+        return codes
+
+
+def _classes(ends: Sequence[int], most: int) -> list[str]:
+    """The names of the classes with these upper ends that the numbers from 1 to `most` fall into."""
+    names, low = [], 1
+    for high in ends:
+        if low <= most:
+            more = f"{low:,} or more" if high == MOST else f"{low:,} to {high:,}"
+            names.append(f"{low:,}" if low == high else more)
+        low = high + 1
+    return names
+
+
+def _class(ends: Sequence[int], number: int) -> int:
+    return int(np.searchsorted(ends, number))
+
+
+@dataclass(frozen=True)
+class ShapesTally:
+    """Counts of a case of changing shape: images by code and order, pairs of images, impossible tokens.
+
+    The arrays that `AuditTally` has too have its names and layout; `tail` has no row."""
+
+    case: ShapesCase
+
+    @cached_property
+    def axes(self) -> Axes:
+        return Axes(self.case)
+
+    def zeros(self) -> dict[str, NDArray[Any]]:
+        positions, pairs = self.case.positions, len(DISTANCES) + len(CALLS_APART)
+        return {
+            "lengths": np.zeros(positions, dtype=np.int64),
+            "images": np.zeros((len(self.axes.values), len(ORDERS), PIT_BINS), dtype=np.int64),
+            "pairs": np.zeros((pairs, len(ALIKE), len(PAIRED), QUARTERS**2), dtype=np.int64),
+            "tail": np.zeros((0, len(TAIL_EDGES)), dtype=np.int64),
+            "impossible": np.zeros(positions, dtype=np.int64),
+        }
+
+    def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> list[Example]:
+        """Count the steps of a block; the first of their impossible tokens."""
+        rows: Any = batch.rows
+        assert isinstance(rows, ShapedRows)
+        steps, gamma, axes = len(batch.accepted), rows.block.gamma, self.axes
+        counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.positions)
+        v = uniforms(key, int(Purpose.COUNT), batch.first, steps, gamma + 1)
+        longest = np.full(steps, gamma) if rows.lengths is None else rows.lengths
+        first = np.empty((len(ORDERS), steps))
+        impossible = np.zeros(self.case.positions, dtype=np.int64)
+        place = axes.first("place in the step")
+        starts = np.array([place, axes.first("kind of row"), axes.first("the token before")])
+        count_images(
+            batch.tokens, rows.places, rows.bank.p, rows.bank.below, v, longest,
+            np.array(axes.of_block(rows.block)), axes.of_rows(rows.block, rows.inside), starts,
+            counts["images"], impossible, first,
+        )  # fmt: skip
+        counts["impossible"] += impossible
+        _count_pairs(first, rows, counts["pairs"])
+        return self._impossible(batch, rows) if impossible.any() else []
+
+    def _impossible(self, batch: Batch, rows: ShapedRows) -> list[Example]:
+        found = (
+            Example(batch.first + s, i, int(batch.tokens[i, s]))
+            for s, i in np.argwhere(batch.tokens.T >= 0).tolist()
+            if rows.bank.p[rows.places[s, i], batch.tokens[i, s]] == 0.0
+        )
+        return list(islice(found, EXAMPLES))
+
+
+@kernel
+def count_images(  # type: ignore[no-untyped-def]
+    tokens, places, p, below, v, longest, of_block, of_rows, starts, images, impossible, first
+):
+    """Count the images of tokens[γ+1, B] in images[code, order, bin]; first[order, B] are those of the first
+    tokens, -1 for an impossible one."""
+    orders, bins = images.shape[1], images.shape[2]
+    codes = np.empty(of_block.size + of_rows.shape[1] + 4, np.int64)
+    codes[: of_block.size] = of_block
+    for s in range(tokens.shape[1]):
+        shared = of_block.size
+        for j in range(of_rows.shape[1]):
+            if of_rows[s, j] >= 0:
+                codes[shared] = of_rows[s, j]
+                shared += 1
+        before = -1.0
+        for i in range(tokens.shape[0]):
+            x = tokens[i, s]
+            if x < 0:
+                break
+            k = places[s, i]
+            mass = p[k, x]
+            if mass == 0.0:
+                impossible[i] += 1
+                if i == 0:
+                    first[:, s] = -1.0
+                before = -1.0
+                continue
+            number = shared
+            codes[number] = starts[0] + 2 + i
+            number += 1
+            if i >= longest[s] - 1:
+                codes[number] = starts[0] + (1 if i == longest[s] else 0)
+                number += 1
+            codes[number] = starts[1] + k
+            number += 1
+            if before >= 0.0:
+                codes[number] = starts[2] + pit_bin(before, 4)
+                number += 1
+            for o in range(orders):
+                image = below[o, k, x] + v[i, s] * mass
+                b = pit_bin(image, bins)
+                for j in range(number):
+                    images[codes[j], o, b] += 1
+                if i == 0:
+                    first[o, s] = image
+                if o == 0:
+                    before_next = image
+            before = before_next
+
+
+def _count_pairs(first: Floats, rows: ShapedRows, pairs: Ints) -> None:
+    """Count the quarters of two first tokens' images; no step is in two pairs of one distance."""
+    block, steps = rows.block, len(rows.inside)
+    place, call = rows.inside % block.rows, rows.inside // block.rows
+    each, kinds = np.arange(steps), rows.places[:, 0].astype(np.int64)
+    for d, distance in enumerate(DISTANCES):
+        apart = distance or block.rows // 2
+        if apart == 0 or apart >= block.rows:
+            continue
+        begins = place < apart if distance == 0 else place // apart % 2 == 0
+        _add_pairs(first, kinds, each[begins & (place + apart < block.rows)], apart, pairs[d])
+    for d, distance in enumerate(CALLS_APART, start=len(DISTANCES)):
+        _add_pairs(first, kinds, each[call // distance % 2 == 0], distance * block.rows, pairs[d])
+
+
+def _add_pairs(first: Floats, kinds: Ints, ones: Ints, apart: int, tables: Ints) -> None:
+    """Add the pairs of `ones` with the steps `apart` from them to tables[alike, order, cell]."""
+    ones = ones[ones + apart < len(kinds)]
+    ones = ones[(first[0, ones] >= 0.0) & (first[0, ones + apart] >= 0.0)]  # both tokens are possible
+    for of_alike, alike in zip(tables, ALIKE, strict=True):
+        chosen = ones[kinds[ones] == kinds[ones + apart]] if alike else ones
+        for row, order in zip(of_alike, PAIRED, strict=True):
+            left, right = (
+                np.minimum((first[order, side] * QUARTERS).astype(np.int64), QUARTERS - 1)
+                for side in (chosen, chosen + apart)
+            )
+            row += np.bincount(left * QUARTERS + right, minlength=QUARTERS**2)
+
+
+def plan_shapes(tally: ShapesTally, steps: int) -> Plan:
+    """The plan of a case of changing shape."""
+    return Plan(tally.case, "calls", steps, list(_tables(tally, steps)), no_counts(tally))
+
+
+def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
+    """A table for each code and order, and for each distance of pairs and order."""
+    uniform = np.full(PIT_BINS, 1.0 / PIT_BINS)
+    of_position = tally.axes.code["place in the step", "1"]
+    for code, (axis, value) in enumerate(tally.axes.values):
+        for o, ordered_by in enumerate(ORDERS):
+            start = (code * len(ORDERS) + o) * PIT_BINS
+            position = max(0, code - of_position) if axis == "place in the step" else 0
+            kind = "PIT" if position == code - of_position and o == 0 else "shape"
+            where = f"{axis}: {value}; tokens ordered by {ordered_by}"
+            yield Table(kind, position, (code, o), "images", start, np.arange(PIT_BINS), uniform, where)
+    law = np.full(QUARTERS**2, 1.0 / QUARTERS**2)
+    for number, (where, alike, order) in enumerate(product(_pair_names(), ALIKE, PAIRED)):
+        name = f"{where}{' with the same p and q' * alike}, ordered by {ORDERS[order]}"
+        yield Table("pairs", 0, (number,), "pairs", number * len(law), np.arange(len(law)), law, name)
+
+
+def _pair_names() -> Iterator[str]:
+    for distance in DISTANCES:
+        yield f"rows {distance:,} apart in a call" if distance else "rows half a call apart"
+    for distance in CALLS_APART:
+        yield "rows at the same place of " + ("successive calls" if distance == 1 else "calls two apart")
