@@ -26,7 +26,7 @@ from specsim.auditing._cases.battery import LEVELS, battery
 from specsim.auditing._cases.decoder_battery import decoder_battery
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import NEIGHBOURS, PIT_BINS, QUARTERS, TAIL_EDGES
-from specsim.auditing._checks.findings import MIN_TOO_GOOD_DF, SINGLE_CELLS
+from specsim.auditing._checks.findings import MIN_TOO_GOOD_DF
 from specsim.auditing._checks.subjects import RuleSubject, function_subject
 from specsim.auditing._checks.tables import LOOKS, Table
 from specsim.auditing._verifier.contract import Declared
@@ -164,7 +164,7 @@ def exact_cases(owner: Rule | Mutant) -> list[Drawn]:
 
 def calibrate(cases: Sequence[Drawn], budget: float, audits: int, rng: np.random.Generator) -> Calibration:
     """Draw `audits` audits of `cases` with false-alarm budget `budget`."""
-    level = budget / sum(len(tables) + SINGLE_CELLS * known.positions + 1 for known, tables, _ in cases)
+    level = budget / sum(len(tables) + 3 for _, tables, _ in cases)
     alarmed, p_values = np.zeros(audits, dtype=bool), []
     for known, tables, steps in cases:
         counts, done = _nothing(known, audits), 0

@@ -114,7 +114,7 @@ def score(
     tests = sum(plan.tests for plan in plans)
     results: list[CaseResult] = []
     for entry, plan in zip(document["cases"], plans, strict=True):
-        run = CaseRun(plan, document["root"], BUDGET / tests)
+        run = CaseRun(plan, document["root"], BUDGET / tests, extends=False)
         try:
             found = _read(Path(tokens) / entry["file"], (plan.steps, plan.case.positions))
             stored: Any = _Stored(cases[entry["name"]], found)

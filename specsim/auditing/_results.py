@@ -130,7 +130,8 @@ class CaseResult:
 
     `tree` is the shape of the draft (None for a decoder), `positions` the most tokens of a step, `counts` the
     integer counts, `examples` the first impossible tokens, `planned` the steps of the level, `seconds` the
-    time of the case; `alphas` and `efficiency` are measured where they are defined."""
+    time of the case; `pooled_log10_e` is the e-value of its tables together; `alphas` and `efficiency` are
+    measured where they are defined."""
 
     case: str
     purpose: str
@@ -148,6 +149,7 @@ class CaseResult:
         default_factory=lambda: {"lengths": np.zeros(1, dtype=np.int64)}, repr=False
     )
     declared_tv: float = 0.0
+    pooled_log10_e: float = 0.0
     alphas: Alphas | None = None
     efficiency: Efficiency | None = None
     examples: tuple[Example, ...] = field(default=(), repr=False)
@@ -204,7 +206,7 @@ class CaseResult:
 
     @property
     def largest_log10_e(self) -> float:
-        return max((table.log10_e for table in self.tables), default=0.0)
+        return max((self.pooled_log10_e, *(table.log10_e for table in self.tables))) if self.tables else 0.0
 
     @property
     def first_token(self) -> TableResult | None:

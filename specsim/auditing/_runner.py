@@ -7,19 +7,20 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from specsim.auditing import _results
 from specsim.auditing._cases.battery import LEVELS, case_key
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
-from specsim.auditing._checks.findings import judge_case, rejects_early
+from specsim.auditing._checks.findings import evidence, judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import DecoderSubject, RuleSubject, Subject, VerifierSubject
-from specsim.auditing._checks.tables import Plan, interim_looks
+from specsim.auditing._checks.tables import LOOKS, Plan, interim_looks
 from specsim.auditing._diagnosis.decoders import diagnose_decoder
+from specsim.auditing._diagnosis.ranking import OutOfTime
 from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._execution import Execution, RunEach, Steps, count_case, open_execution
 from specsim.auditing._report.figures import draw_deviation, worst_tables
@@ -41,6 +42,15 @@ if TYPE_CHECKING:
 
 #: Ends of the first pieces of a case with limited time: the first compiles, the second measures the pace.
 PACE_STEPS = (8, 16)
+#: Shares of a time limit that all cases have had, each as much as the others, at the end of each round. What
+#: cases leave goes to the one whose evidence is nearest to an alarm, in pieces of at least that share.
+ROUNDS, PIECE = (0.1, 0.25, 0.5, 1.0), 0.05
+#: Share of a time limit for the tests; the rest is for the diagnosis of what they find.
+TESTING = 0.8
+#: Seconds that a diagnosis may take where the tests took fewer; else it takes as long as they at most.
+DIAGNOSIS = 20.0
+#: Evidence, as a share of what rejects, from which on a case goes on beyond its planned steps.
+NEAR = 0.5
 #: Share of the time-out that the calls of later cases get after one has hung.
 AGAIN = 0.1
 
@@ -65,6 +75,7 @@ def audit(
     rng: RandomSource = None,
     *,
     seconds: float | None = None,
+    cases: Sequence[str] | None = None,
     wanted_tv: float = WANTED_TV,
     timeout: float = TIMEOUT,
     threads: int | None = None,
@@ -90,7 +101,10 @@ def audit(
     rng : int, Generator, SeedSequence or None
         The same seed gives the same counts.
     seconds : float, optional
-        Time limit, divided equally among the cases; with an executor it is the time of all workers together.
+        Time limit, the diagnosis included, divided equally among the cases; what some leave goes to the case
+        whose evidence is nearest to an alarm. With an executor it is the time of all workers together.
+    cases : sequence of str, optional
+        The names of the cases to run, for a slow verifier; all by default.
     wanted_tv : float
         The total variation of the first token, in (0, 1], that must be detectable at half of the cases;
         otherwise the verdict is `inconclusive` unless something is found.
@@ -117,7 +131,7 @@ def audit(
     Raises
     ------
     ValueError
-        If the rule, level, module or executor is unknown, or a function is combined with an executor.
+        If the rule, level, module, case or executor is unknown, or a function is combined with an executor.
 
     Examples
     --------
@@ -126,14 +140,46 @@ def audit(
     'consistent'
     """
     check_limits(level, seconds, timeout, wanted_tv)
-    threads = available_threads(threads)
+    threads, started = available_threads(threads), time.perf_counter()
     with (
         workers_of(executor, threads) as workers,
         open_execution(verifier, threads, timeout, workers) as execution,
     ):
-        found = _audit(execution, level, root_of(rng), seconds, fail_fast, progress)
+        plans = chosen_plans(execution.subject, level, cases)
+        limit = None if seconds is None else Limit(started, seconds * TESTING if diagnose else seconds)
+        found = _audit(execution, plans, level, root_of(rng), limit, fail_fast, progress)
         found = replace(found, wanted_tv=wanted_tv)
-        return replace(found, diagnosis=_diagnosis(execution, found)) if diagnose else found
+        if diagnose:
+            took = time.perf_counter() - started
+            left = max(took, DIAGNOSIS) if seconds is None else seconds - took
+            found = replace(found, diagnosis=_diagnosis(execution, found, time.monotonic() + left))
+        whole = replace(found.provenance, seconds=time.perf_counter() - started)
+        return replace(found, provenance=whole)
+
+
+def chosen_plans(subject: Subject, level: str, cases: Sequence[str] | None) -> list[Plan]:
+    """The plans of the cases of these names, by default all. Raises ValueError for an unknown one."""
+    if cases is None:
+        return subject.plans(level)
+    if isinstance(cases, str):
+        raise TypeError(f"cases: expected a sequence of names, got the text {cases!r}")
+    names = [case.name for case in subject.cases]
+    unknown = [name for name in cases if name not in names]
+    if unknown or not cases:
+        said = f"{unknown[0]!r} is none of the audit's cases" if unknown else "name some of the audit's cases"
+        raise ValueError(f"cases (--case): {said}: {', '.join(names)}")
+    return [subject.plan(index, level) for index, name in enumerate(names) if name in cases]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A time limit: `seconds` from `started`, a time of `time.perf_counter`."""
+
+    started: float
+    seconds: float
+
+    def left(self) -> float:
+        return self.started + self.seconds - time.perf_counter()
 
 
 def check_limits(
@@ -151,16 +197,16 @@ def check_limits(
 
 def _audit(
     execution: Execution,
+    plans: Sequence[Plan],
     level: str,
     root: int,
-    seconds: float | None,
+    limit: Limit | None,
     fail_fast: bool,
     progress: Progress | None,
 ) -> Audit:
     started, subject = time.perf_counter(), execution.subject
-    plans = subject.plans(level)
     tests = sum(plan.tests for plan in plans)
-    share = None if seconds is None else seconds / len(plans)
+    share = None if limit is None else limit.seconds / len(plans)
     promises: list[CaseResult] = []
     found: dict[str, CaseResult] = {}
     interrupted = False
@@ -175,18 +221,23 @@ def _audit(
         if isinstance(subject, VerifierSubject):
             promises.append(promises_result(check_promises_at(subject, root)))
         if not (fail_fast and any(result.findings for result in promises)):
-            for run in run_cases(execution, plans, begin, progress):
-                found[run.plan.case.name], interrupted = run.result(), run.interrupted
-                if interrupted or (fail_fast and _first_failing(plans, found) is not None):
+            runs = (
+                run_in_rounds(execution.subject, plans, begin, limit, fail_fast, progress)
+                if execution.run_each is None
+                else run_cases(execution, plans, begin, progress)
+            )
+            for run in runs:
+                found[run.plan.case.name] = run.result()
+                interrupted |= run.interrupted
+                if fail_fast and found[run.plan.case.name].findings:
                     break
     except KeyboardInterrupt:
         interrupted = True
-    last = _first_failing(plans, found) if fail_fast else None
-    names = [plan.case.name for plan in plans[: None if last is None else last + 1]]
+    names = [plan.case.name for plan in plans if plan.case.name in found]
     return Audit(
         verifier=subject.name,
         level=level,
-        cases=(*promises, *(found[name] for name in names if name in found)),
+        cases=(*promises, *(found[name] for name in names)),
         proof=prove_on_generated_models(subject.rule) if isinstance(subject, RuleSubject) else None,
         budget=BUDGET,
         tests=tests,
@@ -198,16 +249,6 @@ def _audit(
     )
 
 
-def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> int | None:
-    """The first case that fails, if all before it are known."""
-    for i, plan in enumerate(plans):
-        if plan.case.name not in found:
-            return None
-        if found[plan.case.name].findings:
-            return i
-    return None
-
-
 def check_promises_at(subject: VerifierSubject, root: int) -> Partial:
     """Check the promises of a verifier; broken promises are the failures of the result."""
     findings = check_promises(subject.callee, case_key(root, PROMISES), subject.timeout)
@@ -217,38 +258,57 @@ def check_promises_at(subject: VerifierSubject, root: int) -> Partial:
 class CaseRun:
     """A case that is being counted: its next steps, its counts so far, and whether it has ended.
 
-    There are eight interim looks, each test at false-alarm probability `alarm`; a case ends early only if one
-    rejects. With a limit in `seconds` a few steps are counted first to measure the pace; the first ones may
+    There are eight looks, each test at false-alarm probability `alarm`; a case ends early only if one
+    rejects, and, if it `extends`, goes on to a ninth if its evidence is near an alarm. With a limit in
+    `seconds`, which may be raised, a few steps are counted first to measure the pace; the first ones may
     compile, and are not timed."""
 
     def __init__(
-        self, plan: Plan, root: int, alarm: float, *, seconds: float | None = None, patience: float = 1.0
+        self,
+        plan: Plan,
+        root: int,
+        alarm: float,
+        *,
+        seconds: float | None = None,
+        patience: float = 1.0,
+        extends: bool = True,
     ):
-        self.plan, self.alarm, self.interrupted = plan, alarm, False
-        self.total = plan.nothing
-        self._key, self._seconds, self._patience = case_key(root, plan.case.name), seconds, patience
-        self._end, self._ends = 0, iter([*(PACE_STEPS if seconds else ()), *interim_looks(plan.steps)])
+        self.plan, self.alarm, self.seconds, self.patience = plan, alarm, seconds, patience
+        self.total, self.evidence = plan.nothing, 0.0
+        self.ended = self.interrupted = False
+        self._key = case_key(root, plan.case.name)
+        ends = [end for end in interim_looks(plan.steps) if extends or end <= plan.steps]
+        self._ends = [*(PACE_STEPS if seconds else ()), *ends]
         self._before_pace = 0.0
 
     def next(self) -> Steps | None:
-        """The steps to be counted next; None at the end."""
+        """The steps to be counted next; None at the end, for now if the seconds are over."""
         done = self.total.steps
-        for end in self._ends:
-            until = min(self.plan.steps, self._affordable(end, done))
-            if until > done:
-                self._end = end
-                return Steps(self.plan.case.name, self._key, done, until - done, self._patience)
-        return None
+        planned = done < self.plan.steps or self.evidence >= NEAR
+        end = next((end for end in self._ends if end > done), None)
+        if self.ended or not planned or end is None:
+            self.ended = True
+            return None
+        until = min(end, self._affordable(end, done))
+        if until <= done:
+            return None
+        return Steps(self.plan.case.name, self._key, done, until - done, self.patience)
 
     def add(self, partial: Partial) -> None:
         """Add the counts of these steps, and test them."""
         self.total += partial
-        counts, done = self.total.counts, self.total.steps
-        if self._seconds and done == PACE_STEPS[0]:
+        done = self.total.steps
+        if self.seconds is not None and done == PACE_STEPS[0]:
             self._before_pace = self.total.seconds
-        looked = self._end not in PACE_STEPS and done < self.plan.steps
-        if partial.failures or (looked and rejects_early(self.plan.tables, counts, self.alarm)):
-            self._ends = iter(())
+        if partial.failures:
+            self.ended = True
+        elif done not in PACE_STEPS:
+            self.evidence = evidence(self.plan, self.total.counts, self.alarm)
+            self.ended = self.evidence >= 1.0
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.total.failures) or self.evidence >= 1.0
 
     def fail(self, error: BrokenVerifier) -> None:
         """End the case as broken: its process has ended."""
@@ -262,10 +322,10 @@ class CaseRun:
     def _affordable(self, until: int, done: int) -> int:
         """`until`, or as many steps as fit into the seconds at the present pace, a multiple of 8."""
         first = PACE_STEPS[0]
-        if self._seconds is None or done <= first:
+        if self.seconds is None or done <= first:
             return until
         elapsed = self.total.seconds - self._before_pace
-        return min(until, first + int((done - first) * self._seconds / elapsed) // 8 * 8)
+        return min(until, first + int((done - first) * self.seconds / elapsed) // 8 * 8)
 
 
 def run_case(subject: Subject, run: CaseRun, progress: Progress | None = None) -> CaseRun:
@@ -295,6 +355,75 @@ def run_cases(
             progress(done, total)
 
 
+class _Failed(Exception):
+    """A case has failed, and the others need not go on."""
+
+
+def run_in_rounds(
+    subject: Subject,
+    plans: Sequence[Plan],
+    begin: Callable[[Plan], CaseRun],
+    limit: Limit | None,
+    fail_fast: bool,
+    progress: Progress | None,
+) -> Iterator[CaseRun]:
+    """Count each of `plans`, all up to one look before any goes on to the next; only the first that fails if
+    `fail_fast`.
+
+    With a time limit each case has the same time in a round. What is left after the rounds goes to the case
+    that is nearest to an alarm. After one call has hung, later ones have less time. Ctrl-C is raised after
+    the cases begun were yielded, those that had not ended as interrupted."""
+    runs = [begin(plan) for plan in plans]
+    total, before = sum(plan.steps for plan in plans), 0
+
+    def go_on(run: CaseRun) -> None:
+        nonlocal before
+        if (steps := run.next()) is not None:
+            run.add(count_case(subject, steps, offset(progress, before, total)))
+            before = min(total, before + steps.steps)
+            if any("hung: " in failure.text for failure in run.total.failures):
+                for other in runs:
+                    other.patience = AGAIN
+            if fail_fast and run.failed:
+                raise _Failed
+
+    def spend(run: CaseRun, seconds: float) -> None:
+        """Count until the case has taken `seconds` in all."""
+        run.seconds = seconds
+        while not run.ended and run.total.seconds < seconds:
+            steps = run.total.steps
+            go_on(run)
+            if run.total.steps == steps:
+                break
+
+    interrupted = False
+    try:
+        if limit is None:
+            for _ in LOOKS:
+                for run in runs:
+                    go_on(run)
+        else:
+            share = limit.seconds / len(plans)
+            for part in ROUNDS:
+                for run in runs:
+                    spend(run, min(part * share, run.total.seconds + limit.left()))
+            while limit.left() > 0 and (still := [run for run in runs if not run.ended]):
+                nearest = max(still, key=lambda run: run.evidence)
+                before_it = nearest.total.steps
+                spend(nearest, nearest.total.seconds + max(limit.left() / 2, PIECE * limit.seconds))
+                if nearest.total.steps == before_it:
+                    break
+    except _Failed:
+        runs = [run for run in runs if run.failed]
+    except KeyboardInterrupt:
+        interrupted = True
+        for run in runs:
+            run.interrupted = not run.ended and run.total.steps < run.plan.steps
+    yield from (run for run in runs if run.total.steps or run.total.failures or not interrupted)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
 def _side_by_side(run_each: RunEach, runs: Sequence[CaseRun]) -> Iterator[CaseRun]:
     for i, total in run_each(_count_to_the_end, runs):
         runs[i].total = total
@@ -306,16 +435,21 @@ def _count_to_the_end(subject: Subject, run: CaseRun) -> Partial:
     return run_case(subject, run).total
 
 
-def _diagnosis(execution: Execution, found: Audit) -> Diagnosis | None:
+def _diagnosis(execution: Execution, found: Audit, deadline: float) -> Diagnosis | None:
+    """The diagnosis of what failed; unknown if it is not finished at `deadline`, of `time.monotonic`."""
     failed = [case for case in found.cases if case.findings and not case.broken and case.case != PROMISES]
     root, subject = found.provenance.root, execution.subject
     if not failed or found.interrupted:
         return None
     try:
         if isinstance(subject, DecoderSubject):
-            return diagnose_decoder(subject, failed, root)
+            return diagnose_decoder(subject, failed, root, deadline=deadline)
         if isinstance(subject, VerifierSubject) and not subject.declared.tree:
-            return diagnose_chain(subject, failed, found.level, root)
+            return diagnose_chain(subject, failed, found.level, root, deadline=deadline)
+    except OutOfTime:
+        return Diagnosis(
+            (), (), 0, "The diagnosis was stopped: it would have taken longer than the tests.", ""
+        )
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         pass
     except Exception as error:  # an error of the diagnosis must not lose the verdict

@@ -31,6 +31,10 @@ def audit(
         float | None,
         Parameter(name="--time", help="Time limit in seconds, for a slow verifier; fewer steps."),
     ] = None,
+    case: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="Run only the case of this name, for a slow verifier; may be repeated."),
+    ] = None,
     wanted_tv: Annotated[
         float | None,
         Parameter(
@@ -61,19 +65,22 @@ def audit(
     limits |= {"threads": threads, "executor": executor}
     wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}
     if shard is not None:
-        if out is None or against is not None or fail_fast or wanted:
+        if out is None or against is not None or fail_fast or wanted or case:
             raise ValueError(
-                "--shard counts a part of an audit into the file --out, without --against, --fail-fast and "
-                "--wanted-tv"
+                "--shard counts a part of an audit into the file --out, without --against, --fail-fast, "
+                "--case and --wanted-tv"
             )
         part = shard_of(shard)
         with progress_bar("audit") as progress:
             cases = auditing.audit_shard(verifier, out, part, level, seed, progress=progress, **limits)
         print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
         return 0
-    if against is not None and (seconds is not None or fail_fast or executor not in (None, "threads")):
+    if against is not None and (
+        seconds is not None or fail_fast or case or executor not in (None, "threads")
+    ):
         raise ValueError(
-            "--against takes no --time, --fail-fast and --executor: both verifiers run to the end, here"
+            "--against takes no --time, --fail-fast, --case and --executor: both verifiers run all cases to "
+            "the end, here"
         )
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
@@ -81,7 +88,7 @@ def audit(
         return _audit_against(verifier, against, level, seed, out, timeout=timeout, **wanted)
     with progress_bar("audit") as progress:
         result = auditing.audit(
-            verifier, level, seed, fail_fast=fail_fast, progress=progress, **limits, **wanted
+            verifier, level, seed, cases=case, fail_fast=fail_fast, progress=progress, **limits, **wanted
         )
     return report(result, out)
 

@@ -17,7 +17,8 @@ from specsim.core._types import Floats, Ints
 
 __all__ = [
     "MIN_EXPECTED", "POWER", "ChiSquare", "binomial_p_value", "certified_tv", "chi_square",
-    "detectable_tv", "log_e_value", "log_e_values", "log_pooled_two_sample_e", "log_two_sample_e",
+    "detectable_tv", "log_e_value", "log_e_values", "log_pooled_e_value", "log_pooled_two_sample_e",
+    "log_two_sample_e",
     "lower_tail_p_value", "merge_cells", "needed_draws", "tv_interval",
 ]  # fmt: skip
 
@@ -182,15 +183,40 @@ def _likeliest_law(observed: Ints, law: Floats, tolerance: float) -> Floats:
 
 def log_e_values(counts: Ints, pmf: Floats) -> Floats:
     """`log_e_value` of each row of `counts` [n, k] under one law `pmf` [k]; arguments are not checked."""
-    if len(pmf) == 1:
-        return np.zeros(len(counts))
+    return _log_mean_exp(_log_ratios(counts, pmf)) if len(pmf) > 1 else np.zeros(len(counts))
+
+
+def log_pooled_e_value(tables: Sequence[tuple[Ints, Floats]]) -> float:
+    """Natural logarithm of an e-value against the laws of several tables together.
+
+    For each total variation ε of `log_e_value` the likelihood ratios of all tables are multiplied; their mean
+    over ε is an e-value if each draw is counted in one table and has its law given the draws before it. So a
+    deviation that is small in each of many tables is found.
+
+    Parameters
+    ----------
+    tables : sequence of (ndarray of int64, ndarray of float64), each of shape [k]
+        Counts and law of each table; arguments are not checked.
+
+    Examples
+    --------
+    >>> table = np.array([530, 470]), np.array([0.5, 0.5])
+    >>> log_e_value(*table) < 1 < 30 < log_pooled_e_value([table] * 20)
+    True
+    """
+    ratios = [_log_ratios(counts[None], law)[0] for counts, law in tables if len(law) > 1 and counts.any()]
+    return float(_log_mean_exp(np.sum([np.zeros(len(DEVIATIONS)), *ratios], axis=0)))
+
+
+def _log_ratios(counts: Ints, pmf: Floats) -> Floats:
+    """log of the likelihood ratio [n, 9] of the Dirichlet mixture to `pmf`, for each of `DEVIATIONS`."""
     n = counts.sum(axis=1)[:, None]
     c = _concentrations(len(pmf))
     mixture = scipy.special.gammaln(c) - scipy.special.gammaln(c + n)
     prior = c[:, None] * pmf
     mixture += (scipy.special.gammaln(prior + counts[:, None, :]) - scipy.special.gammaln(prior)).sum(axis=2)
-    null = scipy.special.xlogy(counts, pmf).sum(axis=1)
-    return _log_mean_exp(mixture - null[:, None])
+    null: Floats = mixture - scipy.special.xlogy(counts, pmf).sum(axis=1)[:, None]
+    return null
 
 
 def _log_mean_exp(logs: Floats) -> Floats:

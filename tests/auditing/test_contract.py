@@ -510,7 +510,7 @@ def test_a_tail_that_is_never_drawn_is_found():
 
     result = on_case(from_the_head, "flat tail 131 072", "quick")
     assert kinds(result) == {"deviation"}
-    assert "rarest tokens of mass 0.0078125 came out 2 times, expected 43" in text(result)
+    assert "on the bins of rare tokens" in text(result)
 
 
 # --- trees -----------------------------------------------------------------------------------------------
@@ -714,11 +714,10 @@ def test_ctrl_c_keeps_what_was_drawn(smaller_audits):
     assert result.interrupted
     assert result.exit_code == 3
     assert result.verdict is Verdict.INCONCLUSIVE
-    whole, last = result.cases[1:-1], result.cases[-1]
-    assert len(whole) > 5
-    assert all(case.steps == case.planned for case in whole)
-    assert last.interrupted
-    assert last.steps < last.planned
+    begun = result.cases[1:]
+    assert len(begun) > 5
+    assert all(case.steps < case.planned for case in begun)  # all cases go on together
+    assert all(case.interrupted for case in begun)
     wrong = audit(verifiers.one_hot_residual, "smoke", rng=1, progress=progress, diagnose=False)
     assert (wrong.interrupted, wrong.exit_code) == (True, 1)
 

@@ -11,14 +11,15 @@ from conftest import FALSE_ALARM
 from specsim import generate
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
 from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
-from specsim.auditing._checks.findings import find, judge_table, rejects_early
+from specsim.auditing._checks.findings import evidence, judge_case, judge_table
+from specsim.auditing._checks.tables import Plan
 from specsim.auditing._verifier.contract import BrokenVerifier
 from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import inverse_cdf
 from specsim.core.stats import log_e_value
 from specsim.decoding import _sessions as sides
 from specsim.models import Session, TableModel
-from specsim.simulation._counting import run
+from specsim.simulation._counting import Partial, run
 
 CASES = {case.name: case for case in decoder_battery()}
 KEY = (3, 4)
@@ -32,9 +33,15 @@ def counted(case, decode, count=SEQUENCES, processing=NONE):
     return plan_decoder_tables(case, processing, count), found.counts, found.examples
 
 
+def findings(case, steps, tables, counts, examples, level):
+    plan = Plan(case, "sequences", steps, tables, Partial({}))
+    return list(judge_case(plan, Partial(counts, ((0, steps),), tuple(examples)), level).findings)
+
+
 def rejected(case, decode, count=SEQUENCES, processing=NONE):
     tables, counts, _ = counted(case, decode, count, processing)
-    return rejects_early(tables, counts, FALSE_ALARM / len(tables))
+    plan = Plan(case, "sequences", count, tables, Partial({}))
+    return evidence(plan, counts, FALSE_ALARM / plan.tests) >= 1.0
 
 
 # --- decoders --------------------------------------------------------------------------------------------
@@ -107,11 +114,10 @@ def test_our_decoder_passes(name, rule, full):
     tables, counts, examples = counted(CASES[name], partial(ours, rule=rule), sequences)
     level = FALSE_ALARM / len(tables)
     assert max(log_e_value(table.counts(counts), table.law) for table in tables) < -np.log(level)
-    results = [judge_table(table, counts, level) for table in tables]
-    assert find(tables, results, counts, examples, level) == []
+    assert findings(CASES[name], sequences, tables, counts, examples, level) == []
     assert counts["lengths"].sum() == sequences == tables[0].counts(counts).sum()
     # enough was tested: deviations of a tenth are seen at the first token and after every likely one
-    assert results[0].detectable_tv < (0.1 if full else 0.2)
+    assert judge_table(tables[0], counts, level).detectable_tv < (0.1 if full else 0.2)
     assert {table.position for table in tables} == set(range(CASES[name].max_new_tokens))
 
 
@@ -159,8 +165,7 @@ def test_an_end_noticed_too_late_is_a_breach():
 def test_an_impossible_token_is_shown():
     case = CASES["zeros"]
     tables, counts, examples = counted(case, partial(decode, bonus="q"), 512)
-    results = [judge_table(table, counts, FALSE_ALARM) for table in tables]
-    first = find(tables, results, counts, examples, FALSE_ALARM)[0]
+    first = findings(case, 512, tables, counts, examples, FALSE_ALARM)[0]
     assert first.kind == "support"
     for example in examples:
         sequence = next(

@@ -133,7 +133,7 @@ def test_a_step_that_breaks_is_told():
 
 
 def test_a_diagnosis_that_fails_does_not_cost_the_verdict(monkeypatch):
-    def fails(*_):
+    def fails(*_, **more):
         raise IndexError("ours")
 
     monkeypatch.setattr("specsim.auditing._runner.diagnose_chain", fails)
@@ -195,7 +195,7 @@ def test_tables_of_any_number_of_steps_can_be_compared():
     with open_execution(late_bias, 1, 60) as place:
         ranking = [Scored(mutants.get(name), 0.0, 1.0) for name in ("lenience", "resamples_target")]
         told = chains._separate_by_tables(
-            [*ranking, Scored(chains.EXACT, 0.0, 1.0)], place.subject, failed, "quick"
+            [*ranking, Scored(chains.EXACT, 0.0, 1.0)], place.subject, failed, "quick", lambda: None
         )
     assert len(told) == 3
     assert all(np.isfinite(one.log_likelihood) for one in told)

@@ -157,9 +157,10 @@ def test_a_slow_verifier_is_not_taken_for_one_that_hangs():
     """Its calls are short; all calls of the promises, 2 seconds, take longer than silence is allowed to."""
     started = time.monotonic()
     result = of("slower", timeout=0.5, seconds=2.0)
-    assert time.monotonic() - started > 1.5 + 2.0
+    assert time.monotonic() - started > 2.0
     assert result.verdict is Verdict.INCONCLUSIVE  # few cases
-    assert all(0 < case.steps < case.planned for case in result.cases if case.planned)
+    assert all(case.steps < case.planned for case in result.cases if case.planned)
+    assert any(case.steps for case in result.cases)
 
 
 @pytest.mark.parametrize(

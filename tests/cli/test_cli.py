@@ -402,7 +402,7 @@ def test_a_call_that_hangs_is_given_up_after_the_timeout(run, theirs):
 
 
 def test_a_slow_verifier_is_given_the_time_that_it_may_take(run, theirs, tmp_path):
-    options = ("--level", "deep", "--time", "1", "--seed", "1")
+    options = ("--level", "deep", "--time", "4", "--seed", "1")
     code, out, _ = run("audit", f"{theirs}:slow", *options, "--out", tmp_path / "audit")
     assert code == 3  # too few steps for a verdict
     assert "slow: inconclusive" in out

@@ -6,19 +6,20 @@ import numpy as np
 import scipy
 
 from specsim.auditing._cases.battery import Case
-from specsim.auditing._checks.counts import NEIGHBOURS, QUARTERS, TAIL_EDGES
-from specsim.auditing._checks.tables import LOOKS, Plan, Table
+from specsim.auditing._checks.counts import NEIGHBOURS, QUARTERS
+from specsim.auditing._checks.tables import LOOKS, Plan, Table, interim_looks
 from specsim.auditing._results import BUDGET, Alphas, CaseResult, Efficiency, Finding, TableResult
 from specsim.core._accepted_lengths import alpha_drafted, alpha_verified, mean_tokens
 from specsim.core._types import Ints
 from specsim.core.stats import (
     MIN_EXPECTED,
     ChiSquare,
-    binomial_p_value,
     certified_tv,
     chi_square,
     detectable_tv,
     log_e_value,
+    log_e_values,
+    log_pooled_e_value,
     lower_tail_p_value,
     tv_interval,
 )
@@ -27,8 +28,6 @@ from specsim.theory import expected_tokens
 
 #: Largest number of cells with a certified bound, and of cells that are reported one by one.
 MAX_CERTIFIED_CELLS = 64
-#: Exact binomial tests at each position: one for each tail edge below 1.
-SINGLE_CELLS = len(TAIL_EDGES) - 1
 #: Impossible tokens that a finding names.
 NAMED = 3
 #: The cells of each kind of table, in words.
@@ -44,7 +43,9 @@ MIN_TOO_GOOD_DF = 30
 def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = False) -> CaseResult:
     """Judge a case, each test at false-alarm probability `level`; a case with failures is not tested."""
     case, counts, tested = plan.case, found.counts, bool(found.steps and not found.failures)
-    results = [judge_table(table, counts, level) for table in plan.tables] if tested else []
+    planned = found.steps in interim_looks(plan.steps)
+    results = [judge_table(table, counts, level, planned) for table in plan.tables] if tested else []
+    pooled = pooled_log_e(plan, counts) if tested else 0.0
     findings = [Finding(*failure) for failure in found.failures]
     return CaseResult(
         case=case.name,
@@ -56,7 +57,8 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
         positions=case.positions,
         steps=found.steps,
         planned=plan.steps,
-        findings=tuple(find(plan.tables, results, counts, found.examples, level) if tested else findings),
+        findings=tuple(find(plan, results, pooled, found, level) if tested else findings),
+        pooled_log10_e=pooled / np.log(10.0),
         interrupted=interrupted,
         tables=tuple(results),
         counts=counts,
@@ -68,8 +70,10 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
     )
 
 
-def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
-    """Test one table at false-alarm probability `level`; the certified bound holds at every interim look."""
+def judge_table(table: Table, counts: Counts, level: float, planned: bool = True) -> TableResult:
+    """Test one table at false-alarm probability `level`.
+
+    The certified bound holds at every interim look; where the steps were not `planned`, there is none."""
     observed = table.counts(counts)
     n = int(observed.sum())
     log_e = log_e_value(observed, table.law)
@@ -88,7 +92,7 @@ def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
         chi_square=_shown_chi_square(observed, table),
         log10_e=log_e / np.log(10.0),
         detectable_tv=detectable_tv(len(table.law), n, level),
-        certified_tv=certified_tv(observed, table.law, level / len(LOOKS)) if small else None,
+        certified_tv=certified_tv(observed, table.law, level / len(LOOKS)) if small and planned else None,
         rejected=rejected,
         labels=tuple(table.label(cell) for cell in range(len(table.law))) if shown else (),
         observed=tuple(observed.tolist()) if shown else (),
@@ -96,29 +100,52 @@ def judge_table(table: Table, counts: Counts, level: float) -> TableResult:
     )
 
 
-def rejects_early(tables: Sequence[Table], counts: Counts, level: float) -> bool:
-    """Whether an e-value rejects, or an impossible token was emitted: more draws cannot change that."""
+def evidence(plan: Plan, counts: Counts, level: float) -> float:
+    """The logarithm of the largest e-value, as a share of what rejects at `level`; inf if a token was
+    impossible. More draws cannot take a rejection back."""
     if counts["impossible"].any():
-        return True
-    return any(log_e_value(table.counts(counts), table.law) >= -np.log(level) for table in tables)
+        return float("inf")
+    by_law: dict[int, list[Table]] = {}  # those of one law together, which is faster
+    for table in plan.tables:
+        by_law.setdefault(id(table.law), []).append(table)
+    largest = pooled_log_e(plan, counts)
+    for tables in by_law.values():
+        observed = np.array([table.counts(counts) for table in tables])
+        largest = max(largest, float(log_e_values(observed, tables[0].law).max()))
+    return largest / -float(np.log(level))
+
+
+def pooled_log_e(plan: Plan, counts: Counts) -> float:
+    """The logarithm of the e-value of the pooled tables of a case."""
+    return log_pooled_e_value([(table.counts(counts), table.law) for table in plan.pooled])
 
 
 def find(
-    tables: Sequence[Table],
-    results: Sequence[TableResult],
-    counts: Counts,
-    examples: Sequence[Example],
-    level: float,
+    plan: Plan, results: Sequence[TableResult], pooled: float, found: Partial, level: float
 ) -> list[Finding]:
     """All findings of a case, the most direct first."""
-    return [
-        *_support(counts, examples),
+    tables, counts = plan.tables, found.counts
+    planned = found.steps in interim_looks(plan.steps)
+    findings = [
+        *_support(counts, found.examples),
         *_shapes(tables, results, counts, level),
         *_deviations(tables, results, counts, level),
-        *_single_cells(counts, level),
         *_shared_noise(results, counts),
-        *_dependence(results, level),
+        *(_dependence(results, level) if planned else ()),
     ]
+    if not findings and pooled >= -np.log(level):
+        findings.append(_pooled(plan, counts, pooled, level))
+    return findings
+
+
+def _pooled(plan: Plan, counts: Counts, log_e: float, level: float) -> Finding:
+    """Tables reject together, and none alone: the one that deviates most, and the e-value of all."""
+    worst = max(plan.pooled, key=lambda table: log_e_value(table.counts(counts), table.law))
+    said = _deviation(worst, worst.counts(counts), level)
+    return Finding(
+        "deviation",
+        f"{said}; all {len(plan.pooled)} {worst.kind} tables together: e = 10^{log_e / np.log(10.0):.0f}",
+    )
 
 
 def _support(counts: Counts, examples: Sequence[Example]) -> Iterator[Finding]:
@@ -136,14 +163,8 @@ def _shapes(
         pair for pair in zip(tables, results, strict=True) if pair[1].rejected and pair[1].kind == "shape"
     ]
     if pairs:
-        table, result = max(pairs, key=lambda pair: pair[1].log10_e)
-        observed = table.counts(counts)
-        estimate, lower, upper = tv_interval(observed, table.law, level / len(LOOKS))
-        yield Finding(
-            "deviation",
-            f"{result.where}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] on {len(table.law)} bins, e = "
-            f"10^{result.log10_e:.0f}; {_extremes(table, observed)}",
-        )
+        table, _ = max(pairs, key=lambda pair: pair[1].log10_e)
+        yield Finding("deviation", _deviation(table, table.counts(counts), level))
 
 
 def _deviations(
@@ -155,28 +176,21 @@ def _deviations(
     for position in sorted({table.position for table, _ in pairs}):
         here = [pair for pair in pairs if pair[0].position == position]
         full = [pair for pair in here if pair[0].kind == "prefix"]
-        table, result = max(full or here, key=lambda pair: pair[1].log10_e)
-        observed = table.counts(counts)
-        estimate, lower, upper = tv_interval(observed, table.law, level / len(LOOKS))
-        after = f" after {list(table.prefix)}" if table.prefix else ""
-        yield Finding(
-            "deviation",
-            f"position {position + 1}{after}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] on the "
-            f"{BINS[table.kind]}, e = 10^{result.log10_e:.0f}; {_extremes(table, observed)}",
-        )
+        table, _ = max(full or here, key=lambda pair: pair[1].log10_e)
+        yield Finding("deviation", _deviation(table, table.counts(counts), level))
 
 
-def _single_cells(counts: Counts, level: float) -> Iterator[Finding]:
-    """The tail of rare tokens, as an exact binomial for each edge."""
-    for position, row in enumerate(counts["tail"]):
-        n = int(row.sum())
-        for edge, hits in zip(TAIL_EDGES[:-1], np.cumsum(row)[:-1], strict=True):
-            if n and binomial_p_value(int(hits), n, float(edge)) < level:
-                yield Finding(
-                    "deviation",
-                    f"position {position + 1}: the rarest tokens of mass {edge:g} came out {int(hits):,} "
-                    f"times, expected {n * edge:,.0f}",
-                )
+def _deviation(table: Table, observed: Ints, level: float) -> str:
+    """Where a table deviates, by how much, and at which tokens."""
+    estimate, lower, upper = tv_interval(observed, table.law, level / len(LOOKS))
+    after = f" after {list(table.prefix)}" if table.kind == "prefix" and table.prefix else ""
+    where = table.where or f"position {table.position + 1}{after}"
+    cells = BINS.get(table.kind, f"{len(table.law)} bins")
+    log10_e = log_e_value(observed, table.law) / np.log(10.0)
+    return (
+        f"{where}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] on the {cells}, e = 10^{log10_e:.0f}; "
+        f"{_extremes(table, observed)}"
+    )
 
 
 def dependent(results: Sequence[TableResult], counts: Counts) -> list[TableResult]:

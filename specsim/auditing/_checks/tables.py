@@ -23,8 +23,9 @@ from specsim.core._types import Floats, Ints, Tokens
 from specsim.core.stats import merge_cells
 from specsim.simulation._counting import Counts, Partial, no_counts
 
-#: Fractions of a case's steps at which interim looks are taken; a case ends early only if one rejects.
-LOOKS = tuple(2.0**-k for k in range(7, -1, -1))
+#: Fractions of a case's steps at which interim looks are taken; a case ends early only if one rejects. A case
+#: goes on to the last one only if its evidence is near an alarm.
+LOOKS = (*(2.0**-k for k in range(7, -1, -1)), 4.0)
 
 
 @dataclass(frozen=True)
@@ -70,23 +71,28 @@ class Table:
 class Plan:
     """The `steps` and the tests of a case.
 
-    `kernel` says how the steps are made. `singles` is the number of exact binomial tests of rare tokens,
-    `nothing` the counts of no steps, `declared_tv` the total variation between the claimed law and the
-    target's, `alpha_context` the mean of β if efficiency is measured."""
+    `kernel` says how the steps are made; `nothing` are the counts of no steps, `declared_tv` is the total
+    variation between the claimed law and the target's, `alpha_context` the mean of β if efficiency is
+    measured."""
 
     case: Case | ShapesCase | DecoderCase
     kernel: str
     steps: int
     tables: Sequence[Table]
     nothing: Partial
-    singles: int = 0
     declared_tv: float = 0.0
     alpha_context: float | None = None
 
     @property
     def tests(self) -> int:
-        """Tables, exact binomials, and one test for dependence."""
-        return len(self.tables) + self.singles + 1
+        """Tables, one test of them pooled, and one for dependence at each of the two last looks."""
+        return len(self.tables) + 3
+
+    @property
+    def pooled(self) -> list[Table]:
+        """The tables that are pooled: each token is counted once, and has its law given those before it."""
+        kind = "prefix" if any(table.kind == "prefix" for table in self.tables) else "PIT"
+        return [table for table in self.tables if table.kind == kind]
 
 
 def interim_looks(steps: int) -> list[int]:
@@ -103,7 +109,6 @@ def plan_case(tally: AuditTally, kernel: str, steps: int, alpha_context: float) 
         steps,
         plan_tables(case, claim, steps),
         no_counts(tally),
-        singles=(len(TAIL_EDGES) - 1) * case.positions,
         declared_tv=_declared_tv(case, claim),
         alpha_context=alpha_context,
     )
@@ -163,7 +168,8 @@ def _bin_tables(case: Case, steps: int) -> Iterator[Table]:
     for position in range(case.gamma + 1):
         visits = steps * overlap**position
         yield table_of("PIT", position, (), "pit", position * PIT_BINS, pit, visits)
-        yield table_of("tail", position, (), "tail", position * len(tail), tail, visits)
+        # not merged, however rare: only the chi-square, which does not decide, needs expected counts
+        yield Table("tail", position, (), "tail", position * len(tail), np.arange(len(tail)), tail)
 
 
 def _neighbour_tables(steps: int) -> Iterator[Table]:

@@ -3,8 +3,9 @@
 The number of drafted tokens is unknown, so every mistake is tried with several draft lengths. If a decoder
 processes the models' rows, the mistakes use the processed rows."""
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,9 +52,19 @@ class _Seen:
 
 
 def diagnose_decoder(
-    subject: DecoderSubject, failed: Sequence[CaseResult], root: int, known: Sequence[Mutant] | None = None
+    subject: DecoderSubject,
+    failed: Sequence[CaseResult],
+    root: int,
+    known: Sequence[Mutant] | None = None,
+    deadline: float = math.inf,
 ) -> Diagnosis | None:
-    """Diagnose the decoder `subject`, whose cases `failed`, by default with all known mistakes."""
+    """Diagnose the decoder `subject`, whose cases `failed`, by default with all known mistakes.
+
+    Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
+
+    def in_time(*_: int) -> None:
+        ranks.check_time(deadline)
+
     started = time.monotonic()
     whole = [case.name for case in subject.cases if table_positions(case) == case.max_new_tokens]
     # the longer the sequences, the longer it takes to enumerate them
@@ -68,7 +79,7 @@ def diagnose_decoder(
         keys = [case_key(root, f"diagnosis, {name}") for name in chosen]
         try:
             new = [
-                count_steps(subject, Steps(name, key, done, steps - done)).counts["prefixes"]
+                count_steps(subject, Steps(name, key, done, steps - done), in_time).counts["prefixes"]
                 for name, key in zip(chosen, keys, strict=True)
             ]
         except BrokenVerifier:
@@ -76,7 +87,7 @@ def diagnose_decoder(
         prefixes = [a + b for a, b in zip(prefixes, new, strict=True)] if prefixes else new
         done = steps
         seen = [_read_sequences(subject, *one) for one in zip(chosen, prefixes, strict=True)]
-        ranking = _rank([*mutants, EXACT], seen)
+        ranking = _rank([*mutants, EXACT], seen, in_time)
         if len(alike(ranking)) == 1 or time.monotonic() - started > SECONDS:
             break
     evidence = _evidence(ranking[0], seen) if alike(ranking) else ""
@@ -103,10 +114,16 @@ def _process_model(model: Model, processing: Processing) -> Model:
     return TableModel(processing.rows(model.rows(contexts)).reshape((size,) * (order + 1)), contexts[:1])
 
 
-def _rank(mutants: Sequence[Mutant], seen: Sequence[_Seen]) -> list[Scored]:
+def _rank(mutants: Sequence[Mutant], seen: Sequence[_Seen], in_time: Callable[[], None]) -> list[Scored]:
     """Rank the mistakes; only those that fit the first case are tested on all."""
-    first = [_score(mutant, seen[:1]) for mutant in mutants]
-    return ranks.merge_rankings(first, [_score(one.mutant, seen) for one in first if one.fit >= FIT])
+    first, again = [], []
+    for mutant in mutants:
+        in_time()
+        first.append(_score(mutant, seen[:1]))
+    for one in (one for one in first if one.fit >= FIT):
+        in_time()
+        again.append(_score(one.mutant, seen))
+    return ranks.merge_rankings(first, again)
 
 
 def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:

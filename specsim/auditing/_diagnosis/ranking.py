@@ -1,5 +1,6 @@
 """Rank known mistakes: likelihood and fit of predictions, fitted parameters, and the resulting diagnosis."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -57,6 +58,16 @@ def fit_parameter(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints
         return -sum(_log_likelihood(predict(candidate, case), counts) for case, counts in exact)
 
     return mutant.with_parameters(**{parameter.name: likeliest(parameter, loss)})
+
+
+class OutOfTime(Exception):
+    """A diagnosis has reached its deadline."""
+
+
+def check_time(deadline: float) -> None:
+    """Raise OutOfTime after `deadline`, a time of `time.monotonic`."""
+    if time.monotonic() > deadline:
+        raise OutOfTime
 
 
 def fit_of(statistic: float, df: int) -> float:

@@ -4,7 +4,8 @@ Steps of the diagnostic cases are drawn until one mistake is far likelier than a
 reached. Mistakes that are alike there, because they show only in a precision, in a tail, or between the rows
 of a call, are separated by the rejected tables of the audit: each mistake is run on the same case."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -56,8 +57,15 @@ def diagnose_chain(
     level: str,
     root: int,
     known: Sequence[Mutant] | None = None,
+    deadline: float = math.inf,
 ) -> Diagnosis | None:
-    """Diagnose the verifier `subject`, whose cases `failed`, by default with all known mistakes."""
+    """Diagnose the verifier `subject`, whose cases `failed`, by default with all known mistakes.
+
+    Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
+
+    def in_time(*_: int) -> None:
+        ranks.check_time(deadline)
+
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
     if any(dependent(result.tables, result.counts) for result in failed):
@@ -67,24 +75,29 @@ def diagnose_chain(
     for steps in SEGMENTS:
         asked = [Steps(case.name, case_key(root, case.name), done, steps - done) for case in cases]
         try:
-            new = [count_steps(subject, one).counts["outcomes"] for one in asked]
+            new = [count_steps(subject, one, in_time).counts["outcomes"] for one in asked]
         except NotADraftPath:
             return _off_the_path(mutants, cases)
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
         done = steps
-        ranking = _rank([*mutants, EXACT], cases, outcomes)
+        ranking = _rank([*mutants, EXACT], cases, outcomes, in_time)
         if len(alike(ranking)) == 1 and not _exact_fits(ranking):
             break
-    ranking = _separate_by_tables(ranking, subject, failed, level)
+    ranking = _separate_by_tables(ranking, subject, failed, level, in_time)
     evidence, where = _evidence(ranking[0], cases, outcomes, subject, root) if alike(ranking) else ("", "")
     return conclude(ranking, EXACT, done * len(cases), evidence, where)
 
 
-def _rank(mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints]) -> list[Scored]:
+def _rank(
+    mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints], in_time: Callable[[], None]
+) -> list[Scored]:
     """Rank the mistakes; only those that fit the other cases are tested on the relabelled case."""
     plain = [i for i, case in enumerate(cases) if not case.rotated]
     some, counts = [cases[i] for i in plain], [outcomes[i] for i in plain]
-    found = [score_mutant(ranks.fit_parameter(mutant, some, counts), some, counts) for mutant in mutants]
+    found = []
+    for mutant in mutants:
+        in_time()
+        found.append(score_mutant(ranks.fit_parameter(mutant, some, counts), some, counts))
     first = _discount_exact([one for one in found if one is not None], some)
     whole = [(one, score_mutant(one.mutant, cases, outcomes)) for one in first if one.fit >= FIT]
     return ranks.merge_rankings(first, [again or one for one, again in whole])
@@ -121,7 +134,11 @@ def _gives_exact_outcomes(mutant: Mutant, cases: Sequence[Case]) -> bool:
 
 
 def _separate_by_tables(
-    ranking: list[Scored], subject: VerifierSubject, failed: Sequence[CaseResult], level: str
+    ranking: list[Scored],
+    subject: VerifierSubject,
+    failed: Sequence[CaseResult],
+    level: str,
+    in_time: Callable[[], None],
 ) -> list[Scored]:
     """Order the mistakes that are alike by the rejected tables of the audit.
 
@@ -135,6 +152,7 @@ def _separate_by_tables(
     for one in tied:
         gain, fit = 0.0, one.fit
         for result in worst:
+            in_time()
             more, p_value = _by_tables(one.mutant, subject, result, level)
             gain, fit = gain + more, min(fit, p_value)
         rescored.append(Scored(one.mutant, one.log_likelihood + gain, fit))

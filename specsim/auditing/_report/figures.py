@@ -51,7 +51,7 @@ def worst_tables(audit: Audit) -> list[Tested]:
     worst = [max(tables, key=lambda tested: tested.table.log10_e) for tables in drawn if tables]
     worst.sort(key=lambda tested: tested.table.log10_e, reverse=True)
     if any(case.findings for case in audit.cases):
-        return [tested for tested in worst if tested.table.rejected][:MOST_TABLES]
+        return [tested for tested in worst if tested.case.findings][:MOST_TABLES]
     return worst[:1]
 
 
