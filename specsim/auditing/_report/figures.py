@@ -51,7 +51,8 @@ def worst_tables(audit: Audit) -> list[Tested]:
     worst = [max(tables, key=lambda tested: tested.table.log10_e) for tables in drawn if tables]
     worst.sort(key=lambda tested: tested.table.log10_e, reverse=True)
     if any(case.findings for case in audit.cases):
-        return [tested for tested in worst if tested.case.findings][:MOST_TABLES]
+        alarm = audit.needed_log10_e
+        return [one for one in worst if one.table.rejected or one.case.pooled_log10_e >= alarm][:MOST_TABLES]
     return worst[:1]
 
 
