@@ -122,7 +122,7 @@ def known_steps(owner: Rule | Mutant, case: Case, claim: Claim) -> Known | None:
 
 def known_decoder(mutant: Mutant, case: DecoderCase) -> Known:
     """Whole sequences of a decoder of the catalogue."""
-    found = sequence_law(mutant, case.target, case.draft, case.prompt, case.max_new_tokens, case.eos)
+    found = sequence_law(mutant, case.target, case.draft, case.prompts[0], case.max_new_tokens, case.eos)
     fatal = [_breaks_contract(tokens, case) or _impossible(tokens, case) for tokens in found]
     kept, length, size = tuple(found), case.max_new_tokens, case.target.vocab_size
     return Known(case.name, size, length, table_positions(case), kept, _as_law(found), np.array(fatal))
@@ -165,7 +165,7 @@ def _breaks_contract(tokens: Tokens, case: DecoderCase) -> bool:
 
 
 def _impossible(tokens: Tokens, case: DecoderCase) -> bool:
-    return any(float(_row(case.target, case.prompt + tokens[:i])[x]) == 0.0 for i, x in enumerate(tokens))
+    return any(float(_row(case.target, case.prompts[0] + tokens[:i])[x]) == 0.0 for i, x in enumerate(tokens))
 
 
 def _expected_bins(tally: AuditTally, emitted: Iterable[Tokens], law: Floats) -> dict[str, Floats]:

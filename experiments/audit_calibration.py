@@ -150,6 +150,7 @@ def exact_cases(owner: Rule | Mutant) -> list[Drawn]:
         return [
             (known_decoder(owner, case), tables_of(case, None, DECODER_STEPS), DECODER_STEPS)
             for case in decoder_battery()
+            if len(case.prompts) == 1
         ]
     found: list[Drawn] = []
     for case in battery(owner if isinstance(owner, Rule) else Declared()):
@@ -187,6 +188,7 @@ def _nothing(known: Known, audits: int) -> dict[str, NDArray[np.int64]]:
         "pit": known.positions * PIT_BINS,
         "tail": known.positions * len(TAIL_EDGES),
         "neighbours": len(NEIGHBOURS) * QUARTERS**2,
+        "pairs": QUARTERS**2,
         "impossible": 1,
     }
     zeros = {name: np.zeros((size, audits), dtype=np.int64) for name, size in sizes.items()}
@@ -204,6 +206,7 @@ def _drawn(known: Known, steps: int, audits: int, rng: np.random.Generator) -> d
         "prefixes": known.prefixes(outcomes),
         "pit": np.concatenate([rng.multinomial(n, pit).T for n in visits]),
         "tail": np.concatenate([rng.multinomial(n, tail).T for n in visits]),
+        "pairs": rng.multinomial(steps // 2, pairs, size=audits).T,
         "neighbours": np.concatenate([rng.multinomial(steps // 2, pairs, size=audits).T for _ in NEIGHBOURS]),
         "impossible": outcomes[known.fatal].sum(axis=0, keepdims=True),
     }

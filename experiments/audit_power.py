@@ -91,7 +91,7 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 
 def _law_in(mutant: Mutant, case: Any) -> Known | None:
     if isinstance(case, DecoderCase):
-        return known_decoder(mutant, case)
+        return known_decoder(mutant, case) if len(case.prompts) == 1 else None
     if isinstance(case, ShapesCase):  # the law of its steps is not enumerated
         return None
     return known_steps(mutant, case, Claim(None, case.tree))

@@ -22,6 +22,8 @@ class Model(Protocol):
         Number of tokens read, at least 0.
     contexts : ndarray of int32, shape [N, order]
         Where a step may begin, N ≥ 1; see `specsim.models`.
+    reads_all : bool, optional
+        Whether the rows depend on the whole text, of which `order` is then the least length.
     """
 
     @property
@@ -68,6 +70,11 @@ def check_pair(target: Any, draft: Any) -> None:
 def shared_contexts(target: Model, draft: Model) -> TokenArray:
     """The contexts of the model with the higher order, of the target if both are equal."""
     return (target if target.order >= draft.order else draft).contexts
+
+
+def read_by(model: Model, text: Sequence[int]) -> Sequence[int]:
+    """The end of `text` that `model` reads: its last `order` tokens, or all of it if it `reads_all`."""
+    return text if getattr(model, "reads_all", False) else text[len(text) - model.order :]
 
 
 def recent_tokens(histories: ArrayLike, order: int, vocab_size: int) -> TokenArray:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._types import Floats
 from specsim.core.distributions import check_tokens
-from specsim.models._base import Model
+from specsim.models._base import Model, read_by
 from specsim.models._multi_token import rows_ahead
 
 
@@ -56,6 +56,10 @@ class Session:
             )
         self._consumed.extend(tokens)
         ends = range(start + 1, len(self._consumed) + 1)
+        if getattr(self.model, "reads_all", False):  # texts of different lengths
+            return np.array([self.model.row(self._consumed[:end]) for end in ends]).reshape(
+                -1, self.model.vocab_size
+            )
         return self.model.rows(_histories([self._consumed[end - order : end] for end in ends], order))
 
     def after(self, paths: ArrayLike, ahead: int = 0) -> Floats:
@@ -64,10 +68,12 @@ class Session:
         That is a pass with tree attention. With `ahead` > 0 the rows of a token that many places further on,
         see `rows_ahead`."""
         order, branches = self.model.order, np.asarray(paths, dtype=np.int64).tolist()
-        recent = self._consumed[max(0, len(self._consumed) - order) :]
+        whole = getattr(self.model, "reads_all", False)
+        recent = self._consumed[0 if whole else max(0, len(self._consumed) - order) :]
         joined = [[*recent, *path] for path in branches]
-        histories = _histories([path[len(path) - order :] for path in joined], order)
-        return rows_ahead(self.model, histories, ahead)
+        histories = [read_by(self.model, path) for path in joined]
+        width = len(histories[0]) if histories else order
+        return rows_ahead(self.model, _histories(histories, width), ahead)
 
     def rollback(self, length: int) -> None:
         """Forget all but the first `length` tokens. Raises ValueError unless 0 ≤ length ≤ consumed tokens."""
@@ -76,5 +82,5 @@ class Session:
         del self._consumed[length:]
 
 
-def _histories(recent: list[list[int]], order: int) -> NDArray[np.int32]:
-    return np.array(recent, dtype=np.int32).reshape(len(recent), order)
+def _histories(recent: Sequence[Sequence[int]], width: int) -> NDArray[np.int32]:
+    return np.array(recent, dtype=np.int32).reshape(len(recent), width)

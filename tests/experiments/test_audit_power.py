@@ -90,7 +90,7 @@ def test_the_bins_of_a_pair_show_the_same(name, tv):
 
 def test_a_greedy_draft():
     """p = (1/2, 1/2), q = (3/4, 1/4): 0 is drafted always and passes with 2/3, else comes 1."""
-    case = DecoderCase("by hand", "", quarters(2, 2), quarters(3, 1), (0,), 2)
+    case = DecoderCase("by hand", "", quarters(2, 2), quarters(3, 1), ((0,),), 2)
     law = known_decoder(mutants.get("greedy_draft"), case)
     found = deviation(law, tables_of(case, None, STEPS), LEVEL)
     assert (found.position, found.prefix) == (0, ())
@@ -99,7 +99,7 @@ def test_a_greedy_draft():
 
 
 def test_sequences_that_break_the_contract_are_fatal():
-    case = DecoderCase("by hand", "", quarters(2, 2), quarters(2, 2), (0,), 3, eos=1)
+    case = DecoderCase("by hand", "", quarters(2, 2), quarters(2, 2), ((0,),), 3, eos=1)
     law = known_decoder(mutants.get("token_after_eos"), case)
     assert law.law[law.fatal].sum() > 0.2
     for tokens, fatal in zip(law.emitted, law.fatal, strict=True):

@@ -4,30 +4,46 @@ Rows are 24-bit dyadic fractions, which sum to exactly 1. V^max_new_tokens is at
 token is counted after every prefix; sequences are long enough for several steps of two or three drafted
 tokens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._types import Floats
 from specsim.core.distributions import dyadic, normalise
 from specsim.models import Mixture, Model, TableModel
+from specsim.models._base import recent_tokens
+
+#: How far back the models read that read the whole text.
+BACK = 17
 
 
 @dataclass(frozen=True)
 class DecoderCase:
-    """A request to a decoder: continue `prompt` by `max_new_tokens` tokens, or up to and including `eos`."""
+    """Requests to a decoder: continue a prompt by `max_new_tokens` tokens, or up to and including `eos`.
+
+    The requests have the `prompts` in turn."""
 
     name: str
     purpose: str
     target: Model
     draft: Model
-    prompt: tuple[int, ...]
+    prompts: tuple[tuple[int, ...], ...]
     max_new_tokens: int
     eos: int | None = None
     tree = None
     is_pair = False
+
+    def prompt_of(self, number: int) -> tuple[int, ...]:
+        """The prompt of request `number`."""
+        return self.prompts[number % len(self.prompts)]
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether a row depends on more of the text than its last tokens."""
+        return getattr(self.target, "reads_all", False)
 
     @property
     def vocab_size(self) -> int:
@@ -44,9 +60,52 @@ def decoder_battery() -> list[DecoderCase]:
     return [_case(*case) for case in _CASES]
 
 
-def _case(name: str, purpose: str, rows: Callable[[], tuple[Floats, Floats]], request: Any) -> DecoderCase:
-    p, q = rows()
-    return DecoderCase(name, purpose, _table(p), _table(q), *request)
+def _case(
+    name: str, purpose: str, rows: Callable[[], tuple[Any, Any]], prompts: Any, *request: Any
+) -> DecoderCase:
+    target, draft = (one if isinstance(one, WholeText) else _table(one) for one in rows())
+    prompts = prompts if isinstance(prompts[0], tuple) else (prompts,)
+    return DecoderCase(name, purpose, target, draft, prompts, *request)
+
+
+@dataclass(frozen=True, eq=False)
+class WholeText:
+    """A model that reads its whole text: how long it is, its first token, the one 17 back, and the last.
+
+    `table` float64 [2, V, V, V, V] has a row for each parity of the length and each of these tokens; a text
+    that is shorter has token 0 at 17 back."""
+
+    table: Floats
+    order = 1
+    reads_all = True
+
+    @property
+    def vocab_size(self) -> int:
+        return self.table.shape[-1]
+
+    @property
+    def contexts(self) -> NDArray[np.int32]:
+        return np.zeros((1, 1), dtype=np.int32)
+
+    def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
+        texts = recent_tokens(histories, np.asarray(histories).shape[1], self.vocab_size)
+        back = texts[:, -BACK] if texts.shape[1] >= BACK else np.zeros_like(texts[:, 0])
+        found = self.table[texts.shape[1] % 2, texts[:, 0], back, texts[:, -1]]
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    def row(self, context: Sequence[int]) -> Floats:
+        row: Floats = self.rows(np.asarray(context)[None])[0]
+        return row
+
+
+def _whole_text() -> tuple[WholeText, WholeText]:
+    target, other = (_irregular(seed, 3, 3)[None] for seed in (12, 13))
+    p = np.concatenate([target, target[..., ::-1]])
+    q = 0.6 * p + 0.4 * np.concatenate([other, other])
+    return WholeText(dyadic(p)), WholeText(dyadic(q))
 
 
 def _irregular(seed: int, vocab_size: int, order: int, zeros: float = 0.0) -> Floats:
@@ -89,42 +148,84 @@ def _far() -> tuple[Floats, Floats]:
     return p, normalise(q)
 
 
-#: Name, purpose, the rows of target and draft, and the request: prompt, length and end-of-sequence token.
+#: Name, purpose, the rows of target and draft, the prompt or prompts, length and end-of-sequence token.
 _CASES: tuple[tuple[Any, ...], ...] = (
     (
         "second order",
         "a target that reads two tokens: a state that lost one, or kept a rejected one",
         lambda: (_peaked(3, 2, 0.72, 0.2, 0.08), _irregular(2, 3, 1)),
-        ((0, 1), 5),
+        (0, 1),
+        5,
     ),
     (
         "end in the draft",
         "the end of the text, token 0, is often drafted with tokens behind it",
         _end,
-        ((2, 1), 5, 0),
+        (2, 1),
+        5,
+        0,
     ),
     (
         "zeros",
         "tokens impossible under p, under q, under both",
         lambda: (_irregular(5, 4, 1, zeros=0.35), _irregular(6, 4, 1, zeros=0.35)),
-        ((3,), 4),
+        (3,),
+        4,
     ),
     (
         "near",
         "a draft that is nearly the target: whole drafts accepted, the draft one token behind",
         lambda: _mixed(_peaked(2, 2, 0.8, 0.2), _irregular(8, 2, 2), 0.9),
-        ((1, 0), 9),
+        (1, 0),
+        9,
     ),
     (
         "far",
         "a draft nearly disjoint from the target: a rejection and a rollback in almost every step",
         _far,
-        ((0, 0), 4),
+        (0, 0),
+        4,
     ),
     (  # no ties, so that top-k is well defined; about half the steps have a bonus
         "peaked",
         "rows that temperature, top-k and top-p change a good deal",
         lambda: _mixed(_peaked(3, 1, 0.62, 0.27, 0.11), _peaked(3, 1, 0.27, 0.11, 0.62), 0.4),
-        ((0,), 5),
+        (0,),
+        5,
+    ),
+    (
+        "whole text",
+        "models that read all of the text: its length, its first token, the one 17 back",
+        _whole_text,
+        (2, 0, 1, 1, 0, 2, 1, 0, 0, 2, 2, 1, 0, 1, 2, 0, 1, 2, 2, 0),
+        5,
+    ),
+    (
+        "long prompt",
+        "a prompt much longer than what the models read",
+        lambda: (_peaked(3, 2, 0.7, 0.2, 0.1), _irregular(14, 3, 1)),
+        (0, 1, 2, 0, 2, 1, 1, 0, 2, 2, 0, 1),
+        5,
+    ),
+    (
+        "changing requests",
+        "prompts of other lengths and tokens in turn: what is kept from one request to the next",
+        lambda: (_irregular(15, 4, 2), _irregular(16, 4, 1)),
+        ((0, 1), (3, 2, 0, 1, 2, 3, 3), (2, 2, 1)),
+        4,
+    ),
+    (
+        "one token",
+        "a text of one token, shorter than a draft",
+        lambda: (_irregular(17, 8, 1), _irregular(18, 8, 1)),
+        (3,),
+        1,
+    ),
+    (
+        "two tokens",
+        "a text of two tokens",
+        lambda: (_irregular(19, 4, 1), _irregular(20, 4, 1)),
+        (2,),
+        2,
     ),
 )

@@ -10,30 +10,36 @@ Whole sequences are counted: how often each token followed each prefix. That cov
 the end of the text. A lossless decoder draws every token from the target's row after prompt and prefix, or
 from the processed row if it declares a temperature, top-k or top-p."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.decoder_battery import DecoderCase
-from specsim.auditing._checks.counts import TAIL_EDGES, count_prefixes, prefix_cells, table_positions
+from specsim.auditing._checks.counts import (
+    QUARTERS,
+    TAIL_EDGES,
+    count_prefixes,
+    prefix_cells,
+    table_positions,
+)
 from specsim.auditing._checks.tables import Table, prefix_tables
 from specsim.auditing._verifier.arrays import as_sequence
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.requests import Callee, SequencesAsked, answer
-from specsim.core._streams import Key
+from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, TokenArray, Tokens
-from specsim.core.distributions import temperature, top_k, top_p
+from specsim.core.distributions import normalise, temperature, top_k, top_p
 from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._sources import Batch
 
 
 @dataclass(frozen=True)
 class Processing:
-    """What a decoder does to the target's rows before it draws: temperature, then top-k, then top-p.
+    """What a decoder does to the target's rows before it draws: penalty, temperature, top-k, top-p, in turn.
 
     Raises ValueError or TypeError for values out of range, see `specsim.core.distributions`.
 
@@ -44,6 +50,7 @@ class Processing:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float = 1.0
+    repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
         self.rows(np.ones(1))
@@ -51,10 +58,18 @@ class Processing:
     @classmethod
     def of(cls, declared: Declared) -> Self:
         """What a decoder declares."""
-        return cls(declared.temperature, declared.top_k or None, declared.top_p)
+        return cls(declared.temperature, declared.top_k or None, declared.top_p, declared.repetition_penalty)
+
+    def after(self, texts: NDArray[np.int32], p: Floats) -> Floats:
+        """The processed rows [B, V] of `p` after `texts` [B, T], whose tokens are penalised."""
+        if self.repetition_penalty != 1.0:
+            seen = np.zeros(p.shape, dtype=bool)
+            np.put_along_axis(seen, texts.astype(np.int64), True, axis=1)
+            p = normalise(np.where(seen, p**self.repetition_penalty, p))
+        return self.rows(p)
 
     def rows(self, p: Floats) -> Floats:
-        """The processed rows, of the shape [..., V] of `p`."""
+        """The processed rows, of the shape [..., V] of `p`, without a penalty."""
         if self.temperature != 1.0:
             p = temperature(p, self.temperature)
         if self.top_k is not None:
@@ -87,51 +102,85 @@ class DecoderSource:
 class DecoderTally:
     """Counts of one case: lengths, the tokens after each prefix, and impossible tokens.
 
-    `lengths[n]` is the number of sequences of n + 1 tokens. The arrays have the names and layout of those of
-    `AuditTally`; `tail` has no row, since the vocabularies are small."""
+    `lengths[n]` is the number of sequences of n + 1 tokens, `prefixes` has a row for each prompt, `pairs` the
+    quarters of the images of the first tokens of two sequences that follow each other. The arrays that
+    `AuditTally` has too have its names; `tail` has no row, since the vocabularies are small."""
 
     case: DecoderCase
     processing: Processing = Processing()
 
     def zeros(self) -> dict[str, NDArray[Any]]:
-        length = self.case.max_new_tokens
+        length, prompts = self.case.max_new_tokens, len(self.case.prompts)
         return {
             "lengths": np.zeros(length, dtype=np.int64),
-            "prefixes": np.zeros(prefix_cells(self.case), dtype=np.int64),
+            "prefixes": np.zeros((prompts, prefix_cells(self.case)), dtype=np.int64),
+            "pairs": np.zeros(QUARTERS**2, dtype=np.int64),
             "tail": np.zeros((0, len(TAIL_EDGES)), dtype=np.int64),
             "impossible": np.zeros(length, dtype=np.int64),
         }
 
     def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> list[Example]:
         """Count a batch; the first of its impossible tokens."""
-        size, length = self.case.target.vocab_size, self.case.max_new_tokens
-        counts["lengths"] += np.bincount(batch.accepted, minlength=length)
-        count_prefixes(batch.tokens, size, table_positions(self.case), counts["prefixes"])
-        impossible = self._impossible(batch.tokens)
+        case, sequences = self.case, batch.tokens.shape[1]
+        counts["lengths"] += np.bincount(batch.accepted, minlength=case.max_new_tokens)
+        impossible, first = np.zeros(batch.tokens.shape, dtype=bool), np.empty(sequences)
+        v = uniforms(key, int(Purpose.COUNT), batch.first, sequences, 1)[0]
+        for k, table in enumerate(counts["prefixes"]):
+            own = np.flatnonzero((batch.first + np.arange(sequences)) % len(case.prompts) == k)
+            tokens = np.ascontiguousarray(batch.tokens[:, own])
+            count_prefixes(tokens, case.vocab_size, table_positions(case), table)
+            impossible[:, own], first[own] = self._impossible(tokens, case.prompts[k], v[own])
         counts["impossible"] += impossible.sum(axis=1)
+        quarters = np.minimum((first * QUARTERS).astype(np.int64), QUARTERS - 1)
+        even = sequences // 2 * 2
+        cells = quarters[0:even:2] * QUARTERS + quarters[1:even:2]
+        counts["pairs"] += np.bincount(cells, minlength=QUARTERS**2)
         places = np.argwhere(impossible.T)[:EXAMPLES]
         return [Example(batch.first + int(s), int(i), int(batch.tokens[i, s])) for s, i in places]
 
-    def _impossible(self, tokens: TokenArray) -> NDArray[np.bool_]:
-        """Which of the emitted tokens [L, B] have probability 0 after their prefix under the claimed law."""
+    def _impossible(self, tokens: TokenArray, prompt: Tokens, v: Floats) -> tuple[NDArray[np.bool_], Floats]:
+        """Which of the tokens [L, B] after `prompt` have probability 0 under the claimed law, and the images
+        of the first tokens, by id."""
         target, (length, sequences) = self.case.target, tokens.shape
-        prompt = np.tile(np.array(self.case.prompt, dtype=np.int32), (sequences, 1))
-        text = np.hstack([prompt, np.maximum(tokens.T, 0)])
-        found = np.zeros(tokens.shape, dtype=bool)
+        start = np.tile(np.array(prompt, dtype=np.int32), (sequences, 1))
+        text = np.hstack([start, np.maximum(tokens.T, 0)])
+        found, first, each = np.zeros(tokens.shape, dtype=bool), v, np.arange(sequences)
         for i in range(length):
-            law = self.processing.rows(target.rows(text[:, : prompt.shape[1] + i]))
-            mass = law[np.arange(sequences), text[:, prompt.shape[1] + i]]
+            so_far, token = text[:, : start.shape[1] + i], text[:, start.shape[1] + i]
+            law = self.processing.after(so_far, target.rows(so_far))
+            mass = law[each, token]
             found[i] = (tokens[i] >= 0) & (mass == 0.0)
-        return found
+            if i == 0:
+                first = law.cumsum(axis=1)[each, token] - mass * (1.0 - v)
+        return found, first
 
 
 def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -> list[Table]:
-    """The tables of `steps` sequences with at least two cells of expected count ≥ 10.
+    """The tables of `steps` sequences with at least two cells of expected count ≥ 10, or of a law that is
+    certain, and the table of pairs of sequences.
 
-    There is one table for each prefix without the end of the text; its expected count is exact."""
+    There is one table for each prompt and prefix without the end of the text; its expected count is exact."""
+    tables: list[Table] = []
+    for k, prompt in enumerate(case.prompts):
+        where = f"after the prompt of {len(prompt)} tokens" if len(case.prompts) > 1 else ""
+        for table in prefix_tables(case, steps // len(case.prompts), _laws(case, processing, prompt)):
+            if len(table.law) > 1 or (table.cells >= 0).sum() == 1:
+                start = table.start + k * prefix_cells(case)
+                tables.append(replace(table, start=start, where=where))
+    law = np.full(QUARTERS**2, 1.0 / QUARTERS**2)
+    pairs = Table("pairs", 0, (), "pairs", 0, np.arange(len(law)), law, "texts that follow each other")
+    return [*tables, pairs]
+
+
+def _laws(
+    case: DecoderCase, processing: Processing, prompt: Tokens
+) -> Callable[[Tokens], tuple[Floats, Floats]]:
+    """The law after each prefix of the text, and how likely each token is followed by another."""
 
     def laws(prefix: Tokens) -> tuple[Floats, Floats]:
-        law = processing.rows(np.asarray(case.target.row((*case.prompt, *prefix)), dtype=np.float64))
+        text = np.array([(*prompt, *prefix)], dtype=np.int32)
+        row = np.asarray(case.target.row(text[0].tolist()), dtype=np.float64)
+        law = processing.after(text, row[None])[0]
         return law, law if case.eos is None else np.where(np.arange(law.size) == case.eos, 0.0, law)
 
-    return [table for table in prefix_tables(case, steps, laws) if len(table.law) > 1]
+    return laws

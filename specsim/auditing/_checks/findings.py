@@ -13,6 +13,7 @@ from specsim.core._accepted_lengths import alpha_drafted, alpha_verified, mean_t
 from specsim.core._types import Ints
 from specsim.core.stats import (
     MIN_EXPECTED,
+    POWER,
     ChiSquare,
     certified_tv,
     chi_square,
@@ -91,13 +92,20 @@ def judge_table(table: Table, counts: Counts, level: float, planned: bool = True
         cells=len(table.law),
         chi_square=_shown_chi_square(observed, table),
         log10_e=log_e / np.log(10.0),
-        detectable_tv=detectable_tv(len(table.law), n, level),
+        detectable_tv=_detectable_tv(table, n, level),
         certified_tv=certified_tv(observed, table.law, level / len(LOOKS)) if small and planned else None,
         rejected=rejected,
         labels=tuple(table.label(cell) for cell in range(len(table.law))) if shown else (),
         observed=tuple(observed.tolist()) if shown else (),
         expected=tuple((n * table.law).tolist()) if shown else (),
     )
+
+
+def _detectable_tv(table: Table, n: int, level: float) -> float:
+    """As `stats.detectable_tv`; where one outcome is certain, any other is impossible, and one is enough."""
+    if len(table.law) == 1:
+        return 1.0 - (1.0 - POWER) ** (1.0 / n) if n else 1.0
+    return detectable_tv(len(table.law), n, level)
 
 
 def evidence(plan: Plan, counts: Counts, level: float) -> float:
@@ -184,7 +192,8 @@ def _deviation(table: Table, observed: Ints, level: float) -> str:
     """Where a table deviates, by how much, and at which tokens."""
     estimate, lower, upper = tv_interval(observed, table.law, level / len(LOOKS))
     after = f" after {list(table.prefix)}" if table.kind == "prefix" and table.prefix else ""
-    where = table.where or f"position {table.position + 1}{after}"
+    place = f"position {table.position + 1}{after}"
+    where = f"{table.where}, {place}" if table.where and table.kind == "prefix" else table.where or place
     cells = BINS.get(table.kind, f"{len(table.law)} bins")
     log10_e = log_e_value(observed, table.law) / np.log(10.0)
     return (

@@ -48,7 +48,7 @@ class _Seen:
 
     def law(self, mutant: Mutant) -> dict[Tokens, Any]:
         case = self.case
-        return sequence_law(mutant, self.target, self.draft, case.prompt, case.max_new_tokens, case.eos)
+        return sequence_law(mutant, self.target, self.draft, case.prompts[0], case.max_new_tokens, case.eos)
 
 
 def diagnose_decoder(
@@ -66,7 +66,13 @@ def diagnose_decoder(
         ranks.check_time(deadline)
 
     started = time.monotonic()
-    whole = [case.name for case in subject.cases if table_positions(case) == case.max_new_tokens]
+    if subject.declared.repetition_penalty != 1.0:  # the law of a known mistake is not known
+        return None
+    whole = [
+        case.name
+        for case in subject.cases
+        if table_positions(case) == case.max_new_tokens and not case.reads_all and len(case.prompts) == 1
+    ]
     # the longer the sequences, the longer it takes to enumerate them
     worst = sorted(failed, key=lambda result: (result.positions, -result.largest_log10_e))
     chosen = [result.case for result in worst if result.case in whole][:CASES]
@@ -79,7 +85,7 @@ def diagnose_decoder(
         keys = [case_key(root, f"diagnosis, {name}") for name in chosen]
         try:
             new = [
-                count_steps(subject, Steps(name, key, done, steps - done), in_time).counts["prefixes"]
+                count_steps(subject, Steps(name, key, done, steps - done), in_time).counts["prefixes"][0]
                 for name, key in zip(chosen, keys, strict=True)
             ]
         except BrokenVerifier:

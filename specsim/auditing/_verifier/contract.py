@@ -67,8 +67,9 @@ class Declared:
         Whether the same rng gives the same tokens.
     sampling : str
         How siblings are drawn for a verifier of trees, see `specsim.drafts`.
-    temperature, top_k, top_p : float, int, float
-        How a decoder processes the models' rows, in this order; `top_k` 0 keeps all tokens.
+    repetition_penalty, temperature, top_k, top_p : float, float, int, float
+        How a decoder processes the models' rows, in this order: p to the power of the penalty for tokens of
+        the text so far, renormalised; temperature 0 is the argmax; `top_k` 0 keeps all tokens.
     """
 
     arrays: str = "numpy"
@@ -85,6 +86,7 @@ class Declared:
     tree: bool = False
     sampling: str = "sampled"
     decoder: bool = False
+    repetition_penalty: float = 1.0
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
@@ -109,13 +111,17 @@ class Declared:
             raise ValueError(f"{', '.join(more)}: only a verifier of chains can declare this")
         if self.sampling not in SAMPLING_METHODS:
             raise ValueError(f"sampling: {self.sampling!r} is not one of {', '.join(SAMPLING_METHODS)}")
-        numbers = (self.temperature, self.top_k, self.top_p)
+        numbers = (self.repetition_penalty, self.temperature, self.top_k, self.top_p)
         if not all(isinstance(number, int | float) for number in numbers) or not (
-            0 < self.temperature < math.inf and self.top_k >= 0 and 0 < self.top_p <= 1
+            0 < self.repetition_penalty < math.inf
+            and 0 <= self.temperature < math.inf
+            and self.top_k >= 0
+            and 0 < self.top_p <= 1
         ):
             raise ValueError(
-                f"temperature {self.temperature}, top_k {self.top_k}, top_p {self.top_p}: expected a "
-                "positive temperature, top_k ≥ 0 and top_p in (0, 1]"
+                f"repetition_penalty {self.repetition_penalty}, temperature {self.temperature}, top_k "
+                f"{self.top_k}, top_p {self.top_p}: expected a positive penalty, a temperature ≥ 0, "
+                "top_k ≥ 0 and top_p in (0, 1]"
             )
 
 

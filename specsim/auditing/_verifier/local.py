@@ -89,7 +89,8 @@ class Local:
         case = asked.case
         for number in range(asked.first, asked.first + asked.rows):
             rng = np.random.default_rng([*asked.key, number])
-            given = case.target, case.draft, list(case.prompt), case.max_new_tokens, case.eos, rng
+            prompt = list(case.prompt_of(number))
+            given = case.target, case.draft, prompt, case.max_new_tokens, case.eos, rng
             with call_safely(asked.timeout, f"sequence {number}: "):
                 tokens = as_sequence(self.function(*given), case, number)
             yield padded(tokens, asked.width)[None]

@@ -12,6 +12,7 @@ from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.core._types import Floats, Ints
 from specsim.drafts import Tree
 from specsim.models import Model
+from specsim.models._base import read_by
 
 Function = Callable[..., Any]
 
@@ -119,9 +120,10 @@ def last_rows(model: Model, held: ArrayLike, count: int) -> Floats:
     tokens = np.asarray(held, dtype=np.int64)
     rows = np.full((count, model.vocab_size), 1.0 / model.vocab_size)
     shortest = max(model.order, len(tokens) - count + 1)
-    histories = [tokens[end - model.order : end] for end in range(shortest, len(tokens) + 1)]
-    if histories:
-        rows[count - len(histories) :] = model.rows(np.stack(histories))
+    text = tokens.tolist()
+    histories = [np.array([read_by(model, text[:end])]) for end in range(shortest, len(text) + 1)]
+    for place, history in enumerate(histories, start=count - len(histories)):
+        model.rows(history, out=rows[place : place + 1])
     return rows
 
 

@@ -55,12 +55,20 @@ def adapt(speculative_sampling: engines.Function) -> Verifier:
 kernel = engines.installed(adapt, "transformers.generation.utils:_speculative_sampling", install=INSTALL)
 
 
-def generate(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Verifier:
+def generate(
+    temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, repetition_penalty: float = 1.0
+) -> Verifier:
     """transformers' own assisted `generate`, as a decoder. Raises EngineMissing without transformers."""
     transformer = engines.engine_function("specsim.auditing.adapters._hf_model:TableTransformer", INSTALL)
     wrapped: Any = lru_cache(maxsize=8)(transformer)  # made once for each model
 
-    @engines.decoder_for(temperature=temperature, top_k=top_k, top_p=top_p)
+    sampling: dict[str, Any] = {"do_sample": False}
+    if temperature > 0:
+        sampling = {"do_sample": True, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+
+    @engines.decoder_for(
+        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty
+    )
     def decode(request: engines.Request) -> list[int]:
         import torch
 
@@ -68,10 +76,8 @@ def generate(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Ve
             sequence = wrapped(request.target).generate(
                 torch.tensor([list(request.prompt)]),
                 assistant_model=wrapped(request.draft),
-                do_sample=True,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
+                **sampling,
+                repetition_penalty=repetition_penalty,
                 max_new_tokens=request.max_new_tokens,
                 eos_token_id=request.eos,
                 pad_token_id=request.eos,

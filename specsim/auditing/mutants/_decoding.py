@@ -16,6 +16,7 @@ from specsim.auditing.mutants._laws import Rows, StepLaw, minimum_ratio, residua
 from specsim.core._types import Row, Tokens
 from specsim.core.distributions import inverse_cdf
 from specsim.models import Model
+from specsim.models._base import read_by
 from specsim.rules._common.base import Parameter
 
 
@@ -235,11 +236,11 @@ class _Rows(dict[Tokens, list[Any]]):
 
     def context(self, text: Tokens) -> Tokens:
         """All that the model reads of `text`."""
-        return text[len(text) - self.model.order :]
+        return tuple(read_by(self.model, text))
 
     def after(self, text: Tokens) -> list[Any]:
         return self[self.context(text)]
 
 
 def _floats(model: Model, text: Tokens) -> list[float]:
-    return [float(a) for a in model.row(text[len(text) - model.order :])]
+    return [float(a) for a in model.row(read_by(model, text))]
