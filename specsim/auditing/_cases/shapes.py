@@ -29,9 +29,12 @@ STEPS_INSTEAD = 512
 #: errors of processing along p, errors of ids among neighbours or along single bits.
 ORDERS = ("p/q", "p", "id", "reversed bits of the id")
 #: The kinds of rows in a bank; large vocabularies have only the first ones.
-KINDS = ("Zipf", "peaked", "mostly zeros", "heavy last ids", "disjoint", "flat", "irregular", "near-equal")
-#: The last kinds are accepted often: half of the steps have only these, so that late places are reached.
-OFTEN_ACCEPTED = 2
+KINDS = (
+    "Zipf", "peaked", "mostly zeros", "heavy last ids", "disjoint", "one-hot draft", "close", "near-equal"
+)  # fmt: skip
+#: The last kinds are accepted often: half of the longer drafts have only these, so that late places are
+#: reached; and the length of such a draft.
+OFTEN_ACCEPTED, LONG = 2, 5
 #: Vocabulary from which on a bank has fewer kinds, and how many.
 LARGE, KINDS_IF_LARGE = 5000, 5
 
@@ -157,7 +160,7 @@ class ShapesCase:
             choices = uniforms(key, int(Purpose.CONTEXT), start, steps, gamma + 3).T
         kinds = len(bank.p)
         scores = choices[:, : gamma + 1] * kinds
-        if kinds == len(KINDS):
+        if kinds == len(KINDS) and gamma >= LONG:
             easy = choices[:, gamma + 1] < 0.5
             scores[easy] = kinds - OFTEN_ACCEPTED + scores[easy] * (OFTEN_ACCEPTED / kinds)
         places = scores.astype(np.int32)
@@ -290,9 +293,16 @@ def _disjoint(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     return normalise(np.where(one, p, 0.0) + 1e-3 * p), normalise(np.where(one, 0.0, q) + 1e-3 * q)
 
 
-def _irregular(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+def _one_hot_draft(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    """The draft is certain of the target's likeliest token, which has .91."""
+    p, peak = 0.09 * normalise(rng.gamma(0.5, size=size) + 1e-12), int(rng.integers(size))
+    p[peak] += 0.91
+    return p, (np.arange(size) == peak).astype(np.float64)
+
+
+def _close(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     p, q = normalise(rng.gamma(0.5, size=(2, size)) + 1e-9)
-    return p, 0.5 * p + 0.5 * q
+    return p, 0.85 * p + 0.15 * q
 
 
 def _near_equal(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
@@ -300,15 +310,10 @@ def _near_equal(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     return p, normalise(p * rng.uniform(0.9, 1.1, size=size))
 
 
-def _flat(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
-    p, q = normalise(rng.uniform(0.5, 1.5, size=(2, size)))
-    return p, q
-
-
 _PAIRS = dict(
     zip(
         KINDS,
-        (_zipf, _peaked, _mostly_zeros, _heavy_last, _disjoint, _flat, _irregular, _near_equal),
+        (_zipf, _peaked, _mostly_zeros, _heavy_last, _disjoint, _one_hot_draft, _close, _near_equal),
         strict=True,
     )
 )

@@ -63,6 +63,8 @@ class Axes:
             "row of its call": ("first", "last", *_classes(NUMBERS, self.most_rows)),
             "call": ("first after a larger one", "first after a smaller one", "others"),
             "place in the step": ("last drafted", "bonus", *map(str, range(1, case.positions + 1))),
+            "last drafted of γ": _classes(GAMMAS, case.gamma),
+            "bonus of γ": _classes(GAMMAS, case.gamma),
             "kind of row": kinds,
             "the token before": [f"in quarter {k + 1}" for k in range(QUARTERS)],
         }
@@ -158,7 +160,9 @@ class ShapesTally:
         first = np.empty((len(ORDERS), steps))
         impossible = np.zeros(self.case.positions, dtype=np.int64)
         place = axes.first("place in the step")
-        starts = np.array([place, axes.first("kind of row"), axes.first("the token before")])
+        gammas = _class(GAMMAS, gamma)
+        ends = (axes.first("last drafted of γ") + gammas, axes.first("bonus of γ") + gammas)
+        starts = np.array([place, axes.first("kind of row"), axes.first("the token before"), *ends])
         count_images(
             batch.tokens, rows.places, rows.bank.p, rows.bank.below, v, longest,
             np.array(axes.of_block(rows.block)), axes.of_rows(rows.block, rows.inside), starts,
@@ -184,7 +188,7 @@ def count_images(  # type: ignore[no-untyped-def]
     """Count the images of tokens[γ+1, B] in images[code, order, bin]; first[order, B] are those of the first
     tokens, -1 for an impossible one."""
     orders, bins = images.shape[1], images.shape[2]
-    codes = np.empty(of_block.size + of_rows.shape[1] + 4, np.int64)
+    codes = np.empty(of_block.size + of_rows.shape[1] + 5, np.int64)
     codes[: of_block.size] = of_block
     for s in range(tokens.shape[1]):
         shared = of_block.size
@@ -210,7 +214,8 @@ def count_images(  # type: ignore[no-untyped-def]
             number += 1
             if i >= longest[s] - 1:
                 codes[number] = starts[0] + (1 if i == longest[s] else 0)
-                number += 1
+                codes[number + 1] = starts[4] if i == longest[s] else starts[3]
+                number += 2
             codes[number] = starts[1] + k
             number += 1
             if before >= 0.0:
