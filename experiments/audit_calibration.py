@@ -33,7 +33,7 @@ from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant, _reference
 from specsim.core.distributions import Floats
-from specsim.core.stats import MIN_EXPECTED, log_e_values
+from specsim.core.stats import MIN_EXPECTED, log_e_values, log_pooled_e_value
 from specsim.drafts import chains
 from specsim.rules import Rule
 
@@ -175,11 +175,18 @@ def calibrate(cases: Sequence[Drawn], budget: float, audits: int, rng: np.random
             done = until
             for table in tables:
                 alarmed |= log_e_values(_of(table, counts), table.law) >= -np.log(level)
+            alarmed |= _pooled(tables, counts, audits) >= -np.log(level)
         alarmed |= counts["impossible"][0] > 0
         statistic, df = _summed_chi_square(tables, counts)
         alarmed |= (df >= MIN_TOO_GOOD_DF) & (stats.chi2.cdf(statistic, np.maximum(df, 1)) < level)
         p_values.append(stats.chi2.sf(statistic, df)[df > 0])
     return Calibration(audits, int(alarmed.sum()), np.concatenate(p_values))
+
+
+def _pooled(tables: Sequence[Table], counts: dict[str, NDArray[np.int64]], audits: int) -> Floats:
+    """The logarithm [audits] of the e-value of the prefix tables together."""
+    observed = [(_of(table, counts), table.law) for table in tables if table.kind == "prefix"]
+    return np.array([log_pooled_e_value([(of[i], law) for of, law in observed]) for i in range(audits)])
 
 
 def _nothing(known: Known, audits: int) -> dict[str, NDArray[np.int64]]:

@@ -199,8 +199,8 @@ _PAIRS: dict[str, Callable[[int], Case]] = {
     "disjoint": _synthetic("disjoint", "no draft passes, all tokens are drawn anew", "dirichlet", 96, 0.0, 2),
     "identical": _synthetic("identical", "every draft must be accepted", "dirichlet", 4, 1.0, 3),
     "one-hot draft": _synthetic("one-hot draft", "n-gram and argmax drafts", "one-hot", 8, 0.7, 3),
-    "near-equal": _synthetic("near-equal", "a residual of almost no mass", "near-equal", 32, 0.9999, 5),
-    "irregular": _synthetic("irregular", "many small entries", "dirichlet", 32, 0.5, 5),
+    "near-equal": _synthetic("near-equal", "a residual of almost no mass", "near-equal", 32, 0.9999, 8),
+    "irregular": _synthetic("irregular", "many small entries", "dirichlet", 32, 0.5, 4),
     "Zipf 1 000": _synthetic("Zipf 1 000", "a heavy tail", "zipf", 1000, 0.8, 5),
     "Zipf 32 000": _synthetic("Zipf 32 000", "a vocabulary of real size", "zipf", 32_000, 0.8, 5),
 }

@@ -197,7 +197,7 @@ _CASES: tuple[tuple[Any, ...], ...] = (
         "whole text",
         "models that read all of the text: its length, its first token, the one 17 back",
         _whole_text,
-        (2, 0, 1, 1, 0, 2, 1, 0, 0, 2, 2, 1, 0, 1, 2, 0, 1, 2, 2, 0),
+        (2, 0, 1, 1, 0, 2, 1, 0, 0, 2, 2, 1, 0, 1, 2, 0, 1, 2, 2, 0) + (1, 0, 2, 2, 1, 1, 0, 0) * 2,
         5,
     ),
     (
@@ -211,7 +211,7 @@ _CASES: tuple[tuple[Any, ...], ...] = (
         "changing requests",
         "prompts of other lengths and tokens in turn: what is kept from one request to the next",
         lambda: (_irregular(15, 4, 2), _irregular(16, 4, 1)),
-        ((0, 1), (3, 2, 0, 1, 2, 3, 3), (2, 2, 1)),
+        ((0, 1), (3, 2), (2, 2, 1, 0, 3), (1, 3, 0, 2, 2)),
         4,
     ),
     (
