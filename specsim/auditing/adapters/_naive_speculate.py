@@ -16,6 +16,9 @@ import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters import _engines as engines
+from specsim.auditing.adapters import _stubs as stubs
+
+MODULE = "naive_speculate.speculate.utils"
 
 
 def adapt(speculative_sampling: engines.Function) -> Verifier:
@@ -33,8 +36,12 @@ def adapt(speculative_sampling: engines.Function) -> Verifier:
     return verify
 
 
-verifier = engines.installed(
-    adapt,
-    "naive_speculate.speculate.utils:speculative_sampling",
-    install="clone VioletsOleander/naive-speculate and pip install it",
-)
+def verifier(source: str = "") -> Verifier:
+    """Adapt the code in `source`, a clone, or the package that is installed. Raises EngineMissing."""
+    if not source:
+        remedy = "install: clone VioletsOleander/naive-speculate and name its folder: "
+        remedy += "specsim audit naive-speculate,source=FOLDER"
+        return adapt(engines.engine_function(f"{MODULE}:speculative_sampling", remedy))
+    file = "src/naive_speculate/speculate/utils.py"
+    folder = stubs.clone_folder(source, "naive-speculate", "VioletsOleander/naive-speculate", file)
+    return adapt(stubs.part(folder / "src", MODULE).speculative_sampling)

@@ -15,19 +15,28 @@ adapter does what `rejection_sample` does around them: it draws uniforms in floa
 bonus tokens. `expand_pytorch`, which spreads temperatures over a request's tokens, has nothing to do at
 temperature 1.
 
-Known issues: newer versions use pinned memory, which needs an accelerator; with IS_NGRAM the function of
-recovered tokens set entries of target_probs to 0 in place (vllm-project/vllm-ascend#2881).
+`whole` and `block` call `rejection_sample` itself, whose signature is vLLM's, at 182b75ea.
+
+Known issues: newer versions use pinned memory, which needs an accelerator: the request is dropped here; with
+IS_NGRAM the function of recovered tokens set entries of target_probs to 0 in place
+(vllm-project/vllm-ascend#2881); with `enable_block_verify` the longest prefix is kept whose product of
+min(1, p/q) is not below the product of uniforms, which is not block verification (`:1559`).
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters import _engines as engines
-from specsim.auditing.adapters._vllm import flatten
+from specsim.auditing.adapters import _stubs as stubs
+from specsim.auditing.adapters import _vllm as vllm
 
 MODULE = "vllm_ascend.sample.rejection_sampler"
+INSTALL = (
+    "pip install vllm-ascend, or clone vllm-project/vllm-ascend: specsim audit vllm-ascend,source=FOLDER"
+)
 
 
 def adapt(rejection_random_sample: engines.Function, sample_recovered_tokens: engines.Function) -> Verifier:
@@ -41,8 +50,8 @@ def adapt(rejection_random_sample: engines.Function, sample_recovered_tokens: en
         vocab_size = p.shape[2]
         counts = [gamma] * steps if lengths is None else [int(length) for length in lengths]
         ends = torch.tensor(counts).cumsum(0)
-        flat = flatten(draft_tokens, counts)
-        rows = (None if q is None else flatten(q, counts), flatten(p, counts))
+        flat = vllm.flatten(draft_tokens, counts)
+        rows = (None if q is None else vllm.flatten(q, counts), vllm.flatten(p, counts))
         output = torch.full((steps, gamma + 1), -1, dtype=torch.int32)
         recovered = torch.empty_like(flat)
         with engines.seeded_torch(rng):
@@ -68,9 +77,48 @@ def adapt(rejection_random_sample: engines.Function, sample_recovered_tokens: en
     return verify
 
 
-verifier = engines.installed(
-    adapt,
-    f"{MODULE}:rejection_random_sample_pytorch",
-    f"{MODULE}:sample_recovered_tokens_pytorch",
-    install="pip install vllm-ascend",
-)
+def verifier(source: str = "") -> Verifier:
+    """Adapt the two functions, installed or in `source`, a clone. Raises EngineMissing."""
+    if not source:
+        names = ("rejection_random_sample_pytorch", "sample_recovered_tokens_pytorch")
+        return adapt(*(engines.engine_function(f"{MODULE}:{name}", INSTALL) for name in names))
+    module = _module(source, "vllm-ascend")
+    return adapt(module.rejection_random_sample_pytorch, module.sample_recovered_tokens_pytorch)
+
+
+def whole(source: str = "") -> Verifier:
+    """Adapt `rejection_sample`, which calls them, in `source`, a clone. Raises EngineMissing."""
+    return _own(source, "vllm-ascend:whole")
+
+
+def block(source: str = "") -> Verifier:
+    """The same with `enable_block_verify`."""
+    return _own(source, "vllm-ascend:block", enable_block_verify=True)
+
+
+def _own(source: str, engine: str, **enabled: bool) -> Verifier:
+    module = _module(source, engine)
+    settings = {"enable_block_verify": False, "enable_entropy_verify": False}
+    sampler = SimpleNamespace(posterior_threshold=0.95, posterior_alpha=0.4, **(settings | enabled))
+    module.get_ascend_config = lambda: SimpleNamespace(
+        enable_reduce_sample=False, rejection_sampler_config=sampler
+    )
+    sample = module.rejection_sample
+
+    def rejection_sample(*arguments: Any, target_logits: Any = None) -> Any:
+        return sample(*arguments)
+
+    return vllm.adapt(rejection_sample)
+
+
+def _module(source: str, engine: str) -> Any:
+    """The module in a clone, with vLLM's sampler, whose names it imports, from the installed wheel."""
+    file = "vllm_ascend/sample/rejection_sampler.py"
+    folder = stubs.clone_folder(source, engine, "vllm-project/vllm-ascend", file)
+    of_vllm = vllm.sampler_without_kernels()
+    names = ("PLACEHOLDER_TOKEN_ID", "GREEDY_TEMPERATURE", "MAX_SPEC_LEN", "generate_uniform_probs")
+    given = {vllm.SAMPLER: {name: getattr(of_vllm, name) for name in names}}
+    given["vllm.triton_utils"] = {"HAS_TRITON": False}
+    module = stubs.part(folder, MODULE, given=given)
+    module.torch = stubs.Unpinned()  # type: ignore[attr-defined]
+    return module

