@@ -10,13 +10,14 @@ LAB := .venv/.lab
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-all test-rest test-engines lint types bench docs results-pages bundled-data figures figures-fast overview paper paper-fast \
+.PHONY: audit test test-all test-rest test-engines torture lint types bench docs results-pages bundled-data figures figures-fast overview paper paper-fast \
     latexmk notebooks lab kill-matrix power calibration diagnosis clean help
 
 help:
 	@echo "make audit   audit the standard rule, on synthetic and on real p and q (under a minute)"
 	@echo "make test    run the tests, except the slow ones;  make test-all  all of them, at full scale"
 	@echo "make test-rest   what test-all does more than test;  make test-engines  install real engines on PyTorch and MLX, and run theirs"
+	@echo "make torture   kill runs, call commands and functions wrongly, flip bits in files: what then goes wrong (25 min)"
 	@echo "make lint    ruff;  make types  mypy;  make bench  benchmarks, as ratios"
 	@echo "make docs    build the site, in results/site"
 	@echo "make results-pages   the pages and pictures of docs/results, from the tables that are kept and quick ones"
@@ -41,6 +42,9 @@ test-rest: $(STAMP)
 
 test-engines: $(ENGINES)
 	TRITON_INTERPRET=1 $(BIN)/pytest -q --all tests/engines tests/auditing/test_adapters.py
+
+torture: $(STAMP)
+	$(BIN)/python tests/torture
 
 docs: $(DOCS)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs results/site

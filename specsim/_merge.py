@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from specsim.core._arguments import checked
 from specsim.simulation._checkpoints import add_parts
 from specsim.simulation._engine import Simulation, merge_simulation
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from specsim.auditing import Audit
 
 
+@checked
 def merge(paths: Sequence[str | os.PathLike[str]]) -> Simulation | Audit:
     """Return the result of the run whose parts are in the files `paths`.
 

@@ -20,6 +20,8 @@ from specsim.core.distributions import alias_lookup, alias_table, inverse_cdf
 from specsim.models import TableModel
 from specsim.traces import open_trace, writer
 
+#: Programs that are run by themselves.
+collect_ignore = ["torture"]
 #: A test that asks for one of these is slow: all figures, a Dask cluster.
 SLOW_FIXTURES = {"made", "cluster"}
 #: Examples of the documentation that audit or compare at full scale; `test_testing`, `test_against` and

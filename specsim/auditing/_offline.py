@@ -31,9 +31,11 @@ from specsim.auditing._results import BUDGET, CaseResult
 from specsim.auditing._runner import Audit, CaseRun, check_limits, run_case
 from specsim.auditing._verifier.arrays import as_tokens, read_tokens
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
-from specsim.core._files import atomic_write
+from specsim.core._files import check_new_folder, make_folder, read_text, write_text
+from specsim.core._json import parse_json
 from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import Key, RandomSource, root_of
+from specsim.core._tensors import read_tensors, save_tensors
 from specsim.core._types import Ints, TokenArray
 from specsim.simulation._counting import Progress
 from specsim.simulation._rows import Rows
@@ -65,10 +67,8 @@ def export(
     declared = Declared(dtypes=(dtype,), lengths=lengths)
     if dtype == "bfloat16":
         raise ValueError("dtype: bfloat16 cannot be written from NumPy; float32 holds its values exactly")
-    path, root = Path(folder), root_of(rng)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ValueError(f"folder: {path} is not an empty folder; give a new one")
-    path.mkdir(parents=True, exist_ok=True)
+    check_new_folder(folder)
+    path, root = make_folder(folder), root_of(rng)
     entries = [_write(path, i, case, level, root) for i, case in enumerate(battery(declared))]
     document = {
         "format": FORMAT,
@@ -79,8 +79,7 @@ def export(
         "lengths": lengths,
         "cases": entries,
     }
-    with atomic_write(path / MANIFEST) as temporary:
-        temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    write_text(path / MANIFEST, json.dumps(document, indent=1))
     return path / MANIFEST
 
 
@@ -95,13 +94,16 @@ def score(
     if not Path(tokens).is_dir():
         raise ValueError(f"{tokens}: there is no such folder; give the one with the engine's tokens")
     declared = Declared(dtypes=(document["dtype"],), lengths=document["lengths"])
-    cases = {case.name: case for case in battery(declared)}
+    all_cases = battery(declared)
+    cases = {case.name: case for case in all_cases}
+    file_of = {case.name: _file_of(i, case) for i, case in enumerate(all_cases)}
     plans = []
     for entry in document["cases"]:
         case = cases.get(entry["name"])
         key = case_key(document["root"], entry["name"])
         if (
             case is None
+            or entry["file"] != file_of[entry["name"]]
             or entry["steps"] != _steps(case, document["level"])
             or entry["drafts"] != _digest(_drafts(case, key, 0, min(entry["steps"], FIRST_DRAFTS)))
         ):
@@ -140,8 +142,6 @@ def score(
 
 
 def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[str, Any]:
-    from safetensors.numpy import save_file
-
     steps, key = _steps(case, level), case_key(root, case.name)
     rows = rows_of(case).rows(key, 0, steps if _own_rows(case) else 1)
     drafts = _drafts(case, key, 0, steps)
@@ -151,8 +151,8 @@ def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[
         arrays[name] = own.astype(np.dtype(case.dtype), copy=False)
     if case.uneven and isinstance(rows, CaseRows) and rows.lengths is not None:
         arrays["lengths"] = rows.lengths
-    file = f"{index:02d}-{case.name.replace(' ', '-')}.safetensors"
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / file)
+    file = _file_of(index, case)
+    save_tensors(folder / file, arrays)
     return {
         "file": file,
         "name": case.name,
@@ -162,6 +162,10 @@ def _write(folder: Path, index: int, case: Case, level: str, root: int) -> dict[
         "vocab_size": case.target.vocab_size,
         "drafts": _digest(drafts[:FIRST_DRAFTS]),
     }
+
+
+def _file_of(index: int, case: Case) -> str:
+    return f"{index:02d}-{case.name.replace(' ', '-')}.safetensors"
 
 
 def _steps(case: Case, level: str) -> int:
@@ -190,7 +194,7 @@ def _digest(drafts: Ints) -> str:
 def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(read_text(path))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read ({error}); give the folder that export wrote") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -212,12 +216,9 @@ def _check_fields(path: Path, found: Any, expected: dict[str, type]) -> None:
 
 
 def _read(path: Path, shape: tuple[int, int]) -> NDArray[Any]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
     try:
-        found = load_file(path)
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        found, _ = read_tensors(path)
+    except (OSError, ValueError) as error:
         raise BrokenVerifier(f"{path.name}: cannot be read ({error})") from error
     if "tokens" not in found:
         raise BrokenVerifier(

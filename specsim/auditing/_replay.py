@@ -15,10 +15,12 @@ from specsim.auditing._execution import open_execution
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
+from specsim.core._arguments import checked
 from specsim.core._streams import Key
 from specsim.simulation._sources import Batch
 
 
+@checked
 def replay_step(
     verifier: str | Verifier,
     case: str,

@@ -5,6 +5,7 @@ Exit codes: 0 fine (or consistent), 1 biased or broken, 2 usage or bad input, 3 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -27,6 +28,9 @@ def main() -> None:
 
 def run_app(app: cyclopts.App) -> None:
     """Run a command line; errors of the user are printed in one line, with exit code 2."""
+    for stream in (sys.stdout, sys.stderr):  # a path may have bytes that are no text
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:

@@ -12,6 +12,7 @@ import specsim
 from specsim.cli._app import app, audit_app
 from specsim.cli._options import Executor, Json, Level, Seed, Shard, Threads, shard_of, whole
 from specsim.cli._terminal import print_result, progress_bar, show
+from specsim.core._files import make_folder, write_text
 
 if TYPE_CHECKING:
     from specsim.auditing import Audit
@@ -83,7 +84,7 @@ def audit(
             "the end, here"
         )
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
+        make_folder(out)  # before the work, in case it cannot be
     if against is not None:
         return _audit_against(verifier, against, level, seed, out, timeout=timeout, **wanted)
     with progress_bar("audit") as progress:
@@ -125,7 +126,7 @@ def audit_score(
     from specsim.auditing._offline import score
 
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
     with progress_bar("score", " cases") as progress:
         result = score(folder, tokens, name=name, progress=progress)
     return report(result, out)
@@ -155,6 +156,8 @@ def merge(
     out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit.")] = None,
 ) -> int:
     """Merge the parts of a run, and print the result of simulate or audit."""
+    if out is not None:
+        make_folder(out)
     found = specsim.merge(files)
     if isinstance(found, specsim.Audit):
         return report(found, out, as_json)
@@ -181,8 +184,6 @@ def report(result: Audit, out: Path | None, as_json: bool = False) -> int:
     else:
         print_result(result)
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        from specsim.core._files import write_text
         from specsim.core._plotting import save_figure
 
         texts = {"json": forms.audit_to_json, "html": forms.audit_page, "xml": forms.audit_to_junit}
@@ -202,8 +203,6 @@ def _audit_against(new: str, old: str, level: str, seed: int | None, out: Path |
         found = audit_against(new, old, level, seed, progress=progress, **limits)
     print_result(found)
     if out is not None:
-        from specsim.core._files import write_text
-
         write_text(out / "against.json", json.dumps(found.to_dict(), indent=1, allow_nan=False))
         print(f"wrote against.json to {out}")
     return found.exit_code

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from specsim.cli._app import audit_app
 from specsim.cli._options import Json, Seed, whole
 from specsim.cli._terminal import print_result, progress_bar
+from specsim.core._files import make_folder, read_text, write_text
 
 Count = Parameter(converter=whole)
 
@@ -104,7 +105,7 @@ def audit_engine(
     if tolerance is not None:
         options["tolerance"] = tolerance
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)  # before the work, in case it cannot be
+        make_folder(out)  # before the work, in case it cannot be
     sampling = engines.Sampling(
         temperature,
         top_k,
@@ -152,8 +153,6 @@ def audit_engine(
     if out is not None:
         import json
 
-        from specsim.core._files import write_text
-
         write_text(out / "engine.json", json.dumps(found.to_dict(), indent=1, allow_nan=False))
         if not as_json:
             print(f"wrote engine.json to {out}")
@@ -169,7 +168,7 @@ def prompts_of(path: Path | None, of_planted: Mapping[str, object]) -> list[str]
         raise ValueError(f"--{given[0]} is not an option of --against, which compares servers as they run")
     if path is None:
         raise ValueError("--against needs --prompts FILE, with a prompt in each line")
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = [line for line in read_text(path).splitlines() if line.strip()]
     if not lines:
         raise ValueError(f"{path}: no prompt; write one in each line")
     return lines

@@ -44,6 +44,9 @@ Checkpoint = Annotated[
         help="File that stores the counts every minute and at the end; if it exists, continue from it.",
     ),
 ]
+CheckpointSeconds = Annotated[
+    float, Parameter(help="With --checkpoint: store the counts that often, in seconds.")
+]
 Shard = Annotated[
     str | None,
     Parameter(

@@ -1,6 +1,5 @@
 """`specsim trace record` and `record hf`."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +9,8 @@ from specsim.cli._app import record_app, trace_app
 from specsim.cli._options import Dtype, Gamma, Models, Rule, Seed, whole
 from specsim.cli._pairs import models_of
 from specsim.cli._terminal import progress_bar, written
+from specsim.core._files import read_text
+from specsim.core._json import parse_json
 
 
 @trace_app.command(name="record")
@@ -88,10 +89,7 @@ def _read_prompts(path: Path) -> list[str]:
 
     Raises ValueError, naming the file, for what is not UTF-8 text, and the line, for a record without a
     prompt."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: UTF-8 text is expected ({error})") from None
+    lines = read_text(path).splitlines()
     if path.suffix != ".jsonl":
         return [line for line in lines if line.strip()]
     found = []
@@ -99,7 +97,7 @@ def _read_prompts(path: Path) -> list[str]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = parse_json(line)
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
         prompt = record.get("prompt") if isinstance(record, dict) else None

@@ -10,6 +10,7 @@ from specsim.cli._app import app
 from specsim.cli._options import Overlap, Seed, SourceName, Threads, VocabSize, whole
 from specsim.cli._pairs import pair_of
 from specsim.cli._terminal import print_result, progress_bar, show
+from specsim.core._files import make_folder, write_text
 
 
 @app.command
@@ -69,7 +70,7 @@ def compare(
     from specsim.simulation import compare as compare_rules
 
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
     target, draft = pair_of(source, vocab_size, overlap)
     with progress_bar("compare", " rules") as progress:
         found = compare_rules(
@@ -91,7 +92,6 @@ def compare(
 
 def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float, seed: int | None) -> None:
     """comparison.json, and the two pictures; drafts are compared on a pair of pmfs, whatever the source."""
-    from specsim.core._files import write_text
     from specsim.core._plotting import save_figure
     from specsim.core.distributions import synthetic_pair
     from specsim.simulation import acceptance_by_drafts

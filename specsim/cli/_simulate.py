@@ -32,6 +32,7 @@ def simulate(
     threads: option.Threads = None,
     executor: option.Executor = None,
     checkpoint: option.Checkpoint = None,
+    checkpoint_seconds: option.CheckpointSeconds = 60.0,
     shard: option.Shard = None,
     as_json: Counts = False,
 ) -> None:
@@ -41,6 +42,7 @@ def simulate(
     target, draft = pair_of(source, vocab_size, overlap)
     shape = draft_of(rule, gamma, tree, drawing)
     work: dict[str, Any] = {"threads": threads, "executor": executor, "checkpoint": checkpoint}
+    work["checkpoint_seconds"] = checkpoint_seconds
     part = None if shard is None else option.shard_of(shard)
     simulate_and_print(
         target, draft, as_json, rule=rule, gamma=shape, steps=steps, rng=seed, shard=part, **work

@@ -1,16 +1,29 @@
 """Checks of arguments that several packages share."""
 
 import math
+from numbers import Real
 from typing import Any
 
+import numpy as np
 
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """`value` as an int. Raises TypeError unless it is an integer and no bool, ValueError below `least`."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+#: Steps, positions and tokens are numbered in 64 bits.
+MOST = 2**63 - 1
+
+
+def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
+    """`value` as an int. Raises TypeError unless it is an integer and no bool, ValueError below `least` or
+    above `most`."""
+    if isinstance(value, bool | type) or not hasattr(value, "__index__") or np.ndim(value):
         raise TypeError(f"{name}: expected an int, got {type(value).__name__}")
-    if value < least:
-        raise ValueError(f"{name}: {value} is not at least {least}")
+    if not least <= value <= most:
+        shown = value if abs(value) < 2**128 else "a number of so many digits"
+        bound = f"at least {least}" if value < least else f"at most {_shown(most)}"
+        raise ValueError(f"{name}: {shown} is not {bound}")
     return int(value)
+
+
+def _shown(bound: int) -> str:
+    return "2^63 - 1" if bound == MOST else f"{bound:,}"
 
 
 def check_counts(**values: Any) -> None:
@@ -19,8 +32,15 @@ def check_counts(**values: Any) -> None:
         check_count(name, value)
 
 
-def check_between(name: str, value: float, low: float, high: float, what: str) -> None:
+def check_between(name: str, value: Any, low: float, high: float, what: str) -> None:
     """Raise ValueError unless `low` ≤ value ≤ `high` (below it, where that is infinite)."""
+    if not _is_number(value):
+        raise TypeError(f"{name}: expected a number, got {type(value).__name__}; give a {what}")
     if not (low <= value <= high and math.isfinite(value)):
         allowed = f"[{low:g}, {high:g}]" if math.isfinite(high) else f"[{low:g}, ∞)"
         raise ValueError(f"{name}: {value} is outside {allowed}; give a {what}")
+
+
+def _is_number(value: Any) -> bool:
+    """Whether `value` is a real number, and no bool."""
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,35 +1,189 @@
-"""Atomic writing of files."""
+"""Reading and writing files. Only regular files are opened, and errors of the system name the file.
+
+A FIFO would make a reader wait for ever, a device never ends, and replacing one by a file would break the
+machine. So every path that a user gives is opened by a function of this module, or checked by one."""
 
 import errno
 import os
+import platform
+import stat
+import tempfile
+import time
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
+
+PathLike = str | os.PathLike[str]
+
+#: Temporary files that are older are of no process that still writes, on whatever machine.
+ABANDONED = 24 * 3600
+
+
+def check_file(path: PathLike) -> Path:
+    """`path`, a regular file that can be read. Raises ValueError for what is none, OSError if it is missing.
+
+    Symlinks are followed."""
+    place = _as_path(path)
+    mode = place.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise ValueError(f"{path}: a folder, not a file")
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{path}: {_kind(mode)}, not a regular file; copy its content to one")
+    return place
+
+
+def open_file(path: PathLike) -> BufferedReader:
+    """The regular file `path`, open for reading; raises as `check_file`."""
+    return check_file(path).open("rb")
+
+
+def read_text(path: PathLike) -> str:
+    """The text of a regular file in UTF-8; raises as `check_file`, and ValueError for other text."""
+    try:
+        return check_file(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not text in UTF-8, at byte {error.start + 1}; convert it") from None
+
+
+def check_target(path: PathLike) -> Path:
+    """The file that writing to `path` makes or replaces; if `path` is a symlink, the one that it leads to.
+
+    Raises ValueError unless that is a regular file or does not exist, and FileNotFoundError without its
+    folder."""
+    place = Path(os.path.realpath(_as_path(path)))
+    if not place.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(place.parent))
+    if os.path.lexists(place) and not stat.S_ISREG(mode := place.stat().st_mode):
+        raise ValueError(f"{path}: {_kind(mode)}, not a regular file, and is not replaced; give another path")
+    return place
+
+
+def probe_file(path: PathLike) -> None:
+    """Raise, before the work, if `path` could not be written after it: as `check_target`, and OSError."""
+    _probe(check_target(path).parent, path)
+
+
+def make_folder(path: PathLike) -> Path:
+    """Make the folder `path` unless it is there. Raises OSError if no file can be written in it."""
+    folder = _as_path(path)
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder}: a file, not a folder; give another path")
+    folder.mkdir(parents=True, exist_ok=True)
+    _probe(folder, folder)
+    return folder
+
+
+def check_new_folder(path: PathLike) -> Path:
+    """Raise FileExistsError unless `path` is an empty folder, or can be made; makes nothing.
+
+    Raises PermissionError, or another OSError, where no file could be written in it."""
+    folder = _as_path(path)
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder}: a file, not a folder; give another path")
+    if folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder}: is not empty; give a new folder")
+    above = folder.absolute()
+    while not os.path.lexists(above):
+        above = above.parent
+    if not above.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "not a folder, so none can be made in it", str(above))
+    _probe(above, folder)
+    return folder
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(path: PathLike) -> Iterator[Path]:
     """Give a temporary file to fill, which replaces `path` at the end, or is removed on an exception.
 
-    The temporary file is beside `path` and is flushed to disk before the replacement."""
-    place = Path(path)
-    if not place.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(place.parent))
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        os.chmod(temporary, _default_mode())  # the writer may have made it private
-        _sync(temporary)
-        os.replace(temporary, place)
-        _sync(place.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    The temporary file is beside `path`, or beside what the symlink `path` leads to, and is flushed to disk
+    before the replacement. Those that killed processes left of this path are removed. Raises as
+    `check_target`, and OSError, naming `path`, if it cannot be written."""
+    place = check_target(path)
+    temporary = place.with_name(f".{place.name}.{_machine()}-{os.getpid()}.tmp")
+    with naming(path, temporary):
+        _remove_abandoned(place)
+        try:
+            yield temporary
+            os.chmod(temporary, _default_mode())  # the writer may have made it private
+            _sync(temporary)
+            os.replace(temporary, place)
+            _sync(place.parent)
+        finally:
+            with suppress(OSError):  # as where the name is too long: what failed is told already
+                temporary.unlink(missing_ok=True)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` to `path` in UTF-8, atomically."""
+def write_text(path: PathLike, text: str) -> None:
+    """Write `text` to `path` in UTF-8, atomically; what UTF-8 cannot hold, lone surrogates, as \\udcff."""
     with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+@contextmanager
+def naming(path: PathLike, *others: PathLike) -> Iterator[None]:
+    """Within this an error of the system names `path` if it names no file, or one of `others`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, *others, *map(str, others)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _as_path(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path: expected a str or a Path, got {type(path).__name__}")
+    if not os.fspath(path) or "\0" in str(path):
+        raise ValueError(f"path: {os.fspath(path)!r} is not the name of a file or folder")
+    return Path(path)
+
+
+def _kind(mode: int) -> str:
+    """What is not a regular file, in words."""
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
+
+
+def _probe(folder: Path, path: PathLike) -> None:
+    """Raise OSError, naming `path`, if no file can be made in `folder`."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be written: {error.strerror}", str(path)) from None
+
+
+def _machine() -> str:
+    """This machine in the names of temporary files: process ids mean something only on their own."""
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _remove_abandoned(place: Path) -> None:
+    """Remove the temporary files of `place` whose process has ended, as after a kill."""
+    start = f".{place.name}."
+    with os.scandir(place.parent) as entries:
+        left = [entry for entry in entries if entry.name.startswith(start) and entry.name.endswith(".tmp")]
+    for entry in left:
+        machine, _, process = entry.name[len(start) : -len(".tmp")].partition("-")
+        with suppress(OSError):  # another process may have been quicker
+            old = time.time() - entry.stat(follow_symlinks=False).st_mtime > ABANDONED
+            ours = machine == _machine() and process.isdecimal()
+            if (ours and not _runs(int(process))) or (old and process.isdecimal()):
+                os.unlink(entry.path)
+
+
+def _runs(process: int) -> bool:
+    """Whether there is a process of this number other than this one."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return process != os.getpid()
 
 
 def _default_mode() -> int:

@@ -209,7 +209,7 @@ class _Entries:
     def __init__(self, kernel: str):
         self.kernel = kernel
         self.folder = _folder()
-        self.cache_path = str(self.folder)  # where numba's own statistics look for it
+        self.cache_path = str(self.folder or "")  # where numba's own statistics look for it
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         from numba.core.bytecode import FunctionIdentity
@@ -217,7 +217,7 @@ class _Entries:
 
         target_context.refresh()
         key = self._key(signature, target_context.codegen())
-        if key:
+        if key and self.folder is not None:
             with suppress(Exception):  # unpickling a damaged file can raise anything
                 path = self._path(key)
                 content = path.read_bytes()
@@ -237,7 +237,9 @@ class _Entries:
         from numba.core.serialize import dumps
 
         key = self._key(signature, compiled.codegen)
-        if not key or compiled.library.has_dynamic_globals:  # it holds addresses of this process
+        if (
+            not key or self.folder is None or compiled.library.has_dynamic_globals
+        ):  # it holds addresses of this process
             return
         rest = key + dumps(compiled._reduce())
         path = self._path(key)
@@ -267,6 +269,7 @@ class _Entries:
         return "\n".join(map(str, parts)).encode() + b"\0"
 
     def _path(self, key: bytes) -> Path:
+        assert self.folder is not None
         return self.folder / f"{hashlib.sha256(key).hexdigest()}.kernel"
 
 
@@ -294,12 +297,16 @@ def _type_described(argument: Any) -> str:
     raise _NotDescribedError
 
 
-def _folder() -> Path:
+def _folder() -> Path | None:
+    """Where compiled code is kept; None where neither the package nor a home can be written."""
     from numba import config
 
     chosen = config.CACHE_DIR  # type: ignore[attr-defined]  # set at run time
     if not chosen and not os.access(PACKAGE, os.W_OK):
-        return Path.home() / ".cache" / "specsim" / "kernels"
+        try:
+            return Path.home() / ".cache" / "specsim" / "kernels"
+        except RuntimeError:  # a user without a home, as in some containers
+            return None
     return Path(chosen or PACKAGE / "__pycache__") / "kernels"
 
 

@@ -1,10 +1,11 @@
 """The lines of JSON Lines files, read one by one whatever the size of the files."""
 
 import json
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+
+from specsim.core._files import check_file, open_file
 
 SUFFIXES = (".jsonl", ".ndjson")
 #: Longer lines are not read.
@@ -31,8 +32,7 @@ def log_files(path: Path) -> list[Path]:
     for file in found:
         if not file.exists():
             raise ValueError(f"{file}: there is no such file")
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise ValueError(f"{file}: not a regular file; copy the log to one")
+        check_file(file)
     return found
 
 
@@ -40,7 +40,7 @@ def read_lines(files: list[Path], progress: Callable[[int, int], None] | None = 
     """The lines of `files` that are not empty; `progress` is called with bytes read, and their total."""
     total, before, told = sum(file.stat().st_size for file in files), 0, 0
     for path in files:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             for number, line in enumerate(split_lines(file), 1):
                 done = before + file.tell()
                 if progress is not None and done - told >= STRIDE:

@@ -18,6 +18,9 @@ Row = Sequence[Any]
 #: Token ids, in the order of the text.
 Tokens = tuple[int, ...]
 
+#: The largest vocabulary: token ids are stored as int32.
+MOST_TOKENS = 2**31 - 1
+
 
 def dtype_of(name: str) -> np.dtype[Any]:
     """The NumPy dtype of that name, bfloat16 included."""

@@ -15,9 +15,10 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._kernels import kernel
-from specsim.core._types import Floats, Ints
+from specsim.core._types import MOST_TOKENS, Floats, Ints
 
 __all__ = [
     "PAIR_KINDS", "TOLERANCE", "alias_draws", "alias_lookup", "alias_table", "capped_ratio",
@@ -119,6 +120,7 @@ def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens")
     ValueError
         If lists differ in length, or an id is out of range; the message names its position.
     """
+    check_count("vocab_size", vocab_size)
     try:
         array = np.asarray(tokens)
     except ValueError as error:
@@ -164,6 +166,7 @@ def _place(row: tuple[int, ...]) -> str:
     return f", row {_index(row)}" if row else ""
 
 
+@checked
 def normalise(weights: ArrayLike) -> Floats:
     """Divide weights by their sums.
 
@@ -190,6 +193,7 @@ def normalise(weights: ArrayLike) -> Floats:
     return values / values.sum(axis=-1, keepdims=True)
 
 
+@checked
 def temperature(p: ArrayLike, t: float) -> Floats:
     """Rows at another temperature: ∝ p^(1/t), the softmax(logits / t) of the logits behind p.
 
@@ -221,6 +225,7 @@ def temperature(p: ArrayLike, t: float) -> Floats:
     return normalise((rows / rows.max(axis=-1, keepdims=True)) ** (1.0 / t))
 
 
+@checked
 def top_k(p: ArrayLike, k: int) -> Floats:
     """Keep the k most probable tokens of each row, and ties with the k-th; renormalise.
 
@@ -241,6 +246,7 @@ def top_k(p: ArrayLike, k: int) -> Floats:
     return normalise(np.where(rows >= kth[..., None], rows, 0.0))
 
 
+@checked
 def top_p(p: ArrayLike, mass: float) -> Floats:
     """Keep each row's smallest set of most probable tokens whose mass reaches `mass`; renormalise.
 
@@ -271,6 +277,7 @@ def top_p(p: ArrayLike, mass: float) -> Floats:
     return normalise(np.where(kept, rows, 0.0))
 
 
+@checked
 def min_p(p: ArrayLike, fraction: float) -> Floats:
     """Keep the tokens with at least `fraction` of the row's largest probability; renormalise.
 
@@ -295,6 +302,7 @@ def min_p(p: ArrayLike, fraction: float) -> Floats:
     return normalise(np.where(rows >= fraction * rows.max(axis=-1, keepdims=True), rows, 0.0))
 
 
+@checked
 def round_to(p: ArrayLike, dtype: DTypeLike) -> Floats:
     """Round each entry to another dtype, without renormalising.
 
@@ -309,12 +317,16 @@ def round_to(p: ArrayLike, dtype: DTypeLike) -> Floats:
     >>> round_to([0.1, 0.9], "float16")
     array([0.09997559, 0.89990234])
     """
-    wanted = bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    try:
+        wanted = bfloat16 if isinstance(dtype, str) and dtype == "bfloat16" else np.dtype(dtype)
+    except Exception:  # of an object NumPy asks for whatever it has
+        wanted = None
     if wanted not in TOLERANCE:
-        raise ValueError(f"round_to: {dtype} is not one of {', '.join(d.name for d in TOLERANCE)}")
+        raise ValueError(f"round_to: dtype {dtype} is not one of {', '.join(d.name for d in TOLERANCE)}")
     return check_rows(p).astype(wanted).astype(np.float64)
 
 
+@checked
 def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
     """The nearest rows of multiples of 2^-bits that sum to exactly 1, in any order of summation.
 
@@ -342,12 +354,15 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
     return (floors + (rank < missing[..., None])) / 2.0**bits
 
 
+@checked
 def capped_ratio(p: Floats, q: Floats | float) -> Floats:
     """min(1, p/q), and 1 where q = 0.
 
     >>> capped_ratio(np.array([0.2, 0.5, 0.0]), np.array([0.4, 0.1, 0.0]))
     array([0.5, 1. , 1. ])
     """
+    if np.ndim(q) and np.shape(p) != np.shape(q):
+        raise ValueError(f"q: shape {np.shape(q)}, and p has {np.shape(p)}; one number, or one for each of p")
     capped: Floats = np.divide(p, q, out=np.ones_like(p), where=q > p)
     return capped
 
@@ -410,7 +425,10 @@ def alias_table(weights: ArrayLike) -> Ints:
     ----------
     Hübschle-Schneider & Sanders, "Parallel weighted random sampling", 2022, section 4.
     """
-    shares = normalise(weights) * np.size(weights)
+    shares = normalise(weights)
+    if shares.ndim != 1:
+        raise ValueError(f"weights: shape {shares.shape}; expected one number for each token, [V]")
+    shares = shares * shares.size
     light, heavy = np.flatnonzero(shares < 1.0), np.flatnonzero(shares >= 1.0)
     if heavy.size == 0:  # all equal but for rounding
         light, heavy = np.flatnonzero(shares == 0.0), np.flatnonzero(shares > 0.0)
@@ -466,6 +484,7 @@ PAIR_KINDS: dict[str, str] = {
 }
 
 
+@checked
 def synthetic_pair(
     kind: str = "zipf",
     vocab_size: int = 1000,
@@ -514,8 +533,13 @@ def synthetic_pair(
         raise ValueError(
             f"synthetic_pair: vocab_size {vocab_size} is too small; two rows can differ with 2 tokens or more"
         )
+    check_count("vocab_size", vocab_size, 2, MOST_TOKENS)
     if kind == "one-hot":
         return _one_hot_pair(vocab_size, overlap)
+    if not isinstance(rng, int | np.integer | np.random.Generator | None):
+        raise TypeError(f"rng: expected an int, a Generator or None, got {type(rng).__name__}")
+    if isinstance(rng, int | np.integer) and rng < 0:
+        raise ValueError("rng: a negative seed; give an integer of at least 0")
     generator = np.random.default_rng(rng)
     f = _shape(kind, vocab_size, generator)
     z = _scores(kind, vocab_size, generator)

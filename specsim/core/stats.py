@@ -6,6 +6,7 @@ may be examined after any number of draws, because the probability that it ever 
 at most δ (Ville's inequality).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ import numpy as np
 import scipy  # its modules, which load slowly, are loaded at their first use
 from numpy.typing import ArrayLike
 
+from specsim.core._arguments import checked
+from specsim.core._checks import check_between, check_count
 from specsim.core._types import Floats, Ints
 
 __all__ = [
@@ -30,6 +33,7 @@ POWER = 0.999
 DEVIATIONS = np.geomspace(1e-3, 1e-1, 9)
 
 
+@checked
 def merge_cells(pmf: ArrayLike, visits: float, minimum: float = MIN_EXPECTED) -> Ints:
     """Partition outcomes into cells that are expected often enough for a chi-square.
 
@@ -78,6 +82,7 @@ class ChiSquare:
     p_value: float
 
 
+@checked
 def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
     """Pearson's chi-square of counts against a law.
 
@@ -117,6 +122,7 @@ def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
     return ChiSquare(statistic, df, float(scipy.special.chdtrc(df, statistic)))
 
 
+@checked
 def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> float:
     """Natural logarithm of the Dirichlet–multinomial e-value of counts against a law.
 
@@ -232,6 +238,7 @@ def _log_mean_exp(logs: Floats) -> Floats:
 SHRINKAGES = tuple(8.0**i for i in range(7))
 
 
+@checked
 def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     """Natural logarithm of an e-value against the hypothesis that two samples have one common law.
 
@@ -260,6 +267,7 @@ def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     return log_pooled_two_sample_e([blocks])
 
 
+@checked
 def log_pooled_two_sample_e(tables: Sequence[Sequence[tuple[ArrayLike, ArrayLike]]]) -> float:
     """Natural logarithm of an e-value against the hypothesis that two samples agree in law in every table.
 
@@ -278,14 +286,20 @@ def log_pooled_two_sample_e(tables: Sequence[Sequence[tuple[ArrayLike, ArrayLike
     >>> log_two_sample_e(other) < 3 < log_pooled_two_sample_e([other] * 10)
     True
     """
-    logs = [np.zeros(len(SHRINKAGES)), *(_two_sample_logs(blocks) for blocks in tables)]
+    try:
+        logs = [np.zeros(len(SHRINKAGES)), *(_two_sample_logs(blocks) for blocks in tables)]
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"tables: {error}") from None
     return float(_log_mean_exp(np.sum(logs, axis=0)))
 
 
 def _two_sample_logs(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> Floats:
     """The log e-value of `log_two_sample_e` for each of `SHRINKAGES`."""
     logs = np.zeros(len(SHRINKAGES))
-    counts = [tuple(_check_counts(side) for side in block) for block in blocks]
+    try:
+        counts = [(_check_counts(a), _check_counts(b)) for a, b in blocks]
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"blocks: expected pairs of counts ({error})") from None
     if not counts:
         return logs
     k = len(counts[0][0])
@@ -302,20 +316,27 @@ def _two_sample_logs(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> Floats:
     return logs
 
 
+@checked
 def binomial_p_value(hits: int, n: int, probability: float) -> float:
     """Exact two-sided p-value of `hits` in `n` trials of `probability`: twice the smaller tail, at most 1."""
+    check_count("hits", hits, 0, n)
+    check_count("n", n, 0)
+    check_between("probability", probability, 0, 1, "probability")
     lower = scipy.stats.binom.cdf(hits, n, probability)
     upper = scipy.stats.binom.sf(hits - 1, n, probability)
     return float(min(1.0, 2.0 * min(lower, upper)))
 
 
+@checked
 def lower_tail_p_value(statistic: float, df: int) -> float:
     """P(χ² ≤ statistic): small if counts agree with their law better than independent draws would.
 
     Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit."""
-    return float(scipy.special.chdtr(df, statistic))
+    check_between("statistic", statistic, 0, math.inf, "statistic")
+    return float(scipy.special.chdtr(check_count("df", df), float(statistic)))
 
 
+@checked
 def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> float:
     """The total variation above which `n` draws are rejected with probability ≥ `power`.
 
@@ -340,11 +361,14 @@ def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> f
     float
         In (0, 1]; 1 if no deviation is detected.
     """
+    _check_plan(cells, level, power)
+    check_between("n", n, 0, math.inf, "number of draws")
     if cells < 2 or n < 1:
         return 1.0
     return float(min(1.0, np.sqrt(_noncentrality(cells, n, level, power) / (4.0 * n))))
 
 
+@checked
 def needed_draws(distance: float, cells: int, level: float, power: float = POWER) -> float:
     """Number of draws that reject, with probability ≥ `power`, a law at a given distance.
 
@@ -363,6 +387,8 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
     >>> round(needed_draws(4 * detectable_tv(4, 10_000, 1e-9) ** 2, 4, 1e-9))
     10000
     """
+    _check_plan(cells, level, power)
+    check_between("distance", distance, 0, 1, "total variation")
     if cells < 2 or not distance > 0:
         raise ValueError(
             f"{cells} cells, distance {distance}: expected at least 2 cells and a positive distance"
@@ -380,13 +406,21 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
     return float(np.exp(scipy.optimize.brentq(missing, low, high, xtol=1e-6)))
 
 
+def _check_plan(cells: int, level: float, power: float) -> None:
+    """Raise, naming the argument, unless a test can be planned so."""
+    check_count("cells", cells, 0)
+    for name, value in (("level", level), ("power", power)):
+        if not 0 < value < 1:
+            raise ValueError(f"{name}: {value} is outside (0, 1); give a probability")
+
+
 def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
     """The non-centrality of Pearson's statistic at which `n` draws are rejected with probability `power`."""
     df, c = cells - 1, _concentrations(cells)
 
     def excess(statistic: float) -> float:
         log_e = 0.5 * (statistic * n / (n + c) - df * np.log1p(n / c))
-        return float(np.logaddexp.reduce(log_e) - np.log(len(c)) + np.log(level))
+        return float(np.logaddexp.reduce(log_e) - np.log(len(c)) + math.log(level))
 
     upper = 10.0
     while excess(upper) < 0:
@@ -402,6 +436,7 @@ def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
     return float(scipy.optimize.brentq(spare, 1e-9, highest))
 
 
+@checked
 def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
     """Upper bound on the total variation between the sampled law and `pmf`, at confidence 1 - delta.
 
@@ -424,6 +459,7 @@ def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
     return min(1.0, _empirical_tv(observed, law) + _radius(len(law), int(observed.sum()), delta))
 
 
+@checked
 def tv_interval(counts: ArrayLike, pmf: ArrayLike, delta: float) -> tuple[float, float, float]:
     """(estimate, lower, upper) of the total variation from `pmf`, see `certified_tv`."""
     observed, law = _check_table(counts, pmf)
@@ -436,7 +472,9 @@ def _empirical_tv(observed: Ints, law: Floats) -> float:
 
 
 def _radius(cells: int, n: int, delta: float) -> float:
-    return float(np.sqrt((cells * np.log(2.0) - np.log(delta)) / (2.0 * n))) if n else 1.0
+    if not 0 < delta <= 1:
+        raise ValueError(f"delta: {delta} is outside (0, 1]; give a probability")
+    return float(np.sqrt((cells * np.log(2.0) - math.log(delta)) / (2.0 * n))) if n else 1.0
 
 
 def _concentrations(cells: int) -> Floats:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from specsim import rules
+from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._provenance import Provenance
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
@@ -28,6 +29,7 @@ DRAFTINGS = {
 }
 
 
+@checked
 def generate(
     target: Model,
     draft: Model,
@@ -96,6 +98,7 @@ def generate(
     return _decode(target, text, speculation, max_new_tokens, eos, rng)
 
 
+@checked
 def sample(
     target: Model,
     prompt: Sequence[int],

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._arguments import checked
 from specsim.core._checks import check_counts
 from specsim.core._types import Floats, Ints, Tokens
 from specsim.drafts._sampling import draw_siblings, rank_tokens
@@ -29,6 +30,7 @@ from specsim.drafts._tree import Tree
 from specsim.models import Model
 
 
+@checked
 @dataclass(frozen=True)
 class DynamicTree:
     """Drafts that `expand` chooses anew in every step.

@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._arguments import checked
 from specsim.core._checks import check_counts
 from specsim.core._types import Ints
 
 
+@checked
 @dataclass(frozen=True)
 class PromptLookup:
     """Drafts by prompt lookup in one text, which `simulate` takes in place of a draft model.
@@ -46,6 +48,7 @@ class PromptLookup:
         return lookup_drafts(self.text, positions, gamma, self.max_ngram)
 
 
+@checked
 def prompt_lookup(
     history: ArrayLike, gamma: int, max_ngram: int = 3, *, whole: bool = False
 ) -> tuple[int, ...]:
@@ -93,6 +96,7 @@ def prompt_lookup(
     return ()
 
 
+@checked
 def lookup_drafts(
     text: ArrayLike, positions: ArrayLike, gamma: int, max_ngram: int = 3, *, whole: bool = False
 ) -> Ints:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._arguments import checked
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import copy_row, cumulative_draw
@@ -26,6 +27,7 @@ SAMPLING_METHODS: dict[str, str] = {
 DISTINCT = frozenset({"without replacement", "top", "top and sample"})
 
 
+@checked
 def sibling_laws(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Every ordered draw of siblings that has positive probability.
 

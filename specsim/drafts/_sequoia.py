@@ -20,10 +20,15 @@ Chen et al., "Sequoia", arXiv 2402.12374.
 Cost: O(n² · B) for B ranks, times the depth if that is limited.
 """
 
+import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
-from specsim.core._checks import check_counts
+import numpy as np
+
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count, check_counts
 from specsim.drafts._tree import Tree
 
 #: The most ordered draws of siblings that are enumerated.
@@ -33,6 +38,7 @@ MAX_DRAWS = 4096
 Best = tuple[Any, tuple[int, ...]] | None
 
 
+@checked
 def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = None) -> Tree:
     """The tree that emits most tokens, with siblings sampled without replacement.
 
@@ -107,6 +113,7 @@ def _best_subtrees(accept: Sequence[Any], size: int, below: list[Best] | None) -
     return found
 
 
+@checked
 def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
     """F of a tree: the mean number of tokens that a step emits.
 
@@ -136,6 +143,7 @@ def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
     return sum(reached)
 
 
+@checked
 def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]:
     """P_1 … P_count of one pair of rows, for siblings sampled without replacement from q.
 
@@ -155,9 +163,14 @@ def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]
     >>> rank_acceptance([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 2)
     [Fraction(3, 4), Fraction(1, 4)]
     """
-    if len(q) ** count > MAX_DRAWS:
+    if np.ndim(p) != 1 or np.ndim(q) != 1:
+        raise ValueError("p, q: expected a probability for each token, [V]")
+    if len(p) != len(q) or not len(q):
+        raise ValueError(f"q: {len(q)} probabilities, and p has {len(p)}; expected one for each token")
+    if check_count("count", count) * math.log(len(q)) > math.log(MAX_DRAWS) + 1e-9:
         raise ValueError(
-            f"{len(q)}^{count} draws are too many to enumerate (at most {MAX_DRAWS}): lower V or count"
+            f"q, count: {len(q)}^{count} draws are too many to enumerate (at most {MAX_DRAWS}): "
+            "lower V or count"
         )
     accept = [p[0] * 0] * count
 
@@ -186,7 +199,8 @@ def _check(rank_acceptance: Sequence[Any]) -> list[Any]:
     if not accept:
         raise ValueError("rank_acceptance: empty; expected P_1, P_2, …")
     for k, passed in enumerate(accept):
-        if not passed >= 0:
+        is_number = isinstance(passed, Real)
+        if not is_number or not passed >= 0:
             raise ValueError(f"rank_acceptance[{k}] = {passed} is not a probability")
     if sum(accept) > 1 + 1e-9:
         raise ValueError(

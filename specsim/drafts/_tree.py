@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.drafts._sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
 
@@ -53,6 +54,8 @@ class Tree:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parents", check_parents(self.parents))
+        if not isinstance(self.sampling, str):
+            raise TypeError(f"sampling: expected a str, got {type(self.sampling).__name__}")
         if self.sampling not in SAMPLING_METHODS:
             raise ValueError(f"sampling: {self.sampling!r} is not one of {', '.join(SAMPLING_METHODS)}")
         if not isinstance(self.block, int) or self.block < 1:
@@ -145,6 +148,7 @@ class Tree:
         yield from extend({}, inner, 1)
 
 
+@checked
 def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
     """A chain of γ drafted tokens.
 
@@ -163,6 +167,7 @@ def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
     return Tree(tuple(range(_whole(gamma, "gamma"))), sampling, block)
 
 
+@checked
 def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
     """K = `count` chains of γ = `gamma` tokens side by side (SpecTr, arXiv 2310.15141).
 
@@ -178,6 +183,7 @@ def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
     return Tree(tuple(parents), sampling)
 
 
+@checked
 def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
     """A tree whose nodes at depth i all have widths[i] children, such as SpecInfer's (2, 2, 1).
 
@@ -198,6 +204,7 @@ def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
     return Tree(tuple(parents), sampling, block)
 
 
+@checked
 def as_tree(gamma: int | Tree) -> Tree:
     """`gamma` itself if it is a tree, else the chain of that many tokens."""
     return gamma if isinstance(gamma, Tree) else chain(gamma)
@@ -205,7 +212,7 @@ def as_tree(gamma: int | Tree) -> Tree:
 
 def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
     """`parents` as a tuple of ints. Raises ValueError naming a node with a cycle or without a parent."""
-    if not isinstance(parents, Iterable):
+    if not isinstance(parents, Iterable) or (isinstance(parents, np.ndarray) and not parents.ndim):
         raise TypeError(f"parents: expected one for each drafted token, got {type(parents).__name__}")
     checked = []
     parents = list(parents)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
+from specsim.core._arguments import checked
 from specsim.core._tables import Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats
 from specsim.metrics._logged import Request, read_logged
@@ -103,6 +104,7 @@ class Acceptance(Shown):
             yield from (f"  {line}" for line in self.unreadable[:SHOWN])
 
 
+@checked
 def read_acceptance(path: str | Path) -> Acceptance:
     """Read how many drafted tokens were accepted from what an engine logged.
 

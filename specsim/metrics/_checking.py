@@ -3,8 +3,10 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
+from specsim.core._arguments import checked
 from specsim.core._registry import nearest
 from specsim.core._tables import Piece, Shown, Table, as_dict
 from specsim.metrics._definitions import DEFINITIONS, NOT_KNOWN, Definition
@@ -144,6 +146,7 @@ class MetricsCheck(Shown):
         return found
 
 
+@checked
 def check_metrics(
     *,
     engine: str = "plain",
@@ -242,8 +245,10 @@ def check_metrics(
 
 def _texts(numbers: Mapping[str, Any]) -> dict[str, Value]:
     """The given numbers by name, with one entry for each position."""
-    rates = numbers["by_position"] or ()
-    rates = rates.split(",") if isinstance(rates, str) else rates
+    rates = () if numbers["by_position"] is None else numbers["by_position"]
+    rates = rates.split(",") if isinstance(rates, str) else list(rates)
+    if not all(isinstance(rate, str | Real) for rate in rates):
+        raise TypeError("by_position: expected numbers, as printed, one for each position")
     found: dict[str, Value] = {f"position {i}": rate for i, rate in enumerate(rates, 1)}
     found |= {name: numbers[name] for name in ORDER if numbers[name] is not None}
     if not found.keys() - {"gamma", "requests"}:

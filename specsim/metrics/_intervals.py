@@ -13,6 +13,8 @@ TIMES = ("draft_time", "target_time", "step_time")
 
 #: Uncertainty of a float: relative, absolute below 1.
 FLOAT_ERROR = 1e-9
+#: Magnitudes of numbers that are believed, as powers of ten; floats hold all of them, and their quotients.
+SMALLEST, LARGEST = -100, 18
 
 Value = str | int | float
 
@@ -45,6 +47,11 @@ def number(value: float) -> str:
     return f"{value:,.6g}" if abs(value) < 1e5 else f"{value:,.1f}"
 
 
+def _short(text: str) -> str:
+    """A text to quote in a message."""
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
 def read(name: str, value: Value, rounding: float = 0.5) -> Range:
     """The interval of true values of `value`, reported as `name`.
 
@@ -55,6 +62,8 @@ def read(name: str, value: Value, rounding: float = 0.5) -> Range:
     >>> print(read("acceptance_rate", "0.80"), "|", read("steps", "7"), "|", read("acceptance_rate", "9.1%"))
     0.795 to 0.805 | 7 | 0.0905 to 0.0915
     """
+    if isinstance(value, int) and abs(value) > 10**LARGEST:  # Python does not print long ones
+        raise ValueError(f"{name}: an integer above 10^{LARGEST}; no run has as many tokens")
     text = str(value).strip()
     digits, scale = text, Decimal(1)
     if name in RATES and text.endswith("%"):
@@ -66,9 +75,16 @@ def read(name: str, value: Value, rounding: float = 0.5) -> Range:
     except InvalidOperation:
         exact = Decimal("nan")
     if not exact.is_finite():
-        raise ValueError(f"{name}: {text!r} is not a number; write it without separators, as in 1234.5")
+        raise ValueError(
+            f"{name}: {_short(text)!r} is not a number; write it without separators, as in 1234.5"
+        )
     exponent = exact.as_tuple().exponent
     assert isinstance(exponent, int)
+    if exponent < SMALLEST or exact.adjusted() > LARGEST:
+        raise ValueError(
+            f"{name}: {_short(text)} is out of range; give at most 10^{LARGEST}, with at most {-SMALLEST} "
+            "decimals"
+        )
     unit, exact = scale * Decimal(1).scaleb(exponent), exact * scale
     if exact < 0:
         raise ValueError(f"{name}: {text} is negative")

@@ -12,7 +12,6 @@ Counters are the text that a server gives to Prometheus: `spec_decode_num_drafts
 SGLang's gauges `spec_accept_length` and `spec_accept_rate`.
 """
 
-import json
 import math
 import re
 import reprlib
@@ -22,6 +21,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from specsim.core._files import open_file
+from specsim.core._json import parse_json
 from specsim.core._lines import LONGEST, Line, log_files, read_lines, split_lines
 
 #: The names of a number, the present one first.
@@ -143,7 +144,7 @@ def read_logged(path: Path) -> Logged:
 
 
 def _first_character(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return file.read(4096).lstrip()[:1] or b"#"
 
 
@@ -155,8 +156,8 @@ def _documents(files: list[Path]) -> Iterator[Line]:
             continue
         try:
             text = file.read_text(encoding="utf-8") if file.stat().st_size <= LONGEST else ""
-            yield Line(str(file), json.loads(text))
-        except (ValueError, RecursionError) as error:
+            yield Line(str(file), parse_json(text))
+        except ValueError as error:
             yield Line(str(file), None, f"not JSON ({type(error).__name__})")
 
 
@@ -263,7 +264,7 @@ def _read_counters(path: Path) -> Logged:
 def _series(path: Path) -> Iterator[tuple[str, re.Match[str]]]:
     """The lines of Prometheus' text that are about speculative decoding."""
     names = {*COUNTERS, *GAUGES, BY_POSITION}
-    with path.open("rb") as file:
+    with open_file(path) as file:
         for number, line in enumerate(split_lines(file), 1):
             found = SERIES.fullmatch((line or b"").decode("utf-8", "replace").strip())
             if found is not None and found[2] in names:

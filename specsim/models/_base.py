@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._arguments import checked
 from specsim.core._types import Floats, TokenArray
 from specsim.core.distributions import check_tokens
 
@@ -57,6 +58,7 @@ class Model(Protocol):
         Equal to that of `rows` bit for bit, or exact if the model is."""
 
 
+@checked
 def check_pair(target: Any, draft: Any) -> None:
     """Raise TypeError unless both are models, ValueError unless they share one vocabulary."""
     if not (isinstance(target, Model) and isinstance(draft, Model)):
@@ -67,6 +69,7 @@ def check_pair(target: Any, draft: Any) -> None:
         )
 
 
+@checked
 def shared_contexts(target: Model, draft: Model) -> TokenArray:
     """The contexts of the model with the higher order, of the target if both are equal."""
     return (target if target.order >= draft.order else draft).contexts

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._arguments import checked
 from specsim.core._types import Floats, TokenArray
 from specsim.models._base import Model, check_out, check_pair, shared_contexts
 
 
+@checked
 @dataclass(frozen=True)
 class Mixture:
     """`draft` moved towards `target` by `weight`.

@@ -11,10 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.models._base import Model
 
+#: As many tokens as a draft may have.
+MOST_AHEAD = 1024
 
+
+@checked
 def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | None = None) -> Floats:
     """The law of the token `ahead` places after the next one.
 
@@ -39,6 +45,7 @@ def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | Non
     >>> rows_ahead(TableModel([[0.0, 1.0], [0.5, 0.5]]), [[0]], ahead=1)
     array([[0.5, 0.5]])
     """
+    check_count("ahead", ahead, 0, MOST_AHEAD)
     rows = model.rows(histories, out=out)
     if ahead and model.order > 1:
         raise ValueError(f"independent heads need a draft of order 0 or 1, not {model.order}")
@@ -50,9 +57,10 @@ def rows_ahead(model: Model, histories: ArrayLike, ahead: int, out: Floats | Non
     return rows
 
 
+@checked
 def row_ahead(model: Model, context: Sequence[int], ahead: int) -> Sequence[Any] | Floats:
     """The same after one `context`, for a model of any order, by enumeration in fractions."""
-    if ahead == 0:
+    if check_count("ahead", ahead, 0, MOST_AHEAD) == 0:
         return model.row(context)
     total = [Fraction(0)] * model.vocab_size
     for token, chance in enumerate(model.row(context)):

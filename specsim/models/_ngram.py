@@ -25,8 +25,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -34,7 +32,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specsim.core._files import atomic_write
+from specsim.core._arguments import checked
+from specsim.core._arrays import UNREADABLE, read_arrays
+from specsim.core._files import atomic_write, check_file
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats
 from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
@@ -102,6 +102,7 @@ class NGramModel:
         self._records, self._successors, self._successor_counts = _sparse_levels(levels[2:])
 
     @classmethod
+    @checked
     def train(cls, texts: Iterable[bytes], n: int, contexts: ArrayLike | None = None) -> NGramModel:
         """Count the windows of `n` bytes (1 to 8) in each of `texts`.
 
@@ -371,19 +372,6 @@ def _fill_rows(recent, dense, slots, records, successors, counts, discounts, out
                 out[b, successors[e]] += weight * (counts[e] - discount)
 
 
-#: The exceptions of NumPy, `zipfile` and `from_arrays` on a file that is damaged, or of another kind.
-UNREADABLE = (
-    AttributeError,
-    EOFError,
-    LookupError,
-    NotImplementedError,
-    TypeError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-
-
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write `arrays` to one compressed `.npz` at exactly `path`."""
     with atomic_write(path) as temporary, open(temporary, "wb") as file:
@@ -392,10 +380,9 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]
 
 def read_models(path: str | os.PathLike[str], prefixes: Sequence[str]) -> list[NGramModel]:
     """The models stored in `path` under each of `prefixes`; ValueError if the file does not hold them."""
+    check_file(path)
     try:
-        with open(path, "rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            arrays = dict(archive.items())
+        arrays = read_arrays(path)
         return [NGramModel.from_arrays(arrays, prefix) for prefix in prefixes]
     except UNREADABLE as error:
         raise ValueError(

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._arguments import checked
+from specsim.core._files import probe_file
 from specsim.models._ngram import NGramModel, Provenance, bits_per_byte, read_models, write_arrays
 
 ModelPair = tuple[NGramModel, NGramModel]
@@ -45,12 +47,14 @@ def default_pair() -> ModelPair:
     return load_pair(DEFAULT_FILE)
 
 
+@checked
 def load_pair(path: str | os.PathLike[str]) -> ModelPair:
     """Read (target, draft) from a file of `build_pair`. Raises ValueError if it is damaged or foreign."""
     target, draft = read_models(path, ["target_", "draft_"])
     return target, draft
 
 
+@checked
 def build_pair(
     folder: str | os.PathLike[str],
     out: str | os.PathLike[str],
@@ -89,8 +93,7 @@ def build_pair(
     ValueError
         If the folder is missing, matches fewer than two files, or has too little text.
     """
-    if not Path(out).absolute().parent.is_dir():
-        raise ValueError(f"out: {out} is in a folder that does not exist; make it first")
+    probe_file(out)
     files = _matching_files(Path(folder), pattern, exclude)
     return _build(files, Path(out), n_target, n_draft, source=f"files {pattern}")
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._arguments import checked
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
 from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
@@ -16,6 +17,7 @@ from specsim.models._base import check_contexts, check_out, last_tokens, recent_
 MOST_CONTEXTS = 4096
 
 
+@checked
 class TableModel:
     """A model given as a table.
 

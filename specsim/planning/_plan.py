@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specsim.core._checks import check_count
+from specsim.core._arguments import checked
+from specsim.core._checks import check_between, check_count
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats
-from specsim.planning.costs import ConstantRatio, StepCost
+from specsim.planning.costs import MOST_GAMMA, ConstantRatio, StepCost
 from specsim.theory import expected_tokens_by_position
 from specsim.traces._summary import Accepted, TraceBounds, TraceSummary
 
@@ -100,6 +101,7 @@ class Plan(Shown):
         return [asdict(choice) for choice in self.choices]
 
 
+@checked
 def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 64) -> Plan:
     """The γ with the largest speed-up at a draft/target time ratio `c`, if verifying γ + 1 tokens takes one
     pass.
@@ -138,7 +140,9 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 
         raise ValueError(
             f"alpha: shape {alphas.shape}; expected one rate, or one for each position, at least one"
         )
-    check_count("most", most)
+    check_count("most", most, most=MOST_GAMMA)
+    if c_hat is not None:
+        check_between("c_hat", c_hat, 0.0, math.inf, "ratio")
     cost = ConstantRatio(c)
     operations = ConstantRatio(c if c_hat is None else c_hat).c
     choices = _choices(alphas, cost, operations, most)
@@ -199,11 +203,13 @@ class Candidate:
     high: float
 
     @classmethod
+    @checked
     def of_rate(cls, name: str, alpha: float, c: float) -> Candidate:
         """From a rate without uncertainty."""
         return cls(name, alpha, c, alpha, alpha)
 
     @classmethod
+    @checked
     def of_counts(cls, name: str, accepted: int, tested: int, c: float) -> Candidate:
         """From accepted and tested counts, with Wilson's interval for independent tests."""
         from scipy.stats import binomtest
@@ -263,6 +269,7 @@ class Ranking(tuple[Ranked, ...], Shown):
         return [asdict(one) for one in self]
 
 
+@checked
 def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:
     """Rank drafts by expected improvement, each at its best γ ≤ `most`, the best first.
 

@@ -21,6 +21,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.theory import expected_tokens
 
@@ -28,6 +29,9 @@ __all__ = [
     "ConstantRatio", "Experts", "Hardware", "LinearStep", "Network", "Roofline", "StepCost", "best_gamma",
     "critical_context", "experts_touched", "improvement",
 ]  # fmt: skip
+
+#: The largest γ that is looked at in the search for the best one.
+MOST_GAMMA = 2**16
 
 
 class StepCost(Protocol):
@@ -38,6 +42,7 @@ class StepCost(Protocol):
         ...
 
 
+@checked
 def improvement(cost: StepCost, alpha: float, gamma: int) -> float:
     """The speed-up over the target alone, E[tokens]/step(γ), for independent acceptances.
 
@@ -66,6 +71,7 @@ def improvement(cost: StepCost, alpha: float, gamma: int) -> float:
     return float(expected_tokens(alpha, gamma)) / cost.step(gamma)
 
 
+@checked
 def best_gamma(cost: StepCost, alpha: float, most: int = 64) -> int:
     """The γ in 0 … `most` with the largest `improvement`; 0: do not speculate.
 
@@ -76,10 +82,11 @@ def best_gamma(cost: StepCost, alpha: float, most: int = 64) -> int:
     >>> best_gamma(ConstantRatio(0.05), 0.8)
     8
     """
-    check_count("most", most)
+    check_count("most", most, most=MOST_GAMMA)
     return max(range(most + 1), key=lambda gamma: improvement(cost, alpha, gamma))
 
 
+@checked
 @dataclass(frozen=True)
 class ConstantRatio:
     """A pass of the draft takes `c` ≥ 0 of the target's, and γ + 1 tokens are verified in the time of one.

@@ -1,7 +1,6 @@
 """The folder of a planted pair: `planted.json`, `law.npz`, and the checkpoints in their formats."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._arguments import checked
 from specsim.core._checks import check_count
+from specsim.core._files import open_file
+from specsim.core._json import SEAL, parse_json, seal_of
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._types import Ints
 from specsim.planted._law import Law
@@ -21,7 +23,9 @@ from specsim.theory import expected_tokens
 from specsim.traces._manifest import Entries
 
 MANIFEST, LAWS, GUIDE = "planted.json", "law.npz", "SERVE.md"
-FORMAT, VERSION = "specsim-planted", 1
+FORMAT = "specsim-planted"
+#: Version 1 had no SHA-256 of planted.json.
+VERSION = 2
 #: How each format names the checkpoint of a model: a folder, or a file.
 FORMATS = {"hf": "{}", "gguf": "{}.gguf"}
 
@@ -177,6 +181,7 @@ class Planted:
             )
 
 
+@checked
 def open_planted(folder: str | Path) -> Planted:
     """Open a folder that `plant` made.
 
@@ -229,18 +234,24 @@ def _read_manifest(folder: Path) -> Entries:
     if not file.is_file():
         raise ValueError(f"{folder}: not a folder of planted checkpoints, it has no {MANIFEST}")
     try:
-        content: Any = json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
+        content: Any = parse_json(file.read_bytes())
+    except ValueError as error:
         raise ValueError(f"{file}: damaged, not JSON ({error})") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{file}: it does not say format {FORMAT!r}")
     if content.get("version") != VERSION:
         raise ValueError(
-            f"{file}: version {content.get('version')!r} of the format; this program reads {VERSION}"
+            f"{file}: version {content.get('version')!r} of the format; this program reads {VERSION}; plant "
+            "the folder again"
+        )
+    if content.get(SEAL) != seal_of(content):
+        raise ValueError(
+            f"{file}: damaged or edited, its content does not have the SHA-256 that it states; plant the "
+            "folder again"
         )
     return Entries(file, content)
 
 
 def sha256(path: Path) -> str:
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from safetensors.numpy import load_file, save_file
-
-from specsim.core._files import atomic_write, write_text
+from specsim.core._files import write_text
+from specsim.core._json import parse_json
+from specsim.core._tensors import read_tensors, save_tensors
 from specsim.planted._attention import HEAD_SIZE, THETA
 from specsim.planted._weights import Checkpoint, Tensor
 from specsim.planted._words import END, Spelling
@@ -18,8 +18,7 @@ EPSILON = 1e-20
 def write_huggingface(folder: Path, checkpoint: Checkpoint, spelling: Spelling) -> None:
     folder.mkdir()
     eos = spelling.texts.index(END)
-    with atomic_write(folder / "model.safetensors") as temporary:
-        save_file(checkpoint.tensors, temporary, metadata={"format": "pt"})
+    save_tensors(folder / "model.safetensors", checkpoint.tensors, {"format": "pt"})
     for name, content in {
         "config.json": config(checkpoint, eos),
         # without top_k and top_p engines sample from all tokens
@@ -39,7 +38,8 @@ def write_huggingface(folder: Path, checkpoint: Checkpoint, spelling: Spelling) 
 
 def read_huggingface(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The configuration and the tensors."""
-    return json.loads((folder / "config.json").read_bytes()), load_file(folder / "model.safetensors")
+    tensors, _ = read_tensors(folder / "model.safetensors")
+    return parse_json((folder / "config.json").read_bytes()), tensors
 
 
 def config(checkpoint: Checkpoint, eos: int) -> dict[str, Any]:

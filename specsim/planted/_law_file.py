@@ -1,21 +1,18 @@
 """`law.npz`: the laws of a target and its draft on disk, and the digest of laws and weights."""
 
 import hashlib
-import zlib
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._files import atomic_write
+from specsim.core._arrays import UNREADABLE, read_arrays
+from specsim.core._files import atomic_write, check_file
 from specsim.planted._law import AdditiveLogits, Law, Logits, TableLogits
 
-#: What damaged or foreign files make NumPy and zipfile raise.
-UNREADABLE = (ValueError, LookupError, TypeError, EOFError, NotImplementedError, BadZipFile, zlib.error)
 MODELS = ("target", "draft")
 
 Arrays = dict[str, NDArray[Any]]
@@ -42,9 +39,9 @@ def law_arrays(laws: tuple[Law, Law]) -> Arrays:
 
 def read_laws(path: Path) -> tuple[Law, Law]:
     """The laws in `path`. Raises ValueError if it holds none."""
+    check_file(path)
     try:
-        with open(path, "rb") as file:
-            arrays = dict(np.load(file, allow_pickle=False).items())
+        arrays = read_arrays(path)
         target, draft = (_law(arrays, name) for name in MODELS)
     except UNREADABLE as error:
         raise ValueError(f"{path}: damaged, or not a file of laws ({error}); plant it again") from error

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
-from specsim.core._files import write_text
+from specsim.core._files import check_new_folder, make_folder, write_text
+from specsim.core._json import sealed
 from specsim.core._provenance import specsim_version
 from specsim.core._streams import RandomSource, root_of
 from specsim.planted._folder import (
@@ -35,6 +37,7 @@ WRITERS = {"hf": write_huggingface, "gguf": write_gguf}
 MOST_WORDS, MOST_OPENERS, MOST_OFFSETS = 131_072, 1024, 8
 
 
+@checked
 def plant(
     folder: str | Path,
     *,
@@ -106,14 +109,15 @@ def plant(
     openers = _at_most("openers", check_count("openers", openers, 0), MOST_OPENERS)
     if openers == 1:
         raise ValueError("openers: 1 leaves nothing to tell apart; give 0, or at least 2")
-    check_count("context", context)
+    context = check_count("context", context)
     check_between("overlap", overlap, 0, 1, "Σ min(p, q)")
     chosen = _formats(formats)
+    check_new_folder(folder)  # before the laws are drawn, which may take long
     root = root_of(rng)
     drawing, sampling = np.random.default_rng(root).spawn(2)
     laws = draw_pair(words, read, openers, kind, float(overlap), drawing)
     checkpoints = [build(law, context) for law in laws]
-    place = _empty_folder(Path(folder))
+    place = make_folder(folder)
     write_laws(place / LAWS, laws)
     spelling = Spelling(words, openers)
     for format in chosen:
@@ -140,7 +144,7 @@ def plant(
         "versions": _versions(chosen),
     }
     write_text(place / GUIDE, guide(context, words, chosen))
-    write_text(place / MANIFEST, json.dumps(content, indent=1) + "\n")
+    write_text(place / MANIFEST, json.dumps(sealed(content), indent=1) + "\n")
     return open_planted(place)
 
 
@@ -173,15 +177,6 @@ def _formats(formats: Sequence[str]) -> list[str]:
     if "gguf" in chosen:
         check_installed()
     return chosen
-
-
-def _empty_folder(folder: Path) -> Path:
-    if folder.exists() and not folder.is_dir():
-        raise FileExistsError(f"{folder}: a file, not a folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise FileExistsError(f"{folder}: is not empty; planted checkpoints go into a folder of their own")
-    return folder
 
 
 def _digests(folder: Path) -> dict[str, str]:

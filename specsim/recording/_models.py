@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
+from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._kernels import interpreted
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
@@ -21,6 +22,7 @@ from specsim.traces import Trace, open_trace
 STEPS_PER_TEXT = 32
 
 
+@checked
 def record(
     path: str | Path,
     target: Model,

@@ -18,6 +18,7 @@ import pkgutil
 from functools import cache
 from pathlib import Path
 
+from specsim.core._arguments import checked
 from specsim.core._kernels import kernel
 from specsim.core._registry import nearest
 from specsim.rules._common import tokenwise
@@ -69,6 +70,7 @@ def group_of(name: str) -> str:
     return next(group for group in GROUPS if name in names(group))
 
 
+@checked
 def get(name: str | Rule) -> Rule:
     """The rule of a given name.
 

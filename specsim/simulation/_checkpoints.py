@@ -11,17 +11,17 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._files import atomic_write
+from specsim.core._files import check_file, check_target
+from specsim.core._tensors import read_tensors, save_tensors
 from specsim.simulation._counting import Example, Failure, Interval, Partial
 
 FORMAT = "specsim part 2"
-#: Seconds between two writes of a checkpoint.
+#: Seconds between two writes of a checkpoint, unless others are given.
 CHECKPOINT_SECONDS = 60.0
 
 
@@ -42,30 +42,24 @@ class Part:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the part to `path`, atomically."""
-        from safetensors.numpy import save_file
-
         arrays, entries = {}, {}
         for name, partial in self.found.items():
             for key, array in partial.counts.items():
                 arrays[f"{name}: {key}"] = np.ascontiguousarray(array, dtype=np.int64)
             entries[name] = vars(partial) | {"counts": [*partial.counts]}
         head = json.dumps({"run": self.run, "about": self.about, "found": entries}, allow_nan=False)
-        with atomic_write(path) as temporary:
-            save_file(arrays, temporary, {FORMAT: f"{_digest(head, arrays)}\n{head}"})
+        save_tensors(path, arrays, {FORMAT: f"{_digest(head, arrays)}\n{head}"})
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Part:
         """Read the part in the file `path`. Raises ValueError if it is damaged or of another format."""
-        from safetensors import SafetensorError, safe_open
-
-        Path(path).stat()  # raises FileNotFoundError
+        check_file(path)
         try:
-            with safe_open(path, "np") as file:
-                metadata = file.metadata() or {}
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
-        except (SafetensorError, OSError, ValueError, TypeError) as error:
+            arrays, metadata = read_tensors(path)
+        except ValueError as error:
             raise ValueError(
-                f"{path}: not a part of a run, or damaged ({error}); delete it, and run its steps again"
+                f"{path}: not a part of a run, or damaged ({error.__cause__}); delete it, and run its steps "
+                "again"
             ) from error
         if FORMAT not in metadata:
             raise ValueError(f"{path}: not a part of a run in the format of this version ({FORMAT!r})")
@@ -108,7 +102,7 @@ def add_parts(paths: Sequence[str | os.PathLike[str]]) -> Part:
 
     Raises ValueError without files, for damaged files, parts of different runs, and steps that are in two of
     them."""
-    if not paths:
+    if not len(paths):
         raise ValueError("paths: no part was given")
     total = Part.read(paths[0])
     for path in paths[1:]:
@@ -156,13 +150,20 @@ def check_shard(shard: tuple[int, int]) -> tuple[int, int]:
 
 
 class Checkpoint:
-    """Stores a part in the file `path`: at the start, every minute, and at the end, also after an exception.
+    """Stores a part in the file `path`: at first, every `seconds`, and at the end, also after an exception.
 
-    If the file exists, its part is read. Raises ValueError for a file of another run, and as `Part.read`."""
+    If the file exists, its part is read. Raises ValueError for a file of another run, and as `Part.read` and
+    `specsim.core._files.check_target`."""
 
-    def __init__(self, path: str | os.PathLike[str], run: dict[str, Any], about: dict[str, Any]):
-        self.part, self._path = Part(run, about, {}), path
-        if Path(path).exists():
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        run: dict[str, Any],
+        about: dict[str, Any],
+        seconds: float = CHECKPOINT_SECONDS,
+    ):
+        self.part, self._path, self._seconds = Part(run, about, {}), path, seconds
+        if check_target(path).exists():
             self.part = Part.read(path)
             self.part.check_same_run(run, path, "here")
 
@@ -174,9 +175,9 @@ class Checkpoint:
         self._write()
 
     def keep(self, name: str, partial: Partial) -> None:
-        """Set the counts of `name`, and write the file if a minute has passed."""
+        """Set the counts of `name`, and write the file if `seconds` have passed."""
         self.part = replace(self.part, found={**self.part.found, name: partial})
-        if time.monotonic() - self._written >= CHECKPOINT_SECONDS:
+        if time.monotonic() - self._written >= self._seconds:
             self._write()
 
     def _write(self) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from specsim import rules
 from specsim.core._accepted_lengths import mean_tokens
+from specsim.core._arguments import checked
 from specsim.core._kernels import available_threads
 from specsim.core._plotting import axes_or_new
 from specsim.core._provenance import Provenance
@@ -112,6 +113,7 @@ def show_tv(tv: float | None) -> str:
     return "–" if tv is None else f"{tv:.4f}" if tv else "0"
 
 
+@checked
 def compare(
     target: ArrayLike | Model,
     draft: ArrayLike | Model,
@@ -157,7 +159,8 @@ def compare(
     >>> [(entry.name, round(entry.tv, 3)) for entry in table]
     [('standard', 0.0), ('lenience', 0.2)]
     """
-    chosen = [variant for name in names or rules.names() for variant in _variants(name, sweep)]
+    asked = rules.names() if names is None or not len(names) else names
+    chosen = [variant for name in asked for variant in _variants(name, sweep)]
     started, root = time.perf_counter(), root_of(rng)
     p, q = _context_rows(target, draft)
     entries = []

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim import rules, theory
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count
 from specsim.core._streams import RandomSource, root_of
-from specsim.core.distributions import Floats
+from specsim.core.distributions import Floats, check_rows
 from specsim.drafts import Tree
 from specsim.simulation._engine import simulate
 
@@ -39,6 +41,7 @@ class Acceptance:
     error: float | None
 
 
+@checked
 def acceptance_by_drafts(
     p: Floats,
     q: Floats,
@@ -74,6 +77,8 @@ def acceptance_by_drafts(
     >>> found[0].name, found[0].drawing, round(found[0].theory, 12)
     ('bound', 'sampled', 0.7)
     """
+    p, q = check_rows(p, "p"), check_rows(q, "q")
+    check_count("most", most, 1, p.shape[-1])
     root, found = root_of(rng), []
     for drafts in range(1, most + 1):
         for drawing in BOUNDS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copyreg
 import hashlib
 import io
+import math
 import os
 import pickle
 import time
@@ -15,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
 from specsim.core._accepted_lengths import accepted_tokens, alpha_drafted, alpha_verified, mean_tokens
-from specsim.core._checks import check_count
+from specsim.core._arguments import checked
+from specsim.core._checks import check_between, check_count
+from specsim.core._files import check_target
 from specsim.core._kernels import available_threads, kernel
 from specsim.core._plotting import axes_or_new, lengths_plot
 from specsim.core._provenance import Provenance, this_code
@@ -32,7 +34,7 @@ from specsim.core._tables import Piece, Shown, Table, as_dict, bars
 from specsim.core.distributions import Ints, check_rows, check_tokens
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
 from specsim.models import Model, check_pair, shared_contexts
-from specsim.simulation._checkpoints import Checkpoint, Part, shard_interval
+from specsim.simulation._checkpoints import CHECKPOINT_SECONDS, Checkpoint, Part, shard_interval
 from specsim.simulation._counting import Interval, Partial, Progress, count_chunks, missing, no_counts
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 from specsim.simulation._rows import DynamicRows, LookupRows, RowReader, TraceRows, model_rows
@@ -156,6 +158,7 @@ class Simulation(Shown):
         return lengths_plot(axes_or_new(ax), self.lengths, {} if law is None else {"i.i.d., α context": law})
 
 
+@checked
 def simulate(
     target: ArrayLike | Model | Trace,
     draft: ArrayLike | Model | PromptLookup | None = None,
@@ -167,6 +170,7 @@ def simulate(
     threads: int | None = None,
     executor: Executor | str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
     shard: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> Simulation:
@@ -194,6 +198,8 @@ def simulate(
     checkpoint : path, optional
         File that stores the counts every minute and at the end. If it exists, the run continues from it, with
         its seed if `rng` is None.
+    checkpoint_seconds : float
+        Store them that often instead, ≥ 0; 0 after every chunk.
     shard : tuple of int, optional
         (i, n) with 0 ≤ i < n: count only part i of n; `specsim.merge` adds the checkpoints.
     progress : callable, optional
@@ -219,12 +225,13 @@ def simulate(
     source = make_source(target, draft, rule=rule, gamma=gamma)
     steps, root = check_count("steps", steps), _root(rng, checkpoint, shard)
     threads = available_threads(threads)
+    check_between("checkpoint_seconds", checkpoint_seconds, 0.0, math.inf, "number of seconds")
     first, end = shard_interval(steps, source.chunk, shard)
     tally, alpha_context = StepTally(source.tree.depth, source.vocab_size), source.alpha_context()
     total, kept = no_counts(tally), None
     if checkpoint is not None:
         about = {"threads": threads, "alpha_context": alpha_context}
-        kept = Checkpoint(checkpoint, _which_run(source, rule, steps, root), about)
+        kept = Checkpoint(checkpoint, _which_run(source, rule, steps, root), about, checkpoint_seconds)
         total = kept.part.found.get(STEPS, total)
         if total.steps and not first <= total.intervals[0][0] < total.intervals[-1][1] <= end:
             raise ValueError(f"{checkpoint}: has steps of another shard; use one file for each shard")
@@ -293,7 +300,7 @@ def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: t
     """The seed: `rng`, or that of an existing checkpoint."""
     if rng is None and shard is not None:
         raise ValueError("rng (--seed): missing; all shards of a run need the same seed")
-    if rng is None and checkpoint is not None and Path(checkpoint).exists():
+    if rng is None and checkpoint is not None and check_target(checkpoint).exists():
         return int(Part.read(checkpoint).run["seed"])
     return root_of(rng)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import rules
+from specsim.core._arguments import checked
 from specsim.core._kernels import interpreted
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform
 from specsim.core._types import Floats, Ints, TokenArray
@@ -75,6 +76,7 @@ class Replay:
         return "\n".join(self.lines())
 
 
+@checked
 def replay(
     target: ArrayLike | Model | Trace,
     draft: ArrayLike | Model | PromptLookup | None = None,

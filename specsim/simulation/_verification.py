@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specsim import rules
+from specsim.core._arguments import checked
 from specsim.core._kernels import interpreted
 from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core.distributions import Floats, Ints, check_probabilities, check_rows, check_tokens
@@ -17,6 +18,7 @@ from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
 
 
+@checked
 def speculative_accept(draft_tokens: Sequence[int], p: ArrayLike, q: ArrayLike, r: ArrayLike) -> list[int]:
     """Return the longest accepted prefix of `draft_tokens`: token i passes if r[i] ≤ min(1, p[i, x]/q[i, x]).
 
@@ -93,6 +95,7 @@ class Verification:
     root: int
 
 
+@checked
 def verify(
     draft_tokens: ArrayLike,
     p: ArrayLike,

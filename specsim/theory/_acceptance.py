@@ -8,10 +8,16 @@ probability; on real text that assumption fails, and `specsim.simulate` measures
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
 
+#: The longest draft whose law is computed.
+MOST_GAMMA = 2**16
 
+
+@checked
 def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats | float:
     """β = Σ_x min(p(x), q(x)), the probability that standard sampling accepts a token drafted from q.
 
@@ -50,6 +56,7 @@ def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats
     return float(rate) if rate.ndim == 0 else rate
 
 
+@checked
 def divergence(p: ArrayLike, q: ArrayLike) -> Floats | float:
     """D_LK(p, q) = Σ_x `|p(x) - M(x)|` with M = (p + q)/2, which equals 1 - β and the total variation.
 
@@ -65,6 +72,7 @@ def divergence(p: ArrayLike, q: ArrayLike) -> Floats | float:
     return float(distance) if distance.ndim == 0 else distance
 
 
+@checked
 def non_iterative_acceptance(p: ArrayLike, q: ArrayLike) -> Floats | float:
     """1/max_x(p(x)/q(x)), the probability that rejection sampling with a single attempt accepts the draft.
 
@@ -84,6 +92,7 @@ def non_iterative_acceptance(p: ArrayLike, q: ArrayLike) -> Floats | float:
     return float(rate) if rate.ndim == 0 else rate
 
 
+@checked
 def beam_acceptance(p: ArrayLike, q: ArrayLike, width: int, drafted: int) -> Floats | float:
     """Whether a step of beam search is accepted: are the best tokens of p among the drafted ones of q?
 
@@ -125,6 +134,7 @@ def beam_acceptance(p: ArrayLike, q: ArrayLike, width: int, drafted: int) -> Flo
     return float(inside) if inside.ndim == 0 else inside.astype(np.float64)
 
 
+@checked
 def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
     """(1 - α^{γ+1})/(1 - α), the expected number of tokens that a step of γ drafted tokens emits.
 
@@ -160,6 +170,7 @@ def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
     return float(value) if value.ndim == 0 else value
 
 
+@checked
 def accepted_law(alpha: float, gamma: int) -> Floats:
     """P(τ = 0 … γ) of the number τ of accepted tokens, shape [γ+1]: the law behind Equation 1.
 
@@ -173,6 +184,7 @@ def accepted_law(alpha: float, gamma: int) -> Floats:
     a, g = check_alpha_gamma(alpha, gamma)
     if a.ndim or g.ndim:
         raise ValueError("accepted_law: expected one alpha and one gamma, not arrays")
+    check_count("gamma", int(g), 0, MOST_GAMMA)
     powers = a ** np.arange(int(g) + 2)
     law = powers[:-1] - powers[1:]
     law[-1] = powers[-2]

@@ -16,12 +16,14 @@ From one line to the next a can only grow (induction on ℓ), so token ≤ block
 where every target row is one-hot (temperature 0), the first two also where every draft row is.
 """
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from specsim.core._arguments import checked
 from specsim.core.distributions import check_rows
 from specsim.theory._acceptance import expected_tokens
 
@@ -46,7 +48,10 @@ class BlockRange(NamedTuple):
     q: tuple[float, float]
 
 
-def accepted_tokens(p: Any, q: Any, gamma: int, start: tuple[Any, Any] | None = None) -> AcceptedTokens:
+@checked
+def accepted_tokens(
+    p: Sequence[Any], q: Sequence[Any], gamma: int, start: tuple[Any, Any] | None = None
+) -> AcceptedTokens:
     """E[τ] token by token and by block verification, with the min-joint bound, by enumeration.
 
     Parameters
@@ -87,7 +92,7 @@ def accepted_tokens(p: Any, q: Any, gamma: int, start: tuple[Any, Any] | None = 
             raise ValueError(
                 f"accepted_tokens: rows of {size} and {len(row)} tokens; expected one vocabulary"
             )
-    if gamma < 1 or size**gamma > MAX_PATHS:
+    if gamma < 1 or gamma * math.log(size) > math.log(MAX_PATHS) + 1e-9:
         raise ValueError(f"gamma: {gamma} gives {size}^{gamma} drafts; from 1 to {MAX_PATHS} are enumerated")
 
     totals = [first[0][0] * 0] * 3
@@ -111,6 +116,7 @@ def accepted_tokens(p: Any, q: Any, gamma: int, start: tuple[Any, Any] | None = 
     return AcceptedTokens(*totals)
 
 
+@checked
 def block_range(alpha: float, gamma: int) -> BlockRange:
     """The range of E[τ] of block verification over all pairs p, q with Σ min(p, q) = `alpha`.
 
@@ -162,6 +168,8 @@ def block_range(alpha: float, gamma: int) -> BlockRange:
 
 def _table(rows: Any, name: str) -> list[Sequence[Any]]:
     """The rows after each token; a single one if they are all the same."""
+    if not len(rows):
+        raise ValueError(f"{name}: empty; expected a pmf, or one after each token")
     if np.ndim(rows[0]) == 0:
         return [_row(rows, name)]
     if len(rows) != len(rows[0]):

@@ -15,10 +15,12 @@ from functools import cache
 from typing import Any
 
 from specsim import rules
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count
 from specsim.core._rational import as_fraction, rational
 from specsim.core._tables import Piece, Shown, Table
 from specsim.core._types import Tokens
-from specsim.drafts import Tree, as_tree, chain
+from specsim.drafts import MAX_NODES, Tree, as_tree, chain
 from specsim.models import Model, check_pair, row_ahead, shared_contexts
 from specsim.rules import Rule
 
@@ -31,6 +33,7 @@ Exact = dict[Tokens, Any]
 Rows = Callable[..., list[Any]]
 
 
+@checked
 def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Tokens = ()) -> Law:
     """The law of the tokens that one step emits.
 
@@ -49,7 +52,7 @@ def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Token
     dict
         {emitted tokens: probability}, without impossible ones.
     """
-    return _as_fractions(_step_law(rule, _rows_of(target), _rows_of(draft), tree, context)[0])
+    return _as_fractions(_step_law(rule, _rows_of(target), _rows_of(draft), tree, tuple(context))[0])
 
 
 def _step_law(rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens) -> tuple[Exact, int]:
@@ -72,9 +75,11 @@ def _step_law(rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Token
     return {emitted: mass for emitted, mass in law.items() if mass}, drafts
 
 
+@checked
 def target_law(target: Model, length: int, context: Tokens = ()) -> Law:
     """The target's joint law of `length` tokens after `context`."""
-    return _as_fractions(_target_law(_rows_of(target), length, context))
+    check_count("length", length, 0, MAX_NODES)
+    return _as_fractions(_target_law(_rows_of(target), length, tuple(context)))
 
 
 def _target_law(p_rows: Rows, length: int, context: Tokens) -> Exact:
@@ -164,6 +169,7 @@ class Proof(Shown):
         return [Table((), rows)]
 
 
+@checked
 def prove(
     target: Model,
     draft: Model,

@@ -17,6 +17,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
@@ -25,6 +26,7 @@ from specsim.core.distributions import check_rows
 MAX_ORDERS = 40_320
 
 
+@checked
 def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = "sampled") -> float:
     """α* = 1 + min_H [p(H) - P(all drafts in H)] over sets H of tokens: no verifier accepts more often.
 
@@ -111,6 +113,7 @@ def draws_inside(q: Floats, drafts: int) -> Floats:
     return inside
 
 
+@checked
 def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """Σ p(x)·(1 - (1 - q(x))^K): the probability that a sample of p is among K samples of q.
 
@@ -123,6 +126,7 @@ def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     return _probability(float(p_row @ (1.0 - (1.0 - q_row) ** _count(drafts, q_row))))
 
 
+@checked
 def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """1 - Π_k TV(R_k, q) with R_1 = p and R_{k+1} ∝ (R_k - q)₊: SpecInfer's verifier of sampled drafts.
 
@@ -146,6 +150,7 @@ def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
     return _probability(1.0 - rejected)
 
 
+@checked
 def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """ρ* in [1, K]: the least ρ with ρ·b ≥ 1 - (1 - b)^K, where b(ρ) = Σ min(q, p/ρ).
 
@@ -174,6 +179,7 @@ def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     return high
 
 
+@checked
 def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None = None) -> float:
     """1 - (1 - b(ρ))^K, the acceptance of K-SEQ.
 
@@ -199,6 +205,7 @@ def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None 
     return _probability(_any_of(_passing(p_row, q_row, chosen), count))
 
 
+@checked
 def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """Recursive rejection of drafts without replacement (Sequoia, RSD), by enumeration of orders.
 
@@ -242,6 +249,7 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
     return _probability(1.0 - rejected(p_row, q_row, count))
 
 
+@checked
 def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """p(Top) + Σ_{x ∉ Top} min(p(x), q'(x)): the K - 1 best tokens of q, and a sample of q' on the others.
 
@@ -261,6 +269,7 @@ def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> fl
     return _probability(p_row[top].sum() + np.minimum(p_row[others], weights / weights.sum()).sum())
 
 
+@checked
 def gumbel_agreement(p: ArrayLike, q: ArrayLike) -> float:
     """Σ_x 1 / Σ_y max(p(y)/p(x), q(y)/q(x)) over x with p, q > 0: how often argmin E/p and argmin E/q agree.
 

@@ -11,13 +11,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
+from specsim.drafts import MAX_NODES
 
 #: The most contexts for which the chain is solved.
 MAX_CONTEXTS = 2048
 
 
+@checked
 def expected_tokens_by_position(alphas: ArrayLike) -> Floats | float:
     """1 + Σ_k α_1 ⋯ α_k, the expected tokens of a step whose i-th draft, once tested, passes with α_i.
 
@@ -71,6 +75,7 @@ class MarkovSteps(NamedTuple):
     by_position: Floats
 
 
+@checked
 def markov_steps(p: ArrayLike, q: ArrayLike, gamma: int) -> MarkovSteps:
     """Standard verification of tokens drafted from one Markov model for another, step after step.
 
@@ -101,8 +106,7 @@ def markov_steps(p: ArrayLike, q: ArrayLike, gamma: int) -> MarkovSteps:
     contexts = len(p_rows)
     if contexts > MAX_CONTEXTS:
         raise ValueError(f"{contexts} contexts: at most {MAX_CONTEXTS} are solved")
-    if gamma < 1:
-        raise ValueError(f"gamma: {gamma} is not a number of drafted tokens ≥ 1")
+    check_count("gamma", gamma, 1, MAX_NODES)
     both = np.minimum(p_rows, q_rows)
     accept, recover, follow = (_transitions(rows) for rows in (both, p_rows - both, p_rows))
     powers = [np.eye(contexts)]

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._arguments import checked
 from specsim.core._types import Floats
 from specsim.theory._acceptance import check_alpha_gamma, expected_tokens
 
@@ -26,6 +27,7 @@ from specsim.theory._acceptance import check_alpha_gamma, expected_tokens
 MAX_GAMMA = 1000
 
 
+@checked
 def walltime_improvement(alpha: ArrayLike, gamma: ArrayLike, c: ArrayLike) -> Floats | float:
     """(1 - α^{γ+1})/((1 - α)(γc + 1)), the speed-up over the target alone (Theorem 3.8).
 
@@ -38,6 +40,7 @@ def walltime_improvement(alpha: ArrayLike, gamma: ArrayLike, c: ArrayLike) -> Fl
     return _plain(value)
 
 
+@checked
 def operations_factor(alpha: ArrayLike, gamma: ArrayLike, c_hat: ArrayLike) -> Floats | float:
     """(1 - α)(γĉ + γ + 1)/(1 - α^{γ+1}), arithmetic operations relative to the target alone (Theorem 3.11).
 
@@ -50,6 +53,7 @@ def operations_factor(alpha: ArrayLike, gamma: ArrayLike, c_hat: ArrayLike) -> F
     return _plain((g * _check_ratio(c_hat, "c_hat") + g + 1.0) / expected_tokens(alpha, gamma))
 
 
+@checked
 def memory_access_factor(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
     """(1 - α)/(1 - α^{γ+1}), reads of weights and cache relative to the target alone (Section 3.5).
 
@@ -68,6 +72,7 @@ class BreakEven(NamedTuple):
     improvement: Floats | float
 
 
+@checked
 def break_even(alpha: ArrayLike, c: ArrayLike) -> BreakEven:
     """Speculation gains for some γ iff α > c, and then by at least (1 + α)/(1 + c) (Corollary 3.9).
 
@@ -84,6 +89,7 @@ def break_even(alpha: ArrayLike, c: ArrayLike) -> BreakEven:
     return BreakEven(bool(helps) if helps.ndim == 0 else helps, _plain(improvement))
 
 
+@checked
 def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDArray[np.int64] | int:
     """The smallest γ with the largest `walltime_improvement`; 0 means that speculation does not gain.
 
@@ -115,6 +121,7 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDAr
     return int(low) if low.ndim == 0 else low
 
 
+@checked
 def oracle_improvement(alpha: ArrayLike, c: ArrayLike) -> Floats | float:
     """[1/(1 - α)]/(1 + cα/(1 - α)), the speed-up if only tokens that will be accepted are drafted.
 

@@ -13,7 +13,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from specsim.core._arguments import checked
 from specsim.core._autocorrelation import grouped_autocorrelation
+from specsim.core._checks import check_count
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, span
 from specsim.core._types import Floats, Ints
@@ -25,6 +27,7 @@ from specsim.traces._token_probabilities import acceptance_chances
 
 #: Two-sided confidence of the intervals.
 CONFIDENCE = 0.95
+MOST_BINS = 2**16
 RESAMPLES = 2000
 ALONE = "one document: no intervals; they need two or more, since the tokens of one document are alike"
 LAGS = range(1, 21)
@@ -105,6 +108,7 @@ class Reading(Shown):
         return rows
 
 
+@checked
 def read_alpha(
     trace: Trace,
     *,
@@ -144,8 +148,7 @@ def read_alpha(
     """
     if entropy_of not in ("p", "q"):
         raise ValueError(f"entropy_of: {entropy_of!r} is neither 'p' nor 'q'")
-    if bins < 1:
-        raise ValueError(f"bins: {bins} is less than 1")
+    check_count("bins", bins, most=MOST_BINS)
     if not trace.num_steps:
         raise ValueError(f"{trace.path}: no step to read")
     parts = (_contexts(*chunk, trace.layout, entropy_of) for chunk in trace.scan(progress))

@@ -28,6 +28,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from specsim.core._arguments import checked
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._tables import Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats, Ints
@@ -125,6 +126,7 @@ class LogAudit(Shown):
         return rows
 
 
+@checked
 def audit_log(
     trace: Trace, *, lenience: float = 1.0, rng: RandomSource = 0, progress: Progress | None = None
 ) -> LogAudit:

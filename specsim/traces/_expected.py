@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
+from specsim.core._arguments import checked
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats, Ints
@@ -69,6 +70,7 @@ class ExpectedTokens(Shown):
         return [{"gamma": gamma, "low": low, "high": high} for gamma, (low, high) in bounds]
 
 
+@checked
 def expect_tokens(
     trace: Trace, rule: str | Rule = "standard", *, rng: RandomSource = 0, progress: Progress | None = None
 ) -> ExpectedTokens:

@@ -35,15 +35,6 @@ LABELS: dict[str, np.dtype[Any]] = {
     "token": np.dtype(np.int32),
     "accepted": np.dtype(np.int8),
 }
-#: The types of a safetensors header.
-_NAMES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8")
-SAFETENSORS = {name: np.dtype(f"{name[0].lower()}{int(name[1:]) // 8}") for name in _NAMES} | {
-    "BF16": DTYPES["bfloat16"]
-}
-
-#: The largest vocabulary: token ids are stored as int32.
-MOST_TOKENS = 2**31 - 1
-
 #: `token` and `accepted` at the bonus position, `accepted` after a rejection, and the padding of truncated
 #: rows.
 NONE = -1

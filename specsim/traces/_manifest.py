@@ -5,13 +5,13 @@ the flags and the list of shards are in the manifest alone, hence its own SHA-25
 of the bytes, so the file may be reformatted. It guards against accidents, not against an adversary.
 """
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.core._files import write_text
+from specsim.core._json import parse_json, seal_of, sealed
 from specsim.traces._format import DENSE, DTYPES, TRUNCATED, Layout
 
 FORMAT = "specsim-trace"
@@ -69,9 +69,7 @@ def layout_entries(layout: Layout) -> dict[str, Any]:
 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
     """Replace the manifest in `folder` by one of format, version and `content`."""
-    # as it will be read: JSON has no tuples, and only strings as keys
-    manifest = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **content}))
-    manifest["sha256"] = _digest(manifest)
+    manifest = sealed({"format": FORMAT, "version": VERSION, **content})
     write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
@@ -112,9 +110,9 @@ def _load(folder: Path) -> tuple[dict[str, Any], str]:
     if not file.is_file():
         raise ValueError(f"{folder}: not a trace, it has no {MANIFEST}")
     try:
-        manifest = json.loads(file.read_bytes())
-        digest = _digest(manifest) if isinstance(manifest, dict) else ""
-    except (ValueError, RecursionError) as error:
+        manifest = parse_json(file.read_bytes())
+        digest = seal_of(manifest) if isinstance(manifest, dict) else ""
+    except ValueError as error:
         raise ValueError(f"{file}: damaged, not JSON ({error})") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ValueError(f"{file}: not the manifest of a trace, it does not say format {FORMAT!r}")
@@ -123,9 +121,3 @@ def _load(folder: Path) -> tuple[dict[str, Any], str]:
 
 def _is_unprotected(manifest: dict[str, Any]) -> bool:
     return manifest.get("version") == 1 and "sha256" not in manifest
-
-
-def _digest(manifest: dict[str, Any]) -> str:
-    """The SHA-256 of all entries but `sha256`, as JSON in ASCII with sorted keys and without blanks."""
-    covered = {name: value for name, value in manifest.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(covered, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

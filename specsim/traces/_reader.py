@@ -1,6 +1,5 @@
 """Reading a trace: memory-mapped columns, whose rows are checked as they are read."""
 
-import json
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -12,9 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._arguments import checked
+from specsim.core._json import parse_json
+from specsim.core._tensors import TYPES
 from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import FAULTS, SOUND, decode, measure, normalise
-from specsim.traces._format import SAFETENSORS, AnyColumns, Layout, digest, take
+from specsim.traces._format import AnyColumns, Layout, digest, take
 from specsim.traces._manifest import MANIFEST, Entries, read_manifest, read_unprotected, write_manifest
 
 #: Called with the number of rows read so far and their total.
@@ -142,12 +144,12 @@ class Shard:
     def _places(self, header: bytes) -> list[tuple[int, int]]:
         """Where each column begins and ends after the header, in the order of the layout."""
         try:
-            entries = {n: entry for n, entry in json.loads(header).items() if n != "__metadata__"}
+            entries = {n: entry for n, entry in parse_json(header).items() if n != "__metadata__"}
             stated = {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in entries.items()}
             places = {name: _offsets(*entry["data_offsets"]) for name, entry in entries.items()}
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise self._damaged(0, f"the header is not that of a safetensors file ({error})") from None
-        codes = {dtype: code for code, dtype in SAFETENSORS.items()}
+        codes = {dtype: code for code, dtype in TYPES.items()}
         wanted = {name: (codes[dtype], shape) for name, (dtype, shape) in self._columns.items()}
         for name in sorted(wanted.keys() | stated.keys()):
             if stated.get(name) != wanted.get(name):
@@ -306,6 +308,7 @@ class Trace:
         return tuple(found)
 
 
+@checked
 def open_trace(path: str | Path) -> Trace:
     """Open the trace in the folder `path`; only the manifest is read.
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._types import MOST_TOKENS
 from specsim.core.distributions import TOLERANCE
-from specsim.traces._format import MOST_TOKENS
 
 #: Bytes read of a column at a time.
 CHUNK_BYTES = 8 * 2**20

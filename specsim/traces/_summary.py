@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._arguments import checked
 from specsim.core._kernels import available_threads, kernel
 from specsim.core._plotting import axes_or_new
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, plain, span
@@ -310,6 +311,7 @@ class TraceBounds(Accepted):
         return np.clip(bounds + np.array([[-self.rounding], [self.rounding]]), 0.0, 1.0)
 
 
+@checked
 def summarise(
     trace: Trace, *, progress: Progress | None = None, skip_damaged: bool = False
 ) -> TraceSummary | TraceBounds:

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count
 from specsim.core._kernels import interpreted, kernel
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import check_rows
@@ -34,6 +36,7 @@ class Listed(NamedTuple):
     probabilities: Floats
 
 
+@checked
 def truncate(row: ArrayLike, k: int, keep: int | None = None) -> Listed:
     """Truncate a row to its `k` most probable tokens, the lower ids among ties.
 
@@ -63,9 +66,11 @@ def truncate(row: ArrayLike, k: int, keep: int | None = None) -> Listed:
     >>> truncate([0.1, 0.5, 0.2, 0.2], 2, keep=0).tokens
     array([0, 1])
     """
-    values = check_rows(row)
+    values = check_rows(row, "row")
     if values.ndim != 1 or not 1 <= k <= values.size:
         raise ValueError(f"truncate: k = {k} of a row of shape {values.shape}; expected a row [V], 1 ≤ k ≤ V")
+    if keep is not None:
+        check_count("keep", keep, 0, values.size - 1)
     tokens = np.argsort(-values, kind="stable")[:k]
     if keep is not None and keep not in tokens:
         tokens[-1] = keep
@@ -73,6 +78,7 @@ def truncate(row: ArrayLike, k: int, keep: int | None = None) -> Listed:
     return Listed(tokens, values[tokens])
 
 
+@checked
 def beta_bounds(p: Listed, q: Listed, token: int = -1) -> tuple[float, float]:
     """The smallest and the largest β that two truncated rows allow; the module's docstring has the proof.
 

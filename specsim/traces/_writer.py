@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,17 +14,21 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specsim.core._arguments import checked
 from specsim.core._checks import check_count
-from specsim.core._files import atomic_write
+from specsim.core._files import check_new_folder, make_folder
+from specsim.core._tensors import save_tensors
+from specsim.core._types import MOST_TOKENS
 from specsim.core.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
 from specsim.traces._checksums import FAULTS, SOUND, measure
-from specsim.traces._format import DTYPES, MOST_TOKENS, NONE, AnyColumns, Columns, Layout, digest, take
+from specsim.traces._format import DTYPES, NONE, AnyColumns, Columns, Layout, digest, take
 from specsim.traces._manifest import MANIFEST, layout_entries, write_manifest
 
 #: The default size of a shard, which bounds the loss in a crash and the memory of the writer.
 SHARD_BYTES = 64 * 2**20
 
 
+@checked
 @contextmanager
 def writer(
     path: str | Path,
@@ -119,7 +124,7 @@ class TraceWriter:
         self.shards: list[dict[str, Any]] = []
         rows = steps_per_shard * layout.rows_per_step
         self._buffer = layout.named({n: np.empty(shape, t) for n, (t, shape) in layout.columns(rows).items()})
-        self.path = _empty_folder(path)  # after the buffer, so that a lack of memory leaves nothing behind
+        self.path = _new_folder(path)  # after the buffer, so that a lack of memory leaves nothing behind
         self.closed = False
         self.write_manifest([], complete=False)
 
@@ -202,20 +207,16 @@ class TraceWriter:
 
     def flush(self) -> None:
         """Write the steps appended so far as a shard; called at the end, and when the buffer is full."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import save_file
-
         rows = self._pending * self.layout.rows_per_step
         if not rows:
             return
         columns = take(self._buffer, slice(0, rows))
         path = self.path / f"shard-{len(self.shards):05d}.safetensors"
         try:
-            with atomic_write(path) as temporary:
-                save_file(columns._asdict(), temporary)
-        except (OSError, SafetensorError) as error:  # safetensors has its own error for a full disk
+            save_tensors(path, columns._asdict())
+        except OSError as error:
             done = f"{self.steps - self._pending} steps"
-            raise OSError(f"{path}: cannot be written ({error}); {done} before it can be read") from None
+            raise OSError(f"{error}; {done} before it can be read") from None
         sha256 = digest(_header(path), columns.checksum)
         entry = {"file": path.name, "rows": rows, "bytes": path.stat().st_size, "sha256": sha256}
         shards = [*self.shards, entry]
@@ -308,9 +309,12 @@ def _integer(value: Any, name: str) -> int:
     if isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}: expected an integer, got the bool {value}")
     try:
-        return operator.index(value)
+        found = operator.index(value)
     except TypeError:
         raise TypeError(f"{name}: expected an integer, got {value!r} ({type(value).__name__})") from None
+    if abs(found) >= 2**128:  # Python does not print the longest ones
+        raise ValueError(f"{name}: an integer of so many digits is out of range")
+    return found
 
 
 def _array(values: Any, name: str, expected: str) -> NDArray[Any]:
@@ -346,14 +350,21 @@ def _layout(vocab_size: int, gamma: int, dtype: str, top: int | None, flags: boo
     return Layout(int(vocab_size), int(gamma), dtype, top, bool(flags), bool(bonus))
 
 
-def _empty_folder(path: str | Path) -> Path:
-    folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise FileExistsError(f"{folder}: a file, not a folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        what = "already holds a trace" if (folder / MANIFEST).exists() else "is not empty"
-        raise FileExistsError(f"{folder}: {what}; a trace goes into a folder of its own")
+def check_new_trace(path: str | Path) -> None:
+    """Raise FileExistsError unless a trace can be written to `path`, which is not made; OSError likewise."""
+    try:
+        check_new_folder(path)
+    except FileExistsError:
+        if os.path.exists(Path(path, MANIFEST)):
+            raise FileExistsError(
+                f"{path}: already holds a trace; a trace goes into a folder of its own"
+            ) from None
+        raise
+
+
+def _new_folder(path: str | Path) -> Path:
+    check_new_trace(path)
+    folder = make_folder(path)
     try:  # of two writers that find it empty at once, one makes the manifest
         (folder / MANIFEST).open("x").close()
     except FileExistsError:

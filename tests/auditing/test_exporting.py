@@ -160,10 +160,10 @@ def test_what_cannot_be_written_leaves_no_folder(tmp_path, options, said):
 
 
 def test_only_a_new_or_empty_folder_is_written_to(folder, tmp_path):
-    with pytest.raises(ValueError, match="is not an empty folder; give a new one"):
+    with pytest.raises(FileExistsError, match="is not empty; give a new folder"):
         export(folder)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="is not an empty folder"):
+    with pytest.raises(FileExistsError, match="a file, not a folder"):
         export(tmp_path / "file")
 
 

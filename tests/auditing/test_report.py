@@ -380,3 +380,11 @@ def test_how_to_run_it_again(audits):
 )
 def test_counts_are_short(count, shown):
     assert words.short(count) == shown
+
+
+def test_junit_writes_out_what_xml_cannot_hold(audits):
+    name = "mine\x1b[31m\udcff:\x00verify"
+    suite = ElementTree.fromstring(
+        audit_to_junit(dataclasses.replace(next(iter(audits.values())), verifier=name))
+    )
+    assert r"mine\x1b[31m\udcff:\x00verify" in suite.get("name")

@@ -397,7 +397,7 @@ def test_a_mixture_of_a_short_and_a_long_memory():
         (TableModel([0.5, 0.5]), 1.5, ValueError, "outside"),
         (TableModel([0.5, 0.5]), float("nan"), ValueError, "outside"),
         (TableModel([1.0]), 0.5, ValueError, "share one vocabulary"),
-        ([0.5, 0.5], 0.5, TypeError, "two models"),
+        ([0.5, 0.5], 0.5, TypeError, "draft: expected Model, got list"),
     ],
 )
 def test_bad_mixtures(draft, weight, error, message):

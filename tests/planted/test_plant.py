@@ -8,6 +8,7 @@ from commands import run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specsim.core._json import sealed
 from specsim.planted import check, open_planted, plant
 from specsim.planted._pair import _apart, draw_pair
 from specsim.planted._texts import contexts_at, continued, mean_overlap, overlaps, random_prompts
@@ -195,12 +196,12 @@ def test_wrong_weights_fail_the_check_even_if_all_digests_agree(copy):
     save_file(tensors, file)
     opened, manifest = open_planted(copy), json.loads((copy / "planted.json").read_text())
     manifest["files"]["target/model.safetensors"] = sha256(file)
-    (copy / "planted.json").write_text(json.dumps(manifest))
+    (copy / "planted.json").write_text(json.dumps(sealed(manifest)))
     with pytest.raises(ValueError, match=r"weights in format hf do not have the digest"):
         check(copy)
     weights = (tensors, load_file(copy / "draft/model.safetensors"))
     manifest["digest"] = digest_of((opened.target, opened.draft), weights)
-    (copy / "planted.json").write_text(json.dumps(manifest))
+    (copy / "planted.json").write_text(json.dumps(sealed(manifest)))
     found = check(copy)
     assert [one.within for one in found.deviations] == [False, True]
     assert found.deviations[0].largest > 0.005
@@ -220,8 +221,9 @@ def test_a_law_of_other_weights_is_refused(copy, tmp_path_factory):
         (b"", "damaged, not JSON"),
         (b"[" * 100_000, "damaged, not JSON"),
         (b"[]", "does not say format"),
-        (b'{"format": "specsim-planted", "version": 9}', "this program reads 1"),
-        (b'{"format": "specsim-planted", "version": 1}', "digest is None"),
+        (b'{"format": "specsim-planted", "version": 9}', "this program reads 2"),
+        (b'{"format": "specsim-planted", "version": 2}', "does not have the SHA-256 that it states"),
+        (json.dumps(sealed({"format": "specsim-planted", "version": 2})).encode(), "digest is None"),
     ],
 )
 def test_damaged_manifests(copy, content, message):

@@ -388,16 +388,14 @@ def test_an_interrupt_cancels_what_is_pending_and_keeps_the_checkpoint(tmp_path,
 
 #: The command line, with a checkpoint as soon as something is counted.
 COMMAND_LINE = """
-from specsim.simulation import _checkpoints
 from specsim.__main__ import main
-_checkpoints.CHECKPOINT_SECONDS = 0.0
 main()
 """
 
 
 def test_ctrl_c_at_the_command_line_ends_all_processes_and_says_where_to_go_on(tmp_path):
     path = tmp_path / "run.part"
-    options = "simulate zipf --steps 1000000000000 --seed 1 --executor processes --threads 2 --checkpoint"
+    options = "simulate zipf --steps 1000000000000 --seed 1 --executor processes --threads 2 --checkpoint-seconds 0 --checkpoint"
     with subprocess.Popen(
         [sys.executable, "-c", COMMAND_LINE, *options.split(), path],
         stderr=subprocess.PIPE,

@@ -24,7 +24,6 @@ from specsim.auditing._checks.subjects import RuleSubject
 from specsim.core.distributions import synthetic_pair
 from specsim.drafts import DynamicTree, branching
 from specsim.models import NGramModel, TableModel
-from specsim.simulation import _checkpoints as parts
 from specsim.simulation._checkpoints import Part, add_parts, shard_interval
 from specsim.simulation._counting import EXAMPLES, Example, Failure, Partial, count_chunks, missing
 from specsim.simulation._engine import Simulation
@@ -259,9 +258,9 @@ def test_a_rule_that_later_runs_could_not_find_is_refused(tmp_path):
 # --- checkpoints -----------------------------------------------------------------------------------------
 
 
-def test_a_run_interrupted_many_times_equals_the_uninterrupted_one(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "CHECKPOINT_SECONDS", 0.0)
+def test_a_run_interrupted_many_times_equals_the_uninterrupted_one(whole, tmp_path):
     path, seen = tmp_path / "run.part", []
+    options = RUN | {"threads": 2, "checkpoint": path, "checkpoint_seconds": 0.0}
 
     def interrupt(done, total):
         seen.append((done, total))
@@ -270,7 +269,7 @@ def test_a_run_interrupted_many_times_equals_the_uninterrupted_one(whole, tmp_pa
 
     for _ in range(20):
         try:
-            run = simulate(P, Q, **RUN | {"threads": 2}, checkpoint=path, progress=interrupt)
+            run = simulate(P, Q, **options, progress=interrupt)
             break
         except KeyboardInterrupt:
             assert steps_in(path) == seen[-1][0]
@@ -293,11 +292,10 @@ LONG = """
 import sys
 import time
 from specsim import simulate
-from specsim.simulation import _checkpoints as parts
 from specsim.core.distributions import synthetic_pair
-parts.CHECKPOINT_SECONDS = 0.1
 P, Q = synthetic_pair("zipf", 300, 0.8)
 options = dict(gamma=4, steps=int(sys.argv[2]), rng=3, threads=1, checkpoint=sys.argv[1])
+options["checkpoint_seconds"] = 0.1
 simulate(P, Q, **options, progress=lambda *_: time.sleep(0.05))
 """
 

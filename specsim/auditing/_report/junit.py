@@ -1,9 +1,13 @@
 """An audit as JUnit XML, which continuous integration reads."""
 
+import re
 from xml.etree import ElementTree
 
 from specsim.auditing._report import text as words
 from specsim.auditing._results import Audit, CaseResult, Verdict
+
+#: What no XML document may hold, not even as a reference: control characters and lone surrogates.
+NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def audit_to_junit(audit: Audit) -> str:
@@ -39,7 +43,15 @@ def audit_to_junit(audit: Audit) -> str:
     said += [line for line in (words.limits_line(audit), words.replay(audit)) if line]
     output.text = "\n".join(said)
     ElementTree.indent(suite)
+    for element in suite.iter():
+        element.attrib = {name: _written_out(value) for name, value in element.attrib.items()}
+        element.text = None if element.text is None else _written_out(element.text)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
+
+
+def _written_out(text: str) -> str:
+    """`text` with what XML cannot hold as Python writes it, such as \\x1b."""
+    return NOT_XML.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def _case(audit: Audit, case: CaseResult) -> ElementTree.Element:

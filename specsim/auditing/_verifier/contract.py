@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
+from specsim.core._arguments import checked
 from specsim.drafts._sampling import SAMPLING_METHODS
 
 Verifier = Callable[..., Any]
@@ -47,6 +48,7 @@ class NotADraftPath(Exception):
     """A step emitted, before its last token, a token that was not drafted."""
 
 
+@checked
 @dataclass(frozen=True)
 class Declared:
     """The declarations of a verifier; the defaults are those of the plain contract.
@@ -125,6 +127,7 @@ class Declared:
             )
 
 
+@checked
 def declares(**promises: Any) -> Callable[[F], F]:
     """Decorator that declares the arguments of a verifier or decoder.
 

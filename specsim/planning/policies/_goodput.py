@@ -3,6 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 
+from specsim.core._arguments import checked
 from specsim.planning.costs import StepCost
 from specsim.planning.policies._policy import Drafted, PlannedPolicy
 
@@ -12,6 +13,7 @@ PRIOR_TESTS = 8
 LONGEST_PAUSE = 64
 
 
+@checked
 @dataclass
 class Goodput(PlannedPolicy):
     """In each step the k in 0 … `most` with the largest goodput E[tokens]/T(k), E = (1 - α^{k+1})/(1 - α).
@@ -60,6 +62,7 @@ class Goodput(PlannedPolicy):
         self._gamma = self.best((self._accepted + prior) / (self._tested + PRIOR_TESTS))
 
 
+@checked
 @dataclass
 class Cascade(PlannedPolicy):
     """Test phases that search the K with the largest utility, each followed by a long phase with that K or no

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._kernels import kernel
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform, uniforms
@@ -20,6 +21,7 @@ from specsim.planning.policies._log import DraftLog, Features, read_rows
 CHUNK = 1024
 
 
+@checked
 def draft_log(
     target: Model,
     draft: Model,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.core._types import Ints
 from specsim.planning.costs import StepCost
@@ -13,6 +14,7 @@ from specsim.planning.policies._log import DraftLog
 from specsim.planning.policies._policy import Drafted, PlannedPolicy, Policy
 
 
+@checked
 @dataclass
 class Constant(Policy):
     """γ = `gamma` ≥ 1 tokens in every step (Leviathan et al., arXiv 2211.17192)."""
@@ -29,6 +31,7 @@ class Constant(Policy):
         return step.size < self.gamma
 
 
+@checked
 @dataclass
 class Heuristic(PlannedPolicy):
     """γ + 2 after a step whose drafts were all accepted, else γ - 1, at least 1; no upper limit.
@@ -61,6 +64,7 @@ class Heuristic(PlannedPolicy):
             self._gamma, self._emitted = self.gamma, 0
 
 
+@checked
 @dataclass
 class ConfidenceThreshold(Policy):
     """Stop after the first token drafted with q < `threshold`, or at `most` tokens; at least one is drafted.
@@ -109,6 +113,7 @@ class ConfidenceThreshold(Policy):
         self._emitted = 0
 
 
+@checked
 @dataclass
 class SVIP(Policy):
     """Stop after the first token whose row has √(c·H(q)) > h, or at `most` tokens; at least one is drafted.

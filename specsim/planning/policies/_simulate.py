@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.core._accepted_lengths import accepted_tokens
+from specsim.core._arguments import checked
 from specsim.core._checks import check_between
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars
 from specsim.core._types import Floats, Ints
@@ -192,6 +193,7 @@ class PolicyRuns(tuple[PolicyRun, ...], Shown):
         return [run.to_dict() for run in self]
 
 
+@checked
 def simulate_policies(
     log: DraftLog,
     policies: Iterable[Policy],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.core._checks import check_between, check_counts
+from specsim.core._files import make_folder
 from specsim.core._streams import RandomSource, root_of
 from specsim.planted._audit._asking import Asking
 from specsim.planted._audit._judge import EngineAudit, Run, judge, likely_orders
@@ -171,8 +172,7 @@ def open_store(
     share with the first one, besides the engine, the seed and the sampling."""
     if out is None:
         return TextStore(None, {})
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(out)
     header = {
         "engine": engine.name,
         "version": engine.version,

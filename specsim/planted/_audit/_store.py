@@ -1,24 +1,28 @@
 """The texts of a run, kept as JSON Lines as they arrive, so that a run can be continued and judged again."""
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from specsim.core._files import check_target, naming, open_file
+from specsim.core._json import parse_json
 from specsim.planted._engines._requests import Completion, Failure
 from specsim.planted._engines._texts import TextCompletion
 
-#: The first line of a file says what it is.
-FORMAT = "specsim engine texts 1"
+#: The first line of a file says what it is. Version 1 had no checksums.
+FORMAT = "specsim engine texts 2"
+CHECKSUM = "crc32"
 
 
 class TextStore:
     """The texts of one run, in a file or in memory only (`path` None).
 
     The first line of a file is a header: the run's settings, which a continued run must share. Every further
-    line is one completion or one failure. A text is kept once: a second one with the same number and index is
-    not added.
+    line is one completion or one failure. Every line has a checksum. A text is kept once: a second one with
+    the same number and index is not added.
 
     Raises
     ------
@@ -32,6 +36,7 @@ class TextStore:
         self.failures: dict[int, Failure] = {}
         if path is None:
             return
+        check_target(path)
         if path.exists():
             kept = read_header(path)
             if different := [name for name in header if kept.get(name) != header[name]]:
@@ -69,7 +74,7 @@ class TextStore:
 
 def read_header(path: Path) -> dict[str, Any]:
     """The settings in the first line of a file of texts."""
-    with path.open(encoding="utf-8") as file:
+    with open_file(path) as file:
         header = _parsed(file.readline(), path, 1)
     if not isinstance(header, dict) or header.pop("format", None) != FORMAT:
         raise ValueError(f"{path}, line 1: expected the header of a file that specsim audit engine wrote")
@@ -78,10 +83,10 @@ def read_header(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> Iterator[Completion | Failure]:
     """The answers in a file. A last line that was cut by a crash is left out."""
-    with path.open(encoding="utf-8") as file:
+    with open_file(path) as file:
         file.readline()
         for number, line in enumerate(file, start=2):
-            if not line.endswith("\n"):
+            if not line.endswith(b"\n"):
                 return
             entry = _parsed(line, path, number)
             try:
@@ -106,16 +111,27 @@ def _completion(fields: dict[str, Any]) -> Completion:
     )
 
 
-def _parsed(line: str, path: Path, number: int) -> Any:
+def _parsed(line: bytes, path: Path, number: int) -> Any:
     try:
-        return json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+        entry = parse_json(line)
+    except ValueError as error:
         raise ValueError(f"{path}, line {number}: not JSON ({error})") from error
+    if isinstance(entry, dict) and entry.pop(CHECKSUM, None) != _checksum(entry):
+        raise ValueError(
+            f"{path}, line {number}: damaged, its checksum is wrong; delete the line, and it is asked for "
+            "again"
+        )
+    return entry
+
+
+def _checksum(entry: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(entry, sort_keys=True).encode())
 
 
 def _append(path: Path, entry: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(entry, allow_nan=False) + "\n")
+    with naming(path), path.open("a", encoding="utf-8") as file:
+        plain = json.loads(json.dumps(entry, allow_nan=False))  # as it will be read
+        file.write(json.dumps(plain | {CHECKSUM: _checksum(plain)}) + "\n")
 
 
 def _end_last_line(path: Path) -> None:

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from specsim.core._arguments import checked
 
+
+@checked
 @dataclass(frozen=True)
 class Sampling:
     """How tokens are drawn from the rows of the target.

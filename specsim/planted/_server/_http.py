@@ -30,8 +30,12 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, decoder: Decoder, host: str = "127.0.0.1", port: int = 8000):
-        super().__init__((host, port), Handler)
-        self.batching = Batching(decoder)
+        self.batching = Batching(decoder)  # first, as a server that cannot listen is closed at once
+        try:
+            super().__init__((host, port), Handler)
+        except (OSError, UnicodeError, OverflowError) as error:
+            self.batching.close()
+            raise OSError(f"host: cannot listen at {host}, port {port} ({error})") from None
         self.model = f"specsim-{decoder.pair.digest[:8]}"
 
     @property

@@ -13,10 +13,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from specsim.core._arguments import checked
+from specsim.core._files import check_file
 from specsim.core._registry import check_known, modules_beside
 from specsim.traces._reader import Progress, Trace, open_trace
 from specsim.traces._steps import Logged, Source, report_wrong_sums
-from specsim.traces._writer import writer
+from specsim.traces._writer import check_new_trace, writer
 
 HASHED_AT_ONCE = 2**20
 
@@ -32,6 +34,7 @@ def formats() -> list[str]:
     return modules_beside(__file__)
 
 
+@checked
 def import_trace(
     source: str | Path,
     out: str | Path,
@@ -75,11 +78,16 @@ def import_trace(
     for path in (asked.path, asked.draft):
         if path is not None and not path.exists():
             raise ValueError(f"{path}: there is no such file")
+        for file in _inside(path) if path is not None else ():
+            check_file(file)
+    check_new_trace(out)  # before the logs are read, which may take long
     name = format or _detect_format(asked.path)
     check_known("format", name, formats())
     logged: Logged = import_module(f"{__name__}.{name}").read(asked)
     if logged.top is None and vocab_size not in (None, logged.vocab_size):
-        raise ValueError(f"{source}, p: V = {logged.vocab_size}, not the {vocab_size} that were given")
+        raise ValueError(
+            f"{source}, p: V = {logged.vocab_size}, not the {vocab_size} that were given (vocab_size)"
+        )
     if vocab_size is not None and vocab_size < logged.vocab_size:
         raise ValueError(f"{source}: the log has a vocabulary of {logged.vocab_size}, not {vocab_size}")
     provenance = {"format": name, "files": list(_files(asked)), **logged.facts}
@@ -114,11 +122,15 @@ def _detect_format(path: Path) -> str:
     raise ValueError(f"{path}: {path.suffix or 'no ending'} tells of no format; give one of {listing}")
 
 
+def _inside(path: Path) -> list[Path]:
+    """The files of a log."""
+    return sorted(path.glob("*.npy")) if path.is_dir() else [path]
+
+
 def _files(source: Source) -> Any:
     """Name, size and SHA-256 of each file."""
     named = [source.path] if source.draft is None else [source.path, source.draft]
-    inside = (sorted(path.glob("*.npy")) if path.is_dir() else [path] for path in named)
-    for path in itertools.chain.from_iterable(inside):
+    for path in itertools.chain.from_iterable(map(_inside, named)):
         digest = hashlib.sha256()
         with path.open("rb") as file:
             while part := file.read(HASHED_AT_ONCE):

@@ -26,13 +26,14 @@ numbered in order of appearance; two tokens of one row with the same string are 
 """
 
 import itertools
-import json
 import math
 import reprlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from specsim.core._files import open_file
+from specsim.core._json import parse_json
 from specsim.traces._steps import Logged, Source, Step, check_id
 
 SUFFIXES = (".jsonl", ".ndjson")
@@ -178,7 +179,7 @@ def _describe(token: Token) -> str:
 
 
 def _texts(path: Path) -> Iterator[Text]:
-    with path.open("rb") as file:  # decoded line by line, so that an error has a line number
+    with open_file(path) as file:  # decoded line by line, so that an error has a line number
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
@@ -191,11 +192,11 @@ def _texts(path: Path) -> Iterator[Text]:
 
 def _record(line: bytes, place: str) -> Any:
     try:
-        return json.loads(line.decode("utf-8"))
+        return parse_json(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         remedy = "unpack it, it is gzipped" if line.startswith(GZIP) else "convert it to UTF-8"
         raise ValueError(f"{place}: not text in UTF-8 ({error}); {remedy}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"{place}: {UNKNOWN} ({error!r})") from None
 
 

@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._arrays import UNREADABLE
 from specsim.traces._steps import Column, Logged, Source, from_columns
 
 SUFFIXES = (".npz", "")
@@ -30,7 +31,7 @@ def read(source: Source) -> Logged:
             with zipfile.ZipFile(path) as archive:
                 members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
             columns = {member.filename.removesuffix(".npy"): _column(path, member) for member in members}
-    except (zipfile.BadZipFile, ValueError, EOFError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"{path}: not arrays of NumPy that can be read ({error})") from None
     return from_columns(columns, source)
 

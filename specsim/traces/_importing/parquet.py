@@ -15,6 +15,8 @@ or, without `draft_tokens`, one row for each position of a text, at which nothin
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,12 +32,10 @@ NAMES = ("draft_tokens", "token", "p", "q", "p_tokens", "q_tokens", "accepted", 
 
 def read(source: Source) -> Logged:
     """The steps of the table's rows. Raises ValueError for a file that is not Parquet, or lacks a column."""
-    from pyarrow import ArrowInvalid, parquet
+    from pyarrow import parquet
 
-    try:
+    with _named(source.path):
         table = parquet.ParquetFile(source.path)
-    except ArrowInvalid as error:
-        raise ValueError(f"{source.path}: not a Parquet file ({error})") from None
     names = [name for name in NAMES if name in table.schema_arrow.names]
     truncated = {"p_tokens", "q_tokens"} <= set(names)
     if not {"p", "q"} <= set(names) or (not truncated and {"p_tokens", "q_tokens"} & set(names)):
@@ -46,7 +46,8 @@ def read(source: Source) -> Logged:
         )
     if table.metadata.num_rows == 0:
         raise ValueError(f"{source.path}: no row")
-    first = next(table.iter_batches(1, columns=names)).to_pylist()[0]
+    with _named(source.path):
+        first = next(table.iter_batches(1, columns=names)).to_pylist()[0]
     steps, lists = "draft_tokens" in names, set(names) - {"token", "accepted", "context"}
     wrong = [name for name in names if name in lists and not isinstance(first[name], list)]
     if wrong or (steps and not (first["draft_tokens"] and all(isinstance(row, list) for row in first["p"]))):
@@ -56,7 +57,7 @@ def read(source: Source) -> Logged:
     gamma = len(first["draft_tokens"]) if steps else 0
     if truncated:
         ids = [name for name in names if name.endswith(("tokens", "token"))]
-        top, largest = _extent(table, ids, str(source.path))
+        top, largest = _extent(table, ids, source.path)
         vocab_size = max(largest + 1, source.vocab_size or 0)
     else:
         top, vocab_size = None, len(first["p"][0] if steps else first["p"])
@@ -72,9 +73,32 @@ def read(source: Source) -> Logged:
     )
 
 
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """What Arrow says of a damaged file, as a ValueError that names the file."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (ArrowException, OSError, UnicodeDecodeError, StopIteration) as error:
+        first, *_ = str(error).splitlines() or ["it has fewer rows than it states"]
+        raise ValueError(f"{path}: not a Parquet file that can be read ({first})") from None
+
+
+def _batches(table: Any, names: list[str], path: Path) -> Iterator[Any]:
+    """The rows of the columns `names`, some at a time."""
+    batches = table.iter_batches(ROWS, columns=names)
+    while True:
+        with _named(path):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
 def _steps(table: Any, names: list[str], truncated: bool, source: Source) -> Iterator[Step]:
     steps, number = "draft_tokens" in names, 0
-    for batch in table.iter_batches(ROWS, columns=names):
+    for batch in _batches(table, names, source.path):
         for row in batch.to_pylist():
             place = f"{source.path}, row {number}"
             missing = [name for name in names if row[name] is None and name != "token"]
@@ -100,13 +124,13 @@ def _steps(table: Any, names: list[str], truncated: bool, source: Source) -> Ite
             number += 1
 
 
-def _extent(table: Any, names: list[str], path: str) -> tuple[int, int]:
+def _extent(table: Any, names: list[str], path: Path) -> tuple[int, int]:
     """The most tokens that a row lists, and the largest id in the table."""
     import pyarrow.compute as pc
     from pyarrow import types
 
     top, largest = 1, 0
-    for batch in table.iter_batches(ROWS, columns=names):
+    for batch in _batches(table, names, path):
         for name in names:
             column, lengths = batch.column(name), None
             while column.type.num_fields:

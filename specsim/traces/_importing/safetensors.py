@@ -1,13 +1,14 @@
 """Safetensors files with the array names of `specsim.traces._steps.from_columns`; memory-mapped."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.traces._format import SAFETENSORS
+from specsim.core._files import open_file
+from specsim.core._json import parse_json
+from specsim.core._tensors import TYPES
 from specsim.traces._steps import Column, Logged, Source, from_columns
 
 SUFFIXES = (".safetensors",)
@@ -16,7 +17,7 @@ SUFFIXES = (".safetensors",)
 def read(source: Source) -> Logged:
     """The steps of the tensors. Raises ValueError for a file that is cut, or of another format."""
     size = source.path.stat().st_size
-    with source.path.open("rb") as file:
+    with open_file(source.path) as file:
         length = int.from_bytes(file.read(8), "little")
         if 8 + length > size:
             raise ValueError(f"{source.path}: not a safetensors file, its header would be longer than it")
@@ -24,7 +25,7 @@ def read(source: Source) -> Logged:
     try:
         columns: dict[str, Column] = {
             name: _tensor(source.path, 8 + length, size, entry)
-            for name, entry in json.loads(text).items()
+            for name, entry in parse_json(text).items()
             if name != "__metadata__"
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -33,7 +34,7 @@ def read(source: Source) -> Logged:
 
 
 def _tensor(path: Path, start: int, size: int, entry: dict[str, Any]) -> NDArray[Any]:
-    dtype, shape, (begin, end) = SAFETENSORS[entry["dtype"]], entry["shape"], entry["data_offsets"]
+    dtype, shape, (begin, end) = TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
     if start + end > size:
         raise ValueError(f"cut, {start + end - size} bytes are missing")
     raw = np.asarray(np.memmap(path, np.uint8, "r", start + begin, (end - begin,))) if end > begin else b""

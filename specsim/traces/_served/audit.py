@@ -20,6 +20,7 @@ The errors of all tests add up to at most `FALSE_ALARM`.
 import math
 from pathlib import Path
 
+from specsim.core._arguments import checked
 from specsim.core._lines import log_files, read_lines
 from specsim.core._streams import RandomSource, root_of
 from specsim.traces._reader import Progress
@@ -28,6 +29,7 @@ from specsim.traces._served.counting import Counts
 from specsim.traces._served.result import Contradiction, ServedAudit
 
 
+@checked
 def audit_served(
     path: str | Path,
     *,

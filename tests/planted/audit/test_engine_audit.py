@@ -17,7 +17,7 @@ from specsim.planted._audit._judge import judge, likely_orders
 from specsim.planted._audit._matrix import settings
 from specsim.planted._audit._requests_plan import plan_requests
 from specsim.planted._audit._run import serve
-from specsim.planted._audit._store import TextStore
+from specsim.planted._audit._store import TextStore, _checksum
 from specsim.planted._engines._local import LocalEngine
 from specsim.planted._sampling import FIRST_ORDER, ORDERS
 from specsim.planted._server._decoding import Decoder
@@ -341,14 +341,21 @@ def test_a_run_goes_on_from_its_texts(pair, tmp_path):
         audit_engine(second, pair, tokens=3_000, rng=2, out=tmp_path)
 
 
+def line(entry):
+    """A line of a file of texts; the header, if nothing is given."""
+    entry = entry or {"format": "specsim engine texts 2"}
+    return json.dumps(entry | {"crc32": _checksum(entry)}) + "\n"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "line 1: not JSON"),
         ("[]\n", "line 1: expected the header"),
-        ('{"format": "specsim engine texts 1"}\n{"completion": 3}\n', "line 2: not a completion"),
-        ('{"format": "specsim engine texts 1"}\n{"failure": {"nothing": 1}}\n', "line 2: not a completion"),
-        ('{"format": "specsim engine texts 1"}\nnone\n', "line 2: not JSON"),
+        (line({}) + '{"completion": 3}\n', "line 2: damaged, its checksum is wrong"),
+        (line({}) + line({"completion": 3}), "line 2: not a completion"),
+        (line({}) + line({"failure": {"nothing": 1}}), "line 2: not a completion"),
+        (line({}) + "none\n", "line 2: not JSON"),
     ],
 )
 def test_files_that_hold_no_texts_are_refused(text, said, tmp_path):

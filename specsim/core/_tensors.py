@@ -1,0 +1,69 @@
+"""Safetensors files, written atomically and read whole."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._files import PathLike, atomic_write, check_file
+
+#: The types of a safetensors header.
+TYPES: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
+    "U64": np.dtype("<u8"),
+    "U32": np.dtype("<u4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}
+ALIGNMENT = 8
+
+
+def save_tensors(
+    path: PathLike, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write `arrays` to `path`. Raises OSError, naming it, if it cannot be written.
+
+    The package safetensors would write a temporary file of its own, which a kill leaves behind."""
+    codes = {dtype: code for code, dtype in TYPES.items()}
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": {**metadata}}
+    # the largest items first, so that all are aligned
+    names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    end = 0
+    for name in names:
+        array, begin = arrays[name], end
+        end += array.nbytes
+        shape, code = [*array.shape], codes[array.dtype.newbyteorder("<")]
+        header[name] = {"dtype": code, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % ALIGNMENT)
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            whole = np.ascontiguousarray(arrays[name], arrays[name].dtype.newbyteorder("<"))
+            file.write(whole.reshape(-1).view(np.uint8).data)
+
+
+def read_tensors(path: PathLike) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """The arrays and the metadata in the file `path`.
+
+    Raises ValueError for a file that is damaged or of another format, and as `check_file`."""
+    from safetensors import SafetensorError, safe_open
+
+    check_file(path)
+    try:
+        with safe_open(path, "np") as file:
+            names = [*file.keys()]  # it is no mapping
+            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+    except (SafetensorError, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ValueError(f"{path}: not a safetensors file, or damaged ({error})") from error

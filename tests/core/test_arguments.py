@@ -1,0 +1,83 @@
+"""Arguments of other types are named, and calls that succeed are as they were."""
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+from specsim.core._arguments import checked
+
+
+@checked
+def example(
+    rows: ArrayLike, count: int = 2, share: float = 0.5, names: Sequence[str] = (), path: str | None = None
+):
+    """Fails in words that are not ours."""
+    if path is not None:
+        raise LookupError("somewhere inside")
+    return np.asarray(rows, dtype=float)[:count].sum() * share, [name.upper() for name in names]
+
+
+class Awkward:
+    def __array__(self, *_, **__):
+        raise RuntimeError("no array")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"rows": [[1], [1, 2]]}, ValueError, "rows: rows differ in length"),
+        ({"rows": Awkward()}, TypeError, "rows: expected an array, got Awkward"),
+        ({"rows": "x"}, TypeError, "rows: expected an array of numbers, got str"),
+        ({"rows": [1], "count": "x"}, TypeError, "count: expected an int, got str"),
+        ({"rows": [1], "count": 1.5}, TypeError, "count: expected an int, got float"),
+        ({"rows": [1], "share": [1]}, TypeError, "share: expected a number, got list"),
+        ({"rows": [10**5000]}, ValueError, "rows: an integer of more than 308 digits"),
+        ({"rows": [1], "names": 3}, TypeError, "names: expected a sequence, each item a str, got int"),
+        ({"rows": [1], "names": [3]}, TypeError, "names: expected a sequence, each item a str, got list"),
+        ({"rows": [1], "wrong": 3}, TypeError, "example: got an unexpected keyword argument 'wrong'"),
+        ({"rows": [1], "path": "fine"}, LookupError, "somewhere inside"),
+    ],
+)
+def test_what_made_a_call_fail_is_named(given, error, said):
+    with pytest.raises(error, match=said):
+        example(**given)
+
+
+def test_calls_that_succeed_are_not_looked_at():
+    assert example([Fraction(1, 2), 1], np.int64(1), share=True) == (0.5, [])
+
+
+def test_errors_that_name_an_argument_are_passed_on():
+    @checked
+    def refuses(rows: ArrayLike):
+        raise ValueError("rows: 3 is wrong")
+
+    with pytest.raises(ValueError, match="rows: 3 is wrong"):
+        refuses("x")
+
+
+def test_a_context_manager_is_looked_at_when_it_is_made():
+    @checked
+    @contextmanager
+    def manager(count: int):
+        yield count
+
+    with manager(3) as found:
+        assert found == 3
+    with pytest.raises(TypeError, match="count: expected an int, got str"):
+        manager("3")
+
+
+def test_of_a_class_the_constructor_is_looked_at():
+    @checked
+    class Made:
+        def __init__(self, count: int):
+            self.count = count + 1
+
+    assert Made(1).count == 2
+    with pytest.raises(TypeError, match="count: expected an int, got str"):
+        Made("x")

@@ -1,0 +1,184 @@
+"""Only regular files are opened and replaced, and what goes wrong names the file."""
+
+import errno
+import os
+import resource
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from specsim.core import _files as files
+from specsim.core._json import SEAL, parse_json, seal_of, sealed
+from specsim.core._tensors import read_tensors, save_tensors
+
+SPECIAL = ["fifo", "socket", "device", "folder"]
+
+
+@pytest.fixture(params=SPECIAL)
+def special(request, tmp_path):
+    """Something that is no regular file."""
+    path = tmp_path / request.param
+    if request.param == "fifo":
+        os.mkfifo(path)
+    elif request.param == "socket":
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(str(path))
+    elif request.param == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    return path
+
+
+def test_what_is_no_file_is_neither_read_nor_replaced(special):
+    kind, before = special.stat().st_mode, os.readlink(special) if special.is_symlink() else None
+    with pytest.raises(ValueError, match=rf"{special.name}: .*(not a regular file|not a file)"):
+        files.check_file(special)
+    with pytest.raises(ValueError, match=rf"{special.name}: .*not a regular file, and is not replaced"):
+        files.write_text(special, "text")
+    with pytest.raises(ValueError, match="is not replaced"):
+        files.probe_file(special)
+    assert special.stat().st_mode == kind
+    assert before is None or os.readlink(special) == before
+
+
+def test_a_symlink_is_followed(tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "link").symlink_to("below/file")
+    files.write_text(tmp_path / "link", "one")  # what it leads to does not exist yet
+    files.write_text(tmp_path / "link", "two")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "below/file").read_text() == "two"
+    assert os.listdir(tmp_path / "below") == ["file"]
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="loop"):
+        files.write_text(tmp_path / "loop", "three")
+
+
+def test_temporary_files_of_processes_that_have_ended_are_removed(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    start = f".run.part.{files._machine()}"
+    left, running = tmp_path / f"{start}-{ended.pid}.tmp", tmp_path / f"{start}-{os.getppid()}.tmp"
+    elsewhere, old = tmp_path / ".run.part.00000000-1.tmp", tmp_path / ".run.part.00000000-2.tmp"
+    others = tmp_path / f".other.part.{files._machine()}-{ended.pid}.tmp"
+    for path in (left, running, elsewhere, old, others):
+        path.touch()
+    os.utime(old, (0, 0))
+    files.write_text(tmp_path / "run.part", "text")
+    assert {*tmp_path.iterdir()} == {running, elsewhere, others, tmp_path / "run.part"}
+
+
+@pytest.mark.parametrize("what", ["", "a\0b"])
+def test_names_that_no_file_has_are_refused(what):
+    with pytest.raises(ValueError, match="is not the name of a file or folder"):
+        files.check_file(what)
+    with pytest.raises(TypeError, match="path: expected a str or a Path, got int"):
+        files.check_file(3)
+
+
+def test_folders_are_probed_before_the_work(tmp_path, monkeypatch):
+    assert files.make_folder(tmp_path / "a/b").is_dir()
+    assert not os.listdir(tmp_path / "a/b")
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError, match="file: a file, not a folder"):
+        files.make_folder(tmp_path / "file")
+    with pytest.raises(NotADirectoryError, match="file"):
+        files.check_new_folder(tmp_path / "file/below")
+    with pytest.raises(FileExistsError, match="is not empty"):
+        files.check_new_folder(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        files.probe_file(tmp_path / "nowhere/file")
+
+    def full(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.tempfile, "TemporaryFile", full)
+    for probe in (files.probe_file, files.check_new_folder, files.make_folder):
+        with pytest.raises(OSError, match=r"cannot be written: No space left on device: '.*new'"):
+            probe(tmp_path / "new")
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path):
+    program = f"""
+import resource, signal
+import numpy as np
+from specsim.core import _files as files
+from specsim.core._tensors import save_tensors
+from specsim.models._ngram import write_arrays
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, resource.RLIM_INFINITY))
+array = np.random.default_rng(0).random(10_000)
+for write, what in ((files.write_text, "x" * 10_000), (save_tensors, dict(x=array)), (write_arrays, dict(x=array))):
+    try:
+        write({str(tmp_path / "out")!r}, what)
+    except OSError as error:
+        print(error.filename)
+"""
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [str(tmp_path / "out")] * 3
+    assert not os.listdir(tmp_path)
+
+
+def test_text_that_utf_8_cannot_hold_is_written_out(tmp_path):
+    files.write_text(tmp_path / "a", "α \udcff")
+    assert files.read_text(tmp_path / "a") == "α \\udcff"
+    (tmp_path / "a").write_bytes(b"caf\xe9")
+    with pytest.raises(ValueError, match="a: not text in UTF-8, at byte 4"):
+        files.read_text(tmp_path / "a")
+
+
+def test_tensors_are_those_that_the_package_reads(tmp_path):
+    arrays = {
+        "flat": np.arange(5),
+        "deep": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "none": np.zeros((0, 3), np.float32),
+        "one": np.array(True),
+        "small": np.arange(3, dtype=np.int8),
+    }
+    save_tensors(tmp_path / "a", arrays, {"who": "us\n"})
+    mine, metadata = read_tensors(tmp_path / "a")
+    assert metadata == {"who": "us\n"}
+    for found in (mine, load_file(tmp_path / "a")):
+        assert {*found} == {*arrays}
+        for name, array in arrays.items():
+            assert found[name].dtype == array.dtype
+            assert np.array_equal(found[name], array)
+    (tmp_path / "deep").write_bytes((200_000).to_bytes(8, "little") + b"[" * 200_000)
+    with pytest.raises(ValueError, match="deep: not a safetensors file, or damaged"):
+        read_tensors(tmp_path / "deep")
+
+
+def test_json_that_is_nested_too_deeply_is_a_value_error():
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_json("[" * 200_000)
+
+
+def test_a_seal_is_of_the_content_and_not_of_its_order():
+    one = sealed({"b": (1, 2), "a": {3: 0.1}})
+    assert one[SEAL] == seal_of({"a": {"3": 0.1}, "b": [1, 2]})
+    assert seal_of(one) == one[SEAL] != seal_of(one | {"a": {}})
+
+
+@pytest.mark.slow
+def test_path_of_a_command_may_be_a_fifo(tmp_path):
+    """It says so, and does not wait for a writer."""
+    os.mkfifo(tmp_path / "fifo")
+    for words in (
+        ("merge", "fifo"),
+        ("simulate", "zipf", "--steps", "10", "--checkpoint", "fifo"),
+        ("models", "build", ".", "--out", "fifo"),
+        ("trace", "import", "fifo", "--format", "jsonl", "--draft", "fifo", "--out", "new"),
+        ("check-metrics", "fifo"),
+    ):
+        from commands import run
+
+        code, _, said = run(*words, cwd=tmp_path)
+        assert (code, "FIFO, not a regular file" in said) == (2, True), words
+    assert Path(tmp_path, "fifo").is_fifo()
