@@ -10,7 +10,7 @@ LAB := .venv/.lab
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-all test-rest test-engines torture lint types bench docs results-pages bundled-data figures figures-fast overview paper paper-fast \
+.PHONY: audit test test-all test-rest test-engines torture lint types bench docs results-pages bundled-data figures figures-fast overview independent paper paper-fast \
     latexmk notebooks lab kill-matrix power calibration diagnosis clean help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make lab     open the notebooks in JupyterLab;  make notebooks   execute them and write their .ipynb"
 	@echo "make power   the steps that an audit needs for each known mistake (40 min);  make calibration   its false alarms (20 min)"
 	@echo "make diagnosis   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests miss (an hour)"
+	@echo "make independent   audit verifiers by an author who has not seen the battery (an hour or two)"
 	@echo "make bundled-data   the table of rules and the example trace that come with specsim"
 
 audit: $(STAMP)
@@ -88,6 +89,9 @@ notebooks: $(STAMP)
 
 lab: $(LAB)
 	$(BIN)/jupyter lab notebooks
+
+independent: $(STAMP)
+	$(BIN)/python tests/independent
 
 kill-matrix: $(STAMP)
 	$(BIN)/python -m experiments kill_matrix --keep

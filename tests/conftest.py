@@ -21,7 +21,7 @@ from specsim.models import TableModel
 from specsim.traces import open_trace, writer
 
 #: Programs that are run by themselves.
-collect_ignore = ["torture"]
+collect_ignore = ["independent", "torture"]
 #: A test that asks for one of these is slow: all figures, a Dask cluster.
 SLOW_FIXTURES = {"made", "cluster"}
 #: Examples of the documentation that audit or compare at full scale; `test_testing`, `test_against` and

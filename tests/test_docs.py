@@ -14,6 +14,7 @@ print what follows them.
 
 import ast
 import importlib
+import importlib.util
 import os
 import re
 import shlex
@@ -411,3 +412,24 @@ def test_targets_are_found():
         "-C",
         "audit",
     ]
+
+
+def test_the_page_on_statistics_has_the_numbers_of_the_independent_set():
+    spec = importlib.util.spec_from_file_location("independent", ROOT / "tests/independent/__main__.py")
+    independent = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(independent)
+    rows = independent.first()
+    caught, large = independent.found(rows, "wrong verifier", 0.02)
+    bands = [
+        independent.found(rows, "wrong verifier", low, high)
+        for low, high in ((0.3, 1.01), (0.1, 0.3), (0.05, 0.1), (0.02, 0.05))
+    ]
+    text = " ".join((ROOT / "docs/statistics.md").read_text(encoding="utf-8").split())
+    assert f"the {large} wrong verifiers" in text
+    assert f"found {caught}, that is {100 * caught / large:.0f} %" in text
+    said = (
+        f"{a} of {n} from {low}" for (a, n), low in zip(bands, (".3 on", ".1", ".05", ".02"), strict=True)
+    )
+    assert ", ".join(said) in text
+    decoders = independent.found(rows, "wrong decoder")
+    assert f"Of the {decoders[1]} wrong decoders they found {decoders[0]}." in text

@@ -32,6 +32,10 @@ def audit(
         float | None,
         Parameter(name="--time", help="Time limit in seconds, for a slow verifier; fewer steps."),
     ] = None,
+    source: Annotated[
+        Path | None,
+        Parameter(help="Folder with a clone of the engine that is named, where there is no wheel of it."),
+    ] = None,
     case: Annotated[
         list[str] | None,
         Parameter(negative="", help="Run only the case of this name, for a slow verifier; may be repeated."),
@@ -61,7 +65,12 @@ def audit(
 
     Exit code 0 if consistent or lossy as declared, 1 if biased or broken, 3 if inconclusive."""
     from specsim import auditing
+    from specsim.auditing.adapters import is_engine
 
+    if source is not None:
+        if not is_engine(verifier):
+            raise ValueError(f"--source: {verifier} is no engine that specsim knows; see 'specsim engines'")
+        verifier = f"{verifier},source={source}"
     limits: dict[str, Any] = {"seconds": seconds, "timeout": timeout}
     limits |= {"threads": threads, "executor": executor}
     wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}

@@ -92,9 +92,9 @@ def test_a_dict_declares_without_an_import():
         ),
         ({"decoder": True, "lengths": True}, ValueError, "lengths: only a verifier of chains"),
         ({"tree": True, "sampling": "sorted"}, ValueError, "sampling: 'sorted' is not one of sampled"),
-        ({"decoder": True, "temperature": 0}, ValueError, "expected a positive temperature"),
-        ({"decoder": True, "temperature": float("nan")}, ValueError, "expected a positive temperature"),
-        ({"decoder": True, "top_p": "all"}, ValueError, "expected a positive temperature"),
+        ({"decoder": True, "temperature": -1}, ValueError, "a temperature ≥ 0"),
+        ({"decoder": True, "temperature": float("nan")}, ValueError, "a temperature ≥ 0"),
+        ({"decoder": True, "top_p": "all"}, ValueError, "top_p in \\(0, 1\\]"),
     ],
 )
 def test_promises_that_mean_nothing_are_refused(promise, error, said):

@@ -162,7 +162,7 @@ def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -
     There is one table for each prompt and prefix without the end of the text; its expected count is exact."""
     tables: list[Table] = []
     for k, prompt in enumerate(case.prompts):
-        where = f"after the prompt of {len(prompt)} tokens" if len(case.prompts) > 1 else ""
+        where = f"after prompt {k + 1}" if len(case.prompts) > 1 else ""
         for table in prefix_tables(case, steps // len(case.prompts), _laws(case, processing, prompt)):
             if len(table.law) > 1 or (table.cells >= 0).sum() == 1:
                 start = table.start + k * prefix_cells(case)

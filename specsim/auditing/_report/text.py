@@ -18,8 +18,8 @@ COLUMNS = {
     "deviation was found early",
     "min p": "smallest chi-square p-value of the case's tables; the verdict does not use it",
     "max e": "largest e-value of the case",
-    "detectable TV": f"total variation that would have been found with probability {POWER:g}, at the first "
-    "and last position tested",
+    "detectable TV": "total variation on the cells of its table that would have been found with probability "
+    f"{POWER:g}, at the first and last position tested",
     "certified": "upper bound on the total variation of the first token",
     "Σ min(p,q)": "mean over the contexts where steps begin",
     "α verified": "accepted / tested tokens",
@@ -161,7 +161,8 @@ def power_line(audit: Audit) -> str:
         return ""
     return (
         f"At the first token of a step, a total variation of {min(found):.4f} in the most sensitive case and "
-        f"of {max(found):.4f} in the least sensitive case would have been found with probability {POWER:g}."
+        f"of {max(found):.4f} in the least sensitive case would have been found with probability {POWER:g}. "
+        "It is that on the cells of the case's table: single tokens where they are few, else sixteen bins."
     )
 
 
