@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -222,22 +222,23 @@ def _audit(
             promises.append(promises_result(check_promises_at(subject, root)))
         if not (fail_fast and any(result.findings for result in promises)):
             runs = (
-                run_in_rounds(execution.subject, plans, begin, limit, fail_fast, progress)
-                if execution.run_each is None
-                else run_cases(execution, plans, begin, progress)
+                run_cases(execution, plans, begin, progress)
+                if fail_fast or execution.run_each is not None
+                else run_in_rounds(execution.subject, plans, begin, limit, progress)
             )
             for run in runs:
                 found[run.plan.case.name] = run.result()
                 interrupted |= run.interrupted
-                if fail_fast and found[run.plan.case.name].findings:
+                if fail_fast and (interrupted or _first_failing(plans, found) is not None):
                     break
     except KeyboardInterrupt:
         interrupted = True
-    names = [plan.case.name for plan in plans if plan.case.name in found]
+    last = _first_failing(plans, found) if fail_fast else None
+    names = [plan.case.name for plan in plans[: None if last is None else last + 1]]
     return Audit(
         verifier=subject.name,
         level=level,
-        cases=(*promises, *(found[name] for name in names)),
+        cases=(*promises, *(found[name] for name in names if name in found)),
         proof=prove_on_generated_models(subject.rule) if isinstance(subject, RuleSubject) else None,
         budget=BUDGET,
         tests=tests,
@@ -247,6 +248,16 @@ def _audit(
         limits=subject.limits,
         left_out=subject.left_out,
     )
+
+
+def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> int | None:
+    """The first case that fails, if all before it are known."""
+    for i, plan in enumerate(plans):
+        if plan.case.name not in found:
+            return None
+        if found[plan.case.name].findings:
+            return i
+    return None
 
 
 def check_promises_at(subject: VerifierSubject, root: int) -> Partial:
@@ -306,10 +317,6 @@ class CaseRun:
             self.evidence = evidence(self.plan, self.total.counts, self.alarm)
             self.ended = self.evidence >= 1.0
 
-    @property
-    def failed(self) -> bool:
-        return bool(self.total.failures) or self.evidence >= 1.0
-
     def fail(self, error: BrokenVerifier) -> None:
         """End the case as broken: its process has ended."""
         self.total = self.plan.nothing
@@ -355,20 +362,14 @@ def run_cases(
             progress(done, total)
 
 
-class _Failed(Exception):
-    """A case has failed, and the others need not go on."""
-
-
 def run_in_rounds(
     subject: Subject,
     plans: Sequence[Plan],
     begin: Callable[[Plan], CaseRun],
     limit: Limit | None,
-    fail_fast: bool,
     progress: Progress | None,
 ) -> Iterator[CaseRun]:
-    """Count each of `plans`, all up to one look before any goes on to the next; only the first that fails if
-    `fail_fast`.
+    """Count each of `plans`, all up to one look before any goes on to the next.
 
     With a time limit each case has the same time in a round. What is left after the rounds goes to the case
     that is nearest to an alarm. After one call has hung, later ones have less time. Ctrl-C is raised after
@@ -384,8 +385,6 @@ def run_in_rounds(
             if any("hung: " in failure.text for failure in run.total.failures):
                 for other in runs:
                     other.patience = AGAIN
-            if fail_fast and run.failed:
-                raise _Failed
 
     def spend(run: CaseRun, seconds: float) -> None:
         """Count until the case has taken `seconds` in all."""
@@ -413,8 +412,6 @@ def run_in_rounds(
                 spend(nearest, nearest.total.seconds + max(limit.left() / 2, PIECE * limit.seconds))
                 if nearest.total.steps == before_it:
                     break
-    except _Failed:
-        runs = [run for run in runs if run.failed]
     except KeyboardInterrupt:
         interrupted = True
         for run in runs:

@@ -144,7 +144,7 @@ def test_without_torch_that_is_said(monkeypatch, tmp_path):
 def test_prompts_that_are_not_utf_8_are_named(name, encoding, tmp_path):
     text, path = '{"prompt": "déjà vu"}\n', tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if encoding == "gzip" else text.encode(encoding))
-    with pytest.raises(ValueError, match=rf"{name}: UTF-8 text is expected \("):
+    with pytest.raises(ValueError, match=rf"{name}: not text in UTF-8, at byte \d+; convert it"):
         read_prompts(path)
     path.write_bytes(text.encode())
     assert read_prompts(path) == ["déjà vu" if name.endswith(".jsonl") else text.strip()]

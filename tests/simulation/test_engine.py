@@ -522,7 +522,7 @@ def test_values_out_of_range_are_named(arguments, options, message):
         ((P, Q), {"steps": 1.5}, "steps: expected an int, got float"),
         ((P, Q), {"steps": True}, "steps: expected an int, got bool"),
         ((P, Q), {"rng": "7"}, "rng: expected an int, .* got str"),
-        ((P, Q), {"rule": 3}, "rule: expected a name"),
+        ((P, Q), {"rule": 3}, "rule: expected a str or Rule"),
     ],
 )
 def test_wrong_types_are_named(arguments, options, message):

@@ -281,7 +281,7 @@ def test_verify_names_the_place_in_a_batch(change, message):
     [
         ({"draft_tokens": [0.0]}, "draft_tokens: expected integer token ids, got float64"),
         ({"p": [["a", "b"]] * 2}, "p: expected real probabilities"),
-        ({"rule": None}, "rule: expected a name such as 'standard', got NoneType"),
+        ({"rule": None}, "rule: expected a str or Rule, got NoneType"),
         ({"rng": 1.5}, "rng: expected an int, .* got float"),
     ],
 )

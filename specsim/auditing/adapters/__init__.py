@@ -76,7 +76,7 @@ def names() -> list[str]:
     """Return the names of the engines that have an adapter; `ENGINES` describes each.
 
     >>> names()[:2]
-    ['eagle', 'eagle2']
+    ['deepspec', 'dflash']
     """
     return list(ENGINES)
 
