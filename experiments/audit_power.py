@@ -45,7 +45,7 @@ MINUTES = 40
 
 #: The levels of the runs, and how many seeds each mistake gets.
 RUN_LEVELS = ("quick", "standard")
-SEEDS, FAST_SEEDS = 5, 2
+SEEDS, FAST_SEEDS = 20, 2
 FAST_MISTAKES = ("resamples_target", "draft_top_k")
 #: The deviation that each level must detect, in total variation of a step.
 CLAIMED = {"quick": 0.01, "standard": 0.002}
