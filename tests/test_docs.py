@@ -431,5 +431,7 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_set():
         f"{a} of {n} from {low}" for (a, n), low in zip(bands, (".3 on", ".1", ".05", ".02"), strict=True)
     )
     assert ", ".join(said) in text
+    accused, right = independent.found(rows, "right verifier")
+    assert (accused, f"none of the {right} right verifiers" in text) == (0, True)
     decoders = independent.found(rows, "wrong decoder")
     assert f"Of the {decoders[1]} wrong decoders they found {decoders[0]}." in text
