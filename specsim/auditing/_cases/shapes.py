@@ -16,6 +16,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.auditing._cases.battery import BITS
 from specsim.auditing._verifier.contract import Declared
 from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints, dtype_of
@@ -211,7 +212,7 @@ def shape_cases(declared: Declared) -> list[ShapesCase]:
                 vocab_sizes,
                 tuple(dict.fromkeys(min(gamma, most_gamma) for gamma in gammas)),
                 tuple(_at_most(sizes, most_rows)),
-                bits=_BITS[dtype],
+                bits=BITS[dtype],
                 dtype=dtype,
                 weight=2 if min(vocab_sizes) >= 2**15 else 1,
                 same_rows=min(vocab_sizes) >= LARGE,
@@ -317,7 +318,6 @@ _PAIRS = dict(
         strict=True,
     )
 )
-_BITS = {"float64": 24, "float32": 24, "float16": 11, "bfloat16": 8}
 
 _FEW = ((1, 400), (2, 200), (3, 128), (4, 128), (5, 64), (8, 64))
 _SOME = ((7, 16), (15, 8), (16, 8), (17, 8), (31, 6), (32, 6), (33, 6), (63, 4), (64, 4), (65, 4), (100, 4))

@@ -123,11 +123,16 @@ def _in_labels_of_pair(tokens: TokenArray, rows: Rows | None, vocab_size: int) -
 
 def _count_neighbours(first: Floats, table: Ints) -> None:
     """Add pairs of quarters to `table` [2, 16]; a batch is verified in two calls, one for each half."""
-    quarters = np.minimum((first * QUARTERS).astype(np.int64), QUARTERS - 1)
-    half, even = (len(quarters) + 1) // 2, len(quarters) // 2 * 2
-    pairs = ((quarters[0:even:2], quarters[1:even:2]), (quarters[: len(quarters) - half], quarters[half:]))
+    half, even = (len(first) + 1) // 2, len(first) // 2 * 2
+    pairs = ((first[0:even:2], first[1:even:2]), (first[: len(first) - half], first[half:]))
     for row, (one, other) in zip(table, pairs, strict=True):
-        row += np.bincount(one * QUARTERS + other, minlength=QUARTERS**2)
+        row += pairs_of_quarters(one, other)
+
+
+def pairs_of_quarters(one: Floats, other: Floats) -> Ints:
+    """How often each pair of quarters occurs, int64 [16], in pairs of numbers in [0, 1]."""
+    left, right = (np.minimum((side * QUARTERS).astype(np.int64), QUARTERS - 1) for side in (one, other))
+    return np.bincount(left * QUARTERS + right, minlength=QUARTERS**2)
 
 
 def _mass_below(p: Floats, score: Floats) -> Floats:

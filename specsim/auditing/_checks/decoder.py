@@ -22,6 +22,7 @@ from specsim.auditing._checks.counts import (
     QUARTERS,
     TAIL_EDGES,
     count_prefixes,
+    pairs_of_quarters,
     prefix_cells,
     table_positions,
 )
@@ -131,10 +132,8 @@ class DecoderTally:
             count_prefixes(tokens, case.vocab_size, table_positions(case), table)
             impossible[:, own], first[own] = self._impossible(tokens, case.prompts[k], v[own])
         counts["impossible"] += impossible.sum(axis=1)
-        quarters = np.minimum((first * QUARTERS).astype(np.int64), QUARTERS - 1)
         even = sequences // 2 * 2
-        cells = quarters[0:even:2] * QUARTERS + quarters[1:even:2]
-        counts["pairs"] += np.bincount(cells, minlength=QUARTERS**2)
+        counts["pairs"] += pairs_of_quarters(first[0:even:2], first[1:even:2])
         places = np.argwhere(impossible.T)[:EXAMPLES]
         return [Example(batch.first + int(s), int(i), int(batch.tokens[i, s])) for s, i in places]
 

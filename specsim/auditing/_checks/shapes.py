@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.shapes import KINDS, KINDS_IF_LARGE, LARGE, ORDERS, Block, ShapedRows, ShapesCase
-from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, pit_bin
+from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, pairs_of_quarters, pit_bin
 from specsim.auditing._checks.tables import Plan, Table
 from specsim.core._kernels import kernel
 from specsim.core._streams import Key, Purpose, uniforms
@@ -255,11 +255,7 @@ def _add_pairs(first: Floats, kinds: Ints, ones: Ints, apart: int, tables: Ints)
     for of_alike, alike in zip(tables, ALIKE, strict=True):
         chosen = ones[kinds[ones] == kinds[ones + apart]] if alike else ones
         for row, order in zip(of_alike, PAIRED, strict=True):
-            left, right = (
-                np.minimum((first[order, side] * QUARTERS).astype(np.int64), QUARTERS - 1)
-                for side in (chosen, chosen + apart)
-            )
-            row += np.bincount(left * QUARTERS + right, minlength=QUARTERS**2)
+            row += pairs_of_quarters(first[order, chosen], first[order, chosen + apart])
 
 
 def plan_shapes(tally: ShapesTally, steps: int) -> Plan:
