@@ -14,7 +14,7 @@ from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
 from specsim.auditing._checks.decoder import DecoderSource, DecoderTally, Processing, plan_decoder_tables
 from specsim.auditing._checks.findings import evidence, judge_case, judge_table
 from specsim.auditing._checks.tables import Plan
-from specsim.auditing._verifier.contract import BrokenVerifier
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.auditing._verifier.local import Local
 from specsim.core.distributions import inverse_cdf
 from specsim.core.stats import log_e_value
@@ -29,9 +29,10 @@ NONE = Processing()
 SEQUENCES = 4096
 
 
-def counted(case, decode, count=SEQUENCES, processing=NONE):
+def counted(case, decode, count=SEQUENCES, processing=NONE, batch=None):
     """The tables of `case`, the counts of `count` sequences, and the impossible tokens among them."""
-    found = run(DecoderSource(case, Local(decode)), DecoderTally(case, processing), KEY, 0, count, threads=1)
+    source = DecoderSource(case, Local(decode, Declared(decoder=True, batch=batch)))
+    found = run(source, DecoderTally(case, processing), KEY, 0, count, threads=1)
     return plan_decoder_tables(case, processing, count), found.counts, found.examples
 
 
@@ -40,8 +41,8 @@ def findings(case, steps, tables, counts, examples, level):
     return list(judge_case(plan, Partial(counts, ((0, steps),), tuple(examples)), level).findings)
 
 
-def rejected(case, decode, count=SEQUENCES, processing=NONE):
-    tables, counts, _ = counted(case, decode, count, processing)
+def rejected(case, decode, count=SEQUENCES, processing=NONE, batch=None):
+    tables, counts, _ = counted(case, decode, count, processing, batch)
     plan = Plan(case, "sequences", count, tables, Partial({}))
     return evidence(plan, counts, FALSE_ALARM / plan.tests) >= 1.0
 
@@ -225,6 +226,74 @@ def test_greedy_decoding_is_a_law_too():
     assert examples[0].step == 0
 
 
+# --- several requests in a call --------------------------------------------------------------------------
+
+
+def decode_batch(target, draft, prompts, max_new_tokens, eos, rng, *, shared=False, moved=False):
+    """Standard speculative decoding of several requests, one step of each in turn, with ways to spoil it.
+
+    `shared`: all requests have the random numbers of the first; `moved`: when a request ends, the one behind
+    it goes on from its text."""
+    streams = [np.random.default_rng(rng.integers(2**60)) for _ in prompts]
+    if shared:
+        first = int(rng.integers(2**60))
+        streams = [np.random.default_rng(first) for _ in prompts]
+    texts, new = [list(prompt) for prompt in prompts], [[] for _ in prompts]
+    alive = list(range(len(prompts)))
+    while alive:
+        for r in list(alive):
+            left = max_new_tokens - len(new[r])
+            step = decode(target, draft, texts[r], min(left, 2), eos, streams[r], gamma=1)
+            texts[r] += step
+            new[r] += step
+            if len(new[r]) == max_new_tokens or eos in step:
+                alive.remove(r)
+                behind = [other for other in alive if other > r][:1]
+                for other in behind if moved else []:
+                    texts[other] = list(texts[r])
+    return new
+
+
+BATCH = 4
+
+
+@pytest.mark.parametrize("name", ["changing requests", pytest.param("second order", marks=pytest.mark.slow)])
+def test_requests_in_one_call_pass(name):
+    assert not rejected(CASES[name], decode_batch, batch=BATCH)
+
+
+@pytest.mark.parametrize("mistake", ["shared", "moved"])
+def test_requests_that_are_mixed_up_in_a_call_are_rejected(mistake):
+    wrong = partial(decode_batch, **{mistake: True})
+    assert rejected(CASES["changing requests"], wrong, batch=BATCH)
+
+
+def test_a_call_has_one_request_or_several():
+    sizes = []
+
+    def decode(target, draft, prompts, max_new_tokens, eos, rng):
+        sizes.append(len(prompts))
+        return [[0]] * len(prompts)
+
+    counted(CASES["one token"], decode, 32, batch=3)
+    assert sizes[:6] == [3, 1, 3, 2, 3, 3]
+    assert sum(sizes) == 32
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        ([[0]], "sequence 0: returned 1 texts for 2 prompts"),
+        (None, "sequence 0: returned no list of texts"),
+        ([[0], [0, 0]], "sequence 1: returned 2 tokens, more than max_new_tokens = 1"),
+        ([0, 0], "sequence 0: returned shape \\(\\)"),
+    ],
+)
+def test_what_a_call_of_several_requests_returns_is_checked(returned, says):
+    with pytest.raises(BrokenVerifier, match=says):
+        counted(CASES["one token"], lambda *arguments: returned, 2, batch=2)
+
+
 def test_processing_checks_its_numbers():
     for bad, name in (
         ({"temperature": -1.0}, "temperature"),
@@ -265,7 +334,7 @@ def test_cases_are_what_they_say(case):
     accepted = sum(text.accepted for text in texts) / sum(text.drafted for text in texts)
     assert (accepted > 0.85) == (case.name == "near")
     assert (accepted < 0.2) == (case.name == "far")
-    assert any(text.dropped for text in texts) == (case.name == "end in the draft")
+    assert any(text.dropped for text in texts) == (case.eos is not None)
     if case.reads_all:
         return
     assert ((case.target.rows(case.target.contexts) == 0.0).any()) == (case.name == "zeros")

@@ -127,8 +127,9 @@ def _table(rows: Floats) -> TableModel:
     return TableModel(dyadic(rows))
 
 
-def _end() -> tuple[Floats, Floats]:
-    p, q = _irregular(3, 3, 2), _irregular(4, 3, 1)
+def _end(vocab_size: int, *seeds: int) -> tuple[Floats, Floats]:
+    """Target and draft of a text that token 0 ends; the draft draws it more often."""
+    p, q = (_irregular(seed, vocab_size, order) for seed, order in zip(seeds, (2, 1), strict=True))
     p[..., 0], q[..., 0] = 0.25 * p[..., 1:].sum(axis=-1), 0.6 * q[..., 1:].sum(axis=-1)
     return normalise(p), normalise(q)
 
@@ -160,7 +161,7 @@ _CASES: tuple[tuple[Any, ...], ...] = (
     (
         "end in the draft",
         "the end of the text, token 0, is often drafted with tokens behind it",
-        _end,
+        lambda: _end(3, 3, 4),
         (2, 1),
         5,
         0,
@@ -209,10 +210,12 @@ _CASES: tuple[tuple[Any, ...], ...] = (
     ),
     (
         "changing requests",
-        "prompts of other lengths and tokens in turn: what is kept from one request to the next",
-        lambda: (_irregular(15, 4, 2), _irregular(16, 4, 1)),
-        ((0, 1), (3, 2), (2, 2, 1, 0, 3), (1, 3, 0, 2, 2)),
+        "prompts of other lengths and tokens in turn, texts that end early: what is kept from one request "
+        "to the next, or mixed up among those of a call",
+        lambda: _end(4, 15, 22),
+        ((2, 1), (3, 2), (2, 2, 1, 1, 3), (1, 3, 3, 2, 2)),
         4,
+        0,
     ),
     (
         "one token",

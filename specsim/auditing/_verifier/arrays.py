@@ -155,6 +155,19 @@ def as_sequence(output: Any, case: DecoderCase, number: int) -> TokenArray:
     return tokens.astype(np.int32)
 
 
+def as_texts(output: Any, requests: int, number: int) -> list[Any]:
+    """What a call of a decoder of several requests returned for each, the first of which is `number`.
+
+    Raises BrokenVerifier."""
+    try:
+        texts = list(output)
+    except Exception as error:
+        raise BrokenVerifier(f"sequence {number}: returned no list of texts ({described(error)})") from error
+    if len(texts) != requests:
+        raise BrokenVerifier(f"sequence {number}: returned {len(texts)} texts for {requests} prompts")
+    return texts
+
+
 def _what_is_wrong(tokens: NDArray[Any], case: DecoderCase) -> str | None:
     """What is wrong with the output of a decoder."""
     if tokens.ndim != 1:

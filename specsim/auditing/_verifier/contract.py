@@ -13,7 +13,8 @@ only source of randomness. `declares` extends these arguments, and the audit tes
                draft tree; node 0 is the root, node j + 1 is token j, and parents[j] its parent node; row k of
                p and q is the law of the token after node k; q has rows up to the last node with children;
                path lists the accepted nodes below the root
-    decoder    (target, draft, prompt, max_new_tokens, eos, rng) -> the new tokens: the whole loop
+    decoder    (target, draft, prompt, max_new_tokens, eos, rng) -> the new tokens: the whole loop; with
+               `batch`, for a list of up to that many prompts, and the result is a list of texts
 
 The first four are only for verifiers of chains.
 """
@@ -62,7 +63,8 @@ class Declared:
     dtypes : tuple of str
         dtypes of the rows: the first in most cases, each other one in some.
     batch, gamma, vocab_size : int, optional
-        Most rows of a call, most drafted tokens of a row, and largest vocabulary; None: no limit.
+        Most rows of a call, most drafted tokens of a row, and largest vocabulary; None: no limit. For a
+        decoder `batch` is the most requests of a call; None: it takes one prompt, not a list of them.
     lengths, seeds, uniforms, one_hot, tree, decoder : bool
         Other arguments than those of the plain contract, see `specsim.auditing._verifier.contract`.
     reproducible : bool

@@ -9,11 +9,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count, repeat
 from typing import Any
 
 import numpy as np
 
-from specsim.auditing._verifier.arrays import as_path, as_sequence, as_tokens, converter, described, padded
+from specsim.auditing._verifier.arrays import (
+    as_path,
+    as_sequence,
+    as_texts,
+    as_tokens,
+    converter,
+    described,
+    padded,
+)
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
 from specsim.auditing._verifier.requests import Asked, RowsAsked, SequencesAsked
 from specsim.core._types import Ints
@@ -87,13 +96,27 @@ class Local:
 
     def _sequences(self, asked: SequencesAsked) -> Iterator[Ints]:
         case = asked.case
-        for number in range(asked.first, asked.first + asked.rows):
-            rng = np.random.default_rng([*asked.key, number])
-            prompt = list(case.prompt_of(number))
-            given = case.target, case.draft, prompt, case.max_new_tokens, case.eos, rng
-            with call_safely(asked.timeout, f"sequence {number}: "):
-                tokens = as_sequence(self.function(*given), case, number)
-            yield padded(tokens, asked.width)[None]
+        for numbers in _requests_of_calls(asked, self.declared.batch):
+            rng = np.random.default_rng([*asked.key, numbers[0]])
+            prompts: Any = [list(case.prompt_of(number)) for number in numbers]
+            one = self.declared.batch is None
+            given = case.target, case.draft, prompts[0] if one else prompts
+            with call_safely(asked.timeout, f"sequence {numbers[0]}: "):
+                output = self.function(*given, case.max_new_tokens, case.eos, rng)
+                texts = [output] if one else as_texts(output, len(numbers), numbers[0])
+                tokens = [as_sequence(*text) for text in zip(texts, repeat(case), numbers, strict=False)]
+            yield np.array([padded(text, asked.width) for text in tokens])
+
+
+def _requests_of_calls(asked: SequencesAsked, batch: int | None) -> Iterator[range]:
+    """The numbers of the requests of each call, whose size changes: `batch` of them, then 1, `batch`, then 2, …"""
+    first, end = asked.first, asked.first + asked.rows
+    for call in count():
+        size = 1 if batch is None else batch if call % 2 == 0 else 1 + call // 2 % batch
+        if first >= end:
+            return
+        yield range(first, min(first + size, end))
+        first += size
 
 
 def _sliced(asked: RowsAsked) -> Callable[[slice], tuple[Any, Any]]:
