@@ -109,7 +109,7 @@ class Local:
 
 
 def _requests_of_calls(asked: SequencesAsked, batch: int | None) -> Iterator[range]:
-    """The numbers of the requests of each call, whose size changes: `batch` of them, then 1, `batch`, then 2, …"""
+    """The numbers of the requests of each call, which change: `batch`, 1, `batch`, 2, …, `batch`, `batch`."""
     first, end = asked.first, asked.first + asked.rows
     for call in count():
         size = 1 if batch is None else batch if call % 2 == 0 else 1 + call // 2 % batch
