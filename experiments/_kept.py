@@ -45,9 +45,18 @@ PAGES = {
     "published": "published.md",
     "rules": "rules.md",
     "run_times": "run-times.md",
+    "sample_sizes": "sample-sizes.md",
 }
 #: The experiments whose rows are kept.
-KEPT = ("audit_calibration", "audit_power", "diagnosis", "engine_code", "engines", "kill_matrix")
+KEPT = (
+    "audit_calibration",
+    "audit_power",
+    "diagnosis",
+    "engine_code",
+    "engines",
+    "kill_matrix",
+    "sample_sizes",
+)
 FOLDER = ROOT / "experiments" / "kept"
 RESULTS = ROOT / "docs" / "results"
 

@@ -26,14 +26,14 @@ from specsim.auditing._cases.battery import LEVELS, battery
 from specsim.auditing._cases.decoder_battery import decoder_battery
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import NEIGHBOURS, PIT_BINS, QUARTERS, TAIL_EDGES
-from specsim.auditing._checks.findings import MIN_TOO_GOOD_DF
+from specsim.auditing._checks.findings import MIN_TOO_GOOD_DF, pooled_log_e_of
 from specsim.auditing._checks.subjects import RuleSubject, function_subject
-from specsim.auditing._checks.tables import LOOKS, Table
+from specsim.auditing._checks.tables import LOOKS, Table, pooled_tables
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant, _reference
 from specsim.core.distributions import Floats
-from specsim.core.stats import MIN_EXPECTED, log_e_values, log_pooled_e_value
+from specsim.core.stats import MIN_EXPECTED, log_e_values
 from specsim.drafts import chains
 from specsim.rules import Rule
 
@@ -184,9 +184,10 @@ def calibrate(cases: Sequence[Drawn], budget: float, audits: int, rng: np.random
 
 
 def _pooled(tables: Sequence[Table], counts: dict[str, NDArray[np.int64]], audits: int) -> Floats:
-    """The logarithm [audits] of the e-value of the prefix tables together."""
-    observed = [(_of(table, counts), table.law) for table in tables if table.kind == "prefix"]
-    return np.array([log_pooled_e_value([(of[i], law) for of, law in observed]) for i in range(audits)])
+    """The logarithm [audits] of the e-value of the pooled tables."""
+    pooled = pooled_tables(tables)
+    observed = [_of(table, counts) for table in pooled]
+    return np.array([pooled_log_e_of(pooled, [of[i] for of in observed]) for i in range(audits)])
 
 
 def _nothing(known: Known, audits: int) -> dict[str, NDArray[np.int64]]:

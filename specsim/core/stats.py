@@ -20,7 +20,8 @@ from specsim.core._types import Floats, Ints
 
 __all__ = [
     "MIN_EXPECTED", "POWER", "ChiSquare", "binomial_p_value", "certified_tv", "chi_square",
-    "detectable_tv", "log_e_value", "log_e_values", "log_pooled_e_value", "log_pooled_two_sample_e",
+    "detectable_tv", "log_alternatives_e_value", "log_e_value", "log_e_values", "log_pooled_e_value",
+    "log_pooled_two_sample_e",
     "log_two_sample_e",
     "lower_tail_p_value", "merge_cells", "needed_draws", "tv_interval",
 ]  # fmt: skip
@@ -31,6 +32,8 @@ MIN_EXPECTED = 10.0
 POWER = 0.999
 #: Total variations ε that the e-value's alternatives cover, by concentration c = k/4ε².
 DEVIATIONS = np.geomspace(1e-3, 1e-1, 9)
+#: Shares of the draws that have the law of an alternative.
+SHARES = tuple(2.0**-i for i in range(7))
 
 
 @checked
@@ -212,6 +215,33 @@ def log_pooled_e_value(tables: Sequence[tuple[Ints, Floats]]) -> float:
     """
     ratios = [_log_ratios(counts[None], law)[0] for counts, law in tables if len(law) > 1 and counts.any()]
     return float(_log_mean_exp(np.sum([np.zeros(len(DEVIATIONS)), *ratios], axis=0)))
+
+
+@checked
+def log_alternatives_e_value(tables: Sequence[tuple[Ints, Floats]]) -> float:
+    """Natural logarithm of an e-value of several tables together against given alternatives.
+
+    In an alternative each draw has its law with probability w, else the law of the null. The likelihood
+    ratios of all tables are multiplied for each alternative and each of the shares w = 1, 1/2, …, 1/64; their
+    mean is an e-value if each draw is counted in one table and has its law given the draws before it.
+
+    Parameters
+    ----------
+    tables : sequence of (ndarray of int64, shape [k], ndarray of float64, shape [M, k])
+        Counts of each table, and the likelihood ratios of its cells under M alternatives to the null;
+        arguments are not checked.
+
+    Examples
+    --------
+    >>> ratios = np.array([[1.2, 0.8], [0.8, 1.2]])
+    >>> log_alternatives_e_value([(np.array([530, 470]), ratios)] * 20) > 10
+    True
+    """
+    counts = np.concatenate([observed for observed, _ in tables])
+    excess = np.concatenate([ratios for _, ratios in tables], axis=1)[:, counts > 0] - 1.0
+    with np.errstate(divide="ignore"):
+        logs = [np.log1p(share * excess) @ counts[counts > 0] for share in SHARES]
+    return float(_log_mean_exp(np.concatenate(logs)))
 
 
 def _log_ratios(counts: Ints, pmf: Floats) -> Floats:

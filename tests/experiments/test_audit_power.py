@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import FALSE_ALARM
 
-from experiments import audit_calibration, audit_power
+from experiments import audit_calibration, audit_power, sample_sizes
 from experiments._kept import kept
 from experiments._step_laws import deviation, known_decoder, known_steps, rejections, tables_of
 from experiments.audit_calibration import calibrate, exact_cases
@@ -245,7 +245,8 @@ def test_a_law_without_chance_has_no_p_values():
 
 
 @pytest.mark.parametrize(
-    ("experiment", "page"), [(audit_power, "power.md"), (audit_calibration, "calibration.md")]
+    ("experiment", "page"),
+    [(audit_power, "power.md"), (audit_calibration, "calibration.md"), (sample_sizes, "sample-sizes.md")],
 )
 def test_the_page_is_that_of_the_kept_rows(experiment, page):
     rows = kept(experiment.__name__.partition(".")[2])
@@ -296,3 +297,20 @@ def test_a_calibration_with_fewer_audits_is_of_the_same_cases_and_tables():
     for name in ("cases", "tables"):
         assert found[name] == stored["draft_one_short"][name]
     assert audit_calibration.run_cell(cell, fast=True, rng=1) != found
+
+
+def test_a_sample_size_can_be_computed_again():
+    stored = {row["mistake"]: row for row in kept("sample_sizes")}
+    assert [(name,) for name in stored] == sample_sizes.cells(fast=False)
+    found = sample_sizes.run_cell(("resamples_target",), fast=True, rng=1)
+    row = stored["resamples_target"]
+    assert found["case"] == row["case"]
+    assert found["most_powerful"] == pytest.approx(row["most_powerful"])
+    assert found["ratio"] == pytest.approx(row["ratio"], rel=0.3)
+
+
+def test_no_test_is_better_than_the_most_powerful_one():
+    """Both numbers rest on normal approximations, which take some dozens of steps."""
+    known = [row for row in kept("sample_sizes") if row["case"] and row["most_powerful"] > 60]
+    assert len(known) > 15
+    assert all(row["ratio"] > 0.9 for row in known)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._checks.alternatives import alternatives
 from specsim.auditing._checks.counts import (
     QUARTERS,
     TAIL_EDGES,
@@ -173,13 +174,21 @@ def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -
 
 def _laws(
     case: DecoderCase, processing: Processing, prompt: Tokens
-) -> Callable[[Tokens], tuple[Floats, Floats]]:
-    """The law after each prefix of the text, and how likely each token is followed by another."""
+) -> Callable[[Tokens], tuple[Floats, Floats, Floats | None]]:
+    """The law after each prefix of the text, how likely each token is followed by another, and the law under
+    each alternative, which a decoder may be anywhere in the text."""
 
-    def laws(prefix: Tokens) -> tuple[Floats, Floats]:
+    def laws(prefix: Tokens) -> tuple[Floats, Floats, Floats | None]:
         text = np.array([(*prompt, *prefix)], dtype=np.int32)
-        row = np.asarray(case.target.row(text[0].tolist()), dtype=np.float64)
-        law = processing.after(text, row[None])[0]
-        return law, law if case.eos is None else np.where(np.arange(law.size) == case.eos, 0.0, law)
+        law, drafted = (
+            processing.after(text, np.asarray(model.row(text[0].tolist()), dtype=np.float64)[None])[0]
+            for model in (case.target, case.draft)
+        )
+        onward = law if case.eos is None else np.where(np.arange(law.size) == case.eos, 0.0, law)
+        return (
+            law,
+            onward,
+            np.concatenate([alternatives(law, drafted, None), alternatives(law, None, drafted)]),
+        )
 
     return laws

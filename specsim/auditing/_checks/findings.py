@@ -18,6 +18,7 @@ from specsim.core.stats import (
     certified_tv,
     chi_square,
     detectable_tv,
+    log_alternatives_e_value,
     log_e_value,
     log_e_values,
     log_pooled_e_value,
@@ -125,7 +126,17 @@ def evidence(plan: Plan, counts: Counts, level: float) -> float:
 
 def pooled_log_e(plan: Plan, counts: Counts) -> float:
     """The logarithm of the e-value of the pooled tables of a case."""
-    return log_pooled_e_value([(table.counts(counts), table.law) for table in plan.pooled])
+    return pooled_log_e_of(plan.pooled, [table.counts(counts) for table in plan.pooled])
+
+
+def pooled_log_e_of(tables: Sequence[Table], observed: Sequence[Ints]) -> float:
+    """The same of the counts `observed` in each table: the mean of the e-values against all laws, and against
+    the alternatives that the tables have."""
+    against_all = log_pooled_e_value([(n, table.law) for n, table in zip(observed, tables, strict=True)])
+    known = [(n, table.ratios) for n, table in zip(observed, tables, strict=True) if table.ratios is not None]
+    if not known:
+        return against_all
+    return float(np.logaddexp(against_all, log_alternatives_e_value(known)) - np.log(2.0))
 
 
 def find(
@@ -149,11 +160,8 @@ def find(
 def _pooled(plan: Plan, counts: Counts, log_e: float, level: float) -> Finding:
     """Tables reject together, and none alone: the one that deviates most, and the e-value of all."""
     worst = max(plan.pooled, key=lambda table: log_e_value(table.counts(counts), table.law))
-    said = _deviation(worst, worst.counts(counts), level)
-    return Finding(
-        "deviation",
-        f"{said}; all {len(plan.pooled)} {worst.kind} tables together: e = 10^{log_e / np.log(10.0):.0f}",
-    )
+    together = f"all {len(plan.pooled)} tables of tokens together: e = 10^{log_e / np.log(10.0):.0f}"
+    return Finding("deviation", f"{together}; most in {_deviation(worst, worst.counts(counts), level)}")
 
 
 def _support(counts: Counts, examples: Sequence[Example]) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """The plan of a case, fixed before the first draw: its steps, and its tables, which share the budget."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._cases.shapes import ShapesCase
+from specsim.auditing._checks.alternatives import alternatives, bins_of
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import (
     NEIGHBOURS,
@@ -26,6 +27,8 @@ from specsim.simulation._counting import Counts, Partial, no_counts
 #: Fractions of a case's steps at which interim looks are taken; a case ends early only if one rejects. A case
 #: goes on to the last one only if its evidence is near an alarm.
 LOOKS = (*(2.0**-k for k in range(7, -1, -1)), 4.0)
+#: Contexts over which the bins of alternatives are averaged.
+ALTERNATIVE_CONTEXTS = 64
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Table:
     the emitted prefix of a prefix table; `where` says what a table of a case of changing shape is about.
 
     The counts are `[start : start + len(cells)]` of the flattened array `source`; `cells[x]` is the cell of
-    outcome x, -1 if impossible; `law` is the law of the cells."""
+    outcome x, -1 if impossible; `law` is the law of the cells, `ratios` [M, k] the likelihood ratios to it of
+    the alternatives that a pooled e-value has."""
 
     kind: str
     position: int
@@ -46,6 +50,7 @@ class Table:
     cells: Ints
     law: Floats
     where: str = ""
+    ratios: Floats | None = None
 
     def counts(self, counts: Counts) -> Ints:
         """The table's counts by cell, from the counts of an `AuditTally`."""
@@ -90,9 +95,19 @@ class Plan:
 
     @property
     def pooled(self) -> list[Table]:
-        """The tables that are pooled: each token is counted once, and has its law given those before it."""
-        kind = "prefix" if any(table.kind == "prefix" for table in self.tables) else "PIT"
-        return [table for table in self.tables if table.kind == kind]
+        """The tables that are pooled."""
+        return pooled_tables(self.tables)
+
+
+def pooled_tables(tables: Sequence[Table]) -> list[Table]:
+    """Prefix tables, and PIT bins of the positions without: they count each token once, and it has its law
+    given those before it."""
+    full = {table.position for table in tables if table.kind == "prefix"}
+    return [
+        table
+        for table in tables
+        if table.kind == "prefix" or (table.kind == "PIT" and table.position not in full)
+    ]
 
 
 def interim_looks(steps: int) -> list[int]:
@@ -130,46 +145,61 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
     The expected counts of prefixes and positions are those of the standard rule; a wrong estimate costs only
     power."""
 
-    def laws(prefix: Tokens) -> tuple[Floats, Floats]:
+    def laws(prefix: Tokens) -> tuple[Floats, Floats, Floats | None]:
         text = (*case.contexts[0].tolist(), *prefix)
         p, q = (np.asarray(model.row(text), dtype=np.float64) for model in (case.target, case.draft))
         law = claim.row(p, q, len(prefix))
-        return law, np.minimum(law, q)
+        whole = len(prefix) == case.gamma
+        before = np.asarray(case.draft.row(text[:-1]), dtype=np.float64) if whole and prefix else None
+        others = alternatives(p, None if whole else q, before) if claim.lossless else None
+        return law, np.minimum(law, q), others
 
-    tables = [*prefix_tables(case, steps, laws), *_bin_tables(case, steps)]
+    tables = [*prefix_tables(case, steps, laws), *_bin_tables(case, steps, claim)]
     if claim.rule is None:
         tables += _neighbour_tables(steps)
     return [table for table in tables if len(table.law) > 1]
 
 
 def prefix_tables(
-    case: Case | DecoderCase, steps: int, laws: Callable[[Tokens], tuple[Floats, Floats]]
+    case: Case | DecoderCase, steps: int, laws: Callable[[Tokens], tuple[Floats, Floats, Floats | None]]
 ) -> Iterator[Table]:
-    """A table for each prefix; laws(prefix) is the law after it, and how likely each token is followed."""
+    """A table for each prefix; laws(prefix) is the law after it, how likely each token is followed, and the
+    law under each alternative."""
     size, start = case.target.vocab_size, 0
     reached: dict[Tokens, float] = {(): float(steps)}
     for position in range(table_positions(case)):
         following: dict[Tokens, float] = {}
         for prefix, visits in reached.items():
             code = int(np.ravel_multi_index(prefix, (size,) * position)) if prefix else 0
-            law, onward = laws(prefix)
-            yield table_of("prefix", position, prefix, "prefixes", start + code * size, law, visits)
+            law, onward, others = laws(prefix)
+            yield table_of("prefix", position, prefix, "prefixes", start + code * size, law, visits, others)
             following |= {(*prefix, x): visits * mass for x, mass in enumerate(onward.tolist()) if mass > 0.0}
         start += size ** (position + 1)
         reached = following
 
 
-def _bin_tables(case: Case, steps: int) -> Iterator[Table]:
+def _bin_tables(case: Case, steps: int, claim: Claim) -> Iterator[Table]:
     """PIT and tail bins at every position."""
     pit = np.full(PIT_BINS, 1.0 / PIT_BINS)
     tail = np.diff(TAIL_EDGES, prepend=0.0)
     contexts = case.contexts[:256]
     overlap = float(np.minimum(case.target.rows(contexts), case.draft.rows(contexts)).sum(axis=1).mean())
+    drafted, bonus = _bin_alternatives(case) if claim.lossless else (None, None)
     for position in range(case.gamma + 1):
-        visits = steps * overlap**position
-        yield table_of("PIT", position, (), "pit", position * PIT_BINS, pit, visits)
+        visits, others = steps * overlap**position, bonus if position == case.gamma else drafted
+        yield table_of("PIT", position, (), "pit", position * PIT_BINS, pit, visits, others)
         # not merged, however rare: only the chi-square, which does not decide, needs expected counts
         yield Table("tail", position, (), "tail", position * len(tail), np.arange(len(tail)), tail)
+
+
+def _bin_alternatives(case: Case) -> tuple[Floats, Floats]:
+    """The PIT bins [M, 16] under each alternative, where tokens are drafted and at the bonus, the mean over
+    some contexts."""
+    contexts = case.contexts[:ALTERNATIVE_CONTEXTS]
+    rows = list(zip(*(model.rows(contexts) for model in (case.target, case.draft)), strict=True))
+    drafted = [bins_of(alternatives(p, q, None), p, q, PIT_BINS) for p, q in rows]
+    bonus = [bins_of(alternatives(p, None, q), p, q if case.is_pair else None, PIT_BINS) for p, q in rows]
+    return np.mean(drafted, axis=0), np.mean(bonus, axis=0)
 
 
 def _neighbour_tables(steps: int) -> Iterator[Table]:
@@ -181,9 +211,21 @@ def _neighbour_tables(steps: int) -> Iterator[Table]:
 
 
 def table_of(
-    kind: str, position: int, prefix: tuple[int, ...], source: str, start: int, pmf: Floats, visits: float
+    kind: str,
+    position: int,
+    prefix: tuple[int, ...],
+    source: str,
+    start: int,
+    pmf: Floats,
+    visits: float,
+    alternatives: Floats | None = None,
 ) -> Table:
-    """The table of one law; cells of small expected counts are merged."""
+    """The table of one law; cells of small expected counts are merged, those of `alternatives` [M, V] too."""
     cells = merge_cells(pmf, visits)
     law = np.bincount(cells[cells >= 0], weights=pmf[cells >= 0])
-    return Table(kind, position, prefix, source, start, cells, law / law.sum())
+    table = Table(kind, position, prefix, source, start, cells, law / law.sum())
+    if alternatives is None or len(law) == 1:
+        return table
+    masses = np.zeros((len(law), len(alternatives)))
+    np.add.at(masses, cells[cells >= 0], alternatives.T[cells >= 0])
+    return replace(table, ratios=masses.T / table.law)

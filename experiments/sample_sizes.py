@@ -1,0 +1,195 @@
+"""The steps that an audit needs for each known mistake, beside those of the most powerful test.
+
+The most powerful test (Neyman and Pearson) knows the mistake, and rejects for a large likelihood ratio of its
+law to the claimed one. With K the Kullback-Leibler divergence of a step's tokens under the mistake from the
+claim, it needs about (z(α) + z(1 - power))² / 2K steps. For each mistake of known law that needs statistics
+at all, that is computed from the prefix tables of an audit, at the whole error budget, in the case where it
+is fewest. Then counts of those tables are drawn from the law of the mistake: the audit needs the steps with
+which the logarithm of its largest e-value, of a table or of the tables together, is above the alarm with the
+same power, by its mean and standard deviation.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from experiments import Row
+from experiments._step_laws import Known, alarm, known_steps
+from specsim.auditing import BUDGET, mutants
+from specsim.auditing._cases.battery import Case
+from specsim.auditing._checks.claimed_law import Claim
+from specsim.auditing._checks.findings import pooled_log_e_of
+from specsim.auditing._checks.subjects import Subject, function_subject
+from specsim.auditing._checks.tables import Table, interim_looks
+from specsim.auditing._verifier.contract import Declared
+from specsim.auditing._verifier.local import Local
+from specsim.core.stats import POWER, log_e_value
+
+TITLE = "The steps that an audit needs for each known mistake, beside those of the most powerful test"
+MINUTES = 5
+
+#: Draws of the counts at each number of steps, and the precision of the ratio of both numbers.
+DRAWS, FAST_DRAWS, PRECISION = 200, 40, 1.03
+#: The largest ratio that is looked for.
+MOST = 50.0
+#: Probability of a step that rejects at once from which on no statistics are needed.
+FATAL = 1e-6
+#: Divergence of rounding, not of a law.
+LEAST_DIVERGENCE = 1e-12
+FAST_MISTAKES = ("resamples_target", "bonus_argmax")
+#: The ratio that is aimed at.
+GOAL = 2.5
+
+
+def cells(*, fast: bool) -> list[tuple[str]]:
+    """The mistakes of verifiers whose law is known."""
+    known = [one.name for one in mutants.catalogue() if one.verify is not None and one.law is not None]
+    return [(name,) for name in known if not fast or name in FAST_MISTAKES]
+
+
+def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
+    """The case, the divergence per step, and both numbers of steps.
+
+    All but the name are None where a step rejects at once in some case, or the law shows in no table.
+    `first_look` is the number of steps at which an audit at level quick first looks at that case."""
+    mutant = mutants.get(cell[0])
+    subject = function_subject(Local(mutant.function, Declared()), mutant.name)
+    level = alarm(subject, "quick")
+    shown = [one for i in range(len(subject.cases)) if (one := _shown(mutant, subject, i)) is not None]
+    if not shown or any(one.fatal > FATAL for one in shown):
+        best = None
+    else:
+        best = max(shown, key=lambda one: one.divergence)
+    if best is None or best.divergence < LEAST_DIVERGENCE:
+        return {"mistake": mutant.name} | dict.fromkeys(
+            ("case", "divergence", "most_powerful", "audit", "ratio", "first_look")
+        )
+    least = (scipy.special.ndtri(1.0 - BUDGET) + scipy.special.ndtri(POWER)) ** 2 / (2.0 * best.divergence)
+    needed = _needed(best, level, least, FAST_DRAWS if fast else DRAWS, np.random.default_rng(rng))
+    return {
+        "mistake": mutant.name,
+        "case": best.known.case,
+        "divergence": best.divergence,
+        "most_powerful": least,
+        "audit": needed,
+        "ratio": needed / least,
+        "first_look": best.first_look,
+    }
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A case in which the law of the mistake is known, with the tables that it shows in."""
+
+    known: Known
+    tables: Sequence[Table]
+    first_look: int
+
+    @property
+    def fatal(self) -> float:
+        return float(self.known.law[self.known.fatal].sum())
+
+    @property
+    def divergence(self) -> float:
+        """Of the tokens of one step, in the cells of the tables, each given the tokens before it."""
+        rates = self.known.prefixes(self.known.law[:, None])[:, 0]
+        total = 0.0
+        for table in self.tables:
+            visits = table.merged(rates)
+            if visits.any():
+                total += float(scipy.special.rel_entr(visits, visits.sum() * table.law).sum())
+        return total
+
+
+def _shown(mutant: mutants.Mutant, subject: Subject, index: int) -> _Shown | None:
+    case = subject.cases[index]
+    if not isinstance(case, Case):
+        return None
+    known, plan = known_steps(mutant, case, Claim(None, case.tree)), subject.plan(index, "quick")
+    tables = [table for table in plan.pooled if table.kind == "prefix"]
+    return _Shown(known, tables, interim_looks(plan.steps)[0]) if known is not None and tables else None
+
+
+def _needed(shown: _Shown, level: float, least: float, draws: int, rng: np.random.Generator) -> float:
+    """The steps that reject at false-alarm probability `level` of each test; infinite beyond `MOST`."""
+
+    def rejects(steps: float) -> bool:
+        largest = np.array(
+            [
+                _largest_log_e(shown, counts)
+                for counts in rng.multinomial(int(steps), shown.known.law, size=draws)
+            ]
+        )
+        return bool(largest.mean() - scipy.special.ndtri(POWER) * largest.std() >= -math.log(level))
+
+    low, high = 0.2, 1.0
+    while not rejects(high * least):
+        low, high = high, 1.5 * high
+        if high > MOST:
+            return math.inf
+    while high / low > PRECISION:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if rejects(middle * least) else (middle, high)
+    return high * least
+
+
+def _largest_log_e(shown: _Shown, outcomes: np.ndarray) -> float:
+    flat = shown.known.prefixes(outcomes[:, None])[:, 0]
+    observed = [table.counts({"prefixes": flat}) for table in shown.tables]
+    single = (log_e_value(n, table.law) for n, table in zip(observed, shown.tables, strict=True) if n.any())
+    return max(pooled_log_e_of(shown.tables, observed), *single)
+
+
+# --- the page --------------------------------------------------------------------------------------------
+
+
+def page(rows: Sequence[Row]) -> str:
+    """docs/results/sample-sizes.md."""
+    shown = [row for row in rows if row["case"]]
+    late = [row for row in shown if row["most_powerful"] >= row["first_look"]]
+    within = [row for row in shown if row["ratio"] <= GOAL]
+    beyond = [row for row in shown if row["ratio"] > GOAL]
+    texts = [
+        "For each known mistake of a verifier whose law is known: the steps of the most powerful test, which "
+        "knows the mistake, and those that an audit at level quick needs, which does not, in the case of the "
+        f"battery where the first are fewest, at a false-alarm probability of {BUDGET:g} for the whole audit "
+        f"and with power {POWER:g}. The most powerful test needs about (z + z')²/2K steps, K the divergence "
+        "of the tokens of a step; those of an audit are measured on counts drawn from the mistake's law. "
+        "Mistakes that break the contract or emit impossible tokens need no statistics, and are left out. "
+        "`python -m experiments sample_sizes --keep` computes this table again.",
+        f"Of {len(shown)} mistakes an audit needs at most {GOAL:g} times the least sample size for "
+        f"{len(within)}; the median ratio is {np.median([row['ratio'] for row in shown]):.2f}. "
+        + (
+            f"Above it are {', '.join(_beyond(row) for row in beyond)}. "
+            if beyond
+            else "No mistake needs more. "
+        )
+        + f"An audit first looks after 1/128 of a case's steps: for {len(shown) - len(late)} of them that is "
+        "more than the least sample size.",
+    ]
+    lines = ["# Sample sizes", ""]
+    for text in texts:
+        lines += [*textwrap.wrap(text, 118, break_on_hyphens=False), ""]
+    lines += [
+        "| mistake | case | divergence | most powerful test | audit | ratio |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for row in shown:
+        numbers = _steps(row["most_powerful"]), _steps(row["audit"]), f"{row['ratio']:.2f}"
+        cells = f"`{row['mistake']}`", row["case"], f"{row['divergence']:.3g}", *numbers
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _steps(number: float) -> str:
+    return f"{number:,.0f}" if number < 1e7 else f"{number:.3g}"
+
+
+def _beyond(row: Row) -> str:
+    return f"`{row['mistake']}` ({row['ratio']:.2f}, of {_steps(row['most_powerful'])} steps)"

@@ -1,0 +1,122 @@
+"""Alternatives of a case's pooled e-value: what a token's law would be under known kinds of mistakes.
+
+A kind of mistake is a function of the rows of target and draft where the token is drawn, and happens at some
+share of the tokens. That covers small values of its parameter too: for example the law of a lenience of .95
+is close to a mixture of the target's law and that of a lenience of .5. Against these a test needs about twice
+the sample size of the most powerful one, whatever the number of cells; a Dirichlet mixture, which has all
+alternatives, needs more with each cell."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from specsim.core._types import Floats
+from specsim.core.distributions import temperature
+
+#: Temperatures on one side only, and the lenience of the alternatives.
+TEMPERATURES, LENIENCE = (0.7, 1.4), 0.5
+
+
+def alternatives_of_draft(p: Floats, q: Floats) -> Iterator[Floats]:
+    """The law [V] of a token after rows p and q, for each kind of mistake in drafting or verification."""
+    chance, left = _ratio(p, q), _residual(p, q)
+    for value in TEMPERATURES:  # of the rows that are drawn from, not of those that are handed over
+        yield _emitted(temperature(q, value), chance, left)
+    yield _emitted(_argmax(q), chance, left)
+    tested = float((q * chance).sum())
+    for recovered in (p, _argmax(left), _within(left, tested, 1.0), _within(left, 0.0, 1.0 - tested)):
+        yield _emitted(q, chance, recovered)
+    yield _without_drafted(p, q, chance)
+    accepted = _ratio(p, LENIENCE * q)
+    for recovered in (left, _residual(p, LENIENCE * q)):
+        yield _emitted(q, accepted, recovered)
+    yield _emitted(q, _argmax(p), left)
+    yield _emitted(q, (p > p.max() / 10.0).astype(np.float64), left)
+    yield q
+
+
+def alternatives_of_bonus(p: Floats, q: Floats | None) -> Iterator[Floats]:
+    """The law [V] of a bonus, of row p; q is the row before it, None if there is none."""
+    yield _argmax(p)
+    yield _never_last(p)
+    yield _within(p, 0.0, 0.5)
+    yield _normalised(np.where(p > p.max() / 5.0, p, 0.0))
+    for value in TEMPERATURES:
+        yield temperature(p, value)
+    yield p if q is None else q
+    yield p if q is None else _residual(p, q)
+
+
+def alternatives(p: Floats, q: Floats | None, before: Floats | None) -> Floats:
+    """The laws [M, V] of a token after row p under each kind of mistake; p itself where it does not apply.
+
+    q is the draft's row, None at the bonus, which `before` precedes."""
+    everywhere = [temperature(p, value) for value in TEMPERATURES]
+    of_draft = [p] * DRAFT if q is None else list(alternatives_of_draft(p, q))
+    of_bonus = [p] * BONUS if q is not None else list(alternatives_of_bonus(p, before))
+    return np.array([*everywhere, *of_draft, *of_bonus])
+
+
+def _normalised(weights: Floats) -> Floats:
+    found: Floats = weights / weights.sum()
+    return found
+
+
+def _argmax(row: Floats) -> Floats:
+    found = np.zeros_like(row)
+    found[row.argmax()] = 1.0
+    return found
+
+
+def _never_last(p: Floats) -> Floats:
+    """p without the last token, if that is possible and not certain."""
+    return p if p[-1] in (0.0, 1.0) else _normalised(np.where(np.arange(p.size) < p.size - 1, p, 0.0))
+
+
+def _within(row: Floats, low: float, high: float) -> Floats:
+    """The law of an inverse-CDF draw from `row` with a uniform in [low, high), one that was tested before."""
+    ends = row.cumsum()
+    part = np.maximum(np.minimum(ends, high) - np.maximum(ends - row, low), 0.0)
+    return _normalised(part) if part.any() else row
+
+
+def _residual(p: Floats, q: Floats) -> Floats:
+    left = np.maximum(p - q, 0.0)
+    return _normalised(left) if left.any() else p
+
+
+def _ratio(p: Floats, q: Floats) -> Floats:
+    return np.divide(p, q, out=(p > 0.0).astype(np.float64), where=p < q)
+
+
+def _emitted(drafted: Floats, accepted: Floats, recovered: Floats) -> Floats:
+    """The law of a token that is `drafted`, `accepted` with these probabilities, else `recovered`."""
+    kept = drafted * accepted
+    found: Floats = kept + (1.0 - kept.sum()) * recovered
+    return found
+
+
+def _without_drafted(p: Floats, q: Floats, accepted: Floats) -> Floats:
+    """The same, recovered from p without the token that was drafted."""
+    rejected = np.divide(q * (1.0 - accepted), 1.0 - p, out=np.zeros_like(p), where=p < 1.0)
+    found: Floats = q * accepted + p * (rejected.sum() - rejected)
+    return found
+
+
+_EXAMPLE = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
+#: How many kinds of mistakes there are on the way to a token, and at the bonus.
+DRAFT, BONUS = len(list(alternatives_of_draft(*_EXAMPLE))), len(list(alternatives_of_bonus(*_EXAMPLE)))
+
+
+def bins_of(laws: Floats, p: Floats, q: Floats | None, bins: int) -> Floats:
+    """The PIT bins [M, bins] of tokens with `laws` [M, V], where tokens of p are ordered by p/q, or by p."""
+    possible = np.flatnonzero(p > 0.0)
+    with np.errstate(divide="ignore"):
+        score = p[possible] if q is None else p[possible] / q[possible]
+    order = possible[np.argsort(score, kind="stable")]
+    ends, edges = _from_zero(p[order]), np.linspace(0.0, 1.0, bins + 1)
+    return np.array([np.diff(np.interp(edges, ends, _from_zero(law[order]))) for law in laws])
+
+
+def _from_zero(masses: Floats) -> Floats:
+    return np.concatenate([[0.0], masses.cumsum()])
