@@ -103,6 +103,7 @@ def _describe(found: Audit) -> str:
         words.headline(found),
         *words.diagnosis(found),
         *words.finding_lines(found),
+        *words.traceback(found).splitlines(),
         *(f"{case.case}: {words.waste(case)}" for case in wasteful),
         words.proof_line(found),
         words.test_line(found),

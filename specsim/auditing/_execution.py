@@ -107,9 +107,10 @@ def count_case(subject: Subject, asked: Steps, progress: Progress | None = None)
     except NotADraftPath as error:
         found = Partial({}, failures=(Failure("path", str(error)),))
     except BrokenVerifier as error:
-        lost = isinstance(error, LostVerifier)
-        text = str(error) if lost else f"{error}{_smallest_call(subject, asked)}"
-        found = Partial({}, failures=(Failure("contract", text),))
+        where, details = "", error.details
+        if not isinstance(error, LostVerifier):
+            where, details = _smallest_call(subject, asked, details)
+        found = Partial({}, failures=(Failure("contract", f"{error}{where}", details),))
     return replace(found, seconds=time.perf_counter() - started)
 
 
@@ -131,22 +132,24 @@ class _RuleCase:
         return self.counter[1]
 
 
-def _smallest_call(subject: Subject, asked: Steps) -> str:
-    """A sentence with the fewest rows of a call, among powers of two up to 4,096, that break the verifier.
+def _smallest_call(subject: Subject, asked: Steps, details: str) -> tuple[str, str]:
+    """A sentence with the fewest rows of a call, among powers of two up to 4,096, that break the verifier,
+    and the traceback there.
 
-    Empty for decoders and verifiers of trees, which are called step by step, and if no such call breaks it.
-    """
+    Without a sentence for decoders and verifiers of trees, which are called step by step, and if no such call
+    breaks it: then `details` is the traceback."""
     source: Any = subject.counter(asked.case, asked.patience)[0]
     if not isinstance(subject, VerifierSubject) or subject.declared.tree:
-        return ""
+        return "", details
     for steps in (2**k for k in range(13)):
         try:
             for _ in source.batches(asked.key, 0, steps):
                 pass
-        except (BrokenVerifier, NotADraftPath):
+        except (BrokenVerifier, NotADraftPath) as error:
             rows = source.rows_of_a_call(steps)
-            return f"; a call of {rows} row{'s' if rows > 1 else ''} shows it"
-    return ""
+            said = f"; a call of {rows} row{'s' if rows > 1 else ''} shows it"
+            return said, getattr(error, "details", "") or details
+    return "", details
 
 
 def planned_subject(name: str, promise: Declared | None, threads: int = 1) -> Subject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -26,7 +27,7 @@ WANTED_TV, WANTED_TV_OF_TWO = 0.05, 0.1
 #: Total variation below which two laws differ only by rounding.
 LEAST_TV = 1e-9
 #: The most characters of a finding.
-LONGEST = 1500
+LONGEST, LONGEST_DETAILS = 1500, 6000
 
 
 class Verdict(StrEnum):
@@ -47,14 +48,22 @@ class Verdict(StrEnum):
 class Finding:
     """One reason for a verdict; `kind` is deviation, support, dependence, path, or contract.
 
-    `text` may hold an error message of the verifier, so it is escaped and cut for all forms of a report."""
+    `details` is the traceback of an exception in the verifier. Both may hold its words, so they are escaped
+    and cut for all forms of a report."""
 
     kind: str
     text: str
+    details: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        text = _printable(self.text)
-        object.__setattr__(self, "text", text if len(text) <= LONGEST else f"{text[:LONGEST]} …")
+        for name, longest in (("text", LONGEST), ("details", LONGEST_DETAILS)):
+            said = _printable(getattr(self, name))
+            object.__setattr__(self, name, said if len(said) <= longest else f"{said[:longest]} …")
+
+    @property
+    def alike(self) -> tuple[str, str]:
+        """Equal for findings that differ in numbers of a broken contract only, such as sizes."""
+        return self.kind, re.sub(r"\d+", "#", self.text) if self.kind == "contract" else self.text
 
 
 def _printable(text: str) -> str:

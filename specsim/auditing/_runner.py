@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._execution import Execution, RunEach, Steps, count_case, open_execution
 from specsim.auditing._report.figures import draw_deviation, worst_tables
 from specsim.auditing._report.text import audit_parts
-from specsim.auditing._results import BUDGET, WANTED_TV, CaseResult, Diagnosis
+from specsim.auditing._results import BUDGET, WANTED_TV, CaseResult, Diagnosis, Finding
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._kernels import available_threads
@@ -45,6 +46,10 @@ PACE_STEPS = (8, 16)
 #: Shares of a time limit that all cases have had, each as much as the others, at the end of each round. What
 #: cases leave goes to the one whose evidence is nearest to an alarm, in pieces of at least that share.
 ROUNDS, PIECE = (0.1, 0.25, 0.5, 1.0), 0.05
+#: Cases that break the contract alike, after which the others are not begun.
+ALIKE = 3
+#: How many times the steps that raised an alarm are drawn to find the table that deviates.
+SHOWN = 4
 #: Share of a time limit for the tests; the rest is for the diagnosis of what they find.
 TESTING = 0.8
 #: Seconds that a diagnosis may take where the tests took fewer; else it takes as long as they at most.
@@ -263,14 +268,15 @@ def _first_failing(plans: Sequence[Plan], found: Mapping[str, CaseResult]) -> in
 def check_promises_at(subject: VerifierSubject, root: int) -> Partial:
     """Check the promises of a verifier; broken promises are the failures of the result."""
     findings = check_promises(subject.callee, case_key(root, PROMISES), subject.timeout)
-    return Partial({}, failures=tuple(Failure(one.kind, one.text) for one in findings))
+    return Partial({}, failures=tuple(Failure(one.kind, one.text, one.details) for one in findings))
 
 
 class CaseRun:
     """A case that is being counted: its next steps, its counts so far, and whether it has ended.
 
-    There are eight looks, each test at false-alarm probability `alarm`; a case ends early only if one
-    rejects, and, if it `extends`, goes on to a ninth if its evidence is near an alarm. With a limit in
+    There are eight looks, each test at false-alarm probability `alarm`; a case ends early only if a table
+    rejects. If only the tables together do, it goes on to `SHOWN` times its steps, to show where. If it
+    `extends`, it goes on to a ninth look if its evidence is near an alarm. With a limit in
     `seconds`, which may be raised, a few steps are counted first to measure the pace; the first ones may
     compile, and are not timed."""
 
@@ -285,7 +291,7 @@ class CaseRun:
         extends: bool = True,
     ):
         self.plan, self.alarm, self.seconds, self.patience = plan, alarm, seconds, patience
-        self.total, self.evidence = plan.nothing, 0.0
+        self.total, self.evidence, self._alarmed = plan.nothing, 0.0, math.inf
         self.ended = self.interrupted = False
         self._key = case_key(root, plan.case.name)
         ends = [end for end in interim_looks(plan.steps) if extends or end <= plan.steps]
@@ -314,13 +320,15 @@ class CaseRun:
         if partial.failures:
             self.ended = True
         elif done not in PACE_STEPS:
-            self.evidence = evidence(self.plan, self.total.counts, self.alarm)
-            self.ended = self.evidence >= 1.0
+            self.evidence, of_table = evidence(self.plan, self.total.counts, self.alarm)
+            if self.evidence >= 1.0:
+                self._alarmed = min(self._alarmed, done)
+                self.ended = of_table >= 1.0 or done >= SHOWN * self._alarmed
 
     def fail(self, error: BrokenVerifier) -> None:
         """End the case as broken: its process has ended."""
         self.total = self.plan.nothing
-        self.add(Partial({}, failures=(Failure("contract", str(error)),)))
+        self.add(Partial({}, failures=(Failure("contract", str(error), error.details),)))
 
     def result(self) -> CaseResult:
         """The result of the steps counted so far."""
@@ -372,10 +380,12 @@ def run_in_rounds(
     """Count each of `plans`, all up to one look before any goes on to the next.
 
     With a time limit each case has the same time in a round. What is left after the rounds goes to the case
-    that is nearest to an alarm. After one call has hung, later ones have less time. Ctrl-C is raised after
-    the cases begun were yielded, those that had not ended as interrupted."""
+    that is nearest to an alarm. After one call has hung, later ones have less time; after `ALIKE` cases have
+    broken the contract alike, others are not begun. Ctrl-C is raised after the cases begun were yielded,
+    those that had not ended as interrupted."""
     runs = [begin(plan) for plan in plans]
     total, before = sum(plan.steps for plan in plans), 0
+    seen: Counter[tuple[str, str]] = Counter()
 
     def go_on(run: CaseRun) -> None:
         nonlocal before
@@ -385,6 +395,10 @@ def run_in_rounds(
             if any("hung: " in failure.text for failure in run.total.failures):
                 for other in runs:
                     other.patience = AGAIN
+            seen.update({Finding(*failure).alike for failure in run.total.failures})
+            if max(seen.values(), default=0) >= ALIKE:
+                for other in runs:
+                    other.ended |= not other.total.steps
 
     def spend(run: CaseRun, seconds: float) -> None:
         """Count until the case has taken `seconds` in all."""
@@ -416,7 +430,8 @@ def run_in_rounds(
         interrupted = True
         for run in runs:
             run.interrupted = not run.ended and run.total.steps < run.plan.steps
-    yield from (run for run in runs if run.total.steps or run.total.failures or not interrupted)
+    all_run = not interrupted and max(seen.values(), default=0) < ALIKE
+    yield from (run for run in runs if run.total.steps or run.total.failures or all_run)
     if interrupted:
         raise KeyboardInterrupt
 

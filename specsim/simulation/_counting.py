@@ -41,10 +41,11 @@ class Example(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why steps could not be counted."""
+    """Why steps could not be counted; `details` is the traceback of an exception."""
 
     kind: str
     text: str
+    details: str = ""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def findings(case, steps, tables, counts, examples, level):
 def rejected(case, decode, count=SEQUENCES, processing=NONE, batch=None):
     tables, counts, _ = counted(case, decode, count, processing, batch)
     plan = Plan(case, "sequences", count, tables, Partial({}))
-    return evidence(plan, counts, FALSE_ALARM / plan.tests) >= 1.0
+    return evidence(plan, counts, FALSE_ALARM / plan.tests)[0] >= 1.0
 
 
 # --- decoders --------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def check_promises(callee: Callee, key: Key, timeout: float) -> list[Finding]:
         try:
             findings += check(callee, key, timeout)
         except BrokenVerifier as error:
-            findings.append(Finding("contract", str(error)))
+            findings.append(Finding("contract", str(error), error.details))
         except NotADraftPath as error:
             findings.append(Finding("path", str(error)))
     return findings
@@ -69,7 +69,8 @@ def _sizes(callee: Callee, key: Key, timeout: float) -> list[Finding]:
             calls.once(rows, calls.extras(key, 0, rows))
         except BrokenVerifier as error:
             called = min(size, callee.declared.batch or size)
-            raise BrokenVerifier(f"{error}; in a call of {called} row{'s' if called > 1 else ''}") from error
+            where = f"in a call of {called} row{'s' if called > 1 else ''}"
+            raise BrokenVerifier(f"{error}; {where}", error.details) from error
     return []
 
 
@@ -135,7 +136,8 @@ def _edges(callee: Callee, key: Key, timeout: float) -> list[Finding]:
                 try:
                     tokens = calls.once(rows, extras | {"uniforms": edge})
                 except BrokenVerifier as error:
-                    raise BrokenVerifier(f"{error}; case {case.name}, a uniform of {u!r}") from error
+                    where = f"case {case.name}, a uniform of {u!r}"
+                    raise BrokenVerifier(f"{error}; {where}", error.details) from error
                 if found := _impossible(tokens, p, f"case {case.name}, a uniform of {u!r}"):
                     return found
     return []
@@ -158,7 +160,7 @@ def _rare_draft(callee: Callee, key: Key, timeout: float) -> list[Finding]:
     try:
         tokens = calls.once(rows, calls.extras(key, 0, rows))
     except BrokenVerifier as error:
-        raise BrokenVerifier(f"{error}; {where}") from error
+        raise BrokenVerifier(f"{error}; {where}", error.details) from error
     return _impossible(tokens, p, where)
 
 

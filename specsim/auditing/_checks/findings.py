@@ -109,19 +109,19 @@ def _detectable_tv(table: Table, n: int, level: float) -> float:
     return detectable_tv(len(table.law), n, level)
 
 
-def evidence(plan: Plan, counts: Counts, level: float) -> float:
-    """The logarithm of the largest e-value, as a share of what rejects at `level`; inf if a token was
-    impossible. More draws cannot take a rejection back."""
+def evidence(plan: Plan, counts: Counts, level: float) -> tuple[float, float]:
+    """The logarithm of the largest e-value, as a share of what rejects at `level`: of all, and of the tables
+    one by one; inf if a token was impossible."""
     if counts["impossible"].any():
-        return float("inf")
+        return float("inf"), float("inf")
     by_law: dict[int, list[Table]] = {}  # those of one law together, which is faster
     for table in plan.tables:
         by_law.setdefault(id(table.law), []).append(table)
-    largest = pooled_log_e(plan, counts)
+    largest, alarm = 0.0, -float(np.log(level))
     for tables in by_law.values():
         observed = np.array([table.counts(counts) for table in tables])
         largest = max(largest, float(log_e_values(observed, tables[0].law).max()))
-    return largest / -float(np.log(level))
+    return max(largest, pooled_log_e(plan, counts)) / alarm, largest / alarm
 
 
 def pooled_log_e(plan: Plan, counts: Counts) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.auditing._report import figures
 from specsim.auditing._report import text as words
-from specsim.auditing._results import Audit, CaseResult, Finding
+from specsim.auditing._results import Audit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +50,7 @@ def audit_page(audit: Audit) -> str:
         name=name,
         verdict=verdict,
         tone="none" if audit.exit_code == 3 else str(audit.verdict),
-        findings=_grouped(audit),
+        findings=words.grouped(audit),
         worst=worst,
         deviations=[
             (text, _svg(partial(figures.deviation_figure, one), f"d{i}", text))
@@ -62,15 +62,6 @@ def audit_page(audit: Audit) -> str:
         else "",
         detectable=[_detectable(audit, one) for one in shown],
     )
-
-
-def _grouped(audit: Audit) -> dict[tuple[Finding, ...], list[CaseResult]]:
-    """The cases with findings, those with the same findings together."""
-    found: dict[tuple[Finding, ...], list[CaseResult]] = {}
-    for case in audit.cases:
-        if case.findings:
-            found.setdefault(case.findings, []).append(case)
-    return found
 
 
 def _detectable(audit: Audit, tested: figures.Tested) -> dict[str, str]:

@@ -60,7 +60,10 @@ def _case(audit: Audit, case: CaseResult) -> ElementTree.Element:
     )
     if case.findings:
         kind = "error" if case.verdict is Verdict.BROKEN else "failure"
-        said = "\n".join(f"{finding.kind}: {finding.text}" for finding in case.findings)
+        texts = (
+            f"{one.kind}: {one.text}" + (f"\n{one.details}" if one.details else "") for one in case.findings
+        )
+        said = "\n".join(texts)
         _outcome(element, kind, case.findings[0].text, f"{said}\nagain: {words.replay(audit)}")
     elif case.interrupted:
         _outcome(element, "skipped", f"interrupted after {case.steps:,} of {case.planned:,} steps", None)

@@ -84,6 +84,9 @@ def progress_lines(audit: Audit) -> list[str]:
         lines.append(
             f"interrupted: the results so far; {begun} started{', the others not' if audit.cases else ''}."
         )
+    left = audit.planned - sum(case.planned > 0 for case in audit.cases)
+    if left and any(case.broken for case in audit.cases) and not audit.interrupted:
+        lines.append(f"{_counted(left, 'case')} of {audit.planned} not run, since the contract is broken.")
     slow = [case for case in audit.cases if case.steps < case.planned and not case.findings]
     if slow:
         done, planned = sum(case.steps for case in slow), sum(case.planned for case in slow)
@@ -96,14 +99,28 @@ def progress_lines(audit: Audit) -> list[str]:
 
 
 def finding_lines(audit: Audit) -> list[str]:
-    """The first finding of each case; cases that share it share a line."""
-    cases: dict[str, list[str]] = {}
+    """The first finding of each case; cases whose findings are alike share a line."""
+    lines = []
+    for cases in grouped(audit):
+        first, *others = cases[0].findings
+        more = f" (and {_counted(len(others), 'more finding')})" if others else ""
+        lines.append(f"{_and_more([case.case for case in cases])}: {first.text}{more}")
+    return lines
+
+
+def grouped(audit: Audit) -> list[list[CaseResult]]:
+    """The cases with findings, those whose findings are alike together."""
+    found: dict[tuple[tuple[str, str], ...], list[CaseResult]] = {}
     for case in audit.cases:
         if case.findings:
-            hidden = len(case.findings) - 1
-            more = f" (and {_counted(hidden, 'more finding')})" if hidden else ""
-            cases.setdefault(f"{case.findings[0].text}{more}", []).append(case.case)
-    return [f"{_and_more(names)}: {text}" for text, names in cases.items()]
+            found.setdefault(tuple(finding.alike for finding in case.findings), []).append(case)
+    return list(found.values())
+
+
+def traceback(audit: Audit) -> str:
+    """That of the first finding which has one, for an exception in the verifier; else empty."""
+    found = (finding.details for case in audit.cases for finding in case.findings if finding.details)
+    return next(found, "")
 
 
 def proof_line(audit: Audit) -> str | None:
@@ -222,6 +239,7 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
     tables = (evidence(audit), speed(audit), power_by_axis(audit))
     yield from (Table.of(rows, gap=1) for rows in tables if rows)
     yield from (Line(line, "red") for line in finding_lines(audit))
+    yield from (f"  {line}" for line in traceback(audit).splitlines())
     yield from diagnosis(audit)
     yield from iid_report(audit)
     yield Line(legend(audit), "dim")

@@ -201,7 +201,8 @@ def padded(tokens: Sequence[int] | TokenArray, width: int) -> Ints:
 def described(error: BaseException) -> str:
     """The type and the message of an exception of a user's function, which may refuse to be printed."""
     try:
-        return f"{type(error).__name__}: {error}"
+        said = str(error)
+        return f"{type(error).__name__}: {said}" if said else type(error).__name__
     except BaseException:  # raised by its own methods
         return "an exception that cannot be printed"
 

@@ -97,8 +97,8 @@ class Child:
             kind, content = self._receive(self._nonce, asked.timeout + self._grace, most)
             if kind in (Kind.CONTRACT, Kind.PATH):
                 self._unread = False
-                text = content.decode(errors="replace")
-                raise BrokenVerifier(text) if kind is Kind.CONTRACT else NotADraftPath(text)
+                text, _, details = content.decode(errors="replace").partition("\0")
+                raise BrokenVerifier(text, details) if kind is Kind.CONTRACT else NotADraftPath(text)
             rows = self._rows(kind, content, asked.width, left)
             left -= len(rows)
             self._unread = left > 0
@@ -277,7 +277,7 @@ def serve(handle: int, nonce: str, reference: str) -> None:
         except NotADraftPath as error:
             send_frame(end, own, Kind.PATH, _text(error))
         except BrokenVerifier as error:
-            send_frame(end, own, Kind.CONTRACT, _text(error))
+            send_frame(end, own, Kind.CONTRACT, _text(error, error.details))
         except KeyboardInterrupt:  # Ctrl-C is ignored here: the function raised it
             send_frame(end, own, Kind.CONTRACT, b"raised KeyboardInterrupt")
 
@@ -324,5 +324,7 @@ def _file_of(reference: str) -> str | None:
     return None if adapters.is_engine(reference) else getattr(module, "__file__", None)
 
 
-def _text(error: Exception) -> bytes:
-    return str(error).encode(errors="backslashreplace")[:MOST_TEXT]
+def _text(error: Exception, details: str = "") -> bytes:
+    """The message of `error`, then `details` after a zero byte."""
+    text = str(error).replace("\0", "\\0")
+    return (f"{text}\0{details}" if details else text).encode(errors="backslashreplace")[:MOST_TEXT]

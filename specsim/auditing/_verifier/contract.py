@@ -38,7 +38,13 @@ _OF_CHAINS = ("lengths", "seeds", "uniforms", "one_hot")
 
 
 class BrokenVerifier(Exception):
-    """The verifier broke its contract; the message says how and in which step."""
+    """The verifier broke its contract; the message says how and in which step.
+
+    `details` is the traceback of an exception that it raised."""
+
+    def __init__(self, text: str, details: str = ""):
+        super().__init__(text)
+        self.details = details
 
 
 class LostVerifier(BrokenVerifier):

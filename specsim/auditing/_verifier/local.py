@@ -1,8 +1,11 @@
 """Call a user's function, in the process that has it."""
 
+import contextlib
+import linecache
 import os
 import re
 import signal
+import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -29,6 +32,9 @@ from specsim.core._types import Ints
 
 #: NumPy's message for a write to a read-only array; Cython's "buffer source array is read-only" is no write.
 _WRITTEN = re.compile(r"(?<!buffer source )array is read-only|destination is read-only")
+
+#: Frames of a traceback that are kept.
+FRAMES = 12
 
 
 @dataclass(frozen=True)
@@ -163,11 +169,43 @@ def call_safely(timeout: float, where: str = "") -> Iterator[None]:
         said = described(error)
         if isinstance(error, ValueError) and _WRITTEN.search(said):
             raise BrokenVerifier(f"{where}altered its input: {_where(error)}") from error
-        raise BrokenVerifier(f"{where}raised {said}") from error
+        raise BrokenVerifier(f"{where}raised {said}", _traceback(error, said)) from error
 
 
 class _Hung(BaseException):
     """The time limit; not an Exception, so that a verifier's `except Exception` does not catch it."""
+
+
+def _traceback(error: BaseException, said: str) -> str:
+    """The user's last frames of `error`, which `said` describes, with the arrays of the last of them that is
+    not in an installed package."""
+    frames = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename not in (__file__, contextlib.__file__)
+    ][-FRAMES:]
+    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    own = [i for i, (frame, _) in enumerate(frames) if not frame.f_code.co_filename.startswith(installed)]
+    shown, lines = own[-1] if own else len(frames) - 1, []
+    for i, (frame, line) in enumerate(frames):
+        file = frame.f_code.co_filename
+        lines.append(f"{file}:{line}: in {frame.f_code.co_name}")
+        lines.append(f"    {linecache.getline(file, line).strip()}")
+        if i == shown:
+            lines += [
+                f"      {name}: {form}" for name, value in frame.f_locals.items() if (form := _form(value))
+            ]
+    return "\n".join([*lines, said]) if frames else ""
+
+
+def _form(value: object) -> str:
+    """dtype and shape of an array, the value of a number; empty for anything else."""
+    if type(value) in (bool, int, float):
+        return repr(value)
+    if type(value).__module__.partition(".")[0] in ("numpy", "torch", "jax", "jaxlib"):
+        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+        return f"{dtype}{list(shape)}" if shape is not None and dtype is not None else ""
+    return ""
 
 
 def _where(error: BaseException) -> str:

@@ -1,0 +1,146 @@
+"""A verifier that raises: its traceback, the arrays of the line, and when the other cases are not run."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from specsim.auditing import audit, declares
+from specsim.auditing._report import audit_page, audit_to_json, audit_to_junit
+from specsim.auditing._report import text as words
+from specsim.auditing._verifier.child import Child
+from specsim.auditing._verifier.contract import BrokenVerifier
+from specsim.auditing._verifier.local import FRAMES, Local
+from specsim.auditing._verifier.requests import RowsAsked, answer
+
+ROWS = {
+    "draft_tokens": np.zeros((3, 2), dtype=np.int64),
+    "p": np.full((3, 3, 4), 0.25),
+    "q": np.full((3, 2, 4), 0.25),
+}
+ASKED = RowsAsked(ROWS, None, 3, 3, (1,), 0, 10.0)
+
+
+def looks_too_far(draft_tokens, p, q, rng):
+    def token(rows):
+        most = rows.shape[2]
+        return rows[:, 0, most]
+
+    return token(p)
+
+
+def goes_deep(*arguments):
+    return goes_deep(*arguments)
+
+
+def raises_nothing_to_say(*arguments):
+    raise RuntimeError
+
+
+class Silent(Exception):
+    def __str__(self):
+        raise ValueError("no")
+
+
+def raises_silently(*arguments):
+    raise Silent
+
+
+def details(function):
+    with pytest.raises(BrokenVerifier) as found:
+        answer(Local(function), ASKED)
+    return str(found.value), found.value.details.splitlines()
+
+
+def test_the_last_frame_has_its_arrays():
+    text, lines = details(looks_too_far)
+    line = looks_too_far.__code__.co_firstlineno
+    assert lines == [
+        f"{__file__}:{line + 5}: in looks_too_far",
+        "    return token(p)",
+        f"{__file__}:{line + 3}: in token",
+        "    return rows[:, 0, most]",
+        "      rows: float64[3, 3, 4]",
+        "      most: 4",
+        "IndexError: index 4 is out of bounds for axis 2 with size 4",
+    ]
+    assert text == f"raised {lines[-1]}"
+
+
+def test_frames_of_installed_packages_have_no_arrays():
+    def broadcasts(draft_tokens, p, q, rng):
+        return np.broadcast_to(p, (2, 2))
+
+    _, lines = details(broadcasts)
+    assert "      p: float64[3, 3, 4]" in lines
+    assert [line for line in lines if "site-packages" in line]
+    assert lines.index("      p: float64[3, 3, 4]") < max(
+        i for i, one in enumerate(lines) if "site-packages" in one
+    )
+
+
+def test_a_deep_recursion_is_cut():
+    text, lines = details(goes_deep)
+    assert "RecursionError" in text
+    assert sum(": in goes_deep" in line for line in lines) <= FRAMES
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [(raises_nothing_to_say, "RuntimeError"), (raises_silently, "an exception that cannot be printed")],
+)
+def test_exceptions_without_a_message(function, said):
+    text, lines = details(function)
+    assert text == f"raised {said}"
+    assert lines[-1] == said
+
+
+def test_a_child_sends_it(tmp_path, monkeypatch):
+    (tmp_path / "far.py").write_text("def verify(draft_tokens, p, q, rng):\n    return p[99]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with closing(Child("far:verify")) as child, pytest.raises(BrokenVerifier) as found:
+        answer(child, ASKED)
+    assert str(found.value).startswith("raised IndexError: index 99")
+    assert found.value.details.splitlines()[0] == f"{tmp_path / 'far.py'}:2: in verify"
+    assert "      p: float64[3, 3, 4]" in found.value.details.splitlines()
+
+
+@pytest.fixture(scope="module")
+def broken():
+    return audit(looks_too_far, level="smoke", rng=1)
+
+
+def test_after_three_cases_that_fail_alike_the_others_are_not_run(broken):
+    run = [case for case in broken.cases if case.planned]
+    assert len(run) == 3 < broken.planned
+    assert f"{broken.planned - 3} cases of {broken.planned} not run" in words.progress_lines(broken)[0]
+
+
+def test_cases_that_fail_otherwise_are_all_run():
+    @declares(vocab_size=32)
+    def by_size(draft_tokens, p, q, rng):
+        raise (TypeError, KeyError, ValueError, OSError)[p.shape[2] % 4](chr(ord("a") + p.shape[1]))
+
+    found = audit(by_size, level="smoke", rng=1)
+    kinds = {case.findings[0].alike for case in found.cases if case.planned}
+    assert len(kinds) > 1
+    assert (
+        max(sum(case.findings[0].alike == kind for case in found.cases if case.planned) for kind in kinds)
+        == 3
+    )
+
+
+def test_all_forms_of_a_report_have_it_once(broken):
+    line = f"{__file__}:{looks_too_far.__code__.co_firstlineno + 3}: in token"
+    assert words.traceback(broken).count(line) == 1
+    assert len(words.finding_lines(broken)) <= 2  # the promises, and the cases together
+    assert audit_page(broken).count(": in token") == 1
+    assert line in audit_to_junit(broken)
+    found = json.loads(audit_to_json(broken))["cases"][1]["findings"][0]
+    assert line in found["details"]
+    assert re.search(r"a call of 1 row shows it", found["text"])
+    assert "rows: float64[1, " in found["details"]  # of the smallest call
