@@ -189,6 +189,23 @@ def rows(steps=4, vocab_size=2, **more):
     return RowsAsked(arrays | more.pop("arrays", {}), None, 2, 2, (0,), 0, 1.0, **more)
 
 
+def test_a_child_has_one_thread_unless_the_user_says_how_many(tmp_path, monkeypatch):
+    """As torch reads it, which uses all cores otherwise."""
+    code = "import os, numpy as np\ndef verify(draft_tokens, p, q, rng):\n    raise KeyError(os.environ['OMP_NUM_THREADS'])\n"
+    (tmp_path / "threads.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    for given, seen in ((None, "'1'"), ("3", "'3'")):
+        if given is None:
+            monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        else:
+            monkeypatch.setenv("OMP_NUM_THREADS", given)
+        with (
+            closing(Child("threads:verify")) as child,
+            pytest.raises(BrokenVerifier, match=f"KeyError: {seen}"),
+        ):
+            answer(child, rows())
+
+
 @pytest.fixture
 def child():
     child = Child("theirs:right")

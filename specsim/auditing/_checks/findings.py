@@ -266,8 +266,8 @@ def _shown_chi_square(observed: Ints, table: Table) -> ChiSquare:
 
 
 def _extremes(table: Table, observed: Ints) -> str:
-    """The most over- and under-emitted tokens, or bins."""
-    gap = observed / observed.sum() - table.law
+    """The tokens, or bins, that are most significantly too frequent and too rare, by their residuals."""
+    gap = (observed / observed.sum() - table.law) / np.sqrt(table.law * (1.0 - table.law))
     parts = []
     for cell, word in ((int(gap.argmax()), "too often"), (int(gap.argmin()), "too rarely")):
         share = observed[cell] / observed.sum()

@@ -50,6 +50,9 @@ NO_ANSWER = "wrote to the socket of its process something that is no answer"
 LOOK_EVERY = 0.5
 #: Seconds of silence after which the child sends the rows answered so far.
 SEND_EVERY = 0.5
+#: Unless the user says otherwise, torch and NumPy use one thread: the arrays of a call are so small that
+#: waking other threads takes most of its time.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 #: Not multiprocessing's start, which would run the caller's script again. Only the parent handles Ctrl-C.
 CODE = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
@@ -124,6 +127,7 @@ class Child:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", CODE, *given],
                 pass_fds=[other.fileno()],
+                env=ONE_THREAD | os.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=2,
                 start_new_session=True,
