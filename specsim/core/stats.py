@@ -19,9 +19,9 @@ from specsim.core._checks import check_between, check_count
 from specsim.core._types import Floats, Ints
 
 __all__ = [
-    "MIN_EXPECTED", "POWER", "ChiSquare", "binomial_p_value", "certified_tv", "chi_square",
+    "MIN_EXPECTED", "POWER", "SPIKES", "ChiSquare", "binomial_p_value", "certified_tv", "chi_square",
     "detectable_tv", "log_alternatives_e_value", "log_e_value", "log_e_values", "log_pooled_e_value",
-    "log_pooled_two_sample_e",
+    "log_pooled_two_sample_e", "log_single_cell_e_value",
     "log_two_sample_e",
     "lower_tail_p_value", "merge_cells", "needed_draws", "tv_interval",
 ]  # fmt: skip
@@ -32,6 +32,8 @@ MIN_EXPECTED = 10.0
 POWER = 0.999
 #: Total variations ε that the e-value's alternatives cover, by concentration c = k/4ε².
 DEVIATIONS = np.geomspace(1e-3, 1e-1, 9)
+#: Shares of the draws that go to one cell.
+SPIKES = tuple(2.0**-i for i in range(1, 21))
 #: Shares of the draws that have the law of an alternative.
 SHARES = tuple(2.0**-i for i in range(7))
 
@@ -242,6 +244,46 @@ def log_alternatives_e_value(tables: Sequence[tuple[Ints, Floats]]) -> float:
     with np.errstate(divide="ignore"):
         logs = [np.log1p(share * excess) @ counts[counts > 0] for share in SHARES]
     return float(_log_mean_exp(np.concatenate(logs)))
+
+
+@checked
+def log_single_cell_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
+    """Natural logarithm of an e-value against laws in which one cell is more probable, or impossible.
+
+    An alternative gives a share w = 1/2, 1/4, …, 2^-20 of the draws to one cell, whichever, or none at all;
+    the likelihood ratios are averaged over shares and cells. With thousands of cells that finds a few draws
+    too many in one of them, which are lost among all cells of `log_e_value`.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape [k]
+    pmf : array_like, shape [k]
+        The law under the null, positive in every cell.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `chi_square`.
+
+    Examples
+    --------
+    >>> law = np.full(1000, 1e-3)
+    >>> counts = np.full(1000, 10)
+    >>> counts[7] += 60
+    >>> log_e_value(counts, law) < 10 < log_single_cell_e_value(counts, law)
+    True
+    """
+    observed, law = _check_table(counts, pmf)
+    n = int(observed.sum())
+    if len(law) == 1:
+        return 0.0
+    drawn = observed > 0
+    shares = np.array(SPIKES)[:, None]
+    more = np.log1p(-shares) * n + observed[drawn] * np.log1p(shares / (law[drawn] * (1.0 - shares)))
+    none = -n * np.log1p(-law[~drawn])  # cells without a draw, if they are impossible
+    unseen = np.log1p(-shares) * n + np.log(max((~drawn).sum(), 1)) if (~drawn).any() else -np.inf
+    logs = np.concatenate([more.ravel(), np.ravel(unseen), none + np.log(len(SPIKES))])
+    return float(scipy.special.logsumexp(logs)) - math.log(2 * len(SPIKES) * len(law))
 
 
 def _log_ratios(counts: Ints, pmf: Floats) -> Floats:

@@ -22,6 +22,7 @@ from specsim.core.stats import (
     chi_square,
     detectable_tv,
     log_e_value,
+    log_single_cell_e_value,
     lower_tail_p_value,
     merge_cells,
     tv_interval,
@@ -352,3 +353,31 @@ def test_the_binomial_p_value_is_twice_the_smaller_tail():
         assert binomial_p_value(hits, n, 0.25) == pytest.approx(float(expected), rel=1e-9)
     assert binomial_p_value(1, 10**9, 0.0) == 0.0
     assert binomial_p_value(0, 0, 0.3) == 1.0
+
+
+def test_single_cells_under_the_null():
+    """The mean over all outcomes of three draws is 1, and a cell with too many draws, or none, is found."""
+    law = np.array([0.6, 0.3, 0.1])
+    mean = 0.0
+    for draws in itertools.product(range(3), repeat=3):
+        counts = np.bincount(draws, minlength=3)
+        mean += law[list(draws)].prod() * np.exp(log_single_cell_e_value(counts, law))
+    assert mean == pytest.approx(1.0)
+    assert log_single_cell_e_value([0, 0, 0], law) == pytest.approx(0.0)
+    assert log_single_cell_e_value([5], [1.0]) == 0.0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.002])
+def test_single_cells_find_one_of_thousands(share):
+    """A share of .002 of 20,000 draws for a token of 10,000, which a test of all cells does not find."""
+    law = np.arange(1, 10_001) ** -1.0
+    law /= law.sum()
+    wrong = (1.0 - share) * law
+    wrong[9_998] += share
+    counts = np.random.default_rng(1).multinomial(20_000, wrong)
+    found = log_single_cell_e_value(counts, law)
+    assert found > 40 if share else found < 3
+    assert log_e_value(counts, law) < 14
+    missing = np.round(20_000 * law).astype(np.int64)
+    missing[12] = 0
+    assert log_single_cell_e_value(missing, law) > 40

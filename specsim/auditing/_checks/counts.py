@@ -4,7 +4,8 @@
 V^position ≤ 512. *PIT bins*, at every position: the emitted token is mapped through the target's CDF to a
 number that is uniform under exactness, F(x-) + v·P(x), v a fresh uniform (the randomised probability integral
 transform). Tokens are ordered by p/q, along which verification errors move mass, and counted in 16 bins;
-ordered by p itself, the same gives bins for the *tail* of rare tokens. *Impossible* tokens, P(x) = 0, are
+ordered by p itself, the same gives bins for the *tail* of rare tokens. *Ids*: of a pair with many tokens,
+which has one law at all positions, how often each token was emitted. *Impossible* tokens, P(x) = 0, are
 kept one by one. *Neighbours*: the quarters of the PIT that the first tokens of two steps fall into, for steps
 side by side in one call and for steps at the same place of two calls; each pair of quarters is equally likely
 if steps are independent.
@@ -46,6 +47,11 @@ def table_positions(case: Case | DecoderCase) -> int:
     return sum(case.target.vocab_size ** (i + 1) <= MAX_PREFIX_CELLS for i in range(case.positions))
 
 
+def counts_ids(case: Case) -> bool:
+    """Whether each token is counted: of a pair with more tokens than prefix tables keep apart."""
+    return case.is_pair and case.target.vocab_size > MAX_PREFIX_CELLS
+
+
 def prefix_cells(case: Case | DecoderCase) -> int:
     """The number of cells of all prefix tables."""
     return sum(case.target.vocab_size ** (i + 1) for i in range(table_positions(case)))
@@ -67,6 +73,7 @@ class AuditTally:
             "prefixes": np.zeros(prefix_cells(self.case), dtype=np.int64),
             "pit": np.zeros((positions, PIT_BINS), dtype=np.int64),
             "tail": np.zeros((positions, len(TAIL_EDGES)), dtype=np.int64),
+            "ids": np.zeros(self.case.target.vocab_size if counts_ids(self.case) else 0, dtype=np.int64),
             "impossible": np.zeros(positions, dtype=np.int64),
             "neighbours": np.zeros((len(NEIGHBOURS), QUARTERS**2), dtype=np.int64),
         }
@@ -79,11 +86,11 @@ class AuditTally:
         count_prefixes(tokens, self.case.target.vocab_size, table_positions(self.case), counts["prefixes"])
         v = uniforms(key, int(Purpose.COUNT), batch.first, steps, self.case.gamma + 1)
         bins = (counts["pit"], counts["tail"], TAIL_EDGES, counts["impossible"])
-        first = np.empty(steps)
+        first, ids = np.empty(steps), counts["ids"]
         before = counts["impossible"].sum()
         rows = None
         if self.case.is_pair:
-            count_pit_of_pair(tokens, v, *self.pair_cdfs, *bins, first)
+            count_pit_of_pair(tokens, v, *self.pair_cdfs, *bins, ids, first)
         elif batch.rows is not None:
             p, q = rows_on_path(batch.rows, tokens)
             rows = self.claim.rows(p, q)
@@ -160,8 +167,10 @@ def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-unt
 
 
 @kernel
-def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges, impossible, first):  # type: ignore[no-untyped-def]
-    """PIT and tail bins of tokens[γ+1, B] for pmfs p[i, V] by position; first[B] is the first token's PIT."""
+def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges, impossible, ids, first):  # type: ignore[no-untyped-def]
+    """PIT and tail bins of tokens[γ+1, B] for pmfs p[i, V] by position; first[B] is the first token's PIT.
+
+    Without ids, `ids` is empty."""
     for i in range(tokens.shape[0]):
         for s in range(tokens.shape[1]):
             x = tokens[i, s]
@@ -174,6 +183,8 @@ def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges
             if p[i, x] == 0.0:
                 impossible[i] += 1
                 continue
+            if ids.size > 0:
+                ids[x] += 1
             pit[i, pit_bin(rank, pit.shape[1])] += 1
             tail[i, tail_bin(below_by_p[i, x] + inside, edges)] += 1
 

@@ -14,6 +14,7 @@ from specsim.core._types import Ints
 from specsim.core.stats import (
     MIN_EXPECTED,
     POWER,
+    SPIKES,
     ChiSquare,
     certified_tv,
     chi_square,
@@ -78,7 +79,7 @@ def judge_table(table: Table, counts: Counts, level: float, planned: bool = True
     The certified bound holds at every interim look; where the steps were not `planned`, there is none."""
     observed = table.counts(counts)
     n = int(observed.sum())
-    log_e = log_e_value(observed, table.law)
+    log_e = table.log_e(observed)
     rejected = log_e >= -np.log(level)
     few = len(table.law) <= MAX_CERTIFIED_CELLS
     small = table.kind == "prefix" and few
@@ -103,7 +104,11 @@ def judge_table(table: Table, counts: Counts, level: float, planned: bool = True
 
 
 def _detectable_tv(table: Table, n: int, level: float) -> float:
-    """As `stats.detectable_tv`; where one outcome is certain, any other is impossible, and one is enough."""
+    """As `stats.detectable_tv`; where one outcome is certain, any other is impossible, and one is enough.
+
+    Of single tokens it is the share of draws that go to the most probable one in addition."""
+    if table.kind == "ids":
+        return detectable_tv(2, n, level / (2 * len(SPIKES) * len(table.law)))
     if len(table.law) == 1:
         return 1.0 - (1.0 - POWER) ** (1.0 / n) if n else 1.0
     return detectable_tv(len(table.law), n, level)
@@ -116,9 +121,12 @@ def evidence(plan: Plan, counts: Counts, level: float) -> tuple[float, float]:
         return float("inf"), float("inf")
     by_law: dict[int, list[Table]] = {}  # those of one law together, which is faster
     for table in plan.tables:
-        by_law.setdefault(id(table.law), []).append(table)
+        by_law.setdefault(id(table) if table.kind == "ids" else id(table.law), []).append(table)
     largest, alarm = 0.0, -float(np.log(level))
     for tables in by_law.values():
+        if tables[0].kind == "ids":
+            largest = max(largest, tables[0].log_e(tables[0].counts(counts)))
+            continue
         observed = np.array([table.counts(counts) for table in tables])
         largest = max(largest, float(log_e_values(observed, tables[0].law).max()))
     return max(largest, pooled_log_e(plan, counts)) / alarm, largest / alarm
@@ -198,12 +206,14 @@ def _deviations(
 
 def _deviation(table: Table, observed: Ints, level: float) -> str:
     """Where a table deviates, by how much, and at which tokens."""
+    log10_e = table.log_e(observed) / np.log(10.0)
+    if table.kind == "ids":  # so many cells are never all full, so that no total variation can be estimated
+        return f"{table.where}, e = 10^{log10_e:.0f}: {_extremes(table, observed)}"
     estimate, lower, upper = tv_interval(observed, table.law, level / len(LOOKS))
     after = f" after {list(table.prefix)}" if table.kind == "prefix" and table.prefix else ""
     place = f"position {table.position + 1}{after}"
     where = f"{table.where}, {place}" if table.where and table.kind == "prefix" else table.where or place
     cells = BINS.get(table.kind, f"{len(table.law)} bins")
-    log10_e = log_e_value(observed, table.law) / np.log(10.0)
     return (
         f"{where}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] on the {cells}, e = 10^{log10_e:.0f}; "
         f"{_extremes(table, observed)}"
@@ -271,8 +281,12 @@ def _extremes(table: Table, observed: Ints) -> str:
     parts = []
     for cell, word in ((int(gap.argmax()), "too often"), (int(gap.argmin()), "too rarely")):
         share = observed[cell] / observed.sum()
-        parts.append(f"{table.label(cell)} {word} ({share:.4f} for {table.law[cell]:.4f})")
+        parts.append(f"{table.label(cell)} {word} ({_share(share)} for {_share(table.law[cell])})")
     return ", ".join(parts)
+
+
+def _share(probability: float) -> str:
+    return f"{probability:.4f}" if probability >= 1e-3 or probability == 0.0 else f"{probability:.2g}"
 
 
 def _alphas(plan: Plan, counts: Counts) -> Alphas | None:

@@ -18,10 +18,11 @@ from specsim.auditing._checks.counts import (
     QUARTERS,
     TAIL_EDGES,
     AuditTally,
+    counts_ids,
     table_positions,
 )
 from specsim.core._types import Floats, Ints, Tokens
-from specsim.core.stats import merge_cells
+from specsim.core.stats import log_e_value, log_single_cell_e_value, merge_cells
 from specsim.simulation._counting import Counts, Partial, no_counts
 
 #: Fractions of a case's steps at which interim looks are taken; a case ends early only if one rejects. A case
@@ -35,8 +36,8 @@ ALTERNATIVE_CONTEXTS = 64
 class Table:
     """A test of the counts of cells against their law.
 
-    `kind` is "prefix", "PIT", "tail", "neighbours", "shape" or "pairs"; `position` counts from 0; `prefix` is
-    the emitted prefix of a prefix table; `where` says what a table of a case of changing shape is about.
+    `kind` is "prefix", "PIT", "tail", "ids", "neighbours", "shape" or "pairs"; `position` counts from 0;
+    `prefix` is the emitted prefix of a prefix table; `where` says what a table of other steps is about.
 
     The counts are `[start : start + len(cells)]` of the flattened array `source`; `cells[x]` is the cell of
     outcome x, -1 if impossible; `law` is the law of the cells, `ratios` [M, k] the likelihood ratios to it of
@@ -56,6 +57,11 @@ class Table:
         """The table's counts by cell, from the counts of an `AuditTally`."""
         return self.merged(counts[self.source].reshape(-1))
 
+    def log_e(self, observed: Ints) -> float:
+        """The logarithm of the e-value of these counts: against single tokens where each token is a cell."""
+        test = log_single_cell_e_value if self.kind == "ids" else log_e_value
+        return test(observed, self.law)
+
     def merged(self, flat: NDArray[Any]) -> NDArray[Any]:
         """Sum by cell the flattened array [n] of a tally, or m of them [n, m]: [k] or [k, m]."""
         here, possible = flat[self.start : self.start + len(self.cells)], self.cells >= 0
@@ -68,7 +74,7 @@ class Table:
         members = np.flatnonzero(self.cells == cell)
         if self.kind in ("neighbours", "pairs"):
             return f"quarters {cell // QUARTERS + 1} and {cell % QUARTERS + 1}"
-        what = "token" if self.kind == "prefix" else "bin"
+        what = "token" if self.kind in ("prefix", "ids") else "bin"
         return f"{what} {members[0]}" if len(members) == 1 else f"{len(members)} rare {what}s together"
 
 
@@ -155,6 +161,11 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
         return law, np.minimum(law, q), others
 
     tables = [*prefix_tables(case, steps, laws), *_bin_tables(case, steps, claim)]
+    if claim.lossless and counts_ids(case):
+        p = np.asarray(case.target.row(()), dtype=np.float64)
+        cells = np.where(p > 0.0, np.cumsum(p > 0.0) - 1, -1)
+        law = p[p > 0.0]
+        tables.append(Table("ids", 0, (), "ids", 0, cells, law / law.sum(), "tokens at all positions"))
     if claim.rule is None:
         tables += _neighbour_tables(steps)
     return [table for table in tables if len(table.law) > 1]
