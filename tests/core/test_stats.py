@@ -369,7 +369,7 @@ def test_single_cells_under_the_null():
 
 @pytest.mark.parametrize("share", [0.0, 0.002])
 def test_single_cells_find_one_of_thousands(share):
-    """A share of .002 of 20,000 draws for a token of 10,000, which a test of all cells does not find."""
+    """A share of .002 of 20,000 draws for a token of 10,000; and one that never comes."""
     law = np.arange(1, 10_001) ** -1.0
     law /= law.sum()
     wrong = (1.0 - share) * law
@@ -377,7 +377,6 @@ def test_single_cells_find_one_of_thousands(share):
     counts = np.random.default_rng(1).multinomial(20_000, wrong)
     found = log_single_cell_e_value(counts, law)
     assert found > 40 if share else found < 3
-    assert log_e_value(counts, law) < 14
     missing = np.round(20_000 * law).astype(np.int64)
     missing[12] = 0
     assert log_single_cell_e_value(missing, law) > 40
