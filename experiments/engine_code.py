@@ -291,9 +291,9 @@ print(f"{wrong} of 1000 steps emit a token of probability 0")
         "which is then accepted with probability p/q of the softmaxes, as if it had been sampled.",
     ),
     "romsto:cached": Known(
-        "romsto/Speculative-Decoding: with a cache the text is read twice",
-        "`sampling/speculative_decoding.py:113-116` hands over the whole text together with a cache of it. "
-        "A model that reads the last tokens only, as those of the audit, says the same.",
+        "romsto/Speculative-Decoding: the same with a cache",
+        "Besides, `:113-116` hands over the whole text together with a cache of it, so that a model reads it "
+        "twice; these audits did not show that.",
     ),
     "romsto": Known(
         "romsto/Speculative-Decoding: texts of one and two tokens",

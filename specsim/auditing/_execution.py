@@ -55,6 +55,8 @@ def open_execution(
 
     `workers` count a rule's steps, or run whole cases of a verifier given by name. Raises ValueError for an
     unknown name and for a function together with workers, TypeError for anything else."""
+    if verifier == "":
+        raise ValueError("verifier: empty; give a rule's name, or package.module:function")
     if isinstance(verifier, str) and not is_rule(verifier):
         with closing(Child(verifier)) as child:
             run_each = None if workers is None else partial(_run_each, workers, verifier, timeout)

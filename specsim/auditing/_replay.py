@@ -16,6 +16,7 @@ from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._arguments import checked
+from specsim.core._checks import check_count
 from specsim.core._streams import Key
 from specsim.simulation._sources import Batch
 
@@ -35,6 +36,7 @@ def replay_step(
     The steps of an audit with a time limit cannot be replayed. Raises ValueError for an unknown case, a step
     out of range, and a built-in rule, for which there is `specsim.replay`."""
     check_limits(level, timeout=timeout)
+    check_count("seed", seed, 0)
     with open_execution(verifier, 1, timeout) as execution:
         if isinstance(execution.subject, RuleSubject):
             raise ValueError(f"{verifier}: the steps of a built-in rule are shown by specsim replay")

@@ -118,23 +118,52 @@ def audit_engine(
     with progress_bar("audit", " tokens") as progress:
         options |= {"rng": seed, "progress": progress}
         if against is not None:
-            of_planted = {"planted": planted, "without": without, "tolerance": tolerance}
-            of_planted |= {"rule": rule, "gamma": gamma, "mistake": mistake}
-            of_planted |= {"matrix": matrix or None, "no-speculative": None if speculative else True}
-            of_planted |= {"unequal-prompts": unequal_prompts or None}
-            of_planted |= {"no-request-seeds": None if request_seeds else True}
-            lines = prompts_of(prompts, of_planted)
+            refuse(
+                {
+                    "planted": planted is not None,
+                    "without": without is not None,
+                    "tolerance": tolerance is not None,
+                    "rule": rule is not None,
+                    "gamma": gamma is not None,
+                    "mistake": mistake is not None,
+                    "matrix": matrix,
+                    "no-speculative": not speculative,
+                    "unequal-prompts": unequal_prompts,
+                    "no-request-seeds": not request_seeds,
+                },
+                "is not an option of --against, which compares servers as they run",
+            )
             options |= {"sampling": sampling, "texts": texts, "seconds": seconds, "out": out}
             options |= {} if tokens is None else {"tokens": tokens}
-            found: Any = engines.compare_servers(engine, against, lines, **options)
+            found: Any = engines.compare_servers(engine, against, prompts_of(prompts), **options)
         elif prompts is not None:
             raise ValueError("--prompts belongs to --against; an audit draws its prompts from the checkpoint")
         elif planted is None:
             raise ValueError("--planted DIR is missing; 'specsim plant DIR' makes a checkpoint")
         elif matrix:
+            plain = engines.Sampling()
+            refuse(
+                {
+                    "temperature": temperature != plain.temperature,
+                    "top-k": top_k is not None,
+                    "top-p": top_p != plain.top_p,
+                    "min-p": min_p != plain.min_p,
+                    "stop": stop is not None,
+                    "texts": texts != 1,
+                    "penalties": penalties,
+                    "no-request-seeds": not request_seeds,
+                    "unequal-prompts": unequal_prompts,
+                    "logprobs": logprobs != plain.logprobs,
+                    "no-speculative": not speculative,
+                    "time": seconds is not None,
+                },
+                "is not an option of --matrix, which audits settings of its own, to the end",
+            )
             pair = engines.open_planted(planted)
-            options |= {"without": without, "tokens": tokens or 20_000}
+            options |= {"without": without, "tokens": tokens or 20_000, "out": out}
             found = engines.audit_matrix(engine, pair, **options)
+        elif without is not None:
+            raise ValueError("--without belongs to --matrix; an audit alone asks one server")
         else:
             found = engines.audit_engine(
                 engine,
@@ -160,12 +189,16 @@ def audit_engine(
     return code
 
 
-def prompts_of(path: Path | None, of_planted: Mapping[str, object]) -> list[str]:
-    """The lines of a file that are not empty, for a comparison of two servers.
+def refuse(given: Mapping[str, bool], why: str) -> None:
+    """Raise ValueError for the first option that is given."""
+    if names := [name for name, is_given in given.items() if is_given]:
+        raise ValueError(f"--{names[0]} {why}")
 
-    Raises ValueError if there is none, or for options `of_planted` checkpoints."""
-    if given := [name for name, value in of_planted.items() if value is not None]:
-        raise ValueError(f"--{given[0]} is not an option of --against, which compares servers as they run")
+
+def prompts_of(path: Path | None) -> list[str]:
+    """The lines of a file that are not empty, for a comparison of two servers. Raises ValueError if there is
+    none.
+    """
     if path is None:
         raise ValueError("--against needs --prompts FILE, with a prompt in each line")
     lines = [line for line in read_text(path).splitlines() if line.strip()]

@@ -178,7 +178,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin in (Sequence, Iterable, Collection, list, tuple):
         return _is_sequence(value, hint)
     if origin is Callable or origin is types.FunctionType:
-        return callable(value)
+        return callable(value) and not isinstance(value, type)
     if getattr(origin, "_is_protocol", False):
         wanted = [name for name in vars(origin) if not name.startswith("_")]
         methods = [name for name in wanted if callable(getattr(origin, name))]
@@ -201,10 +201,13 @@ def _is_sequence(value: Any, hint: Any) -> bool:
     items = typing.get_args(hint)[:1]
     if isinstance(value, str | bytes | Mapping | type) or not hasattr(value, "__iter__"):
         return isinstance(value, bytes) and items == (int,)
+    if (typing.get_origin(hint) or hint) is not Iterable and not hasattr(value, "__len__"):
+        return False  # a generator, which is used up by now
     if isinstance(value, np.ndarray) and not value.ndim:
         return False
-    if len(items) == 1 and _is_known(items[0]) and hasattr(value, "__len__") and not isinstance(value, range):
-        return all(any(_fits(one, member) for member in _members(items[0])) for one in value)
+    if len(items) == 1 and _is_known(items[0]) and hasattr(value, "__len__"):
+        some = value[:1] if isinstance(value, range) else value  # all of a range are like the first
+        return all(any(_fits(one, member) for member in _members(items[0])) for one in some)
     return True
 
 

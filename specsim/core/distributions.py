@@ -121,12 +121,7 @@ def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens")
         If lists differ in length, or an id is out of range; the message names its position.
     """
     check_count("vocab_size", vocab_size)
-    try:
-        array = np.asarray(tokens)
-    except ValueError as error:
-        raise ValueError(
-            f"{name}: lists differ in length; expected a rectangular array of token ids"
-        ) from error
+    array = _as_array(tokens, name, "lists")
     if array.size == 0:
         return array.astype(np.int64)
     if not np.issubdtype(array.dtype, np.integer):
@@ -141,11 +136,19 @@ def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens")
     return array.astype(np.int64)
 
 
-def _as_real(rows: ArrayLike, name: str) -> NDArray[Any]:
+def _as_array(values: ArrayLike, name: str, parts: str) -> NDArray[Any]:
     try:
-        array = np.asarray(rows)
+        return np.asarray(values)
+    except MemoryError:
+        raise
     except ValueError as error:
-        raise ValueError(f"{name}: rows differ in length; expected a rectangular array") from error
+        raise ValueError(f"{name}: {parts} differ in length; expected a rectangular array") from error
+    except Exception as error:  # an object may raise anything
+        raise TypeError(f"{name}: expected an array, got {type(values).__name__} ({error})") from error
+
+
+def _as_real(rows: ArrayLike, name: str) -> NDArray[Any]:
+    array = _as_array(rows, name, "rows")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)

@@ -30,6 +30,10 @@ __all__ = [
 MIN_EXPECTED = 10.0
 #: Probability of detection that "detectable" refers to.
 POWER = 0.999
+#: Cells up to which SciPy computes non-central chi-squares.
+MOST_CELLS = 10_000_000
+#: Beyond these, numbers of draws and probabilities are too large or too small for a float.
+LEAST_DISTANCE, MOST_TOLERANCE = 1e-300, 700.0
 #: Total variations ε that the e-value's alternatives cover, by concentration c = k/4ε².
 DEVIATIONS = np.geomspace(1e-3, 1e-1, 9)
 #: Shares of the draws that go to one cell.
@@ -146,12 +150,13 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> fl
     pmf : array_like, shape [k]
         The law under the null, positive in every cell.
     tolerance : float
-        By how much the logarithm of a probability under the null may differ from that in `pmf`, ≥ 0.
+        By how much the logarithm of a probability under the null may differ from that in `pmf`, from 0 to
+        `MOST_TOLERANCE`.
 
     Raises
     ------
     TypeError, ValueError
-        As for `chi_square`, and for a tolerance that is negative or not finite.
+        As for `chi_square`, and for a tolerance out of range.
 
     References
     ----------
@@ -166,8 +171,8 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> fl
     True
     """
     observed, law = _check_table(counts, pmf)
-    if not (tolerance >= 0 and np.isfinite(tolerance)):
-        raise ValueError(f"tolerance: {tolerance}; expected a finite number ≥ 0")
+    if not 0 <= tolerance <= MOST_TOLERANCE:
+        raise ValueError(f"tolerance: {tolerance}; expected a number from 0 to {MOST_TOLERANCE:g}")
     log_e = float(log_e_values(observed[None], law)[0])
     if tolerance == 0 or len(law) == 1:
         return log_e
@@ -197,7 +202,8 @@ def log_e_values(counts: Ints, pmf: Floats) -> Floats:
     return _log_mean_exp(_log_ratios(counts, pmf)) if len(pmf) > 1 else np.zeros(len(counts))
 
 
-def log_pooled_e_value(tables: Sequence[tuple[Ints, Floats]]) -> float:
+@checked
+def log_pooled_e_value(tables: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     """Natural logarithm of an e-value against the laws of several tables together.
 
     For each total variation ε of `log_e_value` the likelihood ratios of all tables are multiplied; their mean
@@ -206,21 +212,25 @@ def log_pooled_e_value(tables: Sequence[tuple[Ints, Floats]]) -> float:
 
     Parameters
     ----------
-    tables : sequence of (ndarray of int64, ndarray of float64), each of shape [k]
-        Counts and law of each table; arguments are not checked.
+    tables : sequence of (array_like of int, array_like), each of shape [k]
+        Counts and law of each table, as in `chi_square`.
 
     Examples
     --------
-    >>> table = np.array([530, 470]), np.array([0.5, 0.5])
+    >>> table = [530, 470], [0.5, 0.5]
     >>> log_e_value(*table) < 1 < 10 < log_pooled_e_value([table] * 20)
     True
     """
-    ratios = [_log_ratios(counts[None], law)[0] for counts, law in tables if len(law) > 1 and counts.any()]
+    try:
+        given = [_check_table(counts, law) for counts, law in tables]
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"tables: expected pairs of counts and law ({error})") from None
+    ratios = [_log_ratios(counts[None], law)[0] for counts, law in given if len(law) > 1 and counts.any()]
     return float(_log_mean_exp(np.sum([np.zeros(len(DEVIATIONS)), *ratios], axis=0)))
 
 
 @checked
-def log_alternatives_e_value(tables: Sequence[tuple[Ints, Floats]]) -> float:
+def log_alternatives_e_value(tables: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     """Natural logarithm of an e-value of several tables together against given alternatives.
 
     In an alternative each draw has its law with probability w, else the law of the null. The likelihood
@@ -229,9 +239,13 @@ def log_alternatives_e_value(tables: Sequence[tuple[Ints, Floats]]) -> float:
 
     Parameters
     ----------
-    tables : sequence of (ndarray of int64, shape [k], ndarray of float64, shape [M, k])
-        Counts of each table, and the likelihood ratios of its cells under M alternatives to the null;
-        arguments are not checked.
+    tables : sequence of (array_like of int, shape [k], array_like, shape [M, k])
+        Counts of each table, and the likelihood ratios of its cells under M alternatives to the null, ≥ 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If these are not counts and ratios of such shapes.
 
     Examples
     --------
@@ -239,8 +253,16 @@ def log_alternatives_e_value(tables: Sequence[tuple[Ints, Floats]]) -> float:
     >>> log_alternatives_e_value([(np.array([530, 470]), ratios)] * 20) > 10
     True
     """
-    counts = np.concatenate([observed for observed, _ in tables])
-    excess = np.concatenate([ratios for _, ratios in tables], axis=1)[:, counts > 0] - 1.0
+    given = [(_check_counts(observed), np.asarray(ratios, dtype=np.float64)) for observed, ratios in tables]
+    kinds = {ratios.shape[:-1] for _, ratios in given}
+    fit = all(ratios.shape[-1:] == observed.shape for observed, ratios in given)
+    if not given or not fit or len(kinds) > 1 or len(next(iter(kinds))) != 1:
+        raise ValueError("tables: expected pairs of counts [k] and likelihood ratios [M, k], with one M")
+    counts = np.concatenate([observed for observed, _ in given])
+    excess = np.concatenate([ratios for _, ratios in given], axis=1)
+    if not (np.isfinite(excess).all() and (excess >= 0.0).all()):
+        raise ValueError("tables: a likelihood ratio is negative or not finite")
+    excess = excess[:, counts > 0] - 1.0
     with np.errstate(divide="ignore"):
         logs = [np.log1p(share * excess) @ counts[counts > 0] for share in SHARES]
     return float(_log_mean_exp(np.concatenate(logs)))
@@ -450,7 +472,7 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
     Parameters
     ----------
     distance : float
-        Chi-square distance Σδ²/π > 0 from the null.
+        Chi-square distance Σδ²/π from the null, at least `LEAST_DISTANCE`.
     cells, level, power
         As for `detectable_tv`; at least 2 cells.
 
@@ -460,9 +482,10 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
     10000
     """
     _check_plan(cells, level, power)
-    if cells < 2 or not 0 < distance < math.inf:
+    if cells < 2 or not LEAST_DISTANCE <= distance < math.inf:
         raise ValueError(
-            f"{cells} cells, distance {distance}: expected at least 2 cells and a positive distance"
+            f"{cells} cells, distance {distance}: expected at least 2 cells and a distance from "
+            f"{LEAST_DISTANCE:g} on"
         )
 
     def missing(log_n: float) -> float:
@@ -479,7 +502,7 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
 
 def _check_plan(cells: int, level: float, power: float) -> None:
     """Raise, naming the argument, unless a test can be planned so."""
-    check_count("cells", cells, 0)
+    check_count("cells", cells, 0, MOST_CELLS)
     for name, value in (("level", level), ("power", power)):
         if not 0 < value < 1:
             raise ValueError(f"{name}: {value} is outside (0, 1); give a probability")

@@ -167,6 +167,8 @@ def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]
         raise ValueError("p, q: expected a probability for each token, [V]")
     if len(p) != len(q) or not len(q):
         raise ValueError(f"q: {len(q)} probabilities, and p has {len(p)}; expected one for each token")
+    if not all(isinstance(one, Real) for one in (*p, *q)):
+        raise TypeError("p, q: expected probabilities, Fractions or floats")
     if check_count("count", count) * math.log(len(q)) > math.log(MAX_DRAWS) + 1e-9:
         raise ValueError(
             f"q, count: {len(q)}^{count} draws are too many to enumerate (at most {MAX_DRAWS}): "

@@ -202,6 +202,13 @@ class Candidate:
     low: float
     high: float
 
+    def __post_init__(self) -> None:
+        ConstantRatio(self.c)  # for its check
+        if not 0 <= self.low <= self.alpha <= self.high <= 1:
+            raise ValueError(
+                f"{self.name}: α = {self.alpha:g} in [{self.low:g}, {self.high:g}] is not within [0, 1]"
+            )
+
     @classmethod
     @checked
     def of_rate(cls, name: str, alpha: float, c: float) -> Candidate:
@@ -279,7 +286,7 @@ def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:
     Raises
     ------
     ValueError
-        For no candidate, two of one name, or an α or c out of range.
+        For no candidate, or two of one name.
 
     Examples
     --------
@@ -292,10 +299,6 @@ def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:
         raise ValueError(f"candidates: {names or 'none'}; expected at least one, each with a name of its own")
     found = []
     for one in candidates:
-        if not 0 <= one.low <= one.alpha <= one.high <= 1:
-            raise ValueError(
-                f"{one.name}: α = {one.alpha:g} in [{one.low:g}, {one.high:g}] is not within [0, 1]"
-            )
         best = plan(one.alpha, one.c, most=most).best
         plans = (plan(alpha, one.c, most=most) for alpha in (one.low, one.high))
         low, high = (made.choices[best.gamma].improvement for made in plans)

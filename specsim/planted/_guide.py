@@ -60,7 +60,7 @@ or in the same process:
 ## llama.cpp
 
     llama-server -m target.gguf -md draft.gguf --spec-draft-n-max 4 --spec-draft-p-min 0 \\
-      -c {context} --port 8000
+      -c {context} --metrics --port 8000
 
 or in the same process:
 

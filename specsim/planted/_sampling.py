@@ -56,18 +56,3 @@ def possible_orders(sampling: Sampling) -> list[str]:
 def truncated(rows: Floats, sampling: Sampling) -> Floats:
     """`rows` [..., V] after top-k, top-p and min-p."""
     return processed(rows, replace(sampling, temperature=1.0))
-
-
-def check_sampling(sampling: Sampling) -> None:
-    """Raise ValueError, naming the parameter and its range, for a value that has no meaning."""
-    top = sampling.top_k
-    for name, value, good, wanted in (
-        ("temperature", sampling.temperature, 0.0 <= sampling.temperature <= 1e6, "in [0, 1000000]"),
-        ("top_k", top, top is None or top >= 1, "at least 1, or None"),
-        ("top_p", sampling.top_p, 0.0 < sampling.top_p <= 1.0, "in (0, 1]"),
-        ("min_p", sampling.min_p, 0.0 <= sampling.min_p <= 1.0, "in [0, 1]"),
-        ("stop", sampling.stop, all(sampling.stop), "strings that are not empty"),
-        ("logprobs", sampling.logprobs, (sampling.logprobs or 0) >= 0, "at least 0, or None"),
-    ):
-        if not good:
-            raise ValueError(f"{name}: {value!r} is not {wanted}")

@@ -168,8 +168,8 @@ def block_range(alpha: float, gamma: int) -> BlockRange:
 
 def _table(rows: Any, name: str) -> list[Sequence[Any]]:
     """The rows after each token; a single one if they are all the same."""
-    if not len(rows):
-        raise ValueError(f"{name}: empty; expected a pmf, or one after each token")
+    if not 0 < len(rows) <= MAX_PATHS:
+        raise ValueError(f"{name}: {len(rows)} entries; expected a pmf, or one after each token")
     if np.ndim(rows[0]) == 0:
         return [_row(rows, name)]
     if len(rows) != len(rows[0]):

@@ -139,14 +139,17 @@ def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
     0.75
     """
     residual, q_row = _pair(p, q)
-    rejected = 1.0
-    for _ in range(_count(drafts, q_row)):
+    rejected, rounds = 1.0, _count(drafts, q_row)
+    for done in range(rounds):
         lacking = np.maximum(residual - q_row, 0.0)
         distance = lacking.sum()
-        rejected *= distance
-        if distance == 0.0:
+        before, residual = residual, lacking / (distance or 1.0)
+        if (residual == before).all():  # all rounds that are left are like this one
+            rejected *= distance ** (rounds - done)
             break
-        residual = lacking / distance
+        rejected *= distance
+        if rejected == 0.0:
+            break
     return _probability(1.0 - rejected)
 
 

@@ -38,6 +38,8 @@ class Awkward:
         ({"rows": [10**5000]}, ValueError, "rows: an integer of more than 308 digits"),
         ({"rows": [1], "names": 3}, TypeError, "names: expected a sequence, each item a str, got int"),
         ({"rows": [1], "names": [3]}, TypeError, "names: expected a sequence, each item a str, got list"),
+        ({"rows": [1], "names": range(10**12)}, TypeError, "names: expected a sequence, each item a str"),
+        ({"rows": [1], "names": (x for x in [3])}, TypeError, "each item a str, got generator"),
         ({"rows": [1], "wrong": 3}, TypeError, "example: got an unexpected keyword argument 'wrong'"),
         ({"rows": [1], "path": "fine"}, LookupError, "somewhere inside"),
     ],

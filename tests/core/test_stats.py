@@ -21,10 +21,13 @@ from specsim.core.stats import (
     certified_tv,
     chi_square,
     detectable_tv,
+    log_alternatives_e_value,
     log_e_value,
+    log_pooled_e_value,
     log_single_cell_e_value,
     lower_tail_p_value,
     merge_cells,
+    needed_draws,
     tv_interval,
 )
 
@@ -380,3 +383,26 @@ def test_single_cells_find_one_of_thousands(share):
     missing = np.round(20_000 * law).astype(np.int64)
     missing[12] = 0
     assert log_single_cell_e_value(missing, law) > 40
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: log_pooled_e_value(None),
+            "tables: expected pairs of counts and law",
+        ),
+        (lambda: log_pooled_e_value([([1, 2], [0.5, 0.6])]), "tables: .* must sum to 1"),
+        (lambda: log_pooled_e_value([([0.5, 0.5], [0.5, 0.5])]), "tables: .* expected integers"),
+        (lambda: log_alternatives_e_value([]), "tables: expected pairs of counts"),
+        (lambda: log_alternatives_e_value([([1, 2], [1.0, 1.0])]), "likelihood ratios .M, k."),
+        (lambda: log_alternatives_e_value([([1, 2], [[1.0]])]), "likelihood ratios .M, k."),
+        (lambda: log_alternatives_e_value([([1, 2], [[-1.0, 2.0]])]), "is negative"),
+        (lambda: log_e_value([1, 2], [0.5, 0.5], tolerance=2.0**32), "tolerance: .* from 0 to 700"),
+        (lambda: needed_draws(5e-324, 10, 0.01), "distance 5e-324: .* from 1e-300 on"),
+        (lambda: needed_draws(0.1, 10**8, 0.01), "cells: 100000000 is not at most 10,000,000"),
+    ],
+)
+def test_what_a_float_cannot_hold_is_named(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()

@@ -27,9 +27,8 @@ def test_every_engine_was_audited_with_every_pair():
 
 def test_the_controls_are_told_apart():
     for row in kept("engines"):
-        subject = engines.SUBJECTS[row["subject"]]
-        if subject.engine == "http":
-            assert row["verdict"] == ("biased" if subject.mistake else "consistent")
+        if engines.SUBJECTS[row["subject"]].engine == "specsim serve":
+            assert row["verdict"] == ("biased" if "--mistake" in row["serve"] else "consistent")
 
 
 def test_a_finding_needs_a_program_that_shows_it():
@@ -49,6 +48,15 @@ def test_a_server_is_audited(tmp_path):
     assert row.keys() == stored.keys()
     assert (row["findings"], row["command"]) == ("", stored["command"])
     assert row["efficiency"] == pytest.approx(stored["efficiency"], abs=0.1)
+
+
+def test_a_server_that_does_not_start(tmp_path):
+    subject = engines.SUBJECTS["specsim serve"]._replace(serve="specsim serve PAIR")
+    with (
+        pytest.raises(RuntimeError, match=r"PAIR: it does not answer\n.*not a folder of planted"),
+        engines._served(subject, "order-2", str(tmp_path)),
+    ):
+        pass
 
 
 def test_pairs_are_those_of_their_commands(tmp_path):

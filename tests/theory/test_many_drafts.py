@@ -139,6 +139,14 @@ def test_one_draft_reaches_the_overlap_however_it_is_sampled():
         assert without_replacement_acceptance(p, q, 1) == overlap
 
 
+def test_any_number_of_drafts_takes_a_few_rounds():
+    """A residual that stays is not computed again."""
+    for p, q, rejected in (([1, 0], [0.25, 0.75], 0.75), ([1, 0], [0, 1], 1.0), ([0.5, 0.5], [1, 0], 0.5)):
+        for drafts in (1, 5, 2**40):
+            rounds = drafts if rejected != 0.5 else 1  # the second residual is (0, 1), which q does not have
+            assert recursive_rejection_acceptance(p, q, drafts) == pytest.approx(1 - rejected**rounds)
+
+
 def test_more_drafts_never_hurt_the_best_verifier():
     rng = np.random.default_rng(5)
     for p, q in zip(*awkward_pairs(rng, 100, 6), strict=True):

@@ -103,7 +103,7 @@ KINDS = [
     ("engine texts", f"engine/{TEXTS}", _engine_of, True),
     ("exported cases", "cases/manifest.json", _scored, True),
     ("answers", "answers/*", lambda path: score("cases", Path(path).parent).verdict, False),
-    ("prompts", "prompts.txt", lambda path: prompts_of(path, {}), False),
+    ("prompts", "prompts.txt", prompts_of, False),
     ("prompts, JSON", "prompts.jsonl", _read_prompts, False),
     ("served responses", "served.jsonl", lambda path: traces.audit_served(path, rng=1), False),
     ("logged metrics", "responses.jsonl", metrics.read_acceptance, False),

@@ -20,7 +20,6 @@ from specsim.planted._audit._results import TestResult
 from specsim.planted._audit._run import PLAIN, Progress, open_store
 from specsim.planted._engines._requests import Sampling
 from specsim.planted._engines._texts import TextServer, common_form
-from specsim.planted._sampling import check_sampling
 
 #: Ends of the blocks, as shares of the texts.
 BLOCKS = tuple(1.5**-k for k in range(5, -1, -1))
@@ -108,7 +107,6 @@ def compare_servers(
     ...
     ValueError: prompts: there is none; give at least one text
     """
-    check_sampling(sampling)
     check_count("tokens", tokens)
     if isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
         raise TypeError("prompts: expected a sequence of str")

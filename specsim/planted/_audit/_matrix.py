@@ -5,16 +5,18 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from specsim.auditing._results import Verdict
+from specsim.core._checks import check_counts
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
-from specsim.planted._audit._judge import EngineAudit, judge, likely_orders
+from specsim.planted._audit._judge import EngineAudit, Run, judge, likely_orders
 from specsim.planted._audit._requests_plan import LONG, plan_requests
-from specsim.planted._audit._run import Progress, plain_options, serve
+from specsim.planted._audit._run import Progress, open_store, plain_options, planned_tokens, serve
 from specsim.planted._audit._store import TextStore
 from specsim.planted._engines._opening import open_engine
 from specsim.planted._engines._requests import Engine, Sampling
@@ -22,6 +24,8 @@ from specsim.planted._folder import Planted
 
 #: Texts per request in the cell that tests it.
 SEVERAL = 3
+#: Folders of the texts with speculation and without.
+SIDES = "speculative", "plain"
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,15 @@ class Setting:
     n: int = 1
     request_seeds: bool = True
     unequal_prompts: bool = False
+
+    @property
+    def file(self) -> str:
+        """Of its texts."""
+        return f"{self.name.replace(',', '').replace(' ', '-')}.jsonl"
+
+    def form(self) -> dict[str, Any]:
+        """What `plan_requests` is told beside the sampling and the number of tokens."""
+        return {"request_seeds": self.request_seeds, "unequal_prompts": self.unequal_prompts}
 
     def options(self) -> str:
         """The options of `specsim audit engine` that ask the same."""
@@ -187,6 +200,7 @@ def audit_matrix(
     without: str | None = None,
     tokens: int = 20_000,
     tolerance: float | None = None,
+    out: str | Path | None = None,
     rng: RandomSource = None,
     progress: Progress | None = None,
     **options: Any,
@@ -203,6 +217,9 @@ def audit_matrix(
         both ways.
     tokens : int
         Emitted tokens of each audit.
+    out : path, optional
+        Folder in which the texts are kept as they arrive, a file for each setting in `speculative` and in
+        `plain`. With texts of the same run in it, the run goes on from there.
     tolerance, rng, progress, **options
         As in `audit_engine`.
 
@@ -210,7 +227,13 @@ def audit_matrix(
     -------
     EngineMatrix
         The verdict of each setting, and the command that repeats it.
+
+    Raises
+    ------
+    ValueError, TypeError, ImportError
+        As `audit_engine`.
     """
+    check_counts(tokens=tokens)
     root = root_of(rng)
     cells: list[MatrixCell] = []
     interrupted = False
@@ -224,39 +247,48 @@ def audit_matrix(
             both.append(opened(without, **options))
         elif "://" not in engine:
             both.append(opened(engine, speculative=False, **plain_options(options)))
-        for done, setting in enumerate(rows := settings(planted)):
-            cells.append(_cell(both, engine, planted, setting, tokens, tolerance, root))
+        rows = settings(planted)
+        asked = [plan_requests(planted, root, row.sampling, tokens, row.n, **row.form()) for row in rows]
+        # all of them before the first request, which changes what a server says of itself
+        kept = [_stores(out, both, planted, row, tokens, root) for row in rows]
+        done, planned = 0, len(both) * sum(map(planned_tokens, asked))
+
+        def told(received: int, _: int) -> None:
             if progress is not None:
-                progress(done + 1, len(rows))
-            interrupted = cells[-1].speculative.interrupted
+                progress(done + received, planned)
+
+        for row, requests, stores in zip(rows, asked, kept, strict=True):
+            runs: list[Run] = []
+            for one, store in zip(both, stores, strict=True):
+                runs.append(serve(one, planted, requests, store, root, None, told))
+                done += planned_tokens(requests)
+            command = f"specsim audit engine {engine} --planted {planted.folder} {row.options()}".strip()
+            cells.append(_judged(row.name, runs, f"{command} --tokens {tokens} --seed {root}", tolerance))
+            interrupted = any(run.interrupted for run in runs)
             if interrupted:
                 break
     return EngineMatrix(engine, tuple(cells), tokens, interrupted)
 
 
-def _cell(
+def _stores(
+    out: str | Path | None,
     engines: Sequence[Engine],
-    name: str,
     planted: Planted,
     setting: Setting,
     tokens: int,
-    tolerance: float | None,
     root: int,
-) -> MatrixCell:
-    requests = plan_requests(
-        planted,
-        root,
-        setting.sampling,
-        tokens,
-        setting.n,
-        request_seeds=setting.request_seeds,
-        unequal_prompts=setting.unequal_prompts,
-    )
-    runs = [serve(one, planted, requests, TextStore(None, {}), root, None, None) for one in engines]
+) -> list[TextStore]:
+    """The texts of a setting, with speculation and without."""
+    more = {"planted": planted.digest, "tokens": tokens, "texts": setting.n, **setting.form()}
+    return [
+        open_store(out and Path(out) / side, setting.file, one, root, setting.sampling, more)
+        for side, one in zip(SIDES, engines, strict=False)  # there may be none without speculation
+    ]
+
+
+def _judged(setting: str, runs: Sequence[Run], command: str, tolerance: float | None) -> MatrixCell:
+    """The verdict of a setting, from its run with speculation and, if there is one, that without."""
     plain = judge(runs[1], tolerance=tolerance) if len(runs) > 1 else None
     orders = likely_orders(runs[1]) if len(runs) > 1 else []
     speculative = judge(runs[0], orders=orders, tolerance=tolerance)
-    command = f"specsim audit engine {name} --planted {planted.folder} {setting.options()}".strip()
-    return MatrixCell(
-        setting.name, speculative, plain, speculative.order, f"{command} --tokens {tokens} --seed {root}"
-    )
+    return MatrixCell(setting, speculative, plain, speculative.order, command)

@@ -16,7 +16,7 @@ from specsim.planted._audit._store import TextStore
 from specsim.planted._engines._opening import open_engine
 from specsim.planted._engines._requests import Completion, Engine, Request, Sampling
 from specsim.planted._folder import Planted
-from specsim.planted._sampling import check_sampling, possible_orders
+from specsim.planted._sampling import possible_orders
 
 #: Temperature 1 and no truncation.
 PLAIN = Sampling()
@@ -115,7 +115,6 @@ def audit_engine(
     consistent
     """
     check_counts(tokens=tokens, texts=texts)
-    check_sampling(sampling)
     if len(sampling.stop) > 1 or any(len(planted.encode(stop)) != 1 for stop in sampling.stop):
         raise ValueError(
             f"stop: {sampling.stop} is not the text of one token, such as {planted.decode([0])!r}"
@@ -184,6 +183,11 @@ def open_store(
     return TextStore(folder / file, header)
 
 
+def planned_tokens(requests: Sequence[Request]) -> int:
+    """The tokens of `requests`, if no text ends early."""
+    return sum(one.max_tokens * one.n for one in requests)
+
+
 def serve(
     engine: Engine,
     planted: Planted,
@@ -196,7 +200,7 @@ def serve(
     """Make the requests that have no text yet, and keep what comes back. Ctrl-C ends the run early."""
     started = time.perf_counter()
     asking = Asking(engine, store, None if seconds is None else started + seconds)
-    planned = sum(one.max_tokens * one.n for one in requests)
+    planned = planned_tokens(requests)
     done = sum(len(one.tokens) for one in store.completions.values())
     interrupted = False
     try:

@@ -28,6 +28,8 @@ from specsim.planted._server._pair import Pair
 MOST_BYTES = 2**26
 #: Where servers tell their version: vLLM and specsim, SGLang, llama.cpp.
 VERSIONS = (("/version", "version"), ("/get_server_info", "version"), ("/props", "build_info"))
+#: What serves HTTP in vLLM and SGLang; they tell their own names as the owner of the model.
+WEB_SERVERS = {"", "uvicorn"}
 #: Statuses after which a request is sent again, and the first of the growing pauses, in seconds.
 BUSY, PAUSE = {429, 502, 503, 504}, 0.2
 #: Statuses of a server that refuses how a request is written.
@@ -93,7 +95,7 @@ class HttpServer:
         self._lock, self._naming = threading.Lock(), threading.Lock()
         self._dialect: Dialect | None = None
         self._named: str | None = None
-        self._header, self._reached = "", False
+        self._header, self._owner, self._reached = "", "", False
 
     def _write(self, request: Request, dialect: Dialect) -> bytes:
         """The body of `request`."""
@@ -107,7 +109,8 @@ class HttpServer:
     def name(self) -> str:
         """The server's software, as far as it says."""
         self._probe()
-        return self._header.partition("/")[0] or "http"
+        software = self._header.partition("/")[0]
+        return (self._owner if software in WEB_SERVERS else "") or software or "http"
 
     @property
     def version(self) -> str:
@@ -154,14 +157,15 @@ class HttpServer:
             self._own = threading.local()
 
     def _probe(self) -> str | None:
-        """The name of the first model that the server lists; None if it lists none."""
+        """The name of the first model that the server lists; None if it lists none. Notes its owner."""
         try:
             listed = self._get_json("/v1/models").get("data")
         except (_FailedError, GarbageError):
             return None
-        first = listed[0] if isinstance(listed, list) and listed else None
-        found = first.get("id") if isinstance(first, dict) else None
-        return found if isinstance(found, str) else None
+        first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
+        model, owner = first.get("id"), first.get("owned_by")
+        self._owner = owner[:80] if isinstance(owner, str) else ""
+        return model if isinstance(model, str) else None
 
     def _answer(self, request: Request) -> Answers:
         """What the server answers, or the failure of one request."""

@@ -14,7 +14,7 @@ class Sampling:
 
     `logprobs` is None if no log-probabilities are asked for, 0 for those of the emitted tokens, k for lists
     of the k most probable tokens too. With `penalties`, those of repetition, presence and frequency are sent,
-    with values that change nothing."""
+    with values that change nothing. Raises ValueError, naming the parameter, for values out of range."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -23,6 +23,24 @@ class Sampling:
     stop: tuple[str, ...] = ()
     logprobs: int | None = 0
     penalties: bool = False
+
+    def __post_init__(self) -> None:
+        top = self.top_k
+        for name, value, good, wanted in (
+            ("temperature", self.temperature, 0.0 <= self.temperature <= 1e6, "in [0, 1000000]"),
+            ("top_k", top, top is None or top >= 1, "at least 1, or None"),
+            ("top_p", self.top_p, 0.0 < self.top_p <= 1.0, "in (0, 1]"),
+            ("min_p", self.min_p, 0.0 <= self.min_p <= 1.0, "in [0, 1]"),
+            (
+                "stop",
+                self.stop,
+                all(one and isinstance(one, str) for one in self.stop),
+                "strings, none empty",
+            ),
+            ("logprobs", self.logprobs, (self.logprobs or 0) >= 0, "at least 0, or None"),
+        ):
+            if not good:
+                raise ValueError(f"{name}: {value!r} is not {wanted}")
 
 
 @dataclass(frozen=True)

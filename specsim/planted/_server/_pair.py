@@ -8,7 +8,6 @@ import numpy as np
 from specsim.core._types import Floats, Ints
 from specsim.models import Model, default_pair
 from specsim.planted._engines._requests import Request
-from specsim.planted._sampling import check_sampling
 
 
 class ReadingLaw(Protocol):
@@ -103,7 +102,6 @@ def ngram_pair() -> BytePair:
 
 def check_request(pair: Pair, request: Request) -> None:
     """Raise ValueError, saying what is allowed, for a request that cannot be served."""
-    check_sampling(request.sampling)
     prompt, law = request.prompt, pair.target
     if law.openers and (not prompt or prompt[0] not in law.openers):
         raise ValueError("prompt: does not begin with an opener, which the law of this model reads")

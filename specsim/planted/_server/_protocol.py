@@ -67,14 +67,17 @@ def read_call(body: bytes, pair: Pair, model: str) -> Call:
             raise ApiError(400, f"{name}: there is no such parameter", name)
     if given.get("model") not in (None, model):
         raise ApiError(404, f"model: {given['model']!r} is not served; {model!r} is", "model")
-    sampling = Sampling(
-        _number(given, "temperature", 1.0),
-        _top_k(given),
-        _number(given, "top_p", 1.0),
-        _number(given, "min_p", 0.0),
-        _stop(given),
-        _whole(given, "logprobs", None),
-    )
+    try:
+        sampling = Sampling(
+            _number(given, "temperature", 1.0),
+            _top_k(given),
+            _number(given, "top_p", 1.0),
+            _number(given, "min_p", 0.0),
+            _stop(given),
+            _whole(given, "logprobs", None),
+        )
+    except ValueError as error:
+        raise _refused(error) from None
     prompts = [_tokens(prompt, pair) for prompt in _prompts(given.get("prompt"))]
     many, n = _whole(given, "max_tokens", 16), _whole(given, "n", 1)
     assert many is not None  # neither default is None
@@ -87,13 +90,18 @@ def read_call(body: bytes, pair: Pair, model: str) -> Call:
         try:
             check_request(pair, request)
         except ValueError as error:
-            raise ApiError(400, str(error), str(error).partition(":")[0]) from None
+            raise _refused(error) from None
     return Call(
         tuple(requests),
         given.get("stream") is True,
         given.get("return_token_ids") is True,
         given.get("return_tokens_as_token_ids") is True,
     )
+
+
+def _refused(error: ValueError) -> ApiError:
+    """The answer to a parameter that the beginning of the message names."""
+    return ApiError(400, str(error), str(error).partition(":")[0])
 
 
 def _number(given: dict[str, Any], name: str, default: float) -> float:

@@ -12,7 +12,7 @@ from listening import listening
 from specsim.auditing import Verdict
 from specsim.core._tables import to_rich
 from specsim.planted import Completion, Failure, Sampling, audit_engine, audit_matrix, open_engine, plant
-from specsim.planted._audit import _diagnosis, _judge, _places
+from specsim.planted._audit import _diagnosis, _judge, _matrix, _places
 from specsim.planted._audit._judge import judge, likely_orders
 from specsim.planted._audit._matrix import settings
 from specsim.planted._audit._requests_plan import plan_requests
@@ -433,6 +433,86 @@ def test_engines_are_closed_if_another_one_cannot_be_opened(pair, monkeypatch):
     with pytest.raises(ValueError, match="is not an address"):
         audit_matrix("specsim", pair, without="http:nowhere://", tokens=100)
     assert len(closed) == 1
+
+
+@pytest.fixture
+def two_settings(monkeypatch):
+    monkeypatch.setattr(_matrix, "settings", lambda planted: settings(planted)[:2])
+
+
+def test_a_matrix_keeps_its_texts_and_goes_on_from_them(pair, two_settings, monkeypatch, tmp_path):
+    asked = []
+    complete = LocalEngine.complete
+
+    def noted(self, requests):
+        asked.append(len(requests))
+        return complete(self, requests)
+
+    monkeypatch.setattr(LocalEngine, "complete", noted)
+    told = []
+    how = {"tokens": 300, "out": tmp_path, "rng": 1}
+    first = audit_matrix("specsim", pair, **how, progress=lambda *given: told.append(given))
+    assert len(asked) == 4
+    counts, planned = zip(*told, strict=True)
+    assert sorted(counts) == list(counts)
+    assert counts[-1] == planned[-1] == planned[0]
+    files = {
+        f"{side}/{name}.jsonl" for side in ("speculative", "plain") for name in ("plain", "temperature-0")
+    }
+    assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.*")} == files
+    (tmp_path / "plain/temperature-0.jsonl").unlink()
+    again = audit_matrix("specsim", pair, **how)
+    assert len(asked) == 5  # of the file that was lost
+    assert [cell.speculative.tests for cell in again.cells] == [
+        cell.speculative.tests for cell in first.cells
+    ]
+    with pytest.raises(
+        ValueError, match=r"speculative/plain\.jsonl: these texts are of another run: its seed"
+    ):
+        audit_matrix("specsim", pair, **how | {"rng": 2})
+    assert len(asked) == 5
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_an_interrupted_matrix_ends(pair, two_settings, monkeypatch, stopped):
+    """Also in a run without speculation."""
+    complete = LocalEngine.complete
+
+    def interrupted(self, requests):
+        if stopped and self.describe()["speculative"] is False:
+            raise KeyboardInterrupt
+        return complete(self, requests)
+
+    monkeypatch.setattr(LocalEngine, "complete", interrupted)
+    found = audit_matrix("specsim", pair, tokens=300, rng=1)
+    assert found.interrupted == stopped
+    assert len(found.cells) == 2 - stopped
+    assert found.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (["--temperature", "0.7"], "--temperature"),
+        (["--top-k", "3"], "--top-k"),
+        (["--stop", "a"], "--stop"),
+        (["--texts", "2"], "--texts"),
+        (["--no-request-seeds"], "--no-request-seeds"),
+        (["--logprobs", "-1"], "--logprobs"),
+        (["--no-speculative"], "--no-speculative"),
+        (["--time", "5"], "--time"),
+    ],
+)
+def test_a_matrix_refuses_settings(pair, options, name):
+    ran = run("audit", "engine", "specsim", "--planted", pair.folder, "--matrix", *options)
+    assert ran.code == 2
+    assert f"{name} is not an option of --matrix" in ran.err
+
+
+def test_without_belongs_to_the_matrix(pair):
+    ran = run("audit", "engine", "specsim", "--planted", pair.folder, "--without", "http://localhost:1")
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    assert "--without belongs to --matrix" in ran.err
 
 
 @pytest.mark.slow

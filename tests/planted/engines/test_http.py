@@ -61,6 +61,27 @@ def test_our_server_gives_what_its_decoder_gives(options):
     json.dumps(described)
 
 
+@pytest.mark.parametrize(
+    ("header", "owner", "name"),
+    [
+        ("uvicorn", "vllm", "vllm"),
+        ("uvicorn", 3, "uvicorn"),
+        ("llama.cpp", "llamacpp", "llama.cpp"),
+        ("specsim/1.2", "me", "specsim"),
+        ("", None, "http"),
+    ],
+)
+def test_the_name_of_a_server(header, owner, name, monkeypatch):
+    """Its own, not that of the library that serves HTTP for it."""
+
+    def sent(self, *_):
+        self._header = header
+        return 200, json.dumps({"data": [{"id": "model", "owned_by": owner}]}).encode()
+
+    monkeypatch.setattr(_http.HttpServer, "_send", sent)
+    assert open_engine("http://host", PAIR).name == name
+
+
 def test_penalties_that_change_nothing_are_sent_where_they_are_asked_for():
     sent = []
 

@@ -175,19 +175,29 @@ def test_the_bundled_models():
         ({"max_tokens": 255}, "more than the 256 positions"),
         ({"n": 0}, "must be at least 1"),
         ({"seed": -1}, "seed: -1 is negative"),
-        ({"sampling": Sampling(temperature=-1.0)}, r"temperature: -1.0 is not in \[0, 1000000\]"),
-        ({"sampling": Sampling(temperature=float("nan"))}, "temperature: nan"),
-        ({"sampling": Sampling(top_k=0)}, "top_k: 0 is not at least 1"),
-        ({"sampling": Sampling(top_p=0.0)}, "top_p: 0.0 is not in"),
-        ({"sampling": Sampling(min_p=2.0)}, "min_p: 2.0 is not in"),
-        ({"sampling": Sampling(stop=("",))}, "stop: .* is not strings that are not empty"),
-        ({"sampling": Sampling(logprobs=-1)}, "logprobs: -1 is not at least 0"),
     ],
 )
 def test_what_cannot_be_served(change, message):
     request = Request(**{"number": 0, "prompt": (0, 1), "max_tokens": 4} | change)
     with pytest.raises(ValueError, match=message):
         Decoder(Letters()).add(request)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"temperature": -1.0}, r"temperature: -1.0 is not in \[0, 1000000\]"),
+        ({"temperature": float("nan")}, "temperature: nan"),
+        ({"top_k": 0}, "top_k: 0 is not at least 1"),
+        ({"top_p": 0.0}, "top_p: 0.0 is not in"),
+        ({"min_p": 2.0}, "min_p: 2.0 is not in"),
+        ({"stop": ("",)}, "stop: .* is not strings, none empty"),
+        ({"logprobs": -1}, "logprobs: -1 is not at least 0"),
+    ],
+)
+def test_sampling_out_of_range(change, message):
+    with pytest.raises(ValueError, match=message):
+        Sampling(**change)
 
 
 def test_prompts_of_a_law_with_openers():
