@@ -16,10 +16,9 @@ import numpy as np
 from experiments import Row
 from specsim.auditing import audit, declares, mutants
 from specsim.auditing._checks.contract_checks import PROMISES
-from specsim.auditing._diagnosis.decoders import diagnose_decoder
+from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases
 from specsim.auditing._diagnosis.predictions import predict
-from specsim.auditing._diagnosis.verifiers import diagnose_chain
 from specsim.auditing._execution import open_execution
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing.mutants import Mutant
@@ -71,15 +70,13 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     with open_execution(function, 1, 60.0) as place:
 
         def diagnosis(known: Sequence[Mutant]) -> Any:
-            subject: Any = place.subject
-            if mutant.decode is not None:
-                return diagnose_decoder(subject, failed, seed, known)
-            return diagnose_chain(subject, failed, LEVEL, seed, known)
+            return diagnose_failed(place.subject, failed, LEVEL, seed, known)
 
         found = diagnosis(mutants.catalogue())
         # another mistake may, with the right parameter, be the same one: a draft of the likeliest token alone
         # is greedy
-        same = {_kind(one.name) for one in found.nearest if one.fits and one.behind < SAME} | {name}
+        least = max((one.probability for one in found.considered), default=1.0) * np.exp(-SAME)
+        same = {_kind(one.name) for one in found.considered if one.probability >= least} | {name}
         left = diagnosis([one for one in mutants.catalogue() if one.name not in same])
     return row | {
         "named": BETWEEN.join(one.name for one in found.named),

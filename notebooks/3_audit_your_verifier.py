@@ -90,13 +90,13 @@ plt.show()
 # %% [markdown]
 # ## The diagnosis
 #
-# The diagnosis names the known mistake that fits best, from a catalogue after reported bugs, and the
-# evidence for it. The last line names one step in which it shows. For a verifier in a file that line is a
+# The diagnosis names the known mistake, from a catalogue after reported bugs, its odds against any other, and
+# the evidence for it. The last line names one step in which it shows. For a verifier in a file that line is a
 # command; here, call `replay_step` with its case, step and seed:
 
 # %%
 print("\n".join(audit.diagnosis.lines()))
-assert [one.name for one in audit.diagnosis.named] == ["resamples_target"]
+assert audit.diagnosis.named[0].name == "resamples_target"
 
 # %%
 print(replay_step(verify, "diagnosis, zeros", step=33, seed=1))

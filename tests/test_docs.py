@@ -435,3 +435,18 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_set():
     assert (accused, f"none of the {right} right verifiers" in text) == (0, True)
     decoders = independent.found(rows, "wrong decoder")
     assert f"Of the {decoders[1]} wrong decoders they found {decoders[0]}." in text
+    first, again = independent.diagnosed("diagnosed_first.json"), independent.diagnosed()
+    found, after = independent.scored(first), independent.scored(again)
+    same = {row["name"] for row in again}
+    before = independent.scored([row for row in first if row["name"] in same])
+    assert (
+        f"The first {len(first)} of them were audited at level quick: {found['diagnosed']} could be diagnosed, "
+        f"{found['named']} were given a name, and {found['right']} of these names were right; "
+        f"{found['missing']} were called unknown although a name would have been right, and "
+        f"{found['rightly unknown']} rightly."
+    ) in text
+    assert (
+        f"{len(again)} were diagnosed again, all verifiers with a name among them: {after['named']} names, of "
+        f"which {after['right']} are right (of the same {len(again)} it had been {before['right']} of "
+        f"{before['named']})."
+    ) in text

@@ -26,6 +26,10 @@ BUDGET = 1e-6
 WANTED_TV, WANTED_TV_OF_TWO = 0.05, 0.1
 #: Total variation below which two laws differ only by rounding.
 LEAST_TV = 1e-9
+#: The posterior odds from which on a diagnosis gives a name.
+ODDS = 20.0
+#: The exponent of the largest odds that are printed.
+MOST_ODDS = 12
 #: The most characters of a finding.
 LONGEST, LONGEST_DETAILS = 1500, 6000
 
@@ -46,7 +50,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason for a verdict; `kind` is deviation, support, dependence, path, or contract.
+    """One reason for a verdict; `kind` is deviation, support, dependent, path, or contract.
 
     `details` is the traceback of an exception in the verifier. Both may hold its words, so they are escaped
     and cut for all forms of a report."""
@@ -121,7 +125,8 @@ class Alphas:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Tokens per step, relative to the standard rule on the same drafts, with an interval."""
+    """Tokens per step, relative to the standard rule on one chain, with an interval; where siblings are the
+    draft's most probable tokens, relative to the most that any lossless rule can accept of them."""
 
     ratio: float
     lower: float
@@ -247,30 +252,38 @@ class ProofSummary:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A known mistake with fitted parameters; `behind` is the distance in nats to the largest likelihood.
+    """A known mistake with its likeliest parameters, and its posterior probability.
 
-    `fits` says whether a chi-square at level 1e-4 accepts its prediction."""
+    `lossy`: it is a built-in rule that is lossy by design, which the verifier does not declare."""
 
     name: str
     family: str
     mechanism: str
     threads: tuple[str, ...]
-    behind: float
-    fits: bool
+    probability: float
+    lossy: bool = False
+
+    def __str__(self) -> str:
+        return f"lossy ({self.name})" if self.lossy else f"{self.name} ({self.family})"
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The nearest known mistakes, the likeliest first; `named` holds those that could not be separated.
+    """Which known mistakes explain what was seen; `named` is empty where the answer is *unknown*.
 
-    `named` is empty for an unknown bug. `evidence` is the most significant outcome, `place` one step with it.
-    """
+    Together the named mistakes are at least `ODDS` times as probable as each alternative: that it is none of
+    the known ones (`none`), or that the single steps are exact (`exact`); each of them is within `ODDS` of
+    the likeliest. `considered` are the likeliest mistakes, named or not. `reason` says why the answer is
+    unknown, `evidence` is the most significant outcome, `place` one step with it."""
 
-    named: tuple[Candidate, ...]
-    nearest: tuple[Candidate, ...]
-    steps: int
-    evidence: str
-    place: str
+    named: tuple[Candidate, ...] = ()
+    considered: tuple[Candidate, ...] = ()
+    none: float = 1.0
+    exact: float = 0.0
+    steps: int = 0
+    reason: str = ""
+    evidence: str = ""
+    place: str = ""
 
     @property
     def known(self) -> bool:
@@ -278,19 +291,46 @@ class Diagnosis:
 
     def lines(self) -> list[str]:
         """The diagnosis in words."""
-        if self.known:
-            first, *others = self.named
-            text = [f"Closest known bug: {first.name} ({first.family}). {first.mechanism}"]
-            if first.threads:
-                text.append(f"Reported in {', '.join(first.threads)}.")
-            if others:
-                text.append(f"The audit cannot distinguish it from {', '.join(one.name for one in others)}.")
-        else:
-            text = ["No known bug fits."]
-            if self.nearest:
-                one = self.nearest[0]
-                text.append(f"Nearest known bug: {one.name}, which does not fit. {one.mechanism}")
-        return [*text, *(line for line in (self.evidence, self.place) if line)]
+        if not self.known:
+            return [f"Diagnosis: unknown. {self.reason}"]
+        first, *others = self.named
+        text = [f"Diagnosis: {first}. {first.mechanism}"]
+        if first.lossy:
+            text.append(
+                f"It does what the built-in rule {first.name} does, which is lossy by design. If that is "
+                f'intended, declare it: declares(rule="{first.name}").'
+            )
+        if first.threads:
+            text.append(f"Reported in {', '.join(first.threads)}.")
+        if others:
+            rest = ", ".join(f"{one.name} ({_share(one.probability)})" for one in others)
+            share = _share(first.probability)
+            text.append(f"It may as well be {rest}; {first.name} has probability {share}.")
+        return [*text, self._odds(), *(line for line in (self.evidence, self.place) if line)]
+
+    def _odds(self) -> str:
+        """What the names stand against, with the posterior odds."""
+        together = sum(one.probability for one in self.named)
+        said = [f"{_odds(together, self.none)} against none of the known bugs"]
+        said.append(f"{_odds(together, self.exact)} against exact steps")
+        others = self.considered[len(self.named) :]
+        if others and others[0].probability > 10.0**-MOST_ODDS:
+            said.append(
+                f"{_odds(together, others[0].probability)} against the next known bug, {others[0].name}"
+            )
+        return f"Odds: {'; '.join(said)}."
+
+
+def _share(probability: float) -> str:
+    return f"{probability:.2g}"
+
+
+def _odds(one: float, other: float) -> str:
+    """Posterior odds: a number, or from 1,000 on a power of ten."""
+    if one >= other * 10.0**MOST_ODDS:
+        return f"over 10^{MOST_ODDS} : 1"
+    odds = one / other
+    return f"{odds:.0f} : 1" if odds < 1000.0 else f"10^{np.log10(odds):.0f} : 1"
 
 
 @dataclass(frozen=True)
@@ -344,6 +384,21 @@ class Audit(Shown):
         return max((case.declared_tv for case in self.cases), default=0.0)
 
     @property
+    def dependent(self) -> bool:
+        """Whether all that was found is that steps depend on each other: each row is exact, and not
+        independent of the others."""
+        kinds = {finding.kind for case in self.cases for finding in case.findings}
+        return self.verdict is Verdict.BIASED and kinds == {"dependent"}
+
+    @property
+    def edge_case(self) -> bool:
+        """Whether all that was found are impossible tokens in an edge case: after a draft of almost no mass,
+        or with a uniform of 0 or almost 1."""
+        found = [case for case in self.cases if case.findings]
+        kinds = {(case.planned, finding.kind) for case in found for finding in case.findings}
+        return self.verdict is Verdict.BIASED and kinds == {(0, "support")}
+
+    @property
     def exit_code(self) -> int:
         """0 consistent, or lossy as declared; 1 biased or broken; 3 inconclusive."""
         codes = {Verdict.CONSISTENT: 0, Verdict.LOSSY: 0, Verdict.INCONCLUSIVE: 3}
@@ -387,7 +442,17 @@ class Audit(Shown):
         """Everything as plain Python values, for JSON."""
         return as_dict(
             self,
-            *("verdict", "exit_code", "declared_tv", "wasteful", "steps", "powerful", "needed_log10_e"),
+            *(
+                "verdict",
+                "exit_code",
+                "declared_tv",
+                "dependent",
+                "edge_case",
+                "wasteful",
+                "steps",
+                "powerful",
+            ),
+            "needed_log10_e",
             proof=self.proof and as_dict(self.proof, "as_claimed"),
         )
 

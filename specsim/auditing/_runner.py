@@ -18,11 +18,11 @@ from specsim.auditing._cases.battery import LEVELS, case_key
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
 from specsim.auditing._checks.findings import evidence, judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
-from specsim.auditing._checks.subjects import DecoderSubject, RuleSubject, Subject, VerifierSubject
+from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing._checks.tables import LOOKS, Plan, interim_looks
-from specsim.auditing._diagnosis.decoders import diagnose_decoder
-from specsim.auditing._diagnosis.ranking import OutOfTime
-from specsim.auditing._diagnosis.verifiers import diagnose_chain
+from specsim.auditing._diagnosis.diagnose import diagnose_failed
+from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
+from specsim.auditing._diagnosis.posterior import OutOfTime
 from specsim.auditing._execution import Execution, RunEach, Steps, count_case, open_execution
 from specsim.auditing._report.figures import draw_deviation, worst_tables
 from specsim.auditing._report.text import audit_parts
@@ -451,17 +451,16 @@ def _diagnosis(execution: Execution, found: Audit, deadline: float) -> Diagnosis
     """The diagnosis of what failed; unknown if it is not finished at `deadline`, of `time.monotonic`."""
     failed = [case for case in found.cases if case.findings and not case.broken and case.case != PROMISES]
     root, subject = found.provenance.root, execution.subject
-    if not failed or found.interrupted:
+    if found.interrupted:
         return None
     try:
-        if isinstance(subject, DecoderSubject):
-            return diagnose_decoder(subject, failed, root, deadline=deadline)
-        if isinstance(subject, VerifierSubject) and not subject.declared.tree:
-            return diagnose_chain(subject, failed, found.level, root, deadline=deadline)
+        if found.edge_case and isinstance(subject, VerifierSubject):
+            return diagnose_edge_case(subject, case_key(root, PROMISES))
+        if not failed:
+            return None
+        return diagnose_failed(subject, failed, found.level, root, deadline=deadline)
     except OutOfTime:
-        return Diagnosis(
-            (), (), 0, "The diagnosis was stopped: it would have taken longer than the tests.", ""
-        )
+        return Diagnosis(reason="The diagnosis was stopped: it would have taken longer than the tests.")
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):
         pass
     except Exception as error:  # an error of the diagnosis must not lose the verdict

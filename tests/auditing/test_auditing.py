@@ -284,7 +284,7 @@ def test_impossible_tokens_end_the_matter():
 def test_draws_that_are_too_even_are_called_dependent():
     result = audit(verifiers.too_even, level="smoke", rng=1, diagnose=False)
     assert result.verdict is Verdict.BIASED
-    assert {(case, kind) for case, kind, _ in findings(result)} == {("disjoint", "dependence")}
+    assert {(case, kind) for case, kind, _ in findings(result)} == {("disjoint", "dependent")}
 
 
 def test_a_law_that_is_off_is_not_called_dependent(from_target):
@@ -301,7 +301,7 @@ def test_a_law_that_is_off_is_not_called_dependent(from_target):
 @pytest.mark.parametrize("name", ["batch_shares_uniforms", "pairs_share_uniforms", "reseeded"])
 def test_shared_randomness_is_called_dependent(name):
     result = audit(mutants.get(name).function, level="smoke", rng=1, diagnose=False)
-    assert "dependence" in {kind for _, kind, _ in findings(result)}
+    assert "dependent" in {kind for _, kind, _ in findings(result)}
 
 
 def test_tokens_of_another_row_are_caught_without_statistics():

@@ -456,7 +456,7 @@ def test_uniforms_shared_by_two_rows_are_dependence():
         return verified(draft_tokens, p, q, np.repeat(u, 2, axis=0)[: len(p)])
 
     result = on_case(verify, "disjoint")
-    assert kinds(result) == {"dependence"}
+    assert kinds(result) == {"dependent"}
     assert "the first tokens of rows of a call depend on each other" in text(result)
 
 
@@ -465,7 +465,7 @@ def test_a_seed_at_each_call_is_dependence():
         return verifiers.right(draft_tokens, p, q, np.random.default_rng(7))
 
     result = on_case(verify, "disjoint")
-    assert kinds(result) == {"dependence"}
+    assert kinds(result) == {"dependent"}
     assert "the first tokens of successive calls depend on each other" in text(result)
     of_one_row = on_case(declares(batch=1)(verify), "disjoint")  # which then always gives the same token
     assert of_one_row.verdict is Verdict.BIASED
@@ -484,7 +484,7 @@ def test_a_wrong_law_of_first_tokens_is_no_dependence():
     def both(draft_tokens, p, q, rng):
         return verifiers.resamples_from_target(draft_tokens, p, q, InPairs(rng))
 
-    assert "dependence" in kinds(on_case(both, "opposite"))
+    assert "dependent" in kinds(on_case(both, "opposite"))
 
 
 def test_a_last_token_that_never_comes_is_found():

@@ -497,7 +497,7 @@ def test_random_numbers_kept_from_text_to_text_are_found():
     kinds = {
         one.kind for one in findings(CASES["one token"], SEQUENCES, tables, counts, examples, FALSE_ALARM)
     }
-    assert "dependence" in kinds
+    assert "dependent" in kinds
 
 
 def test_a_decoder_at_temperature_0_is_held_to_the_argmax():

@@ -28,6 +28,8 @@ VISIBLE = {
     "first_id_if_degenerate": "threshold=0.55",
     "padding_wins": "threshold=0.55",
     "inclusive_test": "bits=2",
+    "coarse_test": "bits=2",
+    "rounded_ids": "bits=1",
     "uniform_of_one": "bits=2",
     "coarse_draw": "bits=2",
     "floored_race": "bits=1",
@@ -179,6 +181,17 @@ def test_every_family_has_some():
     assert len(set(families)) == len(list(groupby(families))) == 10
     assert {mutant.family for mutant in mutants.exact_controls()} == {"exact but wasteful"}
     assert "exact but wasteful" not in families
+
+
+@pytest.mark.parametrize("name", ["resamples_target", "lenience"])
+def test_the_law_of_first_tokens_is_that_of_texts_cut_short(name):
+    loop = decoding.in_a_loop(mutants.get(name))
+    whole, first = mutants.sequence_law(loop, *STORY), mutants.sequence_law(loop, *STORY, length=2)
+    cut = defaultdict(Fraction)
+    for text, mass in whole.items():
+        cut[text[:2]] += mass
+    assert first.keys() == cut.keys()
+    assert max(abs(first[text] - cut[text]) for text in cut) < 1e-12
 
 
 @pytest.mark.parametrize("thread", STARRED)
@@ -415,6 +428,14 @@ def test_a_cartesian_write_leaves_one_token_for_each_length():
         assert all(len(set(last[lengths == n].tolist())) == 1 for n in set(lengths.tolist())) == fewest
 
 
+def test_the_rows_after_the_last_block_are_accepted_unseen():
+    handed = drafted(*PAIRS["order 1"], 40, np.random.default_rng(0))
+    output, right = outputs("unverified_rest", handed), outputs(RIGHT, handed)
+    assert np.array_equal(output[:32], right[:32])
+    assert np.array_equal(output[32:, :GAMMA], handed[0][32:])
+    assert not np.array_equal(right[32:, :GAMMA], handed[0][32:])
+
+
 def test_padding_comes_out_where_the_residual_is_small():
     rng = np.random.default_rng(0)
     output = seen("padding_wins").function(*drafted(*PAIRS["order 1"], 1000, rng), rng)
@@ -472,7 +493,19 @@ def test_the_decoder_without_a_mutation_is_exact(right_law):
     assert p_value(sequences_of(right.function), right_law) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("name", mutants.names("decoder"))
+#: Decoders without a law of whole texts, whose steps depend on each other.
+BETWEEN_STEPS = ("steps_share_uniforms", "tests_share_uniform")
+
+
+@pytest.mark.parametrize("name", BETWEEN_STEPS)
+def test_a_decoder_that_uses_random_numbers_again_is_wrong(name, right_law):
+    mutant = mutants.get(name)
+    assert p_value(sequences_of(mutant.function), right_law) < FALSE_ALARM
+    with pytest.raises(ValueError, match="only decoders of the catalogue have a law"):
+        mutants.sequence_law(mutant, *STORY)
+
+
+@pytest.mark.parametrize("name", [name for name in mutants.names("decoder") if name not in BETWEEN_STEPS])
 def test_a_decoder_follows_its_law_and_not_the_targets(name, right_law, full):
     mutant = seen(name)
     law = mutants.sequence_law(mutant, *STORY)

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from specsim.auditing import audit, mutants
-from specsim.auditing._diagnosis.verifiers import diagnose_chain
+from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._report import (
     audit_figure,
     audit_page,
@@ -48,7 +48,7 @@ def few_mistakes(full):
     known = [mutant for mutant in mutants.catalogue() if not mutant.parameters]
     with pytest.MonkeyPatch.context() as patch:
         if not full:
-            patch.setattr("specsim.auditing._runner.diagnose_chain", partial(diagnose_chain, known=known))
+            patch.setattr("specsim.auditing._runner.diagnose_failed", partial(diagnose_failed, known=known))
         yield
 
 
@@ -332,7 +332,7 @@ def test_wasteful_is_said_and_no_failure(audits):
 
 def test_the_diagnosis_is_told(audits, pages):
     lines = audits["biased"].diagnosis.lines()
-    assert lines[0].startswith("Closest known bug: resamples_target (")
+    assert lines[0].startswith("Diagnosis: resamples_target (")
     output = ElementTree.fromstring(audit_to_junit(audits["biased"])).find("system-out").text
     for line in lines:
         for text in (printed(audits["biased"]), Page(pages["biased"]).text, output):

@@ -358,7 +358,7 @@ def test_rows_of_a_call_that_share_their_random_numbers_are_found(apart):
         return verify(draft_tokens, p, q, Fixed(u))
 
     result = judged(sharing, FEW)
-    assert {finding.kind for finding in result.findings} == {"dependence"}
+    assert {finding.kind for finding in result.findings} == {"dependent"}
     assert ("half a call apart" if apart == "half" else f"rows {apart} apart") in texts(result)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from specsim.auditing._cases.battery import Case, battery
 from specsim.auditing._results import CaseResult, Finding
 from specsim.auditing._verifier.calls import VerifierSource
-from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.requests import Callee
 from specsim.core._streams import Key
 from specsim.core._types import Floats, Ints
@@ -30,6 +30,8 @@ EDGE_CASES = ("zeros", "disjoint", "last token")
 LAST_UNIFORMS = (1.0 - 2.0**-53, 1.0 - 2.0**-24, 1.0 - 2.0**-26)
 #: The mass that p and q do not share; float16 and float32 can represent it.
 RARE = 2.0**-24
+#: The token that is drafted with that mass, and has none under p.
+RARE_TOKEN = 4
 
 
 def check_promises(callee: Callee, key: Key, timeout: float) -> list[Finding]:
@@ -145,23 +147,35 @@ def _edges(callee: Callee, key: Key, timeout: float) -> list[Finding]:
 
 def _rare_draft(callee: Callee, key: Key, timeout: float) -> list[Finding]:
     """A drafted token with p = 0 and a residual of mass `RARE`: the recovered token must be possible."""
-    size = min(64, callee.declared.vocab_size or 64)
-    if callee.declared.tree or size < 6:
+    case = rare_draft_case(callee.declared)
+    if case is None:
         return []
-    p, q = np.zeros((2, size))
-    p[1:4] = 0.5 - RARE, 0.5, RARE
-    q[[1, 2, 4]] = 0.5 - RARE, 0.5, RARE
-    dtype = callee.declared.dtypes[0]
-    case = Case("rare draft", "", TableModel(p), TableModel(q), chain(1), dtype=dtype)
     calls = VerifierSource(callee, case, timeout)
-    rows = calls.reader.rows(key, 0, ROWS)
-    rows = replace(rows, draft_tokens=np.full_like(rows.draft_tokens, 4))
+    rows = rare_rows(calls, key, ROWS)
     where = f"a drafted token of p = 0, q = {RARE:.1g}, p and q differ in one other token only"
     try:
         tokens = calls.once(rows, calls.extras(key, 0, rows))
     except BrokenVerifier as error:
         raise BrokenVerifier(f"{error}; {where}", error.details) from error
-    return _impossible(tokens, p, where)
+    return _impossible(tokens, np.asarray(case.target.row(())), where)
+
+
+def rare_draft_case(declared: Declared) -> Case | None:
+    """p and q that differ by `RARE` in two tokens; None if the verifier does not take them."""
+    size = min(64, declared.vocab_size or 64)
+    if declared.tree or declared.decoder or size < 6:
+        return None
+    p, q = np.zeros((2, size))
+    p[1:4] = 0.5 - RARE, 0.5, RARE
+    q[[1, 2, RARE_TOKEN]] = 0.5 - RARE, 0.5, RARE
+    dtype = declared.dtypes[0]
+    return Case("rare draft", "", TableModel(p), TableModel(q), chain(1), dtype=dtype)
+
+
+def rare_rows(calls: VerifierSource, key: Key, steps: int) -> Rows:
+    """Steps that drafted the token that the target never emits."""
+    rows = calls.reader.rows(key, 0, steps)
+    return replace(rows, draft_tokens=np.full_like(rows.draft_tokens, RARE_TOKEN))
 
 
 def _impossible(tokens: Ints, p: Floats, where: str) -> list[Finding]:

@@ -26,6 +26,7 @@ from specsim.core.stats import (
     lower_tail_p_value,
     tv_interval,
 )
+from specsim.models import row_ahead
 from specsim.simulation._counting import Counts, Example, Partial
 from specsim.theory import expected_tokens
 
@@ -245,7 +246,7 @@ def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Fi
         pair = int(np.subtract(result.observed, result.expected).argmax())
         which = NEIGHBOURS[result.prefix[0]] if result.kind == "neighbours" else result.where
         yield Finding(
-            "dependence",
+            "dependent",
             f"the first tokens of {which} depend on each other, e = "
             f"10^{result.log10_e:.0f}: {result.labels[pair]} of the law occur together in "
             f"{result.observed[pair] / result.n:.4f} of the pairs, expected "
@@ -262,7 +263,7 @@ def _dependence(results: Sequence[TableResult], level: float) -> Iterator[Findin
             break
     if df >= MIN_TOO_GOOD_DF and lower_tail_p_value(statistic, df) < level:
         yield Finding(
-            "dependence",
+            "dependent",
             f"counts agree with the law too well (χ² = {statistic:.1f} on {df} degrees of freedom): draws "
             "are not independent",
         )
@@ -297,12 +298,16 @@ def _alphas(plan: Plan, counts: Counts) -> Alphas | None:
 
 
 def _efficiency(plan: Plan, counts: Counts) -> Efficiency | None:
-    """Relative to the standard rule on one chain: closed form for a pair, else its run on the same drafts."""
+    """Relative to the standard rule on one chain: closed form for a pair, else its run on the same drafts.
+
+    Where siblings are the draft's most probable tokens it is relative to the most that a rule can accept."""
     case, alpha = plan.case, plan.alpha_context
     if alpha is None or not isinstance(case, Case):
         return None
     mean, error = mean_tokens(counts["lengths"])
-    if case.is_pair:
+    if case.tree.sampling == "top" and len(case.contexts) == 1:
+        reference = most_of_certain_drafts(case)
+    elif case.is_pair:
         drafted = range(case.gamma + 1) if case.uneven else [case.gamma]
         reference = float(np.mean([expected_tokens(alpha, gamma) if gamma else 1.0 for gamma in drafted]))
     elif counts["reference"].any():
@@ -312,3 +317,18 @@ def _efficiency(plan: Plan, counts: Counts) -> Efficiency | None:
         return None
     z = -float(scipy.special.ndtri(BUDGET / 2.0))
     return Efficiency(mean / reference, (mean - z * error) / reference, (mean + z * error) / reference)
+
+
+def most_of_certain_drafts(case: Case) -> float:
+    """The most tokens per step that a lossless rule can emit where nothing of the draft is random.
+
+    The tokens of a node are emitted with at most their probability under the target: 1 + Σ p(path)."""
+    context, tree = tuple(case.contexts[0].tolist()), case.tree
+    (tokens, _), *_ = tree.drafts(
+        lambda seen, ahead: [float(weight) for weight in row_ahead(case.draft, context + seen, ahead)]
+    )
+    paths = {tuple(tokens[above - 1] for above in tree.path(node)) for node in range(1, tree.size + 1)}
+    chances = (
+        np.prod([float(case.target.row(context + path[:i])[x]) for i, x in enumerate(path)]) for path in paths
+    )
+    return 1.0 + float(sum(chances))

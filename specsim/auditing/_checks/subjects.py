@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
-from specsim.auditing._cases.battery import LEVELS, Case, battery
+from specsim.auditing._cases.battery import DECLARED_VOCABULARY, LEVELS, Case, battery
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._cases.shapes import ShapesCase, shape_cases
@@ -116,6 +116,8 @@ def verifier_steps(case: Case | ShapesCase, level: str) -> int:
 
 
 def _all_cases(declared: Declared) -> list[Case | ShapesCase]:
+    if declared.rule:  # its law is computed row by row
+        return [case for case in battery(declared) if case.is_pair and case.vocab_size <= DECLARED_VOCABULARY]
     return [*battery(declared), *shape_cases(declared)]
 
 
@@ -125,6 +127,11 @@ class VerifierSubject(_FunctionSubject):
     @cached_property
     def cases(self) -> list[Case | ShapesCase]:
         return _all_cases(self.declared)
+
+    @cached_property
+    def rule(self) -> Rule | None:
+        """The lossy rule that the verifier declares."""
+        return rules.get(self.declared.rule) if self.declared.rule else None
 
     @cached_property
     def limits(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -142,7 +149,7 @@ class VerifierSubject(_FunctionSubject):
         steps = verifier_steps(case, level)
         if isinstance(case, ShapesCase):
             return plan_shapes(ShapesTally(case), steps)
-        tally = AuditTally(case, Claim(None, case.tree))
+        tally = AuditTally(case, Claim(self.rule, case.tree))
         return plan_case(tally, "rows", steps, rows_of(case).alpha_context())
 
     def _counter(self, name: str, patience: float = 1.0) -> tuple[VerifierSource, Tally]:
@@ -157,7 +164,7 @@ class VerifierSubject(_FunctionSubject):
             return source, OutcomeTally(case)
         plain = case.is_pair or self.declared.tree
         reference = None if plain else rule_verifier(rules.get("standard"), case.tree)
-        return source, AuditTally(case, Claim(None, case.tree), reference)
+        return source, AuditTally(case, Claim(self.rule, case.tree), reference)
 
 
 class DecoderSubject(_FunctionSubject):

@@ -1,54 +1,114 @@
-"""Diagnose a decoder: compare sequences of the cases that failed with the predictions of known mistakes.
+"""Diagnose a decoder: compare the texts of the cases that failed with the predictions of known mistakes.
 
-The number of drafted tokens is unknown, so every mistake is tried with several draft lengths. If a decoder
-processes the models' rows, the mistakes use the processed rows."""
+A mistake of a verifier is one of a loop that verifies so. The number of drafted tokens is unknown, so every
+mistake is tried with several draft lengths. If a decoder processes the models' rows, the mistakes use the
+processed rows."""
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.counts import table_positions
 from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.subjects import DecoderSubject
-from specsim.auditing._diagnosis import ranking as ranks
-from specsim.auditing._diagnosis.ranking import FIT, Scored, alike, fit_of
+from specsim.auditing._diagnosis.likelihood import LEAST, Prediction, log_likelihood, log_mean_exp, log_near
+from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
+from specsim.auditing._diagnosis.posterior import Scored, check_time, conclude, drop_far, posterior
 from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results import CaseResult, Diagnosis
 from specsim.auditing._verifier.contract import BrokenVerifier
-from specsim.auditing.mutants import Mutant, catalogue, sequence_law
-from specsim.auditing.mutants._decoding import Decoder
+from specsim.auditing.mutants import Mutant, catalogue, exact_controls
+from specsim.auditing.mutants._decoding import Decoder, in_a_loop, sequence_law
 from specsim.core._types import Ints, Tokens
 from specsim.models import Model, TableModel
+from specsim.rules import get
 
 #: Drafted tokens that a decoder may use.
 LENGTHS = (1, 2, 3, 4, 8)
-#: Sequences of each case after which the mistakes are ranked, and the time after which no more are drawn.
-SEGMENTS, SECONDS = (2**10, 2**12, 2**14), 15.0
-#: Rounds of fitting draft length and parameter in turn.
-ROUNDS = 2
+#: The most drafts of a step that drafts beyond the end of the text.
+DRAFTS = 256
+#: Texts of each case after which the mistakes are ranked.
+SEGMENTS = (2**12, 2**14)
+#: Texts of a mistake whose law is not enumerated, and their key.
+SIMULATED, KEY = 2**11, 0x5EED
 #: The most cases that are used.
 CASES = 2
-EXACT = Mutant(name="exact", family="exact", mechanism="", decode=Decoder())
+#: Tokens of a text that are looked at first, values of a parameter, and the nats behind the likeliest from
+#: which on a mistake is then dropped.
+FIRST, FEW, FAR_AT_FIRST = 2, 8, 150.0
+#: Draft lengths that are looked at first, and the nats behind on whole texts from which on a mistake is
+#: dropped before its parameters are fitted.
+FIRST_LENGTHS, FAR_WITHOUT_FIT = (2, 4), 300.0
+#: Values of a parameter where whole texts are looked at, besides those round the likeliest, and rounds of
+#: fitting draft length and parameters in turn.
+POINTS, ROUNDS = 12, 2
+#: Total variations of another mistake's rows from those of a known one: so many texts show no smaller ones.
+NEAR = (0.03, 0.1, 0.3)
+#: Mistakes of verifiers that the catalogue has as mistakes of decoders too.
+TWINS = ("bonus_temperature", "bonus_min_p", "rejects_one_late")
+#: Exact decoders: two rules, and those that accept less.
+EXACT = (
+    Mutant(name="standard", family="exact", mechanism="", decode=Decoder()),
+    Mutant(name="block", family="exact", mechanism="", decode=Decoder(verification=get("block").law)),
+    *(one for one in exact_controls() if one.decode is not None),
+)
+EXACT_NAMES = [one.name for one in EXACT]
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """The sequences of one case, and its models with processed rows."""
+    """The texts of one case, and its models with processed rows.
+
+    `counts` [prefixes, V] has the tokens after each prefix of a text, shorter ones first."""
 
     case: DecoderCase
-    target: Model
-    draft: Model
-    counts: dict[Tokens, int]
+    processed: tuple[Model, Model]
+    counts: Ints
 
-    def law(self, mutant: Mutant) -> dict[Tokens, Any]:
-        case = self.case
-        return sequence_law(mutant, self.target, self.draft, case.prompts[0], case.max_new_tokens, case.eos)
+    def prediction(self, mutant: Mutant, length: int) -> Prediction:
+        """The law of the token after each prefix of less than `length` tokens."""
+        case, decode = self.case, _decoder(mutant)
+        models = self.processed if decode.processed else (case.target, case.draft)
+        if not decode.enumerable:
+            return Prediction.simulated(self._after_prefixes(_run(mutant, case, models), length))
+        given = (*models, case.prompts[0], case.max_new_tokens, case.eos)
+        law = self._after_prefixes(sequence_law(mutant, *given, length), length)
+        return Prediction(law / np.maximum(law.sum(axis=1, keepdims=True), LEAST))
+
+    def observed(self, length: int) -> Ints:
+        """The counts of the token after each prefix of less than `length` tokens."""
+        return self.counts[: len(self.prefixes(length))]
+
+    def prefixes(self, length: int) -> list[Tokens]:
+        size = self.case.vocab_size
+        return [prefix for n in range(length) for prefix in product(range(size), repeat=n)]
+
+    def _after_prefixes(self, texts: Mapping[Tokens, Any], length: int) -> NDArray[Any]:
+        """`texts` have probabilities, or counts."""
+        place = {prefix: i for i, prefix in enumerate(self.prefixes(length))}
+        dtype = np.int64 if isinstance(texts, Counter) else np.float64
+        found = np.zeros((len(place), self.case.vocab_size), dtype=dtype)
+        for text, mass in texts.items():
+            for i, token in enumerate(text[:length]):
+                found[place[text[:i]], token] += max(mass, 0)
+        return found
+
+
+@cache  # the same for the first tokens and for all, and after more texts
+def _run(mutant: Mutant, case: DecoderCase, models: tuple[Model, Model]) -> Counter[Tokens]:
+    """The texts of a decoder whose law is not enumerated."""
+    given = (*models, case.prompts[0], case.max_new_tokens, case.eos)
+    texts = (mutant.function(*given, np.random.default_rng([KEY, number])) for number in range(SIMULATED))
+    return Counter(map(tuple, texts))
 
 
 def diagnose_decoder(
@@ -63,24 +123,29 @@ def diagnose_decoder(
     Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
 
     def in_time(*_: int) -> None:
-        ranks.check_time(deadline)
+        check_time(deadline)
 
-    started = time.monotonic()
-    if subject.declared.repetition_penalty != 1.0:  # the law of a known mistake is not known
-        return None
+    if subject.declared.repetition_penalty != 1.0:
+        return conclude(None, 0, "The laws of the known mistakes are not known with a repetition penalty.")
     whole = [
         case.name
         for case in subject.cases
         if table_positions(case) == case.max_new_tokens and not case.reads_all and len(case.prompts) == 1
     ]
-    # the longer the sequences, the longer it takes to enumerate them
+    # the longer the texts, the longer it takes to enumerate them
     worst = sorted(failed, key=lambda result: (result.positions, -result.largest_log10_e))
     chosen = [result.case for result in worst if result.case in whole][:CASES]
     if not chosen:
-        return None
-    mutants = [one for one in known or catalogue() if one.decode is not None]
+        return conclude(None, 0, "No case that failed has texts whose law can be enumerated.")
+    mutants = [
+        in_a_loop(one)
+        for one in known or catalogue()
+        if one.name not in TWINS and (one.decode is not None or one.law is not None)
+    ]
+    number, done = len(mutants), 0
+    simulated = [one for one in mutants if not _decoder(one).enumerable]
+    mutants = [one for one in mutants if _decoder(one).enumerable]
     prefixes: list[Ints] = []
-    done = 0
     for steps in SEGMENTS:
         keys = [case_key(root, f"diagnosis, {name}") for name in chosen]
         try:
@@ -92,97 +157,143 @@ def diagnose_decoder(
             return None
         prefixes = [a + b for a, b in zip(prefixes, new, strict=True)] if prefixes else new
         done = steps
-        seen = [_read_sequences(subject, *one) for one in zip(chosen, prefixes, strict=True)]
-        ranking = _rank([*mutants, EXACT], seen, in_time)
-        if len(alike(ranking)) == 1 or time.monotonic() - started > SECONDS:
+        seen = [_read_texts(subject, *one) for one in zip(chosen, prefixes, strict=True)]
+        scored, exact = _rank(mutants, seen, in_time)
+        mutants = [one.mutant for one in scored]
+        found = posterior(scored, exact, number)
+        if found.settled:
             break
-    evidence = _evidence(ranking[0], seen) if alike(ranking) else ""
-    return ranks.conclude(ranking, EXACT, done * len(seen), evidence, "")
+    if not found.named:  # only now those that take longest
+        more, _ = _rank(simulated, seen, in_time)
+        found = posterior(drop_far([*scored, *more]), exact, number)
+    evidence = _evidence(found.named[0][0], seen) if found.named else ""
+    return conclude(found, done * len(seen), evidence=evidence)
 
 
-def _read_sequences(subject: DecoderSubject, name: str, prefixes: Ints) -> _Seen:
+def _read_texts(subject: DecoderSubject, name: str, prefixes: Ints) -> _Seen:
     case, processing = subject.cases[subject.index(name)], Processing.of(subject.declared)
-    target, draft = (_process_model(model, processing) for model in (case.target, case.draft))
-    size, start = case.target.vocab_size, 0
-    counts = {}
-    for length in range(1, case.max_new_tokens + 1):
-        for code in np.flatnonzero(prefixes[start : start + size**length]):
-            tokens = tuple(int(x) for x in np.unravel_index(code, (size,) * length))
-            if length == case.max_new_tokens or tokens[-1] == case.eos:
-                counts[tokens] = int(prefixes[start + code])
-        start += size**length
-    return _Seen(case, target, draft, counts)
+    models: Any = case.target, case.draft
+    target, draft = (_process_model(model, processing) for model in models)
+    return _Seen(case, (target, draft), prefixes.reshape(-1, case.vocab_size))
 
 
+@cache
 def _process_model(model: Model, processing: Processing) -> Model:
     size, order = model.vocab_size, model.order
     contexts = np.indices((size,) * order).reshape(order, size**order).T.astype(np.int32)
     return TableModel(processing.rows(model.rows(contexts)).reshape((size,) * (order + 1)), contexts[:1])
 
 
-def _rank(mutants: Sequence[Mutant], seen: Sequence[_Seen], in_time: Callable[[], None]) -> list[Scored]:
-    """Rank the mistakes; only those that fit the first case are tested on all."""
-    first, again = [], []
-    for mutant in mutants:
+def _rank(
+    mutants: Sequence[Mutant], seen: Sequence[_Seen], in_time: Callable[[], None]
+) -> tuple[list[Scored], list[Scored]]:
+    """The mistakes that come near the likeliest, and the exact decoders.
+
+    Mistakes that are far behind on the first tokens of one case are not scored on whole texts."""
+    first: list[tuple[float, Mutant]] = []
+    for mutant in [*mutants, *EXACT]:
         in_time()
-        first.append(_score(mutant, seen[:1]))
-    for one in (one for one in first if one.fit >= FIT):
-        in_time()
-        again.append(_score(one.mutant, seen))
-    return ranks.merge_rankings(first, again)
+        first.append(max(_at_first(mutant, seen[:1]), key=lambda one: one[0]))
+    best = max(likelihood for likelihood, _ in first)
+    shaped: list[tuple[float, Mutant]] = []
+    for likelihood, mutant in first:
+        if best - likelihood <= FAR_AT_FIRST:
+            in_time()
+            shaped.append(max(_by_shape(mutant, seen), key=lambda one: one[0]))
+    best = max(likelihood for likelihood, _ in shaped)
+    scored = []
+    for likelihood, mutant in shaped:
+        if best - likelihood <= FAR_WITHOUT_FIT:
+            in_time()
+            scored.append(_score(mutant, seen))
+    close = drop_far(scored)
+    exact = [one for one in close if one.mutant.name in EXACT_NAMES]
+    return [one for one in close if one.mutant.name not in EXACT_NAMES], exact
+
+
+def _at_first(mutant: Mutant, seen: Sequence[_Seen]) -> Iterator[tuple[float, Mutant]]:
+    """The log-likelihood of the first tokens for each draft length and a few values of a parameter."""
+    decode = _decoder(mutant)
+    for one in (replace(mutant, decode=replace(decode, gamma=gamma)) for gamma in FIRST_LENGTHS):
+        for values in few_values(one.parameters, FEW):
+            tried = one.with_parameters(**values)
+            yield sum(_likelihoods(tried, seen, FIRST, log_likelihood)), tried
+
+
+def _by_shape(mutant: Mutant, seen: Sequence[_Seen]) -> list[tuple[float, Mutant]]:
+    """The log-likelihood of the texts for each draft length, with drafts beyond the end and without."""
+    shapes = _of_all_lengths(mutant, seen)
+    return [(sum(_likelihoods(one, seen, None, log_likelihood)), one) for one in shapes]
+
+
+def _of_all_lengths(mutant: Mutant, seen: Sequence[_Seen]) -> list[Mutant]:
+    longest = max(max(one.case.max_new_tokens for one in seen) - 1, 1)  # a longer draft is never used
+    size = max(one.case.vocab_size for one in seen)
+    shapes = [(gamma, False) for gamma in sorted({min(gamma, longest) for gamma in LENGTHS})]
+    shapes += [(gamma, True) for gamma in LENGTHS if size**gamma <= DRAFTS]
+    decode = _decoder(mutant)
+    return [
+        replace(mutant, decode=replace(decode, gamma=gamma, overshoots=beyond)) for gamma, beyond in shapes
+    ]
+
+
+def _decoder(mutant: Mutant) -> Decoder:
+    assert isinstance(mutant.decode, Decoder)
+    return mutant.decode
 
 
 def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
-    """`mutant` with the draft length and the parameter of largest likelihood."""
-    best = _of_best_length(mutant, seen)
-    for parameter in mutant.parameters[:1] * ROUNDS:  # each at the other's optimum
-        tried = best.mutant
+    """`mutant` with the likeliest draft length and parameters, each at the other's optimum.
 
-        def loss(value: float, tried: Mutant = tried, name: str = parameter.name) -> float:
-            return -_score_fixed(tried.with_parameters(**{name: value}), seen).log_likelihood
+    Each length is as probable."""
 
-        value = ranks.likeliest(parameter, loss)
-        best = _of_best_length(tried.with_parameters(**{parameter.name: value}), seen)
-        if best.mutant.decode == tried.decode:  # of the same draft length: another round would find the same
+    def whole(one: Mutant) -> float:
+        return sum(_likelihoods(one, seen, None, log_likelihood))
+
+    def by_value(one: Mutant) -> tuple[float, Values]:
+        return marginalise(one.parameters, lambda values: whole(one.with_parameters(**values)), POINTS)
+
+    lengths = _by_shape(mutant, seen)
+    likeliest, best = max(lengths, key=lambda one: one[0])
+    mean = likeliest
+    for _ in range(ROUNDS if mutant.parameters else 0):
+        tried = best
+        mean, values = by_value(tried)
+        lengths = _by_shape(tried.with_parameters(**values), seen)
+        likeliest, best = max(lengths, key=lambda one: one[0])
+        if best.decode == tried.decode:
             break
-    return best
+    mean += log_mean_exp([one for one, _ in lengths]) - likeliest
+    # what is unknown of the parameters is so for the laws near by too
+    return Scored(best, mean, sum(_likelihoods(best, seen, None, near)) + mean - likeliest)
 
 
-def _of_best_length(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
-    longest = max(one.case.max_new_tokens for one in seen) - 1  # a longer draft is never used
-    lengths = sorted({min(gamma, longest) for gamma in LENGTHS})
-    assert isinstance(mutant.decode, Decoder)
-    scored = (_score_fixed(replace(mutant, decode=replace(mutant.decode, gamma=n)), seen) for n in lengths)
-    return max(scored, key=lambda one: one.log_likelihood)
+def near(prediction: Prediction, counts: Ints) -> float:
+    return log_near(prediction, counts, NEAR)
 
 
-def _score_fixed(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
-    total, statistic, df, never, steps = 0.0, 0.0, 0, False, 0
-    for one in seen:
-        law = one.law(mutant)
-        keys = sorted(law.keys() | one.counts.keys())
-        predicted = np.array([max(float(law.get(key, 0.0)), 0.0) for key in keys])
-        observed = np.array([one.counts.get(key, 0) for key in keys])
-        total += float(observed @ np.log(np.maximum(predicted, 1e-12)))
-        x2, cells = ranks.misfit_of(observed, predicted)
-        statistic, df, steps = statistic + x2, df + cells, steps + int(observed.sum())
-        never = never or bool((observed[predicted < 1e-12] > 0).any())
-    total -= 0.5 * np.log(max(steps, 1)) * len(mutant.parameters)
-    return Scored(mutant, total, 0.0 if never else fit_of(statistic, df))
+def _likelihoods(
+    mutant: Mutant, seen: Sequence[_Seen], length: int | None, of: Callable[[Prediction, Ints], float]
+) -> list[float]:
+    return [of(one.prediction(mutant, most), one.observed(most)) for one, most in _lengths(seen, length)]
+
+
+def _lengths(seen: Sequence[_Seen], length: int | None) -> list[tuple[_Seen, int]]:
+    return [(one, min(one.case.max_new_tokens, length or one.case.max_new_tokens)) for one in seen]
 
 
 def _evidence(best: Scored, seen: Sequence[_Seen]) -> str:
-    """The sequence that best separates the mistake from an exact decoder."""
+    """The token after a prefix that best separates the mistake from an exact decoder."""
     gains = []
-    for one in seen:
-        here, right = one.law(best.mutant), one.law(EXACT)
-        total = sum(one.counts.values())
-        for tokens, count in one.counts.items():
-            predicted, exact = float(here.get(tokens, 0.0)), float(right.get(tokens, 0.0))
-            gain = count * np.log(max(predicted, 1e-12) / max(exact, 1e-12))
-            gains.append((gain, one.case.name, tokens, count / total, predicted, exact))
-    _, name, tokens, share, predicted, exact = max(gains)
+    for one, length in _lengths(seen, None):
+        counts = one.observed(length)
+        here, right = (one.prediction(mutant, length).law for mutant in (best.mutant, EXACT[0]))
+        gain = counts * np.log(np.maximum(here, 1e-12) / np.maximum(right, 1e-12))
+        cell = np.unravel_index(int(gain.argmax()), gain.shape)
+        shares = counts[cell] / counts[cell[0]].sum(), float(here[cell]), float(right[cell])
+        gains.append((float(gain[cell]), one.case.name, one.prefixes(length)[cell[0]], int(cell[1]), shares))
+    _, name, prefix, token, (share, predicted, exact) = max(gains)
     return (
-        f"Evidence (case {name!r}): {100 * share:.4g} % of the sequences were {list(tokens)} (this bug: "
-        f"{100 * predicted:.4g} %; an exact decoder: {100 * exact:.4g} %)."
+        f"Evidence (case {name!r}): {100 * share:.4g} % of the tokens after {list(prefix)} were {token} "
+        f"(this bug: {100 * predicted:.4g} %; an exact decoder: {100 * exact:.4g} %)."
     )

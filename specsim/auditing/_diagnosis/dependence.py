@@ -1,46 +1,57 @@
 """Which steps of a verifier depend on each other: the signature of shared random numbers.
 
-In many pairs of small calls of four rows, how often do two first tokens agree that should be independent:
-neighbours in a call, rows further apart, and rows at the same place of two calls? One case has a random
-recovered token, the other a random acceptance."""
+In many pairs of small calls, how often do two first tokens agree that should be independent: neighbours in a
+call, rows further apart, and rows at the same place of two calls? One case has a random recovered token, the
+other a random acceptance."""
 
 import numpy as np
 
-from specsim.auditing._cases.battery import battery
+from specsim.auditing._cases.battery import Case, battery
+from specsim.auditing._diagnosis.likelihood import Prediction
 from specsim.auditing._verifier.calls import VerifierSource
-from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.requests import Callee
 
 CASES = ("disjoint", "one-hot draft")
-#: Rows of two calls of four: neighbours, further apart, same place in the other call.
-PAIRS = ((0, 1), (0, 2), (0, 4))
-ROUNDS, ROWS, KEY = 400, 8, (0x5EED, 0x5A1E)
-#: Standard errors of a significant excess.
-CLEAR = 7.0
+#: Rows of a call, and pairs of rows of two calls: neighbours, further apart, same place in the other call.
+ROWS = 4
+PAIRS = ((0, 1), (0, 2), (0, ROWS))
+ROUNDS, KEY = 600, (0x5EED, 0x5A1E)
+#: Calls of a known mistake have so many times the rows. Each four of them give a signature: where random
+#: numbers are the same in every call, agreement within a call depends on which numbers they are.
+VERSIONS = 4
 
-#: By case and pair.
-Signature = dict[tuple[str, tuple[int, int]], bool]
+#: By case and pair: how many pairs agree, and how many do not.
+Signature = dict[tuple[str, tuple[int, int]], tuple[int, int]]
 
 
-def signature(callee: Callee, timeout: float) -> Signature | None:
-    """For each case and pair, whether they agree more often than two independent draws.
+def signatures(callee: Callee, timeout: float, versions: int = 1) -> list[Signature]:
+    """How often the tokens of pairs agree in `ROUNDS` pairs of calls, for each four rows of a call.
 
-    None for a broken contract, and where the verifier's vocabulary is too small for all of these cases."""
-    found: Signature = {}
-    for case in (case for case in battery(callee.declared) if case.name in CASES):
+    Empty for a broken contract, and where the verifier's vocabulary is too small for all of these cases."""
+    found: list[Signature] = [{} for _ in range(versions)]
+    size = versions * ROWS
+    for case in _cases(callee.declared):
         calls = VerifierSource(callee, case, timeout)
-        firsts = []
+        rows = calls.reader.rows(KEY, 0, ROUNDS * 2 * size)
         try:
-            for k in range(ROUNDS):
-                rows = calls.reader.rows(KEY, ROWS * k, ROWS)
-                firsts.append(calls.verify(rows, KEY, ROWS * k)[0][0])
+            first = calls.verify(rows, KEY, 0, size)[0][0].reshape(ROUNDS, 2, versions, ROWS)
         except (BrokenVerifier, NotADraftPath):
-            return None
-        tokens = np.array(firsts)
-        law = np.bincount(tokens.ravel(), minlength=case.target.vocab_size) / tokens.size
-        chance = float((law**2).sum())
-        error = np.sqrt(max(chance * (1.0 - chance), 1e-12) / ROUNDS)
-        for i, j in PAIRS:
-            agree = (tokens[:, i] == tokens[:, j]).mean()
-            found[case.name, (i, j)] = bool(agree > chance + CLEAR * error)
-    return found or None
+            return []
+        for version, signature in enumerate(found):
+            one, other = first[:, 0, version], first[:, 1, version]
+            both = np.concatenate([one, other], axis=1)
+            for i, j in PAIRS:
+                agree = int((both[:, i] == both[:, j]).sum())
+                signature[case.name, (i, j)] = agree, ROUNDS - agree
+    return [signature for signature in found if signature]
+
+
+def independent(declared: Declared) -> Prediction:
+    """The law of agreement of exact and independent steps, in the order of `signatures`."""
+    chances = [float((np.asarray(case.target.row(())) ** 2).sum()) for case in _cases(declared)]
+    return Prediction(np.array([[chance, 1.0 - chance] for chance in chances for _ in PAIRS]))
+
+
+def _cases(declared: Declared) -> list[Case]:
+    return [case for case in battery(declared) if case.name in CASES]

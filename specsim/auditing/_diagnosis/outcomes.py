@@ -34,9 +34,9 @@ def diagnostic_cases(declared: Declared) -> tuple[Case, ...]:
     )
     shapes = (
         ("zeros", zeros, 2, False),
+        ("opposite", own, 2, False),
         ("moving rows", moving, 3, False),
         ("long chain", two, 5, False),
-        ("opposite", own, 2, False),
         ("own rows", own, 2, True),
     )
     cases = []

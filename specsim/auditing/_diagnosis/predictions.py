@@ -1,69 +1,91 @@
 """The prediction of each known mistake for the outcomes of a diagnostic case, given the drafted path.
 
-The prediction is exact from the mutant's law, or simulated if the law depends on other rows or on token
-labels."""
+The prediction is exact from the mistake's law; where it has none, it is run."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
+from typing import Any
 
 import numpy as np
 
 from specsim.auditing._cases.battery import Case
+from specsim.auditing._diagnosis.likelihood import Prediction
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, path_of
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant
-from specsim.core._types import Floats, Ints
+from specsim.core._types import Floats, Ints, Tokens
 from specsim.models import Model
 from specsim.simulation._counting import run
 
-#: Steps and key of a mutant that is simulated.
+#: Steps and key of a mistake that is run.
 SIMULATED_STEPS, SIMULATION_KEY = 2**16, (0x5EED, 0xD1A6)
+#: Largest difference of two laws that are the same.
+ROUNDING = 1e-9
+
+Rows = list[list[float]]
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The law [V^γ, γ+1, V] of outcomes given the path; `draws` [V^γ]: steps of each path, if simulated."""
-
-    law: Floats
-    draws: Ints | None = None
-
-
-@lru_cache(maxsize=2**13)  # each round of a diagnosis fits the parameters on the same grids
+@lru_cache(maxsize=2**14)  # each round of a diagnosis fits the parameters on the same grids
 def predict(mutant: Mutant, case: Case) -> Prediction | None:
     """The prediction of `mutant` for `case`; None if it breaks the contract."""
-    if mutant.law is None or case.rotated:
+    if mutant.law is None:
         try:
-            counts = _outcomes(mutant, case, SIMULATED_STEPS)
+            return Prediction.simulated(flat(_outcomes(mutant, case)))
         except (BrokenVerifier, NotADraftPath):
             return None
-        draws = counts.sum(axis=(1, 2))
-        return Prediction(counts / np.maximum(draws, 1)[:, None, None], draws)
+    if case.rotated and _reads_labels(mutant, case):
+        shifts = list(product(range(case.target.vocab_size), repeat=case.gamma + 1))
+        return Prediction(np.mean([_law(mutant, case, shift) for shift in shifts], axis=0))
+    return Prediction(_law(mutant, case))
+
+
+def flat(outcomes: Ints) -> Ints:
+    """Outcomes [V^γ, γ+1, V] as groups, one for each drafted path, of cells."""
+    return outcomes.reshape(len(outcomes), -1)
+
+
+def _law(mutant: Mutant, case: Case, shift: Tokens | None = None) -> Floats:
+    """The law [V^γ, (γ+1)·V] of outcomes given the path, where row i is relabelled by shift[i]."""
+    assert mutant.law is not None
     size, gamma = case.target.vocab_size, case.gamma
     law = np.zeros((size**gamma, gamma + 1, size))
     for code, path, p, q in _draft_paths(case):
-        stop, follow = mutant.law(case.tree.parents, path, p, q, **mutant.values)
-        law[code] = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
-    return Prediction(np.clip(law, 0.0, None))
+        given = (path, p, q) if shift is None else _relabelled(path, p, q, shift)
+        stop, follow = mutant.law(case.tree.parents, *given, **mutant.values)
+        rows = np.array(follow, dtype=np.float64)
+        if shift is not None:
+            rows = np.array([np.roll(row, -turn) for row, turn in zip(rows, shift, strict=True)])
+        law[code] = np.array(stop, dtype=np.float64)[:, None] * rows
+    return np.clip(law, 0.0, None).reshape(len(law), -1)
 
 
-def leaves_the_path(mutant: Mutant, case: Case) -> bool:
-    """Whether `mutant` emits tokens that were not drafted, before the last."""
-    try:
-        _outcomes(mutant, case, 2**10)
-    except NotADraftPath:
-        return True
-    except BrokenVerifier:
-        pass
-    return False
+def _relabelled(path: Tokens, p: Rows, q: Rows, shift: Tokens) -> tuple[Tokens, Rows, Rows]:
+    """Token x of row i is called x + shift[i]."""
+    size = len(p[0])
+    p, q = ([np.roll(row, turn).tolist() for row, turn in zip(rows, shift, strict=False)] for rows in (p, q))
+    return tuple((x + turn) % size for x, turn in zip(path, shift, strict=False)), p, q
+
+
+@lru_cache(maxsize=2**9)
+def _reads_labels(mutant: Mutant, case: Case) -> bool:
+    """Whether the law changes, but for names, if the tokens are renamed."""
+    plain, size = _law(mutant, case), case.target.vocab_size
+    turns = (tuple((k * (i + 1)) % size for i in range(case.gamma + 1)) for k in (1, size - 1))
+    return any(not np.allclose(plain, _law(mutant, case, turn), atol=ROUNDING) for turn in turns)
 
 
 @lru_cache(maxsize=16)
-def _draft_paths(case: Case) -> list[tuple[int, tuple[int, ...], list[list[float]], list[list[float]]]]:
+def _draft_paths(case: Case) -> list[tuple[int, Tokens, Rows, Rows]]:
     """Every path that the draft can draw: its code, its tokens, and the rows of p and q along it."""
+    return list(_paths(case))
+
+
+def _paths(case: Case) -> Iterator[tuple[int, Tokens, Rows, Rows]]:
     size, gamma = case.target.vocab_size, case.gamma
-    start, found = tuple(case.contexts[0].tolist()), []
+    start = tuple(case.contexts[0].tolist())
     for code in range(size**gamma):
         path = path_of(code, size, gamma)
         p, q = (
@@ -71,14 +93,13 @@ def _draft_paths(case: Case) -> list[tuple[int, tuple[int, ...], list[list[float
             for model, count in ((case.target, gamma + 1), (case.draft, gamma))
         )
         if all(row[x] > 0 for row, x in zip(q, path, strict=True)):
-            found.append((code, path, p, q))
-    return found
+            yield code, path, p, q
 
 
-def _row(model: Model, history: tuple[int, ...]) -> list[float]:
+def _row(model: Model, history: Tokens) -> list[float]:
     return [float(weight) for weight in model.row(history[len(history) - model.order :])]
 
 
-def _outcomes(mutant: Mutant, case: Case, steps: int) -> Ints:
-    source = VerifierSource(Local(mutant.function, Declared()), case)
-    return run(source, OutcomeTally(case), SIMULATION_KEY, 0, steps, threads=1).counts["outcomes"]
+def _outcomes(mutant: Mutant, case: Case) -> Ints:
+    source: Any = VerifierSource(Local(mutant.function, Declared()), case)
+    return run(source, OutcomeTally(case), SIMULATION_KEY, 0, SIMULATED_STEPS, threads=1).counts["outcomes"]

@@ -16,39 +16,54 @@ from specsim.auditing._cases.battery import Case, case_key
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
-from specsim.auditing._checks.findings import dependent
+from specsim.auditing._checks.findings import OF_PAIRS, dependent
 from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import VerifierSubject
-from specsim.auditing._diagnosis import ranking as ranks
-from specsim.auditing._diagnosis.dependence import Signature, signature
+from specsim.auditing._checks.tables import Table
+from specsim.auditing._diagnosis.dependence import VERSIONS, Signature, independent, signatures
+from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
-from specsim.auditing._diagnosis.predictions import leaves_the_path, predict
-from specsim.auditing._diagnosis.ranking import FIT, SEPARATE, Scored, alike, conclude, score_mutant
+from specsim.auditing._diagnosis.parameters import marginalise
+from specsim.auditing._diagnosis.posterior import FAR, Scored, check_time, conclude, drop_far, posterior
+from specsim.auditing._diagnosis.predictions import ROUNDING, flat, predict
 from specsim.auditing._execution import Steps, count_steps
-from specsim.auditing._results import CaseResult, Diagnosis
+from specsim.auditing._results import ODDS, CaseResult, Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT, ShapesSource, VerifierSource
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.local import Local
-from specsim.auditing.mutants import Mutant, catalogue
+from specsim.auditing.mutants import Mutant, catalogue, exact_controls
+from specsim.auditing.mutants import _acceptance as acceptance
 from specsim.auditing.mutants import _randomness as randomness
 from specsim.auditing.mutants import _reference as pieces
 from specsim.core._streams import Key
 from specsim.core._types import Ints
 from specsim.rules import get
-from specsim.simulation._counting import run
+from specsim.simulation._counting import Counts, run
 
 #: Steps of each diagnostic case after which the mistakes are ranked.
 SEGMENTS = [2**13, 2**15, 2**17]
 #: Steps that are searched for an outcome.
 SEARCHED_STEPS = 2**13
-#: Steps and key of a known mistake that is run on a case of the audit.
-COMPARED_STEPS, COMPARISON_KEY = 2**15, (0x5EED, 0xCA5E)
-#: The most bytes of a step of such a case.
-COMPARED_BYTES = 2**20
-#: The declarations of a known mistake.
-PLAIN = Declared()
-#: An exact verifier, ranked with the mistakes.
-EXACT = Mutant(name="exact", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law)
+#: The most steps of a known mistake that is run on a case of the audit, the most bytes of their rows, and
+#: their key.
+COMPARED_STEPS, COMPARED_BYTES, COMPARISON_KEY = 2**17, 2**31, (0x5EED, 0xCA5E)
+#: The most bytes of one step of such a case.
+STEP_BYTES = 2**20
+#: Nats by which an outcome that is quoted favours the mistake.
+CLEAR = 5.0
+#: Exact verifiers: the two rules in use, and those that accept less.
+EXACT = (
+    Mutant(name="standard", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law),
+    Mutant(name="block", family="exact", mechanism="", verify=acceptance.block_verify, law=get("block").law),
+    *(one for one in exact_controls() if one.verify is not None),
+)
+EXACT_NAMES = [one.name for one in EXACT]
+#: Diagnostic cases that are looked at first, and the nats behind the likeliest from which on a mistake is
+#: then dropped: more than later, since its parameter may fall between two values.
+FIRST, FAR_AT_FIRST = 2, 150.0
+#: Why there is no name.
+OFF_THE_PATH = "Tokens are emitted that were not drafted."
+DEPENDENT = "The steps depend on each other, in a pattern of no known mistake."
 
 
 def diagnose_chain(
@@ -64,136 +79,170 @@ def diagnose_chain(
     Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
 
     def in_time(*_: int) -> None:
-        ranks.check_time(deadline)
+        check_time(deadline)
 
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
     if any(dependent(result.tables, result.counts) for result in failed):
         return _between_steps(mutants, subject, sum(result.steps for result in failed))
+    # where the mistake is between steps alone, steps are not independent
+    between_steps = mutants
+    mutants = [one for one in mutants if one.law is not None or one.family != randomness.FAMILY]
+    number, done = len(mutants), 0
     outcomes: list[Ints] = []
-    done = 0
     for steps in SEGMENTS:
         asked = [Steps(case.name, case_key(root, case.name), done, steps - done) for case in cases]
         try:
-            new = [count_steps(subject, one, in_time).counts["outcomes"] for one in asked]
+            new = [flat(count_steps(subject, one, in_time).counts["outcomes"]) for one in asked]
         except NotADraftPath:
-            return _off_the_path(mutants, cases)
+            return conclude(None, 0, OFF_THE_PATH)
         outcomes = [a + b for a, b in zip(outcomes, new, strict=True)] if outcomes else new
         done = steps
-        ranking = _rank([*mutants, EXACT], cases, outcomes, in_time)
-        if len(alike(ranking)) == 1 and not _exact_fits(ranking):
+        scored, exact = _by_outcomes(mutants, cases, outcomes, in_time)
+        mutants = [one.mutant for one in scored]
+        found = posterior(scored, exact, number)
+        if found.settled or (found.named and _same_law([one.mutant for one, _ in found.named], cases)):
             break
-    ranking = _separate_by_tables(ranking, subject, failed, level, in_time)
-    evidence, where = _evidence(ranking[0], cases, outcomes, subject, root) if alike(ranking) else ("", "")
-    return conclude(ranking, EXACT, done * len(cases), evidence, where)
+    if posterior(scored, exact, number).exact > 0.5:
+        between = _between_steps(between_steps, subject, done * len(cases))
+        if between.steps and between.exact * ODDS < 1.0:
+            return between
+    scored, exact = _with_tables(scored, exact, subject, failed, level, in_time)
+    found = posterior(scored, exact, number)
+    if not found.named:
+        return conclude(found, done * len(cases))
+    evidence, where = _evidence(found.named[0][0], cases, outcomes, subject, root)
+    return conclude(found, done * len(cases), evidence=evidence, place=where)
 
 
-def _rank(
-    mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints], in_time: Callable[[], None]
-) -> list[Scored]:
-    """Rank the mistakes; only those that fit the other cases are tested on the relabelled case."""
-    plain = [i for i, case in enumerate(cases) if not case.rotated]
-    some, counts = [cases[i] for i in plain], [outcomes[i] for i in plain]
-    found = []
-    for mutant in mutants:
-        in_time()
-        found.append(score_mutant(ranks.fit_parameter(mutant, some, counts), some, counts))
-    first = _discount_exact([one for one in found if one is not None], some)
-    whole = [(one, score_mutant(one.mutant, cases, outcomes)) for one in first if one.fit >= FIT]
-    return ranks.merge_rankings(first, [again or one for one, again in whole])
-
-
-def _discount_exact(found: list[Scored], cases: Sequence[Case]) -> list[Scored]:
-    """If outcomes are not exact, give mistakes whose single steps are exact the fit of the exact verifier.
-
-    These mistakes show only between rows or with other labels. Their law is estimated, so a small bias could
-    fit it although it does not fit the exact law."""
-    exact = next(one for one in found if one.mutant is EXACT)
-    if exact.fit >= FIT:
-        return found
-    return [
-        replace(one, log_likelihood=exact.log_likelihood, fit=exact.fit)
-        if one.fit >= FIT and one.mutant.law is None and _gives_exact_outcomes(one.mutant, cases)
-        else one
-        for one in found
-    ]
-
-
-def _gives_exact_outcomes(mutant: Mutant, cases: Sequence[Case]) -> bool:
-    """Whether single steps of `mutant`, which has no law, are exact."""
-    if mutant.family == randomness.FAMILY:  # its steps are not independent
-        return True
-    counts = []
+def _same_law(mutants: Sequence[Mutant], cases: Sequence[Case]) -> bool:
+    """Whether these have one law of outcomes, so that no number of steps tells them apart."""
+    first, *others = mutants
     for case in cases:
-        own = predict(mutant, case)
-        if own is None or own.draws is None:
-            return False
-        counts.append(np.rint(own.law * own.draws[:, None, None]).astype(np.int64))
-    exact = score_mutant(EXACT, cases, counts)
-    return exact is not None and exact.fit >= FIT
+        right = predict(first, case)
+        for other in others:
+            law = predict(other, case)
+            if right is None or law is None or not np.allclose(right.law, law.law, atol=ROUNDING):
+                return False
+    return True
 
 
-def _separate_by_tables(
-    ranking: list[Scored],
+def _by_outcomes(
+    mutants: Sequence[Mutant], cases: Sequence[Case], outcomes: Sequence[Ints], in_time: Callable[[], None]
+) -> tuple[list[Scored], list[Scored]]:
+    """The mistakes that come near the likeliest, and the exact verifiers.
+
+    Mistakes that are far behind on a part of the cases are not scored on the others, which take longer."""
+    seen = list(zip(cases, outcomes, strict=True))
+    plain = [one for one in seen if not one[0].rotated]
+    found = [*mutants, *EXACT]
+    for part, far in ((plain[:FIRST], FAR_AT_FIRST), (plain, FAR)):
+        scored = []
+        for mutant in found:
+            in_time()
+            scored.append(_score(mutant, part))
+        near = drop_far([one for one in scored if one is not None], far)
+        found = [one.mutant for one in near]
+    whole = []
+    for one in near:
+        in_time()
+        if (more := _log_likelihoods(one.mutant, [one for one in seen if one[0].rotated])) is not None:
+            whole.append(one.plus(*more))
+    exact = [_or_equal(one) for one in whole if one.mutant.name in EXACT_NAMES]
+    return drop_far([one for one in whole if one.mutant.name not in EXACT_NAMES]), exact
+
+
+def _or_equal(exact: Scored) -> Scored:
+    """An unknown mistake may be near an exact law in the diagnostic cases, or not show there at all."""
+    return replace(exact, near=log_mean_exp([exact.near, exact.log_likelihood]))
+
+
+def _score(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> Scored | None:
+    """`mutant` with its likeliest parameters; None if it breaks the contract."""
+
+    def likelihood(values: dict[str, float]) -> float:
+        one = mutant.with_parameters(**values)
+        predictions = [(predict(one, case), counts) for case, counts in seen]
+        return sum(log_likelihood(p, counts) for p, counts in predictions if p is not None)
+
+    parameters = mutant.parameters if mutant.law is not None else ()
+    mean, values = marginalise(parameters, likelihood)
+    best = mutant.with_parameters(**values)
+    more = _log_likelihoods(best, seen)
+    if more is None:
+        return None
+    likeliest, near = more  # what is unknown of the parameters is so for the laws near by too
+    return Scored(best, mean, near + mean - likeliest)
+
+
+def _log_likelihoods(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> tuple[float, float] | None:
+    """The log-likelihood of `mutant`, and that of laws near its own; None if it breaks the contract."""
+    likely, near = 0.0, 0.0
+    for case, counts in seen:
+        prediction = predict(mutant, case)
+        if prediction is None:
+            return None
+        likely += log_likelihood(prediction, counts)
+        near += log_near(prediction, counts)
+    return likely, near
+
+
+def _with_tables(
+    known: Sequence[Scored],
+    exact: Sequence[Scored],
     subject: VerifierSubject,
     failed: Sequence[CaseResult],
     level: str,
     in_time: Callable[[], None],
-) -> list[Scored]:
-    """Order the mistakes that are alike by the rejected tables of the audit.
-
-    If the exact verifier fits the outcomes too, all mistakes that fit are ordered by the tables."""
-    tied = [one for one in ranking if one.fit >= FIT] if _exact_fits(ranking) else alike(ranking)
-    if len(tied) < 2 and not _exact_fits(ranking):
-        return ranking
+) -> tuple[list[Scored], list[Scored]]:
+    """The same with the rejected tables of the two worst cases: each mistake is run on them."""
     comparable = [result for result in failed if _comparable(subject, result)]
-    worst = sorted(comparable, key=lambda result: -result.largest_log10_e)[:2]
-    rescored = []
-    for one in tied:
-        gain, fit = 0.0, one.fit
-        for result in worst:
+    for result in sorted(comparable, key=lambda result: -result.largest_log10_e)[:2]:
+        tables = _rejected(subject, result, level)
+        if not tables:
+            continue
+        right = _log_likelihood_of_tables(result, tables, None)
+        exact = [one.plus(*right) for one in exact]
+        again = []
+        for one in known:
             in_time()
-            more, p_value = _by_tables(one.mutant, subject, result, level)
-            gain, fit = gain + more, min(fit, p_value)
-        rescored.append(Scored(one.mutant, one.log_likelihood + gain, fit))
-    return ranks.sort_ranking(rescored) + [one for one in ranking if one not in tied]
+            counts = _run_on(one.mutant, subject, result)
+            if counts is not None:
+                again.append(one.plus(*_log_likelihood_of_tables(result, tables, counts)))
+        known = again
+    return list(known), list(exact)
 
 
-def _exact_fits(ranking: Sequence[Scored]) -> bool:
-    return any(one.mutant is EXACT and one.fit >= FIT for one in ranking)
+def _rejected(subject: VerifierSubject, result: CaseResult, level: str) -> list[Table]:
+    """Tables of which no two count the same token: the rejected ones of prefixes, or the worst of all."""
+    plan = subject.plan(subject.index(result.case), level)
+    pairs = list(zip(plan.tables, result.tables, strict=True))
+    prefixes = [table for table, judged in pairs if judged.kind == "prefix" and judged.rejected]
+    others = [pair for pair in pairs if pair[1].kind not in OF_PAIRS]
+    return prefixes or [table for table, _ in sorted(others, key=lambda pair: -pair[1].log10_e)[:1]]
 
 
-def _between_steps(mutants: Sequence[Mutant], subject: VerifierSubject, steps: int) -> Diagnosis:
-    """Rank the mistakes without a law of a step by which steps depend on each other.
-
-    The outcomes are not used, since the steps are not independent."""
-    seen, ranking = signature(subject.callee, subject.timeout), []
-    for mutant in (mutant for mutant in mutants if mutant.law is None):
-        mismatches = _count_mismatches(_signature_of(mutant), seen)
-        ranking.append(Scored(mutant, -100.0 * mismatches, float(mismatches == 0)))
-    ranking.sort(key=lambda one: -one.log_likelihood)
-    return conclude(ranking, EXACT, steps, "", "")
-
-
-@cache  # the same in every diagnosis
-def _signature_of(mutant: Mutant) -> Signature | None:
-    return signature(Local(mutant.function, PLAIN), TIMEOUT)
-
-
-def _count_mismatches(mutant: Signature | None, seen: Signature | None) -> int:
-    """The number of pairs in which `mutant` differs from `seen`; all if they cannot be compared."""
-    if mutant is None or seen is None:
-        return len(mutant or seen or (None,))
-    return sum(mutant[pair] != agree for pair, agree in seen.items())
-
-
-def _by_tables(
-    mutant: Mutant, subject: VerifierSubject, result: CaseResult, level: str
+def _log_likelihood_of_tables(
+    result: CaseResult, tables: Sequence[Table], simulated: Counts | None
 ) -> tuple[float, float]:
-    """(log-likelihood, p-value of the fit) of the rejected tables of `result`, from a run of the mutant."""
-    index = subject.index(result.case)
-    plan, case = subject.plan(index, level), subject.cases[index]
-    callee, steps = Local(mutant.function, PLAIN), min(plan.steps, COMPARED_STEPS)
+    """The log-likelihood of rejected tables, and that of laws near the predicted one: simulated, or exact."""
+    likely, near = 0.0, 0.0
+    for table in tables:
+        counts = table.counts(result.counts)[None]
+        if simulated is None:
+            prediction = Prediction(table.law[None])
+        else:
+            prediction = Prediction.simulated(table.counts(simulated)[None])
+        likely += log_likelihood(prediction, counts)
+        near += log_near(prediction, counts)
+    return likely, near
+
+
+def _run_on(mutant: Mutant, subject: VerifierSubject, result: CaseResult) -> Counts | None:
+    """The counts of `mutant` in the case of `result`; None if it breaks the contract."""
+    case = subject.cases[subject.index(result.case)]
+    steps = max(8, min(2 * result.steps, COMPARED_STEPS, COMPARED_BYTES // case.step_bytes) // 8 * 8)
+    callee = Local(mutant.function, Declared(batch=subject.declared.batch))
     source: Any
     tally: Any
     if isinstance(case, ShapesCase):
@@ -202,39 +251,39 @@ def _by_tables(
         source = VerifierSource(callee, case, subject.timeout)
         tally = AuditTally(case, Claim(None, case.tree))
     try:
-        counts = run(source, tally, COMPARISON_KEY, 0, steps, threads=1).counts
+        return run(source, tally, COMPARISON_KEY, 0, steps, threads=1).counts
     except (BrokenVerifier, NotADraftPath):
-        return -np.inf, 0.0
-    total, statistic, df = 0.0, 0.0, 0
-    for table, judged in zip(plan.tables, result.tables, strict=True):
-        if judged.rejected:
-            seen, drawn = table.counts(result.counts), table.counts(counts)
-            law = (drawn + 0.5) / (drawn.sum() + 0.5 * len(drawn))
-            total += float(seen @ np.log(law))
-            x2, cells = _two_samples(seen, drawn)
-            statistic, df = statistic + x2, df + cells
-    return total, ranks.fit_of(statistic, df)
+        return None
 
 
 def _comparable(subject: VerifierSubject, result: CaseResult) -> bool:
     """Whether the known mistakes can be run on the case: not where a step has too many bytes."""
-    return subject.cases[subject.index(result.case)].step_bytes <= COMPARED_BYTES
+    return subject.cases[subject.index(result.case)].step_bytes <= STEP_BYTES
 
 
-def _two_samples(a: Ints, b: Ints) -> tuple[float, int]:
-    """Pearson's chi-square of two samples, on the cells with at least 10 counts."""
-    kept = a + b >= 10
-    n, m = a.sum(), b.sum()
-    if kept.sum() < 2 or not n or not m:
-        return 0.0, 0
-    x, y = a[kept], b[kept]
-    return float(((x * np.sqrt(m / n) - y * np.sqrt(n / m)) ** 2 / (x + y)).sum()), int(kept.sum()) - 1
+def _between_steps(mutants: Sequence[Mutant], subject: VerifierSubject, steps: int) -> Diagnosis:
+    """Rank the mistakes without a law of a step by which steps depend on each other.
+
+    The outcomes are not used, since the steps are not independent."""
+    seen = signatures(subject.callee, subject.timeout)
+    if not seen:
+        return conclude(None, 0, DEPENDENT)
+    counts = np.array(list(seen[0].values()))
+    among = [mutant for mutant in mutants if mutant.law is None]
+    anything = log_near(Prediction(np.full(counts.shape, 0.5)), counts, [0.5])  # any rate is as likely
+    known = []
+    for mutant in among:
+        versions = [np.array([one[key] for key in seen[0]]) for one in _signatures_of(mutant)]
+        likely = log_mean_exp([log_likelihood(Prediction.simulated(one), counts) for one in versions])
+        known.append(Scored(mutant, likely, anything))
+    right = independent(subject.declared)
+    exact = Scored(EXACT[0], log_likelihood(right, counts), log_near(right, counts))
+    return conclude(posterior(known, [exact], max(len(among), 1)), steps, DEPENDENT)
 
 
-def _off_the_path(mutants: Sequence[Mutant], cases: Sequence[Case]) -> Diagnosis:
-    """For a verifier that emits tokens off the draft path: the known mistakes that do so too."""
-    ranking = [Scored(one, 0.0, 1.0) for one in mutants if any(leaves_the_path(one, case) for case in cases)]
-    return conclude(ranking, EXACT, 0, "", "") if ranking else Diagnosis((), (), 0, "", "")
+@cache  # the same in every diagnosis
+def _signatures_of(mutant: Mutant) -> list[Signature]:
+    return signatures(Local(mutant.function, Declared()), TIMEOUT, VERSIONS)
 
 
 def _evidence(
@@ -243,25 +292,26 @@ def _evidence(
     """The outcome that best separates the mistake from an exact verifier, and one step with it."""
     gains = []
     for i, (case, counts) in enumerate(zip(cases, outcomes, strict=True)):
-        here, exact = predict(best.mutant, case), predict(EXACT, case)
+        here, exact = predict(best.mutant, case), predict(EXACT[0], case)
         if here is None or exact is None or case.rotated:
             continue
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.where(counts > 0, counts * np.log(here.law / np.maximum(exact.law, 1e-6)), 0.0)
-        cell = tuple(int(k) for k in np.unravel_index(int(np.nanargmax(gain)), counts.shape))
+        cell = np.unravel_index(int(np.nanargmax(gain)), counts.shape)
         gains.append((float(gain[cell]), i, cell, float(here.law[cell]), float(exact.law[cell])))
-    most, i, (code, accepted, token), predicted, right = max(gains)
-    if most < SEPARATE:
+    most, i, (code, inside), predicted, right = max(gains)
+    if most < CLEAR:
         return "", ""
     case, counts = cases[i], outcomes[i]
-    path = list(path_of(code, case.target.vocab_size, case.gamma))
-    share = counts[code, accepted, token] / counts[code].sum()
+    accepted, token = divmod(int(inside), case.target.vocab_size)
+    path = list(path_of(int(code), case.target.vocab_size, case.gamma))
+    share = counts[code, inside] / counts[code].sum()
     text = (
         f"Evidence (case {case.name!r}): of the steps that drafted {path} and accepted {accepted or 'none'}, "
         f"{100 * share:.4g} % emitted token {token} (this bug: {100 * predicted:.4g} %; an exact token-wise "
         f"verifier: {100 * right:.4g} %)."
     )
-    step = _find_outcome(subject, case.name, case_key(root, case.name), (code, accepted, token))
+    step = _find_outcome(subject, case.name, case_key(root, case.name), (int(code), accepted, token))
     if step is None:
         return text, ""
     replay = f"specsim audit replay {subject.name} --case {case.name!r} --step {step} --seed {root}"

@@ -32,6 +32,8 @@ def audit_to_junit(audit: Audit) -> str:
         ("level", audit.level),
         ("seed", audit.provenance.root),
         ("interrupted", str(audit.interrupted).lower()),
+        ("dependent", str(audit.dependent).lower()),
+        ("edge case", str(audit.edge_case).lower()),
         ("wasteful", str(audit.wasteful).lower()),
         ("false alarm", f"{audit.budget:g}"),
         ("specsim", audit.provenance.specsim),

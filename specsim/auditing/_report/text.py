@@ -26,8 +26,19 @@ COLUMNS = {
     "α drafted": "accepted / drafted tokens",
     "tokens/step": "mean number of tokens that a step emits",
     "theory": "closed form for the standard rule on one chain, where p and q are the same at every position",
-    "efficiency": "tokens per step, relative to the standard rule on one chain; not part of the verdict",
+    "efficiency": "tokens per step, relative to the standard rule on one chain, or, where siblings are the "
+    "draft's most probable tokens, to the most that can be accepted of them; not part of the verdict",
 }
+
+#: What is wrong where each row by itself is not.
+DEPENDENT = (
+    "Each row of the output has the distribution that the verifier claims, but rows depend on each other, as "
+    "if they shared random numbers."
+)
+EDGE_CASE = (
+    "An impossible token is emitted in an edge case, which the finding names with its probability. All else "
+    "that was tested is consistent with the distribution that the verifier claims."
+)
 
 
 def headline(audit: Audit) -> str:
@@ -37,11 +48,16 @@ def headline(audit: Audit) -> str:
     lossy = f" as declared, TV up to {audit.declared_tv:.3f}" if audit.verdict is Verdict.LOSSY else ""
     waste = ", wasteful" if audit.wasteful else ""
     so_far = " (interrupted)" if audit.interrupted else ""
-    return f"{audit.verifier}: {audit.verdict}{lossy}{waste}{so_far}"
+    where = " (dependent)" if audit.dependent else " (edge case)" if audit.edge_case else ""
+    return f"{audit.verifier}: {audit.verdict}{where}{lossy}{waste}{so_far}"
 
 
 def meaning(audit: Audit) -> str:
     """What the verdict means, for readers who did not run the audit."""
+    if audit.dependent:
+        return DEPENDENT
+    if audit.edge_case:
+        return EDGE_CASE
     waste = " It accepts fewer drafted tokens than it could: that costs speed, not correctness."
     return {
         Verdict.CONSISTENT: "No deviation from the target's distribution was found. " + power_line(audit),
@@ -72,8 +88,9 @@ def remedy(audit: Audit) -> str:
 
 
 def diagnosis(audit: Audit) -> list[str]:
-    """The closest known bug, if the audit looked for one."""
-    return [] if audit.diagnosis is None else audit.diagnosis.lines()
+    """Which known bug it is, if the audit looked for one; before that, if only an edge case deviates, so."""
+    lines = [EDGE_CASE] if audit.edge_case else []
+    return lines if audit.diagnosis is None else [*lines, *audit.diagnosis.lines()]
 
 
 def progress_lines(audit: Audit) -> list[str]:

@@ -65,9 +65,12 @@ class VerifierSource:
             rows = self.reader.rows(key, start, n)
             yield self._question(rows, key, start), rows
 
-    def verify(self, rows: Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:
-        """The tokens int32 [γ+1, B] of `rows` from step `first`, and the number of accepted ones [B]."""
-        return self._answer(self._question(rows, key, first), rows)
+    def verify(self, rows: Rows, key: Key, first: int, size: int | None = None) -> tuple[TokenArray, Ints]:
+        """The tokens int32 [γ+1, B] of `rows` from step `first`, and the number of accepted ones [B].
+
+        Calls have at most `size` rows, by default half of them."""
+        asked = self._question(rows, key, first)
+        return self._answer(asked if size is None else replace(asked, size=min(size, asked.size)), rows)
 
     def rows_of_a_call(self, steps: int) -> int:
         """The rows of each call in a batch of `steps`: half of them, or the declared `batch`."""

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
+from specsim import rules
 from specsim.core._arguments import checked
 from specsim.drafts._sampling import SAMPLING_METHODS
 
@@ -75,6 +76,9 @@ class Declared:
         Other arguments than those of the plain contract, see `specsim.auditing._verifier.contract`.
     reproducible : bool
         Whether the same rng gives the same tokens.
+    rule : str
+        A built-in lossy rule, such as "typical:epsilon=0.09,delta=0.3", whose declared law the tokens follow
+        instead of the target's. Only the cases of one p and one q are then tested.
     sampling : str
         How siblings are drawn for a verifier of trees, see `specsim.drafts`.
     repetition_penalty, temperature, top_k, top_p : float, float, int, float
@@ -94,6 +98,7 @@ class Declared:
     one_hot: bool = False
     reproducible: bool = True
     tree: bool = False
+    rule: str = ""
     sampling: str = "sampled"
     decoder: bool = False
     repetition_penalty: float = 1.0
@@ -119,6 +124,12 @@ class Declared:
             raise ValueError("a function is a verifier of trees or a decoder, not both")
         if (self.tree or self.decoder) and (more := [name for name in _OF_CHAINS if getattr(self, name)]):
             raise ValueError(f"{', '.join(more)}: only a verifier of chains can declare this")
+        if self.rule and (self.tree or self.decoder or self.lengths or self.one_hot):
+            raise ValueError(
+                "rule: only a verifier of chains of equal length, with q, can declare a lossy rule"
+            )
+        if self.rule and rules.get(self.rule).declared is None:
+            raise ValueError(f"rule: {self.rule!r} has the target's law: declare a lossy rule, or none")
         if self.sampling not in SAMPLING_METHODS:
             raise ValueError(f"sampling: {self.sampling!r} is not one of {', '.join(SAMPLING_METHODS)}")
         numbers = (self.repetition_penalty, self.temperature, self.top_k, self.top_p)

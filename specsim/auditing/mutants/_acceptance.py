@@ -75,6 +75,17 @@ def product_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
     return [1 - sum(stop), *stop], follow_rows(tokens, p, q)
 
 
+@of_chain
+def product_block_law(tokens: Sequence[int], p: Rows, q: Rows) -> StepLaw:
+    """The same tests; the recovered token is that of block verification."""
+    stop, follow = product_law(range(len(tokens)), tokens, p, q)
+    b = 1 + 0 * p[0][0]
+    for i, (x, p_row, q_row) in enumerate(zip(tokens, p, q, strict=False)):
+        follow[i] = laws.positive_part([b * weight for weight in p_row], q_row, p_row)
+        b = min(1, b * p_row[x] / q_row[x]) if q_row[x] else 1 + 0 * b
+    return stop, follow
+
+
 def _stops_at(i: int, times: Sequence[float]) -> float:
     """P(fewer than i arrivals by times[i], and at least j by times[j] for all j > i)."""
     # the law of the number of arrivals; the last entry stands for that many or more
@@ -211,5 +222,13 @@ MUTANTS = (
         passes=lambda u, x, p, q: u.cumprod(axis=1) < ratio(at(p, x), at(q, x)).cumprod(axis=1),
         rows=ref.own_rows,
         law=product_law,
+    ),
+    mutant(
+        "block_product_block_residual",
+        "The product of uniforms is tested, and the residual is that of block verification.",
+        threads=("vllm-project/vllm-ascend rejection_sampler enable_block_verify",),
+        verify=block_verify,
+        passes=lambda u, x, p, q: u.cumprod(axis=1) < ratio(at(p, x), at(q, x)).cumprod(axis=1),
+        law=product_block_law,
     ),
 )

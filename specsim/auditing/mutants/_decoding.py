@@ -5,7 +5,7 @@ accepted tokens and one more. Draft and target each keep a state: the tokens tha
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -49,7 +49,11 @@ class Decoder:
     last token) `emits` gives the tokens of the step, `draft_keeps` and `target_keeps` the tokens added to
     each state. With `rescored` q is read after the text instead of the draft's state. `ends(tokens of a step,
     eos)` gives the output, and whether to stop. With `late` a rejected token is kept, and the next token is
-    drawn from p at the position after it."""
+    drawn from p at the position after it. `verification`, the law of a step, takes the place of the standard
+    rule's; its rows are those of the models before any processing unless `processed`. With `repeated` every
+    step of a text has the random numbers of the first one, with `one_test` one uniform tests all its tokens:
+    then steps depend on each other, and the law of a text is not enumerated. A step drafts `gamma` tokens,
+    near the end of a text fewer, unless it `overshoots`: then the text is cut."""
 
     drafting: Callable[..., Row] = unchanged
     verified_q: Callable[..., Row] = unchanged
@@ -62,7 +66,16 @@ class Decoder:
     ends: Callable[[Tokens, int | None], tuple[Tokens, bool]] = at_eos
     rescored: bool = False
     late: bool = False
+    verification: Callable[..., StepLaw] | None = None
+    processed: bool = True
+    repeated: bool = False
+    one_test: bool = False
     gamma: int = 2
+    overshoots: bool = False
+
+    @property
+    def enumerable(self) -> bool:
+        return not (self.repeated or self.one_test)
 
     def __call__(
         self,
@@ -77,29 +90,48 @@ class Decoder:
         """New tokens after `prompt`: `max_new_tokens`, or fewer if the last one is `eos`."""
         text = draft_seen = target_seen = tuple(map(int, prompt))
         most, ended = len(text) + max_new_tokens, False
+        seed = int(rng.integers(2**63)) if self.repeated else 0
+        coin = rng.random() if self.one_test else None
         while not ended and len(text) < most:
+            rng = np.random.default_rng(seed) if self.repeated else rng
             drafted: Tokens = ()
             q: list[Row] = []
-            while len(drafted) < min(self.gamma, most - len(text) - 1):
+            while len(drafted) < self.length(most - len(text)):
                 row = _floats(draft, draft_seen + drafted)
                 given = _floats(draft, text + drafted) if self.rescored else row
                 q.append(self.verified_q(given, **values))
                 drafted += (inverse_cdf(self.drafting(row, **values), rng.random()),)
             drafted = drafted[: self.cut(drafted, eos)]
-            accepted, last = self._verify(target, target_seen, drafted, q, rng, **values)
+            accepted, last = self._verify(target, target_seen, drafted, q, rng, coin, **values)
             tokens, ended = self.ends(self.emits(drafted, accepted, last), eos)
             text += tokens
             draft_seen += self.draft_keeps(drafted, accepted, last)
             target_seen += self.target_keeps(drafted, accepted, last)
-        return list(text[len(prompt) :])
+        return list(text[len(prompt) : most])
+
+    def length(self, room: int) -> int:
+        """How many tokens are drafted where the text has room for so many."""
+        return self.gamma if self.overshoots else min(self.gamma, room - 1)
 
     def _verify(
-        self, target: Model, seen: Tokens, drafted: Tokens, q: Rows, rng: np.random.Generator, **values: float
+        self,
+        target: Model,
+        seen: Tokens,
+        drafted: Tokens,
+        q: Rows,
+        rng: np.random.Generator,
+        coin: float | None,
+        **values: float,
     ) -> tuple[int, int]:
         """The number of accepted tokens, and the token after them."""
+        if self.verification is not None:
+            p_rows = [_floats(target, seen + drafted[:i]) for i in range(len(drafted) + 1)]
+            stop, follow = self.law(range(len(drafted)), drafted, p_rows, q, **values)
+            accepted = inverse_cdf(stop, rng.random())
+            return accepted, inverse_cdf(follow[accepted], rng.random())
         for i, x in enumerate(drafted):
             p = self.verified_p(_floats(target, seen + drafted[:i]), **values)
-            if not rng.random() * q[i][x] < p[x]:
+            if not (rng.random() if coin is None else coin) * q[i][x] < p[x]:
                 if self.late:
                     return i + 1, inverse_cdf(_floats(target, seen + drafted[: i + 1]), rng.random())
                 weights = [max(a - b, 0.0) for a, b in zip(p, q[i], strict=True)]
@@ -108,6 +140,8 @@ class Decoder:
 
     def law(self, parents: Sequence[int], tokens: Sequence[int], p: Rows, q: Rows, **values: Any) -> StepLaw:
         """The law of verification, on the models' rows."""
+        if self.verification is not None and len(tokens):  # without a draft p is sampled
+            return self.verification(parents, tokens, p, q, **values)
         against = [self.verified_p(row, **values) for row in p[: len(tokens)]]
         verified_q = [self.verified_q(row, **values) for row in q]
         stop = stop_law([minimum_ratio(*rows) for rows in zip(against, verified_q, tokens, strict=False)])
@@ -127,14 +161,27 @@ def decoder_mutant(
     parameters: tuple[Parameter, ...] = (),
 ) -> Mutant:
     """Make a mutant of `decode`; it has no law of a step where only its states or its output are wrong."""
-    places = ("drafting", "verified_q", "verified_p", "bonus", "late")
+    places = ("drafting", "verified_q", "verified_p", "bonus", "late", "verification")
     replaced = any(getattr(decode, place) is not getattr(Decoder(), place) for place in places)
     law = decode.law if replaced else None
     return Mutant(name, family, mechanism, threads, None, decode, law, decode.drafting, parameters)
 
 
+def in_a_loop(mutant: Mutant) -> Mutant:
+    """The decoder that verifies as `mutant` does, if that has a law; a decoder itself."""
+    if mutant.decode is not None or mutant.law is None:
+        return mutant
+    return replace(mutant, verify=None, decode=Decoder(verification=mutant.law))
+
+
 def sequence_law(
-    mutant: Mutant, target: Model, draft: Model, prompt: Sequence[int], max_new_tokens: int, eos: int | None
+    mutant: Mutant,
+    target: Model,
+    draft: Model,
+    prompt: Sequence[int],
+    max_new_tokens: int,
+    eos: int | None,
+    length: int | None = None,
 ) -> dict[Tokens, Any]:
     """Enumerate the law of a decoder mutant's output, draft by draft and step by step.
 
@@ -150,6 +197,8 @@ def sequence_law(
         Length of the output, unless it ends with `eos`.
     eos : int or None
         The end-of-sequence token.
+    length : int, optional
+        Give the law of so many first tokens, by default of all.
 
     Returns
     -------
@@ -161,10 +210,11 @@ def sequence_law(
     ValueError
         If `mutant` is not made of a `Decoder`.
     """
-    if not isinstance(mutant.decode, Decoder):
+    if not isinstance(mutant.decode, Decoder) or not mutant.decode.enumerable:
         raise ValueError(f"{mutant.name}: only decoders of the catalogue have a law of whole sequences")
     decode, values = mutant.decode, mutant.values
     prompt, p_rows, q_rows = tuple(map(int, prompt)), _Rows(target), _Rows(draft)
+    traceless = {decode.emits, decode.draft_keeps, decode.target_keeps} == {accepted_and_last}
 
     def steps(
         gamma: int, given: Tokens, draft_seen: Tokens, target_seen: Tokens
@@ -172,6 +222,7 @@ def sequence_law(
         """Yield (probability, drafted, number accepted, last token) of every outcome of a step of γ drafts.
 
         Tokens are drafted after `draft_seen`; verification reads the rows of q after `given`."""
+        found: dict[tuple[Tokens, int, int], Any] = defaultdict(int)
         drafts: dict[Tokens, Any] = {(): 1}
         for _ in range(gamma):
             drafts = {
@@ -186,9 +237,13 @@ def sequence_law(
             q = [q_rows.after(given + drafted[:i]) for i in range(len(drafted))]
             stop, follow = decode.law(range(len(drafted)), drafted, p, q, **values)
             for accepted, (stopped, row) in enumerate(zip(stop, follow, strict=True)):
+                # where rejected tokens leave no trace, drafts with the same accepted ones are one
+                kept = drafted[:accepted] if traceless else drafted
                 for last, weight in enumerate(row):
                     if stopped and weight:
-                        yield mass * stopped * weight, drafted, accepted, last
+                        found[kept, accepted, last] += mass * stopped * weight
+        for outcome, chance in found.items():
+            yield chance, *outcome
 
     @cache
     def moves(gamma: int, given: Tokens, draft_seen: Tokens, target_seen: Tokens) -> dict[_Move, Any]:
@@ -200,6 +255,7 @@ def sequence_law(
             found[tokens, ended, drafts, targets] += chance
         return found
 
+    end = len(prompt) + min(max_new_tokens, length or max_new_tokens)
     law: dict[Tokens, Any] = defaultdict(int)
     states: dict[_State, Any] = {(prompt, q_rows.context(prompt), p_rows.context(prompt)): 1}
     while states:
@@ -207,11 +263,12 @@ def sequence_law(
         for (text, draft_seen, target_seen), mass in states.items():
             room = len(prompt) + max_new_tokens - len(text)
             given = q_rows.context(text) if decode.rescored else draft_seen
-            next_moves = moves(min(decode.gamma, room - 1), given, draft_seen, target_seen)
+            next_moves = moves(decode.length(room), given, draft_seen, target_seen)
             for (tokens, ended, drafts, targets), chance in next_moves.items():
                 after = text + tokens
-                if ended or len(after) - len(prompt) >= max_new_tokens:
-                    law[after[len(prompt) :]] += mass * chance
+                if ended or len(after) >= end:
+                    cut = end if decode.overshoots or length is not None else None
+                    law[after[len(prompt) : cut]] += mass * chance
                 else:
                     following[after, drafts, targets] += mass * chance
         states = following
@@ -229,6 +286,7 @@ class _Rows(dict[Tokens, list[Any]]):
 
     def __init__(self, model: Model):
         self.model = model
+        self.order = None if getattr(model, "reads_all", False) else model.order
 
     def __missing__(self, context: Tokens) -> list[Any]:
         self[context] = list(self.model.row(context))
@@ -236,7 +294,9 @@ class _Rows(dict[Tokens, list[Any]]):
 
     def context(self, text: Tokens) -> Tokens:
         """All that the model reads of `text`."""
-        return tuple(read_by(self.model, text))
+        if self.order is None or len(text) < self.order:
+            return tuple(read_by(self.model, text))
+        return text[len(text) - self.order :]
 
     def after(self, text: Tokens) -> list[Any]:
         return self[self.context(text)]

@@ -71,6 +71,24 @@ def without_recovered(drafted: Tokens, accepted: int, last: int) -> Tokens:
     return drafted[:accepted] if 0 < accepted < len(drafted) else (*drafted[:accepted], last)
 
 
+def overwritten(drafted: Tokens, accepted: int, last: int) -> Tokens:
+    """The recovered token takes the place of the last accepted one too."""
+    return (
+        (*drafted[: accepted - 1], last, last) if 0 < accepted < len(drafted) else (*drafted[:accepted], last)
+    )
+
+
+#: Rows of a block of a call.
+BLOCK = 32
+
+
+def unverified_rest(draft_tokens: Ints, p: Floats, q: Floats, rng: np.random.Generator) -> Ints:
+    rest = np.arange(len(p)) >= max(len(p) // BLOCK * BLOCK, 1)
+    return verify(
+        draft_tokens, p, q, rng, passes=lambda u, x, p, q: ref.ratio_test(u, x, p, q) | rest[:, None]
+    )
+
+
 MUTANTS = (
     mutant(
         "bonus_row_before",
@@ -141,6 +159,11 @@ MUTANTS = (
         threads=("Dao-AILab/flash-attention#2779",),
         pack=cartesian_write,
     ),
+    mutant(
+        "unverified_rest",
+        "The rows of a call after its last whole block of 32 are accepted without a test.",
+        verify=unverified_rest,
+    ),
     decoder(
         "keeps_rejected",
         "Rejected tokens stay in the output, before the recovered token.",
@@ -184,6 +207,12 @@ MUTANTS = (
         "draft_one_short_rescored",
         "The draft's state lacks the last drafted token, but q of verification is read after the whole text.",
         Decoder(draft_keeps=without_last_drafted, rescored=True),
+    ),
+    decoder(
+        "text_overwritten",
+        "The recovered token overwrites the accepted one before it in the text, but not in the caches.",
+        Decoder(emits=overwritten),
+        threads=("Infini-AI-Lab/Sequoia SpecTree.verify",),
     ),
     decoder(
         "token_after_eos",

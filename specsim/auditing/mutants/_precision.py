@@ -15,6 +15,8 @@ from specsim.rules._common.base import Parameter
 
 mutant = partial(verifier_mutant, "precision and edges")
 BITS = (Parameter("bits", 24, 1, 52, "bits of the uniforms", whole=True),)
+FEW_BITS = (Parameter("bits", 8, 1, 52, "bits of the uniforms", whole=True),)
+ID_BITS = (Parameter("bits", 11, 1, 52, "of an id: 8 in bfloat16, 11 in float16", whole=True),)
 
 
 def epsilon(meaning: str, default: float) -> tuple[Parameter]:
@@ -35,6 +37,38 @@ def up_to_one(p: Row, q: Row, x: int, bits: Any) -> Any:
     """Of the uniforms 1, …, 2^bits in grid units those < p/q pass."""
     below = max(ceil(cells(p, q, x, bits)) - 1, 0)
     return (0 * p[x] + min(below, 2 ** int(bits))) / 2 ** int(bits)
+
+
+def coarse_chance(p: Row, q: Row, x: int, bits: Any) -> Any:
+    """Of the uniforms 0, 1, …, 2^bits - 1 in grid units those < p/q pass."""
+    return (0 * p[x] + min(ceil(cells(p, q, x, bits)), 2 ** int(bits))) / 2 ** int(bits)
+
+
+def rounded_id(token: int, bits: Any) -> int:
+    """`token` with so many significant bits, ties to even, as a float of low precision holds it."""
+    unit = 2 ** max(token.bit_length() - int(bits), 0)
+    return round(token / unit) * unit
+
+
+def rounded_ids(row: Row, bits: Any) -> list[Any]:
+    """The law of a token of `row` whose id is rounded; the last id stands for all beyond."""
+    found = [0 * weight for weight in row]
+    for token, weight in enumerate(row):
+        found[min(rounded_id(token, bits), len(row) - 1)] += weight
+    return found
+
+
+def through_rounded_ids(rows: Floats, bits: float) -> Floats:
+    """The weights [R, V] of tokens whose ids are rounded."""
+    size = rows.shape[1]
+    ids = [min(rounded_id(token, bits), size - 1) for token in range(size)]
+    found = np.zeros_like(rows)
+    np.add.at(found.T, ids, rows.T)
+    return found
+
+
+def or_target(left: Floats, p: Floats) -> Floats:
+    return np.where(left.any(axis=1, keepdims=True), left, p)
 
 
 def coarse_last(rng: np.random.Generator, steps: int, count: int, bits: float) -> Floats:
@@ -118,6 +152,14 @@ MUTANTS = (
         parameters=BITS,
     ),
     mutant(
+        "coarse_test",
+        "The uniform of the test has few bits, as one of bfloat16 (8) or float16 (11) has: rare drafts pass.",
+        threads=("pytorch-labs/gpt-fast rand_like of bfloat16",),
+        passes=lambda u, x, p, q, bits: np.floor(u * 2.0**bits) / 2.0**bits * at(q, x) < at(p, x),
+        law=law(coarse_chance),
+        parameters=FEW_BITS,
+    ),
+    mutant(
         "zero_uniform",
         "The uniform of the test is always 0, so every token with p > 0 is accepted.",
         threads=("vllm-project/vllm-ascend#13730", "vllm-project/vllm-ascend#13766"),
@@ -181,5 +223,16 @@ MUTANTS = (
         recover=lambda p, q, x: without_last_id(excess(p, q)),
         bonus=lambda p, q: without_last_id(p),
         law=law(recovered=lambda p, q, x: without_last(residual(p, q)), bonus=lambda p, q: without_last(p)),
+    ),
+    mutant(
+        "rounded_ids",
+        "The id of the last token goes through a float of low precision: large ids are rounded.",
+        recover=lambda p, q, x, bits: through_rounded_ids(or_target(excess(p, q), p), bits),
+        bonus=lambda p, q, bits: through_rounded_ids(p, bits),
+        law=law(
+            recovered=lambda p, q, x, bits: rounded_ids(residual(p, q), bits),
+            bonus=lambda p, q, bits: rounded_ids(p, bits),
+        ),
+        parameters=ID_BITS,
     ),
 )

@@ -9,7 +9,14 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
-from specsim.auditing.mutants._laws import apply_temperature, as_given, likeliest_first, normalise
+from specsim.auditing.mutants._laws import (
+    apply_temperature,
+    as_given,
+    law,
+    likeliest_first,
+    normalise,
+    residual,
+)
 from specsim.auditing.mutants._reference import round_to
 from specsim.core._types import Row
 from specsim.rules._chain.greedy_match import argmax
@@ -33,6 +40,8 @@ def best_of(row: Row, draws: Any) -> list[Any]:
     return [max(a, 0 * a) for a in law]
 
 
+argmax_law = law(recovered=lambda p, q, x: argmax(residual(p, q)), bonus=lambda p, q: argmax(p))
+
 MUTANTS = (
     decoder(
         "greedy_draft",
@@ -44,6 +53,12 @@ MUTANTS = (
             "jaymody#3",
             "rtp-llm#1295",
         ),
+    ),
+    decoder(
+        "greedy_draws",
+        "Tokens are argmaxes, of q, of the residual and of p, but drafts are tested with p/q as samples are.",
+        Decoder(drafting=argmax, verification=argmax_law, processed=False),
+        threads=("romsto/Speculative-Decoding GreedyProcessor",),
     ),
     decoder(
         "draft_temperature",

@@ -8,12 +8,14 @@ import numpy as np
 
 from specsim.auditing.mutants import _laws as laws
 from specsim.auditing.mutants import _reference as ref
+from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
 from specsim.auditing.mutants._laws import Rows, StepLaw, chain_law, law, of_chain, ratios, stop_law
 from specsim.auditing.mutants._reference import verifier_mutant
 from specsim.core._types import Floats, Ints, Row
 
 FAMILY = "reused randomness"
 mutant = partial(verifier_mutant, FAMILY)
+decoder = partial(decoder_mutant, FAMILY)
 
 
 def one_test(rng: np.random.Generator, steps: int, count: int) -> Floats:
@@ -155,5 +157,17 @@ MUTANTS = (
         "The generator is seeded again at every call.",
         threads=("vllm-project/vllm#6038", "vllm-project/vllm#6034", "feifeibear/LLMSpeculativeSampling#19"),
         uniforms=lambda rng, steps, count: np.random.default_rng(0).random((steps, count)),
+    ),
+    decoder(
+        "steps_share_uniforms",
+        "The random numbers of a text's first step are used again in all its steps.",
+        Decoder(repeated=True),
+        threads=("Infini-AI-Lab/Sequoia SpecTree.rand",),
+    ),
+    decoder(
+        "tests_share_uniform",
+        "One uniform, drawn once for a text, tests all its drafted tokens.",
+        Decoder(one_test=True),
+        threads=("feifeibear/LLMSpeculativeSampling random_seed",),
     ),
 )

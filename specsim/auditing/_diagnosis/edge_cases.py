@@ -1,0 +1,54 @@
+"""Diagnose a verifier that goes wrong in an edge case alone: a draft whose residual has next to no mass."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from specsim.auditing._checks.contract_checks import RARE_TOKEN, rare_draft_case, rare_rows
+from specsim.auditing._checks.subjects import VerifierSubject
+from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_near
+from specsim.auditing._diagnosis.parameters import Values, marginalise
+from specsim.auditing._diagnosis.posterior import Scored, conclude, posterior
+from specsim.auditing._results import Diagnosis
+from specsim.auditing._verifier.calls import VerifierSource
+from specsim.auditing.mutants import Mutant, catalogue
+from specsim.auditing.mutants import _reference as pieces
+from specsim.core._streams import Key
+from specsim.rules import get
+
+#: Steps that are drawn.
+STEPS = 2**12
+EXACT = Mutant(name="standard", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law)
+
+
+def diagnose_edge_case(
+    subject: VerifierSubject, key: Key, known: Sequence[Mutant] | None = None
+) -> Diagnosis | None:
+    """Diagnose `subject` by the tokens that follow a draft of almost no mass; None if it does not take it."""
+    case = rare_draft_case(subject.declared)
+    if case is None:
+        return None
+    calls = VerifierSource(subject.callee, case, subject.timeout)
+    tokens, accepted = calls.verify(rare_rows(calls, key, STEPS), key, 0)
+    size = case.vocab_size
+    last = tokens[accepted, np.arange(STEPS)]
+    counts = np.bincount(accepted * size + last, minlength=2 * size)[None]
+    p, q = ([float(weight) for weight in model.row(())] for model in (case.target, case.draft))
+
+    def prediction(mutant: Mutant) -> Prediction:
+        assert mutant.law is not None
+        stop, follow = mutant.law((0,), (RARE_TOKEN,), [p, p], [q], **mutant.values)
+        law = np.array(stop, dtype=np.float64)[:, None] * np.array(follow, dtype=np.float64)
+        return Prediction(np.clip(law, 0.0, None).reshape(1, -1))
+
+    def score(mutant: Mutant) -> Scored:
+        def likelihood(values: Values) -> float:
+            return log_likelihood(prediction(mutant.with_parameters(**values)), counts)
+
+        mean, values = marginalise(mutant.parameters, likelihood)
+        best = mutant.with_parameters(**values)
+        near = log_near(prediction(best), counts) + mean - likelihood(values)
+        return Scored(best, mean, near)
+
+    mutants = [one for one in known or catalogue() if one.verify is not None and one.law is not None]
+    return conclude(posterior([score(one) for one in mutants], [score(EXACT)], len(mutants)), STEPS)

@@ -1,0 +1,99 @@
+"""The probability of counts under the law that a hypothesis predicts, and under laws that are near to it.
+
+Counts come in groups, each drawn from a law of its own: the outcomes of one drafted path, the tokens after
+one prefix. Where a law was simulated it is known up to the noise of its draws, and where a hypothesis only
+says that the law is near another one, up to that: both are Dirichlet distributions, with which the counts
+have a closed form, the Dirichlet-multinomial. Multinomial coefficients are left out: they are the same under
+all hypotheses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from specsim.core._types import Floats, Ints
+
+#: Total variations at which laws are near another one.
+NEAR = (0.01, 0.03, 0.1, 0.3)
+#: The probability that a group differs, where another mistake shows in a few of so many groups at least that
+#: have so many counts: in rarer ones nothing would show.
+SPARSE, MANY, OFTEN = 0.1, 20, 100
+#: The share of a law near another one that may be anywhere.
+ANYWHERE = 1e-3
+#: The probability that stands for 0, so that rounding, or one count more, does not end everything.
+LEAST = 1e-20
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The law [groups, cells] of counts; `draws` [groups] are those that it was simulated with, if it was."""
+
+    law: Floats
+    draws: Ints | None = None
+
+    @classmethod
+    def simulated(cls, counts: Ints) -> "Prediction":
+        """From the counts [groups, cells] of a simulation.
+
+        As many counts are spread over the cells as cells have one count, and one more: by Good and Turing
+        that is the mass of what a simulation has not seen."""
+        unseen = 1 + (counts == 1).sum(axis=1)
+        draws = counts.sum(axis=1) + unseen
+        return cls((counts + unseen[:, None] / counts.shape[1]) / draws[:, None], draws)
+
+
+def log_likelihood(prediction: Prediction, counts: Ints) -> float:
+    """log P(counts | prediction): multinomial for a law that is known, else Dirichlet-multinomial."""
+    return float(_of_groups(prediction, counts).sum())
+
+
+def _of_groups(prediction: Prediction, counts: Ints) -> Floats:
+    """`log_likelihood` of each group."""
+    law = np.maximum(prediction.law, LEAST)
+    if prediction.draws is None:
+        each: Floats = scipy.special.xlogy(counts, law).sum(axis=1)
+        return each
+    return _dirichlet_multinomial(law, prediction.draws.astype(np.float64), counts)
+
+
+def log_near(prediction: Prediction, counts: Ints, distances: Sequence[float] = NEAR) -> float:
+    """log P(counts | the laws are near those of the prediction), the mean over the distances.
+
+    A Dirichlet distribution of concentration k/4ε² has a mean total variation of about ε from its own mean, k
+    the number of cells that matter, here the exponential of the entropy. Laws that are nearer to a simulated
+    one than its noise are not told apart from it, and left out. Where there are many groups, another mistake
+    may show in a few of them only: all may differ, or each one does with probability `SPARSE`."""
+    law = (1.0 - ANYWHERE) * prediction.law + ANYWHERE / counts.shape[1]
+    cells = np.exp(-scipy.special.xlogy(law, law).sum(axis=1))
+    concentrations = [cells / (4.0 * distance**2) for distance in distances]
+    noise = np.zeros(len(law))
+    if prediction.draws is not None:
+        noise = 1.0 / prediction.draws
+        told = [one for one in concentrations if (one < prediction.draws).mean() > 0.5]
+        concentrations = told or concentrations[-1:]
+    others = [_dirichlet_multinomial(law, 1.0 / (1.0 / one + noise), counts) for one in concentrations]
+    found = [float(other.sum()) for other in others]
+    often = counts.sum(axis=1) >= OFTEN
+    if often.sum() >= MANY:
+        own = _of_groups(prediction, counts)
+        same = np.log(1.0 - SPARSE) + own[often]
+        each = [np.logaddexp(same, np.log(SPARSE) + other[often]).sum() for other in others]
+        found += [float(one + own[~often].sum()) for one in each]
+    return log_mean_exp(found)
+
+
+def log_mean_exp(logarithms: list[float], weights: Floats | None = None) -> float:
+    """log of the mean of exp(logarithms), by default with equal weights; -inf of none."""
+    if not logarithms:
+        return -np.inf
+    shares = np.full(len(logarithms), 1.0 / len(logarithms)) if weights is None else weights
+    return float(scipy.special.logsumexp(logarithms, b=shares))
+
+
+def _dirichlet_multinomial(mean: Floats, concentration: Floats, counts: Ints) -> Floats:
+    """The logarithm for each group."""
+    gamma = scipy.special.gammaln
+    n, weights = counts.sum(axis=1), mean * concentration[:, None]
+    cells: Floats = (gamma(weights + counts) - gamma(weights)).sum(axis=1)
+    return cells + gamma(concentration) - gamma(concentration + n)

@@ -1,0 +1,116 @@
+"""From likelihoods to a diagnosis: the posterior odds of the known mistakes, of an exact law, and of neither.
+
+A verifier that was rejected makes a known mistake, or another one, or its single steps are exact and what was
+rejected shows elsewhere. A mistake is named only if the odds against both alternatives are at least `ODDS`;
+all mistakes within `ODDS` of the likeliest are named with it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from specsim.auditing._diagnosis.likelihood import log_mean_exp
+from specsim.auditing._results import ODDS, Candidate, Diagnosis
+from specsim.auditing.mutants import Mutant
+from specsim.rules import get, names
+
+#: Prior probabilities: one of the known mistakes, each as probable as the others; none of these; exact.
+KNOWN, NONE, EXACT = 0.5, 0.4, 0.1
+#: Nats behind the likeliest from which on a mistake is dropped before the evidence is complete.
+FAR = 30.0
+#: The most mistakes that are listed in a result.
+LISTED = 5
+#: Why there is no name: the cases of the diagnosis show nothing, or they show what no known mistake does.
+ELSEWHERE = "In the small cases of the diagnosis its steps are exact: it goes wrong elsewhere."
+OTHERWISE = "It differs from an exact verifier in another way than every known mistake."
+
+
+class OutOfTime(Exception):
+    """A diagnosis has reached its deadline."""
+
+
+def check_time(deadline: float) -> None:
+    """Raise OutOfTime after `deadline`, a time of `time.monotonic`."""
+    if time.monotonic() > deadline:
+        raise OutOfTime
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A mistake with its likeliest parameters, its log-likelihood, and that of the laws `near` its own."""
+
+    mutant: Mutant
+    log_likelihood: float
+    near: float
+
+    def plus(self, log_likelihood: float, near: float) -> "Scored":
+        """With the log-likelihoods of more evidence."""
+        return Scored(self.mutant, self.log_likelihood + log_likelihood, self.near + near)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Posterior probabilities: of each mistake, the likeliest first, of `none` of them, and of `exact`."""
+
+    known: tuple[tuple[Scored, float], ...]
+    none: float
+    exact: float
+
+    @property
+    def named(self) -> tuple[tuple[Scored, float], ...]:
+        """The mistakes within `ODDS` of the likeliest, if together they beat both alternatives by that."""
+        if not self.known or self.known[0][1] == 0.0:
+            return ()
+        some = tuple(one for one in self.known if ODDS * one[1] >= self.known[0][1])
+        together = sum(probability for _, probability in some)
+        return some if together >= ODDS * max(self.none, self.exact) else ()
+
+    @property
+    def settled(self) -> bool:
+        """Whether more evidence of the same kind is not needed: a mistake, or an alternative, is certain."""
+        return len(self.named) == 1 or max(self.none, self.exact) >= ODDS / (ODDS + 1.0)
+
+
+def posterior(known: Sequence[Scored], exact: Sequence[Scored], catalogue: int) -> Posterior:
+    """The posterior probabilities of `known` mistakes, of `catalogue` that were looked at, and of exact laws.
+
+    *None of these* is a mixture over laws near those of the exact verifiers and of the mistakes. The
+    likelihood of a mistake counts only where it is `ODDS` times that of each exact verifier."""
+    right = log_mean_exp([one.log_likelihood for one in exact])
+    best_exact = max((one.log_likelihood for one in exact), default=-np.inf)
+    possible = [one for one in known if one.log_likelihood > best_exact + np.log(ODDS)]
+    near_known = log_mean_exp([one.near for one in known]) + np.log(max(len(known), 1) / catalogue)
+    none = log_mean_exp([log_mean_exp([one.near for one in exact]), near_known])
+    logs = [np.log(KNOWN / catalogue) + one.log_likelihood for one in possible]
+    logs += [np.log(NONE) + none, np.log(EXACT) + right]
+    *each, of_none, of_exact = np.exp(np.array(logs) - scipy.special.logsumexp(logs)).tolist()
+    ordered = sorted(zip(possible, each, strict=True), key=lambda one: -one[1])
+    return Posterior(tuple(ordered), of_none, of_exact)
+
+
+def drop_far(known: Sequence[Scored], far: float = FAR) -> list[Scored]:
+    """The mistakes within `far` nats of the likeliest."""
+    best = max((one.log_likelihood for one in known), default=0.0)
+    return [one for one in known if best - one.log_likelihood <= far]
+
+
+def conclude(
+    found: Posterior | None, steps: int, reason: str = "", *, evidence: str = "", place: str = ""
+) -> Diagnosis:
+    """The diagnosis: the named mistakes, or unknown for a reason, by default that of `found`."""
+    if found is None:
+        return Diagnosis(steps=steps, reason=reason)
+    listed = tuple(_candidate(one, probability) for one, probability in found.known[:LISTED])
+    named = tuple(_candidate(one, probability) for one, probability in found.named)
+    if named:
+        return Diagnosis(named, listed, found.none, found.exact, steps, evidence=evidence, place=place)
+    reason = reason or (ELSEWHERE if found.exact > 0.5 else OTHERWISE)
+    return Diagnosis((), listed, found.none, found.exact, steps, reason)
+
+
+def _candidate(one: Scored, probability: float) -> Candidate:
+    m = one.mutant
+    lossy = m.name in names() and get(m.name).declared is not None
+    return Candidate(str(m), m.family, m.mechanism, m.threads, probability, lossy)

@@ -1,0 +1,187 @@
+"""Diagnose a verifier of trees: which known mistake explains the tokens of the cases that failed.
+
+A mistake of a verifier of chains is one of a verifier of trees that decides node by node: each child is
+tested as the chain's mistake tests its first token, and what is recovered is the target of the next child.
+Given the tokens before, every exact verifier emits the target's law, so there is one exact hypothesis."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from specsim.auditing._cases.battery import Case, case_key
+from specsim.auditing._checks.counts import table_positions
+from specsim.auditing._checks.subjects import VerifierSubject
+from specsim.auditing._diagnosis.likelihood import LEAST, Prediction, log_likelihood, log_near
+from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
+from specsim.auditing._diagnosis.posterior import FAR, Scored, check_time, conclude, drop_far, posterior
+from specsim.auditing._execution import Steps, count_steps
+from specsim.auditing._results import CaseResult, Diagnosis
+from specsim.auditing.mutants import Mutant, catalogue
+from specsim.auditing.mutants import _reference as pieces
+from specsim.core._types import Floats, Ints, Row, Tokens
+from specsim.models import row_ahead
+from specsim.rules import get
+from specsim.rules._common import nodewise
+from specsim.rules._common.tokenwise import normalise
+
+#: Steps of each case that are drawn besides those of the audit.
+STEPS = 2**13
+#: The most drafts of a case, the most cases, and values of a parameter that are looked at first.
+DRAFTS, CASES, FEW = 600, 2, 8
+EXACT = Mutant(name="standard", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A case, and the counts [prefixes, V] of the tokens after each prefix."""
+
+    case: Case
+    counts: Ints
+
+    @cached_property
+    def place(self) -> dict[Tokens, int]:
+        size = self.case.vocab_size
+        lengths = range(table_positions(self.case))
+        prefixes = [prefix for n in lengths for prefix in product(range(size), repeat=n)]
+        return {prefix: i for i, prefix in enumerate(prefixes)}
+
+    @cached_property
+    def context(self) -> Tokens:
+        return tuple(self.case.contexts[0].tolist())
+
+    @cached_property
+    def drafts(self) -> list[tuple[Tokens, float]]:
+        """The drafts and their probabilities; more than `DRAFTS` are not all there."""
+        case, found = self.case, []
+
+        def row(seen: Tokens, ahead: int) -> list[float]:
+            return [float(weight) for weight in row_ahead(case.draft, self.context + seen, ahead)]
+
+        for tokens, chance in case.tree.drafts(row):
+            found.append((tokens, float(chance)))
+            if len(found) > DRAFTS:
+                break
+        return found
+
+    @cached_property
+    def right(self) -> Prediction:
+        """The target's rows."""
+        rows = [self.case.target.row(self.context + prefix) for prefix in self.place]
+        return Prediction(np.array(rows, dtype=np.float64))
+
+    def prediction(self, mutant: Mutant) -> Prediction:
+        case, tree = self.case, self.case.tree
+        law = nodewise.law(_node_law(mutant, tree.sampling))
+        found = np.zeros(self.counts.shape)
+        nodes = range(tree.size + 1)
+        for tokens, chance in self.drafts:
+            paths = [tuple(tokens[node - 1] for node in tree.path(node)) for node in nodes]
+            p, q = (
+                [[float(w) for w in model.row(self.context + path)] for path in paths]
+                for model in (case.target, case.draft)
+            )
+            stop, follow = law(tree.parents, tokens, p, q)
+            for node, path in enumerate(paths):
+                if stop[node]:
+                    last = follow[node] if tree.children(node) else _bonus(mutant, follow[node], q[node])
+                    self._add(found, path, chance * float(stop[node]), last)
+        return Prediction(found / np.maximum(found.sum(axis=1, keepdims=True), LEAST))
+
+    def _add(self, found: Floats, path: Tokens, mass: float, last: Row) -> None:
+        for i, token in enumerate(path):
+            if path[:i] in self.place:
+                found[self.place[path[:i]], token] += mass
+        if path in self.place:
+            found[self.place[path]] += mass * np.array(last, dtype=np.float64)
+
+
+def _node_law(mutant: Mutant, sampling: str) -> Callable[..., tuple[list[Any], Row]]:
+    """The law at a node: the children one after the other, each against what the one before has left."""
+
+    def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], Row]:
+        left, own, reached, accept = list(p), list(q), 1.0, []
+        for x in children:
+            if sampling.startswith("top"):
+                own = [float(y == x) for y in range(len(p))]
+            stop, follow = _first_test(mutant, left, own, x)
+            accept.append(reached * stop[1])
+            reached, left = reached * stop[0], list(follow[0])
+            if sampling == "without replacement":
+                own = [0.0 if y == x else weight for y, weight in enumerate(own)]
+                own = normalise(own) if any(own) else own
+        return accept, left
+
+    return node_law
+
+
+def _first_test(mutant: Mutant, p: Row, q: Row, x: int) -> tuple[list[Any], list[Any]]:
+    assert mutant.law is not None
+    return mutant.law((0,), (x,), [p, p], [q], **mutant.values)
+
+
+def _bonus(mutant: Mutant, p: Row, q: Row) -> Row:
+    likeliest = max(range(len(q)), key=lambda y: q[y])
+    row: Row = _first_test(mutant, p, q, likeliest)[1][1]
+    return row
+
+
+def diagnose_tree(
+    subject: VerifierSubject,
+    failed: Sequence[CaseResult],
+    root: int,
+    known: Sequence[Mutant] | None = None,
+    deadline: float = math.inf,
+) -> Diagnosis:
+    """Diagnose the verifier of trees `subject`, whose cases `failed`, by default with all known mistakes.
+
+    Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
+    seen: list[_Seen] = []
+    for result in sorted(failed, key=lambda result: -result.largest_log10_e):
+        case = subject.cases[subject.index(result.case)]
+        if isinstance(case, Case) and table_positions(case) and len(seen) < CASES:
+            one = _Seen(case, result.counts["prefixes"].reshape(-1, case.vocab_size))
+            if len(one.drafts) <= DRAFTS:
+                asked = Steps(case.name, case_key(root, f"diagnosis, {case.name}"), 0, STEPS)
+                more = count_steps(subject, asked, lambda *_: check_time(deadline)).counts["prefixes"]
+                seen.append(replace(one, counts=one.counts + more.reshape(one.counts.shape)))
+    if not seen:
+        return conclude(None, 0, "No case that failed has drafts that can be enumerated.")
+    # of one node alone: nothing that depends on other positions, rows or steps
+    mutants = [one for one in known or catalogue() if one.law is not None and one.verify is not None]
+    first = []
+    for mutant in mutants:
+        check_time(deadline)
+        tried = (mutant.with_parameters(**values) for values in few_values(mutant.parameters, FEW))
+        first.append(max((_score(one, seen) for one in tried), key=lambda one: one.log_likelihood))
+    scored = []
+    for likely in drop_far(first, 5 * FAR):
+        check_time(deadline)
+        scored.append(_marginal(likely.mutant, seen))
+    exact = Scored(
+        EXACT, *(sum(of(one.right, one.counts) for one in seen) for of in (log_likelihood, log_near))
+    )
+    found = posterior(drop_far(scored), [exact], len(mutants))
+    return conclude(found, sum(int(one.counts[0].sum()) for one in seen))
+
+
+def _score(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
+    predictions = [(one.prediction(mutant), one.counts) for one in seen]
+    return Scored(
+        mutant, *(sum(of(*prediction) for prediction in predictions) for of in (log_likelihood, log_near))
+    )
+
+
+def _marginal(mutant: Mutant, seen: Sequence[_Seen]) -> Scored:
+    """`mutant` with its likeliest parameters."""
+
+    def likelihood(values: Values) -> float:
+        return _score(mutant.with_parameters(**values), seen).log_likelihood
+
+    mean, values = marginalise(mutant.parameters, likelihood, FEW)
+    best = _score(mutant.with_parameters(**values), seen)
+    return replace(best, log_likelihood=mean, near=best.near + mean - best.log_likelihood)
