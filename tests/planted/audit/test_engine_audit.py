@@ -383,7 +383,6 @@ def test_a_text_is_kept_once(tmp_path):
         ({"texts": 0}, "texts: 0 is not at least 1"),
         ({"seconds": 0.0}, "seconds: 0.0 is not a positive"),
         ({"tolerance": -1.0}, "tolerance: -1.0 is outside"),
-        ({"sampling": Sampling(top_p=0.0)}, "top_p: 0.0 is not in"),
         ({"sampling": Sampling(stop=(" a b",))}, "is not the text of one token, such as ' a'"),
         ({"mistake": "nothing"}, "nothing"),
         ({"window": 3}, "window"),
