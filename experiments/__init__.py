@@ -22,8 +22,8 @@ import importlib
 from types import ModuleType
 from typing import Any
 
+from specsim.core._progress import Progress, working
 from specsim.core._registry import check_known, modules_beside
-from specsim.simulation._counting import Progress
 
 __all__ = ["Row", "cell_rows", "get", "names", "number_of_cells"]
 
@@ -58,7 +58,8 @@ def cell_rows(name: str, number: int, fast: bool, rng: int, progress: Progress |
     run it.
     """
     module = get(name)
-    if not hasattr(module, "cells"):
-        found: list[Row] = module.run(fast=fast, rng=rng, progress=progress)
-        return found
-    return [module.run_cell(module.cells(fast=fast)[number], fast=fast, rng=rng)]
+    with working(False, name):  # what it calls shows no progress of its own, in a worker as well
+        if not hasattr(module, "cells"):
+            found: list[Row] = module.run(fast=fast, rng=rng, progress=progress)
+            return found
+        return [module.run_cell(module.cells(fast=fast)[number], fast=fast, rng=rng)]

@@ -15,7 +15,6 @@ from experiments._kept import PAGES, is_kept, keep, page_of, renewed, write_page
 from experiments._tables import table
 from specsim.cli import run_app
 from specsim.cli._options import Executor, whole
-from specsim.cli._terminal import progress_bar
 
 app = App(name="python -m experiments", help="Run experiments and write their tables.")
 
@@ -76,12 +75,11 @@ def experiments(
             print(f"{name:<{width}}  {f'{minutes} min' if minutes > 1 else '':>7}  {get(name).TITLE}")
         return
     for name in names:
-        with progress_bar(name, " cells") as progress:
-            if only:
-                rows = renewed(name, only, rng=seed, progress=progress)
-            else:
-                made = table(name, folder, fast=fast, rng=seed, executor=executor, progress=progress)
-                rows = made.to_pylist()
+        if only:
+            rows = renewed(name, only, rng=seed)
+        else:
+            made = table(name, folder, fast=fast, rng=seed, executor=executor)
+            rows = made.to_pylist()
         if not only:
             print(f"{folder / name}.parquet: {len(rows)} rows")
         if keep_rows and is_kept(name):

@@ -19,7 +19,7 @@ from experiments import Row
 from experiments._sources import ROOT
 from experiments._tables import provenance, table
 from specsim.core._files import atomic_write
-from specsim.simulation._counting import Progress
+from specsim.core._progress import ShowProgress, shows_progress, told
 
 __all__ = [
     "PAGES",
@@ -99,7 +99,8 @@ def keep(name: str, rows: Sequence[Row], rng: int) -> Path:
     return place
 
 
-def renewed(name: str, only: Iterable[str], *, rng: int, progress: Progress | None = None) -> list[Row]:
+@shows_progress("renew", " cells")
+def renewed(name: str, only: Iterable[str], *, rng: int, progress: ShowProgress = None) -> list[Row]:
     """The kept rows, with those cells run again whose first value is in `only`, and those that were not
     there.
 
@@ -107,6 +108,7 @@ def renewed(name: str, only: Iterable[str], *, rng: int, progress: Progress | No
     everywhere has `kept_cells`, whose rows are kept. Raises ValueError where no cell begins with one of
     `only`.
     """
+    tell = told(progress)
     module, chosen = experiments.get(name), set(only)
     cells = module.cells(fast=False)
     if unknown := chosen - {cell[0] for cell in cells}:
@@ -118,8 +120,8 @@ def renewed(name: str, only: Iterable[str], *, rng: int, progress: Progress | No
     for done, cell in enumerate(listed, 1):
         known = cell[0] not in chosen and tuple(cell) in before
         rows.append(before[tuple(cell)] if known else module.run_cell(cell, fast=False, rng=rng))
-        if progress is not None:
-            progress(done, len(listed))
+        if tell is not None:
+            tell(done, len(listed))
     return rows
 
 

@@ -26,9 +26,9 @@ import experiments
 from experiments import Row
 from experiments._sources import ROOT, sources
 from specsim.core._files import atomic_write
+from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import root_of
-from specsim.simulation._counting import Progress
 from specsim.simulation._executors import Task, workers_of
 
 __all__ = ["MissingTable", "make_tables", "provenance", "read_table", "rows_digest", "table", "table_digest"]
@@ -40,6 +40,7 @@ class MissingTable(FileNotFoundError):
     """A table that was to be read is not there."""
 
 
+@shows_progress("table", " cells")
 def table(
     name: str,
     folder: Path | str,
@@ -47,7 +48,7 @@ def table(
     fast: bool = False,
     rng: int = 0,
     executor: Executor | str | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> pa.Table:
     """The table of the experiment `name`: `folder`/NAME.parquet where that is current, else run and written
     there.
@@ -56,9 +57,11 @@ def table(
     `progress` is called with parts done and parts in all. Raises ValueError for an unknown experiment, and
     for rows that are not a table.
     """
-    return _make([name], folder, fast, rng, executor, progress, progress)[name]
+    tell = told(progress)
+    return _make([name], folder, fast, rng, executor, tell, tell)[name]
 
 
+@shows_progress("tables", " cells")
 def make_tables(
     names: Sequence[str],
     folder: Path | str,
@@ -66,12 +69,12 @@ def make_tables(
     fast: bool = False,
     rng: int = 0,
     executor: Executor | str | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> dict[str, pa.Table]:
     """The tables of several experiments, as `table` makes them; `progress` is called with cells done and
     cells in all.
     """
-    return _make(names, folder, fast, rng, executor, progress, None)
+    return _make(names, folder, fast, rng, executor, told(progress), None)
 
 
 def _make(

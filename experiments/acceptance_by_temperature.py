@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from experiments import Row
+from specsim.core._progress import Progress
 from specsim.core.distributions import Floats, synthetic_pair, temperature, top_k, top_p
 from specsim.models import default_pair, shared_contexts
-from specsim.simulation._counting import Progress
 from specsim.theory import acceptance_rate
 
 TITLE = "Acceptance against temperature, top-k and top-p"

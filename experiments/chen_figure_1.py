@@ -16,7 +16,7 @@ from __future__ import annotations
 from experiments import Row
 from experiments.published.recomputed import implied_alpha
 from experiments.published.values import CHINCHILLA_ROWS, DRAFT_MS, FIGURES
-from specsim.simulation._counting import Progress
+from specsim.core._progress import Progress
 from specsim.theory import expected_tokens
 
 TITLE = "Time, acceptance and loop time against K, after Chen et al., Figure 1"

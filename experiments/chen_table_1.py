@@ -10,7 +10,7 @@ from __future__ import annotations
 from experiments import Row
 from experiments.published.recomputed import published
 from experiments.published.values import CHEN
-from specsim.simulation._counting import Progress
+from specsim.core._progress import Progress
 
 TITLE = "Table 1 of Chen et al., published and recomputed values"
 

@@ -40,11 +40,11 @@ import numpy as np
 
 from experiments import Row
 from specsim.core._autocorrelation import autocorrelation
+from specsim.core._progress import Progress
 from specsim.core.distributions import Floats
 from specsim.models import Mixture, default_pair
 from specsim.planning.costs import ConstantRatio
 from specsim.planning.policies import ACCEPTED, Constant, DraftLog, draft_log, simulate_steps
-from specsim.simulation._counting import Progress
 from specsim.theory import expected_tokens, optimal_gamma
 
 TITLE = "Tokens per step along a text, measured and by the formula for independent acceptances"

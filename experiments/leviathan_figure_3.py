@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments import Row
-from specsim.simulation._counting import Progress
+from specsim.core._progress import Progress
 from specsim.theory import optimal_gamma
 
 TITLE = "The best γ against α, after Leviathan et al., Figure 3"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments import Row
-from specsim.simulation._counting import Progress
+from specsim.core._progress import Progress
 from specsim.theory import operations_factor, walltime_improvement
 
 TITLE = "Speed and operations against α, after Leviathan et al., Figure 4"

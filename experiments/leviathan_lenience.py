@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from experiments import Row
 from experiments.published.values import FIGURES, LENIENCE, LENIENCE_TEXT, LENIENCES
-from specsim.simulation._counting import Progress
+from specsim.core._progress import Progress
 from specsim.theory import walltime_improvement
 
 TITLE = "Lenience: improvement against γ, and the published speed-ups above its maximum"

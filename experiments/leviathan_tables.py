@@ -11,7 +11,7 @@ from __future__ import annotations
 from experiments import Row
 from experiments.published.recomputed import published
 from experiments.published.values import LEVIATHAN
-from specsim.simulation._counting import Progress
+from specsim.core._progress import Progress
 
 TITLE = "Tables 1 to 5 of Leviathan et al., published and recomputed values"
 

@@ -10,9 +10,9 @@ constant γ, chosen in hindsight, and the oracle, which knows what will be accep
 from __future__ import annotations
 
 from experiments import Row
+from specsim.core._progress import Progress
 from specsim.models import Mixture, default_pair
 from specsim.planning.policies import draft_log, every_policy, simulate_policies
-from specsim.simulation._counting import Progress
 
 TITLE = "Policies that choose γ, on the same drafts"
 

@@ -8,9 +8,9 @@ text. These are the points at total variation 0 beside the lines of `lossy_speed
 from __future__ import annotations
 
 from experiments import Row
+from specsim.core._progress import Progress
 from specsim.models import default_pair
 from specsim.simulation import compare
-from specsim.simulation._counting import Progress
 
 TITLE = "Lossless rules on the n-gram pair: tokens per step"
 

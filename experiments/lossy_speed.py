@@ -13,9 +13,9 @@ settings is near the target.
 from __future__ import annotations
 
 from experiments import Row
+from specsim.core._progress import Progress
 from specsim.models import default_pair
 from specsim.simulation import compare
-from specsim.simulation._counting import Progress
 
 TITLE = "Lossy rules on the n-gram pair: speed against total variation"
 

@@ -31,8 +31,8 @@ from itertools import product
 import numpy as np
 
 from experiments import Row
+from specsim.core._progress import Progress
 from specsim.core.distributions import Floats, round_to, synthetic_pair, temperature
-from specsim.simulation._counting import Progress
 
 TITLE = "Total variation from rounding rows to float32, float16 and bfloat16"
 

@@ -12,9 +12,9 @@ from time import process_time
 from typing import Any
 
 from experiments import Row
+from specsim.core._progress import Progress
 from specsim.core.distributions import synthetic_pair
 from specsim.models import default_pair
-from specsim.simulation._counting import Progress
 from specsim.simulation._engine import simulate
 
 TITLE = "Run times on 1 to 1,024 cores, from the rate of one"

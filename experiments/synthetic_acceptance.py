@@ -36,8 +36,8 @@ from scipy.stats import norm
 
 from experiments import Row
 from experiments.published.recomputed import implied_alpha
+from specsim.core._progress import Progress
 from specsim.core.distributions import Floats
-from specsim.simulation._counting import Progress
 from specsim.theory import accepted_law
 
 TITLE = "Synthetic acceptance lengths as inference engines draw them, at one nominal mean"

@@ -12,7 +12,6 @@ from figures import names as known
 from figures._making import make_figures
 from specsim.cli import run_app
 from specsim.cli._options import Executor, whole
-from specsim.cli._terminal import progress_bar
 
 app = App(name="python -m figures", help="Draw the figures from the tables of the experiments.")
 
@@ -38,8 +37,7 @@ def figures(
             print(f"{name:<{width}}  {get(name).TITLE}")
         return
     folder = out or Path("results/figures-fast" if fast else "results/figures")
-    with progress_bar("figures", " cells") as progress:
-        made = make_figures(names, folder, fast=fast, rng=seed, executor=executor, progress=progress)
+    made = make_figures(names, folder, fast=fast, rng=seed, executor=executor)
     for figure in made:
         print(f"{folder / figure} (.svg, .png, .pdf)")
 

@@ -15,7 +15,7 @@ import figures
 from experiments._kept import is_kept, kept_table
 from experiments._tables import make_tables
 from specsim.core._plotting import save_figure
-from specsim.simulation._counting import Progress
+from specsim.core._progress import ShowProgress, shows_progress, told
 
 __all__ = ["make_figures"]
 
@@ -24,6 +24,7 @@ ENDINGS = ("svg", "png", "pdf")
 TABLES = "tables"
 
 
+@shows_progress("figures", " parts")
 def make_figures(
     names: Sequence[str] | None = None,
     out: Path | str = "results/figures",
@@ -31,7 +32,7 @@ def make_figures(
     fast: bool = False,
     rng: int = 0,
     executor: Executor | str | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> dict[str, tuple[Path, ...]]:
     """Make the figures called `names`, by default all, in the folder `out`, with their tables in
     `out`/tables.
@@ -42,6 +43,7 @@ def make_figures(
     is not run. Returns the files of each figure. Raises ValueError, with the nearest name, for an unknown
     figure, before anything is run.
     """
+    tell = told(progress)
     modules = {name: figures.get(name) for name in dict.fromkeys(names or figures.names())}
     needed = dict.fromkeys(source for module in modules.values() for source in module.TABLES)
     kept = [] if fast else [source for source in needed if is_kept(source)]
@@ -49,8 +51,8 @@ def make_figures(
     cells = sum(experiments.number_of_cells(source, fast=fast) for source in run)
 
     def report(done: int) -> None:
-        if progress is not None:
-            progress(done, cells + len(modules))
+        if tell is not None:
+            tell(done, cells + len(modules))
 
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)

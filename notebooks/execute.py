@@ -4,6 +4,7 @@ Usage: python notebooks/execute.py [NAME ...], or make notebooks. Cells are numb
 state of widgets are left out, so that a second run changes nothing but measured times.
 """
 
+import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,7 +45,7 @@ def execute(name: str) -> nbformat.NotebookNode:
         client = NotebookClient(
             notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}}
         )
-        client.execute()
+        client.execute(env={**os.environ, "TQDM_DISABLE": "1"})  # no bars, which differ from run to run
     return stripped(notebook)
 
 

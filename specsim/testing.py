@@ -16,6 +16,11 @@ from specsim.core._streams import RandomSource
 __all__ = ["assert_exact", "assert_same"]
 
 
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return __all__
+
+
 def assert_exact(
     verifier: str | Verifier,
     level: str = "smoke",

@@ -8,6 +8,7 @@ Every statistical assertion compares a p-value with `FALSE_ALARM`: under fresh r
 chance that rarely. The seeds are fixed, so that in fact it cannot.
 """
 
+import inspect
 from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 
@@ -195,7 +196,9 @@ def _smaller_audits(cases=None):
         patch.setattr(subjects, "battery", some)
         patch.setattr(subjects, "shape_cases", some_shapes)
         patch.setitem(LEVELS, "smoke", Level(2**15, 2**13, 2**29, 2**10))
-        patch.setitem(_runner.audit.__kwdefaults__, "wanted_tv", 0.2)  # that is what so few steps show
+        patch.setitem(
+            inspect.unwrap(_runner.audit).__kwdefaults__, "wanted_tv", 0.2
+        )  # that is what so few steps show
         yield
 
 

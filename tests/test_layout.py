@@ -3,11 +3,13 @@ nothing loaded early.
 """
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -19,7 +21,7 @@ PAGE = ROOT / "docs/architecture.md"
 PACKAGES = ("specsim", "experiments", "figures")
 #: The files directly in specsim/: the public interface, which the command line uses, and what imports
 #: both.
-INTERFACE = {"", "_merge", "testing"}
+INTERFACE = {"", "_merge", "_rerun", "testing"}
 ENTRIES = {"__main__", "_pytest_plugin"}
 
 
@@ -99,6 +101,7 @@ def height_of(module):
     *library, command_line = subpackages()
     order = [
         *map(set, zip(library, strict=True)),
+        {"_pairs"},
         INTERFACE,
         {command_line},
         ENTRIES,
@@ -112,7 +115,7 @@ def test_the_page_shows_the_packages_that_there_are():
     assert set(subpackages()) == folders
     assert len(subpackages()) == len(folders) <= 14
     files = {path.stem for path in (ROOT / "specsim").glob("*.py")}
-    assert files == INTERFACE - {""} | ENTRIES | {"__init__"}
+    assert files == INTERFACE - {""} | ENTRIES | {"__init__", "_pairs"}
 
 
 def test_the_audit_has_few_parts():
@@ -214,6 +217,18 @@ def test_importing_the_package_loads_nothing_else():
 def test_every_public_name_is_there(name):
     assert getattr(specsim, name) is not None
     assert name in dir(specsim)
+
+
+@pytest.mark.parametrize(
+    "module", re.findall(r"^- `(specsim[\w.]*)`", PAGE.read_text(encoding="utf-8"), re.M)
+)
+def test_completion_offers_the_public_names_and_nothing_else(module):
+    found = importlib.import_module(module)
+    assert sorted(dir(found)) == sorted(found.__all__)
+    assert not [name for name in found.__all__ if name.startswith("_")]
+    if module == "specsim":
+        packages = {name for name in dir(found) if isinstance(getattr(found, name), ModuleType)}
+        assert packages >= set(subpackages()) - {"core", "cli"}
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -49,7 +49,7 @@ def executed(source, folder):
     places = {name: folder / name for name in ("IPYTHONDIR", "TMPDIR", "work")}
     for place in places.values():
         place.mkdir()
-    environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
+    environment = {**os.environ, "TQDM_DISABLE": "1", **{name: str(place) for name, place in places.items()}}
     client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(places["work"])}})
     client.execute(env=environment)
     for name in ("TMPDIR", "work"):

@@ -17,7 +17,7 @@ from typing import Any
 from experiments.claims.claim import VERDICTS, Claim, Document, Finding
 from experiments.claims.ledger import CLAIMS, DOCUMENTS
 from experiments.claims.page import page
-from specsim.simulation._counting import Progress
+from specsim.core._progress import Progress
 
 __all__ = ["CLAIMS", "DOCUMENTS", "TITLE", "VERDICTS", "Claim", "Document", "Finding", "page", "run"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from experiments import Row
 from experiments.published.recomputed import published
-from specsim.simulation._counting import Progress
+from specsim.core._progress import Progress
 
 TITLE = "Published values of papers on verification, recomputed"
 

@@ -25,9 +25,11 @@ from specsim.auditing._verifier.contract import (
 )
 from specsim.auditing._verifier.local import Local
 from specsim.core._kernels import sources_digest
+from specsim.core._progress import Progress
+from specsim.core._registry import nearest
 from specsim.core._streams import Key
 from specsim.rules import Rule
-from specsim.simulation._counting import Failure, Partial, Progress, Tally, add_up, count_chunks
+from specsim.simulation._counting import Failure, Partial, Tally, add_up, count_chunks
 from specsim.simulation._executors import Task, Workers, check_same_code, count_spans
 from specsim.simulation._sources import Batches
 
@@ -62,6 +64,7 @@ def open_execution(
             run_each = None if workers is None else partial(_run_each, workers, verifier, timeout)
             yield Execution(function_subject(child, verifier, timeout), run_each, child.file)
     elif isinstance(verifier, str | Rule):
+        check_name(verifier)
         yield Execution(RuleSubject(rules.get(verifier), threads, workers))
     elif not callable(verifier):
         raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
@@ -170,6 +173,24 @@ def is_rule(name: str) -> bool:
     if adapters.is_engine(name):
         return False
     return ":" not in name or name.partition(":")[0] in rules.names()
+
+
+def check_name(verifier: str | Rule) -> None:
+    """Raise ValueError for a name that is neither a rule's nor an engine's, with what may have been meant."""
+    name = str(verifier).partition(":")[0]
+    if name in rules.names():
+        return
+    module, dot, function = name.rpartition(".")
+    if dot:
+        raise ValueError(
+            f"verifier: {name!r} is a module, or a function of one; a function is written with a colon, as "
+            f"{module}:{function}"
+        )
+    known = [*rules.names(), *adapters.ENGINES]
+    raise ValueError(
+        f"unknown rule or engine {name!r}; did you mean {nearest(name, known)!r}? 'specsim rules' and "
+        "'specsim engines' list them, and a function is written package.module:function"
+    )
 
 
 def _run_each(

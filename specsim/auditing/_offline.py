@@ -33,11 +33,11 @@ from specsim.auditing._verifier.arrays import as_tokens, read_tokens
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared
 from specsim.core._files import check_new_folder, make_folder, read_text, write_text
 from specsim.core._json import parse_json
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance, specsim_version
 from specsim.core._streams import Key, RandomSource, root_of
 from specsim.core._tensors import read_tensors, save_tensors
 from specsim.core._types import Ints, TokenArray
-from specsim.simulation._counting import Progress
 from specsim.simulation._rows import Rows
 from specsim.simulation._sources import RowSource
 
@@ -83,13 +83,15 @@ def export(
     return path / MANIFEST
 
 
+@shows_progress("score", " cases")
 def score(
-    folder: str | Path, tokens: str | Path, *, name: str = "tokens", progress: Progress | None = None
+    folder: str | Path, tokens: str | Path, *, name: str = "tokens", progress: ShowProgress = None
 ) -> Audit:
     """Judge the tokens in folder `tokens`, one file for each case that `export` wrote to `folder`.
 
     A case whose file is missing, unreadable or breaks the contract is `broken`. Raises ValueError if `tokens`
     is not a folder, or `folder` is not an export of a compatible version."""
+    tell = told(progress)
     started, document = time.perf_counter(), _manifest(Path(folder))
     if not Path(tokens).is_dir():
         raise ValueError(f"{tokens}: there is no such folder; give the one with the engine's tokens")
@@ -126,8 +128,8 @@ def score(
         results.append(run.result())
         if run.interrupted:
             break
-        if progress is not None:
-            progress(len(results), len(plans))
+        if tell is not None:
+            tell(len(results), len(plans))
     return Audit(
         verifier=name,
         level=document["level"],

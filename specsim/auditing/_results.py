@@ -333,7 +333,7 @@ def _odds(one: float, other: float) -> str:
     return f"{odds:.0f} : 1" if odds < 1000.0 else f"10^{np.log10(odds):.0f} : 1"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Audit(Shown):
     """The result of `specsim.audit`. `budget` is the total false-alarm probability, split over `tests`.
 
@@ -478,7 +478,7 @@ class Difference:
     interrupted: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison(Shown):
     """The result of `audit_against`. `budget` is the total false-alarm probability, split over `tests`.
 

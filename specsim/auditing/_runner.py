@@ -25,17 +25,25 @@ from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
 from specsim.auditing._diagnosis.posterior import OutOfTime
 from specsim.auditing._execution import Execution, RunEach, Steps, count_case, open_execution
 from specsim.auditing._report.figures import draw_deviation, worst_tables
-from specsim.auditing._report.text import audit_parts
+from specsim.auditing._report.text import (
+    audit_parts,
+    diagnosis,
+    finding_lines,
+    headline,
+    run_line,
+    wanted_line,
+)
 from specsim.auditing._results import BUDGET, WANTED_TV, CaseResult, Diagnosis, Finding
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._kernels import available_threads
 from specsim.core._plotting import axes_or_new
+from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece
 from specsim.rules import Rule
-from specsim.simulation._counting import Failure, Partial, Progress, offset
+from specsim.simulation._counting import Failure, Partial, offset
 from specsim.simulation._executors import workers_of
 
 if TYPE_CHECKING:
@@ -56,15 +64,29 @@ TESTING = 0.8
 DIAGNOSIS = 20.0
 #: Evidence, as a share of what rejects, from which on a case goes on beyond its planned steps.
 NEAR = 0.5
+#: Findings that `print` shows.
+MOST_FINDINGS = 3
 #: Share of the time-out that the calls of later cases get after one has hung.
 AGAIN = 0.1
 
 
 class Audit(_results.Audit):
-    """The result of `specsim.audit`, with a display for Jupyter."""
+    """The result of `specsim.audit`, as it is shown and drawn."""
 
     def parts(self) -> Iterator[Piece]:
         return audit_parts(self)
+
+    def brief(self) -> Iterator[Piece]:
+        """The verdict, the first findings, the closest known bug, and what would have been found."""
+        findings = finding_lines(self)
+        yield headline(self)
+        yield from findings[:MOST_FINDINGS]
+        if (more := len(findings) - MOST_FINDINGS) > 0:
+            yield f"{more} more {'findings' if more > 1 else 'finding'}"
+        yield from diagnosis(self)[:1]
+        if self.exit_code != 1:
+            yield wanted_line(self)
+        yield run_line(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The table with the largest e-value: observed over expected counts in its cells."""
@@ -74,6 +96,7 @@ class Audit(_results.Audit):
         return draw_deviation(axes_or_new(ax), worst[0])
 
 
+@shows_progress("audit")
 def audit(
     verifier: str | Rule | Verifier = "standard",
     level: str = "quick",
@@ -87,7 +110,7 @@ def audit(
     executor: Executor | str | None = None,
     fail_fast: bool = False,
     diagnose: bool = True,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Audit:
     """Test whether the output of `verifier` has the claimed law, at a stated false-alarm rate and power.
 
@@ -125,8 +148,9 @@ def audit(
     diagnose : bool
         Draw more steps of a biased verifier of chains or decoder, and compare them with
         `specsim.auditing.mutants`.
-    progress : callable, optional
-        Called as progress(steps done, steps in all).
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called as progress(steps done,
+        steps in all).
 
     Returns
     -------
@@ -152,7 +176,7 @@ def audit(
     ):
         plans = chosen_plans(execution.subject, level, cases)
         limit = None if seconds is None else Limit(started, seconds * TESTING if diagnose else seconds)
-        found = _audit(execution, plans, level, root_of(rng), limit, fail_fast, progress)
+        found = _audit(execution, plans, level, root_of(rng), limit, fail_fast, told(progress))
         found = replace(found, wanted_tv=wanted_tv)
         if diagnose:
             took = time.perf_counter() - started

@@ -24,14 +24,16 @@ from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promise
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import Declared
 from specsim.core._kernels import available_threads
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance, this_code
 from specsim.core._streams import RandomSource, root_of
 from specsim.rules import Rule
 from specsim.simulation._checkpoints import Checkpoint, Part, check_shard
-from specsim.simulation._counting import Progress, offset
+from specsim.simulation._counting import offset
 from specsim.simulation._executors import workers_of
 
 
+@shows_progress("audit")
 def audit_shard(
     verifier: str | Rule,
     path: str | os.PathLike[str],
@@ -43,7 +45,7 @@ def audit_shard(
     timeout: float = TIMEOUT,
     threads: int | None = None,
     executor: Executor | str | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> list[str]:
     """Count one shard of the cases of an audit into a file.
 
@@ -104,7 +106,7 @@ def audit_shard(
         with kept:
             if isinstance(subject, VerifierSubject) and PROMISES in {*promises} - {*kept.part.found}:
                 kept.keep(PROMISES, check_promises_at(subject, root))
-            report = offset(progress, total - to_come, total)
+            report = offset(told(progress), total - to_come, total)
             begin = partial(CaseRun, root=root, alarm=alarm, seconds=share)
             for run in run_cases(execution, left, begin, report):
                 if run.interrupted:

@@ -30,12 +30,13 @@ from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._accepted_lengths import mean_tokens
+from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core._tables import Piece
 from specsim.core._types import Ints
 from specsim.core.stats import detectable_tv, log_two_sample_e
-from specsim.simulation._counting import Counts, Progress, offset
+from specsim.simulation._counting import Counts, offset
 
 #: Ends of the blocks, as fractions of a case's steps.
 BLOCKS = tuple(1.5**-k for k in range(14, -1, -1))
@@ -50,6 +51,7 @@ class Comparison(_results.Comparison):
         return comparison_parts(self)
 
 
+@shows_progress("audit")
 def audit_against(
     new: str | Verifier,
     old: str | Verifier,
@@ -58,7 +60,7 @@ def audit_against(
     *,
     wanted_tv: float = WANTED_TV_OF_TWO,
     timeout: float = TIMEOUT,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Comparison:
     """Test whether two verifiers follow the same law on the cases that both take.
 
@@ -105,7 +107,7 @@ def audit_against(
         found, interrupted = [], False
         try:
             for plan in plans:
-                report = offset(progress, before, total)
+                report = offset(told(progress), before, total)
                 found.append(_compare((one, other), plan, root, BUDGET / tests, report))
                 before += 2 * plan.steps
                 interrupted = found[-1].interrupted

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import specsim
-from specsim.cli._app import app, audit_app
-from specsim.cli._options import Executor, Json, Level, Seed, Shard, Threads, shard_of, whole
-from specsim.cli._terminal import print_result, progress_bar, show
+from specsim.cli._app import VERDICT, app, audit_app, ending
+from specsim.cli._options import REAL, Executor, Level, Seed, Shard, Threads, shard_of, whole
+from specsim.cli._terminal import TEXT, Form, listing, print_result
 from specsim.core._files import make_folder, write_text
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def audit(
     level: Level = "quick",
     seconds: Annotated[
         float | None,
+        REAL,
         Parameter(name="--time", help="Time limit in seconds, for a slow verifier; fewer steps."),
     ] = None,
     source: Annotated[
@@ -42,13 +43,16 @@ def audit(
     ] = None,
     wanted_tv: Annotated[
         float | None,
+        REAL,
         Parameter(
             help="Total variation of the first token that must be detectable at half of the cases, else the "
-            "verdict is inconclusive; 0.05, with --against 0.1."
+            "verdict is inconclusive; 0.05, with --against 0.1.",
         ),
     ] = None,
     fail_fast: Annotated[bool, Parameter(negative="", help="Stop after the first case that fails.")] = False,
-    timeout: Annotated[float, Parameter(help="Seconds after which a call is reported as hanging.")] = 60.0,
+    timeout: Annotated[
+        float, REAL, Parameter(help="Seconds after which a call is reported as hanging.")
+    ] = 60.0,
     seed: Seed = None,
     threads: Threads = None,
     executor: Executor = None,
@@ -60,10 +64,9 @@ def audit(
             "against.json; with --shard the file to write."
         ),
     ] = None,
+    form: Form = TEXT,
 ) -> int:
-    """Audit a verifier: verdict, evidence and power.
-
-    Exit code 0 if consistent or lossy as declared, 1 if biased or broken, 3 if inconclusive."""
+    """Audit a verifier: verdict, evidence and power."""
     from specsim import auditing
     from specsim.auditing.adapters import is_engine
 
@@ -75,14 +78,13 @@ def audit(
     limits |= {"threads": threads, "executor": executor}
     wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}
     if shard is not None:
-        if out is None or against is not None or fail_fast or wanted or case:
+        if out is None or against is not None or fail_fast or wanted or case or form != TEXT:
             raise ValueError(
                 "--shard counts a part of an audit into the file --out, without --against, --fail-fast, "
-                "--case and --wanted-tv"
+                "--case, --wanted-tv, --json, --csv and --save"
             )
         part = shard_of(shard)
-        with progress_bar("audit") as progress:
-            cases = auditing.audit_shard(verifier, out, part, level, seed, progress=progress, **limits)
+        cases = auditing.audit_shard(verifier, out, part, level, seed, **limits)
         print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
         return 0
     if against is not None and (
@@ -95,15 +97,12 @@ def audit(
     if out is not None:
         make_folder(out)  # before the work, in case it cannot be
     if against is not None:
-        return _audit_against(verifier, against, level, seed, out, timeout=timeout, **wanted)
-    with progress_bar("audit") as progress:
-        result = auditing.audit(
-            verifier, level, seed, cases=case, fail_fast=fail_fast, progress=progress, **limits, **wanted
-        )
-    return report(result, out)
+        return _audit_against(verifier, against, level, seed, out, form, timeout=timeout, **wanted)
+    result = auditing.audit(verifier, level, seed, cases=case, fail_fast=fail_fast, **limits, **wanted)
+    return report(result, out, form)
 
 
-@audit_app.command(name="export")
+@audit_app.command(name="export", help_epilogue=ending("audit export cases --level smoke --seed 1"))
 def audit_export(
     folder: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
     *,
@@ -121,7 +120,7 @@ def audit_export(
     print(f"wrote {manifest}; put each case's tokens into a folder of their own, then: specsim audit score")
 
 
-@audit_app.command(name="score")
+@audit_app.command(name="score", help_epilogue=ending("audit score cases answers", codes=VERDICT))
 def audit_score(
     folder: Annotated[Path, Parameter(help="Folder that export wrote.")],
     tokens: Annotated[
@@ -130,18 +129,23 @@ def audit_score(
     *,
     name: Annotated[str, Parameter(help="Name of the engine in the report.")] = "tokens",
     out: Annotated[Path | None, Parameter(help="Folder for the report's files.")] = None,
+    form: Form = TEXT,
 ) -> int:
-    """Judge the tokens of an engine for exported cases. Exit codes as for audit."""
+    """Judge the tokens of an engine for exported cases."""
     from specsim.auditing._offline import score
 
     if out is not None:
         make_folder(out)
-    with progress_bar("score", " cases") as progress:
-        result = score(folder, tokens, name=name, progress=progress)
-    return report(result, out)
+    result = score(folder, tokens, name=name)
+    return report(result, out, form)
 
 
-@audit_app.command(name="replay")
+@audit_app.command(
+    name="replay",
+    help_epilogue=ending(
+        "audit replay mine:verify --case 'two-point' --step 3 --seed 1", codes="0 done, 2 usage or bad input"
+    ),
+)
 def audit_replay(
     verifier: Annotated[str, Parameter(help="The verifier that was audited.")],
     *,
@@ -156,42 +160,44 @@ def audit_replay(
     print(replay_step(verifier, case, step, seed, level))
 
 
-@app.command
+@app.command(help_epilogue=ending("merge one.part two.part", codes=VERDICT))
 def merge(
     files: Annotated[list[Path], Parameter(negative="", help="Files that --shard wrote, in any order.")],
     /,
     *,
-    as_json: Json = False,
     out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit.")] = None,
+    form: Form = TEXT,
 ) -> int:
     """Merge the parts of a run, and print the result of simulate or audit."""
     if out is not None:
         make_folder(out)
     found = specsim.merge(files)
     if isinstance(found, specsim.Audit):
-        return report(found, out, as_json)
-    print_result(found, as_json)
+        return report(found, out, form)
+    print_result(found, form)
     return 0
 
 
-@app.command
-def engines() -> None:
+@app.command(help_epilogue=ending("engines", codes="0 done"))
+def engines(*, form: Form = TEXT) -> None:
     """List the engines that audit knows by name."""
     from specsim.auditing.adapters import ENGINES
     from specsim.core._tables import Table
 
     rows = [(name, description) for name, (_, description) in ENGINES.items()]
-    show(Table(("engine", "what is audited"), rows).to_rich())
+    records = [dict(zip(("engine", "audited"), row, strict=True)) for row in rows]
+    print_result(listing([Table(("engine", "what is audited"), rows)], records), form)
 
 
-def report(result: Audit, out: Path | None, as_json: bool = False) -> int:
+def report(result: Audit, out: Path | None, form: Form) -> int:
     """Print an audit, and write its report files to `out`."""
     from specsim.auditing import _report as forms
 
-    if as_json:
+    if form.as_json:
         print(forms.audit_to_json(result))
+        form.write(result)
     else:
-        print_result(result)
+        print_result(result, form)
     if out is not None:
         from specsim.core._plotting import save_figure
 
@@ -201,17 +207,20 @@ def report(result: Audit, out: Path | None, as_json: bool = False) -> int:
         figure = forms.audit_figure(result)
         for ending in ("png", "svg"):
             save_figure(figure, out / f"audit.{ending}")
-        print(f"wrote audit.html, .json, .xml (JUnit), .png and .svg to {out}")
+        if form == TEXT:
+            print(f"wrote audit.html, .json, .xml (JUnit), .png and .svg to {out}")
     return result.exit_code
 
 
-def _audit_against(new: str, old: str, level: str, seed: int | None, out: Path | None, **limits: Any) -> int:
+def _audit_against(
+    new: str, old: str, level: str, seed: int | None, out: Path | None, form: Form, **limits: Any
+) -> int:
     from specsim.auditing import audit_against
 
-    with progress_bar("audit") as progress:
-        found = audit_against(new, old, level, seed, progress=progress, **limits)
-    print_result(found)
+    found = audit_against(new, old, level, seed, **limits)
+    print_result(found, form)
     if out is not None:
         write_text(out / "against.json", json.dumps(found.to_dict(), indent=1, allow_nan=False))
-        print(f"wrote against.json to {out}")
+        if form == TEXT:
+            print(f"wrote against.json to {out}")
     return found.exit_code

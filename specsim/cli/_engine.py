@@ -6,15 +6,22 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from specsim.cli._app import audit_app
-from specsim.cli._options import Json, Seed, whole
-from specsim.cli._terminal import print_result, progress_bar
+from specsim.cli._app import VERDICT, audit_app, ending
+from specsim.cli._options import REAL, Seed, whole
+from specsim.cli._terminal import TEXT, Form, print_result
 from specsim.core._files import make_folder, read_text, write_text
 
 Count = Parameter(converter=whole)
 
 
-@audit_app.command(name="engine")
+@audit_app.command(
+    name="engine",
+    help_epilogue=ending(
+        "audit engine http://127.0.0.1:8000 --planted pair",
+        "audit engine http://127.0.0.1:8000 --against http://127.0.0.1:8001 --prompts prompts.txt",
+        codes=VERDICT,
+    ),
+)
 def audit_engine(
     engine: Annotated[
         str,
@@ -35,10 +42,10 @@ def audit_engine(
             help="Emitted tokens to test; default: 100000, 20000 of each setting, 200000 with --against."
         ),
     ] = None,
-    temperature: Annotated[float, Parameter(help="Temperature that is asked for.")] = 1.0,
+    temperature: Annotated[float, REAL, Parameter(help="Temperature that is asked for.")] = 1.0,
     top_k: Annotated[int | None, Count, Parameter(help="Top-k that is asked for.")] = None,
-    top_p: Annotated[float, Parameter(help="Top-p that is asked for.")] = 1.0,
-    min_p: Annotated[float, Parameter(help="Min-p that is asked for.")] = 0.0,
+    top_p: Annotated[float, REAL, Parameter(help="Top-p that is asked for.")] = 1.0,
+    min_p: Annotated[float, REAL, Parameter(help="Min-p that is asked for.")] = 0.0,
     stop: Annotated[str | None, Parameter(help="A stop string: the text of one token.")] = None,
     texts: Annotated[int, Count, Parameter(help="Texts of each request (n).")] = 1,
     penalties: Annotated[
@@ -83,15 +90,16 @@ def audit_engine(
     ] = None,
     tolerance: Annotated[
         float | None,
+        REAL,
         Parameter(help="Largest error of log p of the engine's arithmetic; default: of float32."),
     ] = None,
-    seconds: Annotated[float | None, Parameter(name="--time", help="Time limit in seconds.")] = None,
+    seconds: Annotated[float | None, REAL, Parameter(name="--time", help="Time limit in seconds.")] = None,
     seed: Seed = None,
-    as_json: Json = False,
     out: Annotated[
         Path | None,
         Parameter(help="Folder for engine.json and all texts; a run that was interrupted goes on from it."),
     ] = None,
+    form: Form = TEXT,
 ) -> int:
     """Audit a serving engine: texts, log-probabilities and counters against the law of a planted checkpoint.
 
@@ -115,75 +123,74 @@ def audit_engine(
         None if logprobs < 0 else logprobs,
         penalties,
     )
-    with progress_bar("audit", " tokens") as progress:
-        options |= {"rng": seed, "progress": progress}
-        if against is not None:
-            refuse(
-                {
-                    "planted": planted is not None,
-                    "without": without is not None,
-                    "tolerance": tolerance is not None,
-                    "rule": rule is not None,
-                    "gamma": gamma is not None,
-                    "mistake": mistake is not None,
-                    "matrix": matrix,
-                    "no-speculative": not speculative,
-                    "unequal-prompts": unequal_prompts,
-                    "no-request-seeds": not request_seeds,
-                },
-                "is not an option of --against, which compares servers as they run",
-            )
-            options |= {"sampling": sampling, "texts": texts, "seconds": seconds, "out": out}
-            options |= {} if tokens is None else {"tokens": tokens}
-            found: Any = engines.compare_servers(engine, against, prompts_of(prompts), **options)
-        elif prompts is not None:
-            raise ValueError("--prompts belongs to --against; an audit draws its prompts from the checkpoint")
-        elif planted is None:
-            raise ValueError("--planted DIR is missing; 'specsim plant DIR' makes a checkpoint")
-        elif matrix:
-            plain = engines.Sampling()
-            refuse(
-                {
-                    "temperature": temperature != plain.temperature,
-                    "top-k": top_k is not None,
-                    "top-p": top_p != plain.top_p,
-                    "min-p": min_p != plain.min_p,
-                    "stop": stop is not None,
-                    "texts": texts != 1,
-                    "penalties": penalties,
-                    "no-request-seeds": not request_seeds,
-                    "unequal-prompts": unequal_prompts,
-                    "logprobs": logprobs != plain.logprobs,
-                    "no-speculative": not speculative,
-                    "time": seconds is not None,
-                },
-                "is not an option of --matrix, which audits settings of its own, to the end",
-            )
-            pair = engines.open_planted(planted)
-            options |= {"without": without, "tokens": tokens or 20_000, "out": out}
-            found = engines.audit_matrix(engine, pair, **options)
-        elif without is not None:
-            raise ValueError("--without belongs to --matrix; an audit alone asks one server")
-        else:
-            found = engines.audit_engine(
-                engine,
-                engines.open_planted(planted),
-                tokens=tokens or 100_000,
-                sampling=sampling,
-                texts=texts,
-                request_seeds=request_seeds,
-                unequal_prompts=unequal_prompts,
-                speculative=speculative,
-                seconds=seconds,
-                out=out,
-                **options,
-            )
-    print_result(found, as_json)
+    options["rng"] = seed
+    if against is not None:
+        refuse(
+            {
+                "planted": planted is not None,
+                "without": without is not None,
+                "tolerance": tolerance is not None,
+                "rule": rule is not None,
+                "gamma": gamma is not None,
+                "mistake": mistake is not None,
+                "matrix": matrix,
+                "no-speculative": not speculative,
+                "unequal-prompts": unequal_prompts,
+                "no-request-seeds": not request_seeds,
+            },
+            "is not an option of --against, which compares servers as they run",
+        )
+        options |= {"sampling": sampling, "texts": texts, "seconds": seconds, "out": out}
+        options |= {} if tokens is None else {"tokens": tokens}
+        found: Any = engines.compare_servers(engine, against, prompts_of(prompts), **options)
+    elif prompts is not None:
+        raise ValueError("--prompts belongs to --against; an audit draws its prompts from the checkpoint")
+    elif planted is None:
+        raise ValueError("--planted DIR is missing; 'specsim plant DIR' makes a checkpoint")
+    elif matrix:
+        plain = engines.Sampling()
+        refuse(
+            {
+                "temperature": temperature != plain.temperature,
+                "top-k": top_k is not None,
+                "top-p": top_p != plain.top_p,
+                "min-p": min_p != plain.min_p,
+                "stop": stop is not None,
+                "texts": texts != 1,
+                "penalties": penalties,
+                "no-request-seeds": not request_seeds,
+                "unequal-prompts": unequal_prompts,
+                "logprobs": logprobs != plain.logprobs,
+                "no-speculative": not speculative,
+                "time": seconds is not None,
+            },
+            "is not an option of --matrix, which audits settings of its own, to the end",
+        )
+        pair = engines.open_planted(planted)
+        options |= {"without": without, "tokens": tokens or 20_000, "out": out}
+        found = engines.audit_matrix(engine, pair, **options)
+    elif without is not None:
+        raise ValueError("--without belongs to --matrix; an audit alone asks one server")
+    else:
+        found = engines.audit_engine(
+            engine,
+            engines.open_planted(planted),
+            tokens=tokens or 100_000,
+            sampling=sampling,
+            texts=texts,
+            request_seeds=request_seeds,
+            unequal_prompts=unequal_prompts,
+            speculative=speculative,
+            seconds=seconds,
+            out=out,
+            **options,
+        )
+    print_result(found, form)
     if out is not None:
         import json
 
         write_text(out / "engine.json", json.dumps(found.to_dict(), indent=1, allow_nan=False))
-        if not as_json:
+        if form == TEXT:
             print(f"wrote engine.json to {out}")
     code: int = found.exit_code
     return code

@@ -1,18 +1,23 @@
 """`specsim check-metrics`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 import specsim
-from specsim.cli._app import app
-from specsim.cli._options import Json
-from specsim.cli._terminal import print_result
+from specsim.cli._app import app, ending
+from specsim.cli._terminal import TEXT, Form, print_result
 
 
-@app.command(name="check-metrics")
+@app.command(
+    name="check-metrics",
+    help_epilogue=ending(
+        "check-metrics --gamma 5 --accepted 20 --emitted 30 --steps 7",
+        "check-metrics metrics.txt --engine vllm",
+        codes="0 the numbers can all be true, 1 they cannot, 2 usage or bad input",
+    ),
+)
 def check_metrics(
     file: Annotated[
         Path | None,
@@ -48,26 +53,22 @@ def check_metrics(
     requests: Annotated[
         str | None, Parameter(help="Number of texts that may have ended within their last step. Default: 0.")
     ] = None,
-    as_json: Json = False,
+    form: Form = TEXT,
 ) -> int:
-    """Check whether reported numbers can all be true. Exit code 0 if they can, 1 if not.
+    """Check whether reported numbers can all be true.
 
     Give numbers as printed: their digits determine the precision. Of a log, α by position is printed too."""
     options = {name: value for name, value in locals().items() if value is not None}
-    path, _ = options.pop("file", None), options.pop("as_json")
+    path, _ = options.pop("file", None), options.pop("form")
     if path is None:
         found = specsim.check_metrics(**options)
-        print_result(found, as_json)
+        print_result(found, form)
         return found.exit_code
     logged = specsim.metrics.read_acceptance(path)
     numbers = {"engine": logged.engine} | logged.numbers | options
     check = specsim.check_metrics(**numbers) if logged.numbers else None
-    if as_json:
-        document = {"acceptance": logged.to_dict(), "check": check.to_dict() if check else None}
-        print(json.dumps(document, allow_nan=False))
-    else:
-        print_result(logged)
-        if check is not None:
-            print()
-            print_result(check)
+    print_result(logged, form, {"acceptance": logged.to_dict(), "check": check.to_dict() if check else None})
+    if check is not None and not (form.as_json or form.as_csv):
+        print()
+        print_result(check)
     return max(logged.exit_code, check.exit_code if check else 0)

@@ -5,20 +5,29 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from specsim.cli._app import models_app
+from specsim.cli._app import ending, models_app
 
 
-@models_app.command
+@models_app.command(help_epilogue=ending("models build texts --suffix .md --out pair.npz"))
 def build(
     folder: Annotated[Path, Parameter(help="Folder of text, searched recursively.")],
     *,
     out: Annotated[Path, Parameter(help="File to write, .npz.")],
-    pattern: Annotated[str, Parameter(help="Pattern of the files to read.")] = "*.py",
+    pattern: Annotated[
+        str | None, Parameter(help="Pattern of the names of the files to read. Default: *.py.")
+    ] = None,
+    suffix: Annotated[
+        str | None, Parameter(help="Read the files with this ending, such as .txt, instead of --pattern.")
+    ] = None,
 ) -> None:
     """Train an n-gram pair (5-gram target, 2-gram draft) on a folder of text."""
     from specsim.models import build_pair
 
-    target, draft = build_pair(folder, out, pattern=pattern)
+    if suffix is not None:
+        if pattern is not None:
+            raise ValueError("--suffix and --pattern: give one of the two")
+        pattern = f"*.{suffix.removeprefix('.')}"
+    target, draft = build_pair(folder, out, pattern=pattern or "*.py")
     for name, value in target.provenance.items():
         print(f"{name:<24} {value}")
     print(

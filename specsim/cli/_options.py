@@ -1,19 +1,58 @@
 """Options that several commands share."""
 
+import re
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
 import cyclopts
 from cyclopts import Parameter
 
+#: What may stand behind a number.
+SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9}
+
+
+def exact(text: str) -> Fraction:
+    """The number that `text` is, such as 12, 1e6, 10M or 80%. Raises ValueError for another text."""
+    digits, factor = text.strip(), Fraction(1)
+    if digits.endswith("%"):
+        digits, factor = digits[:-1], Fraction(1, 100)
+    elif digits[-1:] in SUFFIXES:
+        digits, factor = digits[:-1], Fraction(SUFFIXES[digits[-1]])
+    if re.search(r"e[+-]?\d{4,}$", digits, re.IGNORECASE):
+        raise ValueError(f"{text!r} is out of range")
+    try:
+        return Fraction(digits if "/" not in digits else "") * factor
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number such as 12, 1e6, 10M or 80%") from None
+
 
 def whole(kind: Any, tokens: Sequence[cyclopts.Token]) -> int:
-    """Convert an integer; 1.5 is an error, not rounded."""
+    """Convert an integer, such as 1e6 or 10M; 1.5 is an error, not rounded."""
     try:
-        return int(tokens[0].value)
-    except ValueError:
-        raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
+        number = exact(tokens[0].value)
+    except ValueError as error:
+        said = str(error) if "out of range" in str(error) else f"{tokens[0].value!r} is not a whole number"
+        raise ValueError(said) from None
+    if number.denominator != 1:
+        raise ValueError(f"{tokens[0].value!r} is not a whole number")
+    return int(number)
+
+
+def real(kind: Any, tokens: Sequence[cyclopts.Token]) -> float:
+    """Convert a number, such as 0.8 or 80%."""
+    text = tokens[0].value
+    if text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        return float(text)  # the library says what is wrong with it
+    try:
+        return float(exact(text))
+    except OverflowError:
+        raise ValueError(f"{text!r} is out of range") from None
+
+
+#: Of options that are real numbers.
+REAL = Parameter(converter=real)
 
 
 def shard_of(text: str) -> tuple[int, int]:
@@ -45,7 +84,9 @@ Checkpoint = Annotated[
     ),
 ]
 CheckpointSeconds = Annotated[
-    float, Parameter(help="With --checkpoint: store the counts that often, in seconds.")
+    float | None,
+    REAL,
+    Parameter(help="With --checkpoint: store the counts that often, in seconds. Default: 60."),
 ]
 Shard = Annotated[
     str | None,
@@ -53,18 +94,28 @@ Shard = Annotated[
         help="i/n: count only part i of n (from 0) into the file --out; 'specsim merge' adds the parts."
     ),
 ]
-SourceName = Annotated[
+PairName = Annotated[
     str,
     Parameter(
-        help="Source of p and q: 'ngram' (the bundled pair), a synthetic kind (zipf, geometric, dirichlet, "
-        "two-point, one-hot, near-equal, asymmetric), an .npz file of models, or the folder of a trace."
+        help="The pair of p and q: 'ngram' (the bundled models); a synthetic kind (zipf, geometric, "
+        "dirichlet, two-point, one-hot, near-equal, asymmetric); a file with p and q (.npz, .npy, "
+        ".safetensors, .csv) or with models (.npz); two files p.npy,q.npy; logits:TARGET,DRAFT; the folder "
+        "of a trace; or hf:TARGET,DRAFT@PROMPTS, two Hugging Face models. Options behind a colon: "
+        "zipf:seed=3, ngram:temperature=0.7,top_p=0.9."
     ),
 ]
 Models = Annotated[str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")]
-VocabSize = Annotated[int, Parameter(converter=whole, help="Vocabulary size of a synthetic pair.")]
-Overlap = Annotated[float, Parameter(help="Σ min(p, q) of a synthetic pair, from 0 to 1.")]
+VocabSize = Annotated[
+    int | None, Parameter(converter=whole, help="Vocabulary size of a synthetic pair. Default: 1000.")
+]
+Overlap = Annotated[
+    float | None, REAL, Parameter(help="Σ min(p, q) of a synthetic pair, 0 to 1. Default: 0.8.")
+]
 Level = Annotated[str, Parameter(help="Number of steps: smoke, quick, standard or deep.")]
 Gamma = Annotated[int, Parameter(converter=whole, help="Drafted tokens per step.")]
+GammaOrTree = Annotated[
+    int | None, Parameter(converter=whole, help="Drafted tokens per step of a chain. Default: 5.")
+]
 Rule = Annotated[
     str,
     Parameter(help="Verification rule, with parameters if any: lenience:lenience=0.5; see 'specsim rules'."),
@@ -82,12 +133,14 @@ Drawing = Annotated[
         "first method of the rule."
     ),
 ]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")]
 Folder = Annotated[Path | None, Parameter(help="Folder of the trace; default: the bundled one.")]
 Dtype = Annotated[str, Parameter(help="dtype of stored rows: float32, float16 or bfloat16.")]
 #: The option c, which is required in some commands.
-RATIO = Parameter(name="--c", help="Ratio of the times of a draft's and a target's forward pass.")
+RATIO = Parameter(
+    name="--c", converter=real, help="Ratio of the times of a draft's and a target's forward pass."
+)
 CHat = Annotated[
-    float | None, Parameter(name="--c-hat", help="The same ratio for arithmetic operations; default: c.")
+    float | None,
+    Parameter(name="--c-hat", converter=real, help="The same ratio for arithmetic operations; default: c."),
 ]
 Most = Annotated[int, Parameter(converter=whole, help="Largest γ to consider.")]

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 import specsim
-from specsim.cli._app import app
-from specsim.cli._options import RATIO, CHat, Json, Most
-from specsim.cli._terminal import print_result
+from specsim.cli._app import app, ending
+from specsim.cli._options import RATIO, REAL, CHat, Most
+from specsim.cli._pairs import pair_of
+from specsim.cli._terminal import TEXT, Form, listing, print_result
+
+#: For a pair of models: how far rates by position are simulated, and how many steps must get there.
+POSITIONS, STEPS, LEAST = 16, 50_000, 1000
 
 if TYPE_CHECKING:
     from specsim.traces import Trace
 
 
-@app.command
+@app.command(
+    help_epilogue=ending(
+        "plan --alpha 80% --c 0.05",
+        "plan ngram --c 0.05",
+        "plan --draft small=0.75,0.02 --draft large=90/100,0.2",
+        codes="0 done, 2 usage or bad input",
+    )
+)
 def plan(
+    pair: Annotated[
+        str | None,
+        Parameter(
+            help="A pair of p and q, as 'specsim simulate' reads it, whose rates by position are used."
+        ),
+    ] = None,
     *,
     alpha: Annotated[
-        float | None, Parameter(help="Acceptance rate of the draft's tokens, from 0 to 1.")
+        float | None, REAL, Parameter(help="Acceptance rate of the draft's tokens, from 0 to 1.")
     ] = None,
     trace: Annotated[
         Path | None, Parameter(help="Folder of a trace, whose rates by position are used.")
@@ -38,38 +54,57 @@ def plan(
     c: Annotated[float | None, RATIO] = None,
     c_hat: CHat = None,
     most: Most = 64,
-    as_json: Json = False,
+    form: Form = TEXT,
 ) -> None:
     """Find the best γ, its speedup and sensitivity, or the best of several drafts."""
-    if sum(given is not None for given in (alpha, trace, drafts)) != 1:
-        raise ValueError("give one of --alpha, --trace and --draft")
+    if sum(given is not None for given in (pair, alpha, trace, drafts)) != 1:
+        raise ValueError("give one of PAIR, --alpha, --trace and --draft")
     if drafts is not None:
         from specsim.planning import rank_drafts
 
-        return print_result(rank_drafts([_candidate(text) for text in drafts], most=most), as_json)
+        if c is not None or c_hat is not None:
+            raise ValueError("--c has no effect on --draft, which has a ratio of its own: name=alpha,c")
+        return print_result(rank_drafts([_candidate(text) for text in drafts], most=most), form)
     if c is None:
         raise ValueError("--c is missing: the time of a draft's pass over that of the target's")
     if trace is not None:
-        return print_trace_plan(specsim.open_trace(trace), c, c_hat, most, as_json)
-    made = specsim.plan(alpha, c, c_hat, most=most)  # type: ignore[arg-type]  # one of the three is given
-    return print_result(made, as_json)
+        return print_trace_plan(specsim.open_trace(trace), c, c_hat, most, form)
+    if pair is not None:
+        found = pair_of(pair)
+        if found.draft is None:
+            return print_trace_plan(found.target, c, c_hat, most, form)
+        alpha = _rates(found)
+    made = specsim.plan(alpha, c, c_hat, most=most)  # type: ignore[arg-type]  # one of the four is given
+    return print_result(made, form)
 
 
-def print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, as_json: bool) -> None:
+def _rates(pair: Any) -> Any:
+    """The acceptance rates by position: of two pmfs their overlap, of models as simulated."""
+    import numpy as np
+
+    if not isinstance(pair.target, specsim.models.Model):
+        return specsim.theory.acceptance_rate(pair.target, pair.draft)
+    lengths = specsim.simulate(pair, gamma=POSITIONS, steps=STEPS, rng=0).lengths
+    reached = np.cumsum(lengths[::-1])[::-1]
+    return (reached[1:] / reached[:-1])[reached[:-1] >= LEAST]
+
+
+def print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, form: Form) -> None:
     """The plan for a trace: of `specsim plan --trace` and `specsim trace plan`."""
     from specsim.planning._plan import plan_from_trace
     from specsim.traces import summarise
 
     made = plan_from_trace(summarise(trace), c, c_hat, most=most)
-    if as_json:
-        dicts = [one.to_dict() for one in made]
-        print(json.dumps(dicts[0] if len(dicts) == 1 else dicts, allow_nan=False))
-        return
+    if len(made) == 1:
+        return print_result(made[0], form)
+    if form != TEXT:
+        rows = [{"alpha": one.alphas[0]} | row for one in made for row in one.records()]
+        return print_result(listing([], rows), form, [one.to_dict() for one in made])
     for which, one in zip(("at least", "at most"), made, strict=False):
-        if len(made) > 1:
-            alpha = f"α context {which} {one.alphas[0]:.4f}"
-            print(f"no accept flags were logged; with {alpha}, at every position:")
+        alpha = f"α context {which} {one.alphas[0]:.4f}"
+        print(f"no accept flags were logged; with {alpha}, at every position:")
         print_result(one)
+    return None
 
 
 def _candidate(text: str) -> Any:

@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from specsim.cli._app import app
-from specsim.cli._options import Json, whole
-from specsim.cli._terminal import print_result
+from specsim.cli._app import app, ending
+from specsim.cli._options import REAL, whole
+from specsim.cli._terminal import TEXT, Form, print_result
 
 if TYPE_CHECKING:
     from specsim.planted import Planted
 
 
-@app.command
+@app.command(
+    help_epilogue=ending(
+        "plant pair --seed 1",
+        "plant pair --check",
+        codes="0 done, or with --check: all log-probabilities are those of the laws; 1 they are not; 2 "
+        "usage or bad input",
+    )
+)
 def plant(
     folder: Annotated[Path, Parameter(help="Folder to write; must be new or empty. With --check: to read.")],
     *,
@@ -49,7 +56,9 @@ def plant(
         str | None, Parameter(help="Shape of the rows: a synthetic kind, such as one-hot. Default: zipf.")
     ] = None,
     overlap: Annotated[
-        float | None, Parameter(help="Σ min(p, q) of target and draft, from 0 to 1. Default: 0.6.")
+        float | None,
+        REAL,
+        Parameter(help="Σ min(p, q) of target and draft, from 0 to 1. Default: 0.6."),
     ] = None,
     context: Annotated[
         int | None, Parameter(converter=whole, help="Positions that the checkpoints hold. Default: 2048.")
@@ -66,12 +75,12 @@ def plant(
         int | None,
         Parameter(converter=whole, help="Seed; the same seed gives the same checkpoints. Default: random."),
     ] = None,
-    as_json: Json = False,
+    form: Form = TEXT,
 ) -> int:
     """Make a target and a draft, real transformers, whose next-token laws are known, or check them.
 
     `specsim audit engine` tests what an engine makes of them. SERVE.md in the folder says how to serve them.
-    Exit code of --check: 0 if all log-probabilities are those of the laws, 1 if not."""
+    """
     given = {
         "order": order,
         "offsets": None if offsets is None else _whole_numbers(offsets),
@@ -85,7 +94,7 @@ def plant(
     }
     options = {name: value for name, value in given.items() if value is not None}
     if check:
-        return _print_check(folder, dtype, bool(options), as_json)
+        return _print_check(folder, dtype, bool(options), form)
     if dtype is not None:
         raise ValueError(
             "dtype: belongs to --check; the weights are exact in all of float32, float16, bfloat16"
@@ -93,11 +102,11 @@ def plant(
     from specsim.planted import plant
 
     made = plant(folder, **options)  # type: ignore[arg-type]  # None is left out
-    print(json.dumps(made.to_dict(), allow_nan=False) if as_json else _summary(made))
+    print(json.dumps(made.to_dict(), allow_nan=False) if form.as_json else _summary(made))
     return 0
 
 
-def _print_check(folder: Path, dtype: str | None, surplus: bool, as_json: bool) -> int:
+def _print_check(folder: Path, dtype: str | None, surplus: bool, form: Form) -> int:
     if surplus:
         raise ValueError(
             "check: reads a folder that is there; of the other options it takes --dtype and --json"
@@ -105,7 +114,7 @@ def _print_check(folder: Path, dtype: str | None, surplus: bool, as_json: bool) 
     from specsim.planted import check
 
     found = check(folder, dtypes=() if dtype is None else dtype.split(","))
-    print_result(found, as_json)
+    print_result(found, form)
     return found.exit_code
 
 

@@ -5,15 +5,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from specsim.cli._app import record_app, trace_app
-from specsim.cli._options import Dtype, Gamma, Models, Rule, Seed, whole
+from specsim.cli._app import ending, record_app, trace_app
+from specsim.cli._options import REAL, Dtype, Gamma, Models, Rule, Seed, whole
 from specsim.cli._pairs import models_of
-from specsim.cli._terminal import progress_bar, written
-from specsim.core._files import read_text
-from specsim.core._json import parse_json
+from specsim.cli._terminal import written
 
 
-@trace_app.command(name="record")
+@trace_app.command(name="record", help_epilogue=ending("trace record ours --models ngram --steps 10k"))
 def trace_record(
     path: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
     *,
@@ -32,14 +30,13 @@ def trace_record(
     from specsim.recording import record
 
     layout: dict[str, Any] = {"gamma": gamma, "dtype": dtype, "top": top}
-    with progress_bar("record") as progress:
-        trace = record(
-            path, *models_of(models), steps=steps, rule=rule, rng=seed, progress=progress, **layout
-        )
+    trace = record(path, *models_of(models), steps=steps, rule=rule, rng=seed, **layout)
     print(f"{written(trace)} (seed {trace.provenance['root']})")
 
 
-@record_app.command
+@record_app.command(
+    help_epilogue=ending("record hf ours --target gpt2-xl --draft gpt2 --prompts prompts.txt")
+)
 def hf(
     path: Annotated[Path, Parameter(help="Folder to write; must be new or empty.")],
     *,
@@ -53,11 +50,11 @@ def hf(
     ],
     gamma: Gamma = 5,
     max_new_tokens: Annotated[int, Parameter(converter=whole, help="Tokens for each prompt.")] = 128,
-    temperature: Annotated[float, Parameter(help="Temperature of both models; 0 is greedy.")] = 1.0,
+    temperature: Annotated[float, REAL, Parameter(help="Temperature of both models; 0 is greedy.")] = 1.0,
     top_k: Annotated[
         int, Parameter(converter=whole, help="Keep this many most probable tokens; 0: all.")
     ] = 0,
-    top_p: Annotated[float, Parameter(help="Keep the most probable tokens up to this mass.")] = 1.0,
+    top_p: Annotated[float, REAL, Parameter(help="Keep the most probable tokens up to this mass.")] = 1.0,
     rule: Rule = "standard",
     dtype: Dtype = "float32",
     top: Annotated[
@@ -69,39 +66,14 @@ def hf(
 ) -> None:
     """Decode with two models of Hugging Face transformers, and log the drafted tokens with p and q."""
     from specsim.recording import record_hf
+    from specsim.recording._prompts import read_prompts
 
-    texts = _read_prompts(prompts)
+    texts = read_prompts(prompts)
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "rule": rule}
     layout: dict[str, Any] = {"gamma": gamma, "dtype": dtype, "top": top}
     limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "device": device}
-    with progress_bar("record", " texts") as progress:
-        trace = record_hf(
-            path, target, draft, texts, rng=seed, progress=progress, **sampling, **layout, **limits
-        )
+    trace = record_hf(path, target, draft, texts, rng=seed, **sampling, **layout, **limits)
     print(
         f"wrote {trace.num_steps:,} steps of {len(texts):,} texts, {trace.num_bytes / 1e6:.1f} MB to {path} "
         f"(seed {trace.provenance['root']})"
     )
-
-
-def _read_prompts(path: Path) -> list[str]:
-    """A prompt from each line that is not blank.
-
-    Raises ValueError, naming the file, for what is not UTF-8 text, and the line, for a record without a
-    prompt."""
-    lines = read_text(path).splitlines()
-    if path.suffix != ".jsonl":
-        return [line for line in lines if line.strip()]
-    found = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = parse_json(line)
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
-        prompt = record.get("prompt") if isinstance(record, dict) else None
-        if not isinstance(prompt, str):
-            raise ValueError(f'{path}, line {number}: no object with a text named "prompt"')
-        found.append(prompt)
-    return found

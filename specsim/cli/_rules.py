@@ -1,4 +1,4 @@
-"""`specsim rules` and `compare`."""
+"""`specsim rules`, `compare` and `sweep`."""
 
 import json
 from pathlib import Path
@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from specsim.cli._app import app
-from specsim.cli._options import Overlap, Seed, SourceName, Threads, VocabSize, whole
+from specsim.cli._app import app, ending
+from specsim.cli._options import Overlap, PairName, Rule, Seed, Threads, VocabSize, exact, whole
 from specsim.cli._pairs import pair_of
-from specsim.cli._terminal import print_result, progress_bar, show
+from specsim.cli._terminal import TEXT, Form, listing, print_result
 from specsim.core._files import make_folder, write_text
 
 
-@app.command
-def rules() -> None:
+@app.command(help_epilogue=ending("rules", "rules --csv", codes="0 done"))
+def rules(*, form: Form = TEXT) -> None:
     """List the verification rules: paper, claim, and results on the n-gram pair."""
     from specsim.core._tables import NONE, Table
     from specsim.rules import GROUPS, get, names
@@ -23,27 +23,36 @@ def rules() -> None:
 
     comparison = load_bundled()
     found = {entry.name: entry for entry in comparison}
+    parts: list[Any] = []
+    records: list[dict[str, Any]] = []
     for group, claim in GROUPS.items():
         rows = []
         for name in names(group):
             rule, entry = get(name), found.get(name)  # a rule just added has no entry before make docs
             numbers = (NONE, NONE) if entry is None else (f"{entry.tokens_per_step:.3f}", show_tv(entry.tv))
             rows.append((name, rule.claim, *numbers, rule.citation))
+            measured = {"tokens_per_step": entry and entry.tokens_per_step, "tv": entry and entry.tv}
+            parameters = [{"name": one.name, "default": one.default} for one in rule.parameters]
+            about = {"rule": name, "group": group, "claim": rule.claim, "paper": rule.citation}
+            records.append(about | measured | {"parameters": parameters})
         columns = ("rule", "lossless for, or law", "tokens/step", "TV", "paper")
-        show(claim, Table(columns, rows).to_rich(), "")
-    print(
+        parts += [claim, Table(columns, rows)]
+    parts.append(
         f"tokens/step and TV: n-gram pair, {comparison.gamma} drafted tokens, or two chains of them for "
         f"trees; {comparison.steps:,} steps, seed {comparison.provenance.root}. Parameters: a rule's name, "
         "then name=value, as in lenience:lenience=0.5."
     )
     for name in names():
         for one in get(name).parameters:
-            print(f"  {name}: {one.name} in {one.range}, {one.default:g}: {one.meaning}")
+            parts.append(f"  {name}: {one.name} in {one.range}, {one.default:g}: {one.meaning}")
+    print_result(listing(parts, records), form)
 
 
-@app.command
+@app.command(
+    help_epilogue=ending("compare --rule standard --rule block --seed 1", "compare zipf --overlap 0.9 --csv")
+)
 def compare(
-    source: SourceName = "ngram",
+    pair: PairName = "ngram",
     *,
     names: Annotated[
         list[str] | None,
@@ -51,8 +60,8 @@ def compare(
             name="--rule", negative="", help="A rule, with parameters if any; may be repeated. Default: all."
         ),
     ] = None,
-    vocab_size: VocabSize = 1000,
-    overlap: Overlap = 0.8,
+    vocab_size: VocabSize = None,
+    overlap: Overlap = None,
     gamma: Annotated[int, Parameter(converter=whole, help="Drafted tokens of a chain.")] = 5,
     drafts: Annotated[int, Parameter(converter=whole, help="Chains for rules that take several drafts.")] = 2,
     steps: Annotated[int, Parameter(converter=whole, help="Steps of each rule.")] = 2**16,
@@ -65,32 +74,88 @@ def compare(
         Path | None,
         Parameter(help="Folder for comparison.json and the figures pareto and drafts, as .png and .svg."),
     ] = None,
-) -> None:
+    form: Form = TEXT,
+) -> int:
     """Compare rules on one pair: tokens per step and total variation."""
     from specsim.simulation import compare as compare_rules
 
     if out is not None:
         make_folder(out)
-    target, draft = pair_of(source, vocab_size, overlap)
-    with progress_bar("compare", " rules") as progress:
-        found = compare_rules(
-            target,
-            draft,
-            names=names,
-            gamma=gamma,
-            drafts=drafts,
-            steps=steps,
-            sweep=sweep,
-            rng=seed,
-            threads=threads,
-            progress=progress,
-        )
-    print_result(found)
+    found = compare_rules(
+        pair_of(pair, vocab_size, overlap),
+        names=names,
+        gamma=gamma,
+        drafts=drafts,
+        steps=steps,
+        sweep=sweep,
+        rng=seed,
+        threads=threads,
+    )
+    print_result(found, form)
     if out is not None:
-        _write_comparison(out, found, vocab_size, overlap, seed)
+        _write_comparison(out, found, vocab_size or 1000, 0.8 if overlap is None else overlap)
+    return 3 if found.interrupted else 0
 
 
-def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float, seed: int | None) -> None:
+@app.command(
+    help_epilogue=ending(
+        "sweep ngram --rule lenience --over lenience=0.2,0.4,0.6,0.8,1 --steps 100k -o lenience.png",
+        "sweep ngram --over temperature=0.5,0.7,1 --csv",
+        "sweep zipf --over gamma=1,2,4,8 --over rule=standard,block",
+    )
+)
+def sweep(
+    pair: PairName = "ngram",
+    *,
+    over: Annotated[
+        list[str],
+        Parameter(
+            negative="",
+            help="A setting and its values, such as lenience=0.5,0.8,1: a parameter of the rule, gamma, "
+            "rule, temperature, top_k, top_p or min_p; may be repeated, for all combinations.",
+        ),
+    ],
+    rule: Rule = "standard",
+    gamma: Annotated[int, Parameter(converter=whole, help="Drafted tokens per step.")] = 5,
+    steps: Annotated[int, Parameter(converter=whole, help="Steps of each run.")] = 100_000,
+    vocab_size: VocabSize = None,
+    overlap: Overlap = None,
+    seed: Seed = None,
+    threads: Threads = None,
+    form: Form = TEXT,
+) -> int:
+    """Simulate over the values of some settings: tokens per step and α with standard errors, and TV."""
+    import specsim
+
+    values = dict(map(_values, over))
+    if len(values) < len(over):
+        raise ValueError(f"--over: {', '.join(over)}: give each setting once")
+    found = specsim.sweep(
+        pair_of(pair, vocab_size, overlap),
+        over=values,
+        rule=rule,
+        gamma=gamma,
+        steps=steps,
+        rng=seed,
+        threads=threads,
+    )
+    print_result(found, form)
+    return 3 if found.interrupted else 0
+
+
+def _values(text: str) -> tuple[str, list[Any]]:
+    """A setting and its values: "gamma=1,2" is ("gamma", [1, 2])."""
+    name, equals, values = text.partition("=")
+    if not (equals and name and values):
+        raise ValueError(f"--over: {text!r} is not of the form setting=value,value, such as lenience=0.5,1")
+    if name == "rule":
+        return name, values.split(",")
+    numbers = [exact(value) for value in values.split(",")]
+    wholes = name in ("gamma", "top_k")
+    return name, [int(one) if wholes and one.denominator == 1 else float(one) for one in numbers]
+
+
+def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) -> None:
     """comparison.json, and the two pictures; drafts are compared on a pair of pmfs, whatever the source."""
     from specsim.core._plotting import save_figure
     from specsim.core.distributions import synthetic_pair
@@ -104,6 +169,6 @@ def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float, se
         "drafts": drafts_figure(acceptance, f"Zipf pair, V = {vocab_size:,}, Σ min(p, q) = {overlap:g}"),
     }
     for name, figure in figures.items():
-        for ending in (".png", ".svg"):
-            save_figure(figure, out / f"{name}{ending}")
+        for suffix in (".png", ".svg"):
+            save_figure(figure, out / f"{name}{suffix}")
     print(f"wrote comparison.json, pareto and drafts (.png, .svg) to {out}")

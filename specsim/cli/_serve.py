@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from specsim.cli._app import app
+from specsim.cli._app import app, ending
 from specsim.cli._options import Gamma, Rule, Seed, whole
 
 if TYPE_CHECKING:
     from specsim.planted._server._pair import Pair
 
 
-@app.command
+@app.command(help_epilogue=ending("serve pair --port 8000", "serve --mistake list"))
 def serve(
     source: Annotated[
         str, Parameter(help="Folder of planted checkpoints, or 'ngram' (the bundled pair).")

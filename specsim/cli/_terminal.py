@@ -1,33 +1,85 @@
-"""What commands print to the terminal, and the progress that they show there."""
+"""How commands print: results as text, JSON or CSV, and the files that -o writes."""
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from specsim.simulation._counting import Progress
+    from specsim.core._tables import Shown
     from specsim.traces import Trace
 
+PICTURES = (".png", ".svg", ".pdf")
+#: Where a terminal has no UTF-8: ASCII for signs, besides the names of Greek letters.
+ASCII = {
+    "Σ": "sum", "·": "*", "×": "x", "±": "+-", "≤": "<=", "≥": ">=", "–": "-", "−": "-", "—": "-", "…": "...",
+    "∞": "inf", "█": "#", "√": "sqrt", "→": "->", "’": "'", "‖": "||", "─": "-", "│": "|", "╭": "+", "╮": "+",
+    "╰": "+", "╯": "+", "≈": "~", "≠": "!=", "∝": "~", "½": "1/2",
+}  # fmt: skip
 
-@contextmanager
-def progress_bar(label: str, unit: str = " steps") -> Iterator[Progress | None]:
-    """A progress bar on the terminal's error stream; none where that is not a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm
 
-    with tqdm(desc=label, unit=unit, unit_scale=True, leave=False) as bar:
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Form:
+    """How a command prints its result."""
 
-        def update(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
+    as_json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON.")] = False
+    as_csv: Annotated[bool, Parameter(name="--csv", negative="", help="Print the table as CSV.")] = False
+    file: Annotated[
+        Path | None,
+        Parameter(
+            name=["--save", "-o"],
+            help="Write the result to a file as well: .json, which specsim.load reads, .csv, or its picture "
+            "as .png, .svg or .pdf.",
+        ),
+    ] = None
 
-        yield update
+    def __post_init__(self) -> None:
+        """Raises before the work what would fail after it."""
+        if self.as_json and self.as_csv:
+            raise ValueError("--json and --csv: give one of the two")
+        if self.file is not None:
+            from specsim.core._files import probe_file
+
+            if self.file.suffix not in (".json", ".csv", *PICTURES):
+                raise ValueError(f"{self.file}: expected a file that ends in .json, .csv, .png, .svg or .pdf")
+            probe_file(self.file)
+
+    def write(self, result: Shown) -> None:
+        """Write `result` to the file that was asked for, if any."""
+        if self.file is None:
+            return
+        if self.file.suffix == ".json":
+            result.save(self.file)
+        elif self.file.suffix == ".csv":
+            result.to_csv(self.file)
+        else:
+            from specsim.core._plotting import figure_style, save_figure
+
+            plot = getattr(result, "plot", None)
+            if plot is None:
+                raise ValueError(f"{self.file}: a {type(result).__name__} has no picture; give .json or .csv")
+            from matplotlib.figure import Figure
+
+            with figure_style():
+                figure = Figure()
+                plot(figure.subplots())
+                save_figure(figure, self.file)
+        print(f"wrote {self.file}", file=sys.stderr)
+
+
+#: Text, and no file.
+TEXT = Form()
 
 
 def show(*renderables: Any) -> None:
@@ -41,17 +93,82 @@ def show(*renderables: Any) -> None:
         console.print(one, soft_wrap=off and not isinstance(one, Table))
 
 
-def print_result(result: Any, as_json: bool = False) -> None:
-    """Print a result: its `to_dict` as JSON, or its `parts` as text."""
-    if as_json:
-        print(json.dumps(result.to_dict(), allow_nan=False))
+def print_result(result: Any, form: Form = TEXT, document: Any = None) -> None:
+    """Print a result: its `to_dict`, or `document`, as JSON, its `records` as CSV, or its `parts` as text."""
+    if form.as_json:
+        print(json.dumps(result.to_dict() if document is None else document, allow_nan=False))
+    elif form.as_csv:
+        print(result.to_csv(), end="")
     else:
         from specsim.core._tables import to_rich
 
         show(*to_rich(result.parts()))
+    form.write(result)
+
+
+def listing(parts: Sequence[Any], rows: Sequence[dict[str, Any]]) -> Shown:
+    """A list that a command prints, as a result."""
+    from specsim.core._tables import Listing
+
+    return Listing(tuple(parts), tuple(rows))
 
 
 def written(trace: Trace) -> str:
     """What was written, in numbers, and where."""
     size = f"{trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB"
     return f"wrote {trace.num_steps:,} steps, {size} to {trace.path}"
+
+
+class UntilClosed:
+    """Standard output that goes on silently once its reader has closed the pipe, as `| head` does.
+
+    So a command ends with the code of its verdict, whoever reads its text."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._unless_closed(self._stream.write, text) or 0
+
+    def flush(self) -> None:
+        self._unless_closed(self._stream.flush)
+
+    def _unless_closed(self, call: Any, *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def prepare_streams() -> None:
+    """Let standard output and error print every sign: in UTF-8, or else in ASCII."""
+    codecs.register_error("specsim", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="specsim")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = UntilClosed(sys.stdout)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(map(in_ascii, error.object[error.start : error.end])), error.end
+
+
+def in_ascii(sign: str) -> str:
+    """A sign in ASCII.
+
+    >>> "".join(map(in_ascii, "γ≤é₊"))
+    'gamma<=e+'
+    """
+    if sign in ASCII:
+        return ASCII[sign]
+    name = unicodedata.name(sign, "")
+    if name.startswith("GREEK"):
+        return name.rpartition(" ")[2].lower()
+    plain = unicodedata.normalize("NFKD", sign).encode("ascii", "ignore").decode()
+    return plain or sign.encode("ascii", "backslashreplace").decode()

@@ -1,21 +1,20 @@
 """`specsim trace` with import, info, upgrade, alpha, audit, simulate, plan and policies."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from specsim.cli._app import trace_app
-from specsim.cli._options import RATIO, CHat, Dtype, Folder, Json, Most, Rule, Seed, Threads, whole
+from specsim.cli._app import VERDICT, ending, trace_app
+from specsim.cli._options import RATIO, REAL, CHat, Dtype, Folder, Most, Rule, Seed, Threads, whole
 from specsim.cli._pairs import draft_of, trace_of
 from specsim.cli._plan import print_trace_plan
 from specsim.cli._simulate import simulate_and_print
-from specsim.cli._terminal import print_result, progress_bar, written
+from specsim.cli._terminal import TEXT, Form, print_result, written
 
 
-@trace_app.command(name="import")
+@trace_app.command(name="import", help_epilogue=ending("trace import log.npz --out ours"))
 def trace_import(
     source: Annotated[
         Path, Parameter(help="The log: .npz (or a folder of .npy), .safetensors, .parquet or .jsonl.")
@@ -39,34 +38,34 @@ def trace_import(
     """Convert a log of p and q to a trace; docs/importing-logs.md describes the formats."""
     from specsim.traces._importing import import_trace
 
-    with progress_bar("import") as progress:
-        trace = import_trace(
-            source, out, draft=draft, format=format, vocab_size=vocab_size, dtype=dtype, progress=progress
-        )
+    trace = import_trace(source, out, draft=draft, format=format, vocab_size=vocab_size, dtype=dtype)
     print(written(trace))
 
 
-@trace_app.command(name="info")
+@trace_app.command(
+    name="info",
+    help_epilogue=ending(
+        "trace info ours", codes="0 every row is as it was written, 2 one is not, or bad input"
+    ),
+)
 def trace_info(path: Folder = None) -> int:
-    """Describe a trace, and check the checksum of every row. Exit code 2 if one is wrong."""
+    """Describe a trace, and check the checksum of every row."""
     trace = trace_of(path)
     _describe(trace)
-    with progress_bar("check", " rows") as progress:
-        shards = trace.verify(progress)
+    shards = trace.verify()
     for shard in shards:
         print(f"{shard.name}  {shard.num_rows:,} rows  {'ok' if shard.ok else shard.damage}")
     return 0 if all(shard.ok for shard in shards) else 2
 
 
-@trace_app.command(name="upgrade")
+@trace_app.command(name="upgrade", help_epilogue=ending("trace upgrade old"))
 def trace_upgrade(
     path: Annotated[Path, Parameter(help="Folder of a trace of version 1 of the format.")],
 ) -> None:
     """Add the SHA-256 of its manifest to a trace of version 1; rows are checked and not changed."""
     from specsim.traces import upgrade_trace
 
-    with progress_bar("check", " rows") as progress:
-        trace = upgrade_trace(path, progress)
+    trace = upgrade_trace(path)
     _describe(trace)
     print(
         "every row is as it was written; whether the above is, version 1 cannot tell: compare it with what "
@@ -93,7 +92,7 @@ def _describe(trace: Any) -> None:
         print(f"  {name}: {value}")
 
 
-@trace_app.command(name="alpha")
+@trace_app.command(name="alpha", help_epilogue=ending("trace alpha ours", "trace alpha ours -o alpha.png"))
 def trace_alpha(
     path: Folder = None,
     *,
@@ -103,31 +102,29 @@ def trace_alpha(
     entropy_of: Annotated[str, Parameter(help="Group contexts by the entropy of q, or of p.")] = "q",
     bins: Annotated[int, Parameter(converter=whole, help="Number of groups of equal size.")] = 8,
     seed: Annotated[int, Parameter(converter=whole, help="Seed of the bootstrap over documents.")] = 0,
-    as_json: Json = False,
+    form: Form = TEXT,
 ) -> None:
     """The three α of a trace by position, entropy and document, with confidence intervals."""
     from specsim.traces import summarise
     from specsim.traces._analysis import read_alpha
 
     trace = trace_of(path)
-    with progress_bar("alpha", " rows") as progress:
-        found = summarise(trace, progress=progress, skip_damaged=skip_damaged)
+    found = summarise(trace, skip_damaged=skip_damaged)
     if found.skipped:
         sound = [status.ok for status in trace.verify()]
         trace = replace(trace, shards=tuple(s for s, ok in zip(trace.shards, sound, strict=True) if ok))
-    with progress_bar("groups", " rows") as progress:
-        reading = read_alpha(trace, entropy_of=entropy_of, bins=bins, rng=seed, progress=progress)
-    if as_json:
-        print(json.dumps(found.to_dict() | {"reading": reading.to_dict()}, allow_nan=False))
-        return
-    if "text" in trace.provenance:
+    reading = read_alpha(trace, entropy_of=entropy_of, bins=bins, rng=seed)
+    if "text" in trace.provenance and not (form.as_json or form.as_csv):
         print(f"the text is {trace.provenance['text']}")
-    print_result(found)
-    print()
-    print_result(reading)
+    print_result(found, form, found.to_dict() | {"reading": reading.to_dict()})
+    if not (form.as_json or form.as_csv):
+        print()
+        print_result(reading)
 
 
-@trace_app.command(name="audit")
+@trace_app.command(
+    name="audit", help_epilogue=ending("trace audit ours", "trace audit served.jsonl", codes=VERDICT)
+)
 def trace_audit(
     path: Annotated[
         Path | None,
@@ -138,7 +135,9 @@ def trace_audit(
     ] = None,
     *,
     lenience: Annotated[
-        float | None, Parameter(help="Of a trace: lenience of the decoding, in (0, 1]. Default: 1.")
+        float | None,
+        REAL,
+        Parameter(help="Of a trace: lenience of the decoding, in (0, 1]. Default: 1."),
     ] = None,
     logprobs: Annotated[
         str | None,
@@ -149,20 +148,25 @@ def trace_audit(
     ] = None,
     temperature: Annotated[
         float | None,
-        Parameter(help="Of served responses: temperature of requests that do not have one in the log."),
+        REAL,
+        Parameter(
+            help="Of served responses: temperature of requests that do not have one in the log.",
+        ),
     ] = None,
     tolerance: Annotated[
         float | None,
-        Parameter(help="Of served responses: error of the log-probabilities, in nats. Default: 1e-5."),
+        REAL,
+        Parameter(
+            help="Of served responses: error of the log-probabilities, in nats. Default: 1e-5.",
+        ),
     ] = None,
     seed: Annotated[int, Parameter(converter=whole, help="Seed of the map of tokens to uniforms.")] = 0,
-    as_json: Json = False,
+    form: Form = TEXT,
 ) -> int:
-    """Check a log against its own rows. Exit code 1 if they disagree.
+    """Check a log against its own rows.
 
     Of a trace: the accept flags and drafted tokens, for the standard rule, or lenience. Of served responses:
-    whether each emitted token follows the logged log-probabilities; exit code 3 if too little was logged to
-    tell."""
+    whether each emitted token follows the logged log-probabilities."""
     of_served: dict[str, Any] = {"logprobs": logprobs, "temperature": temperature, "tolerance": tolerance}
     of_served = {name: value for name, value in of_served.items() if value is not None}
     found: Any
@@ -171,17 +175,15 @@ def trace_audit(
 
         if lenience is not None:
             raise ValueError(f"--lenience is for traces, and {path} is a log of served responses")
-        with progress_bar("audit", "B") as progress:
-            found = audit_served(path, **of_served, rng=seed, progress=progress)
+        found = audit_served(path, **of_served, rng=seed)
     else:
         from specsim.traces import audit_log
 
         if of_served:
             raise ValueError(f"--{next(iter(of_served))} is for logs of served responses, not for a trace")
         lenience = 1.0 if lenience is None else lenience
-        with progress_bar("audit", " rows") as progress:
-            found = audit_log(trace_of(path), lenience=lenience, rng=seed, progress=progress)
-    print_result(found, as_json)
+        found = audit_log(trace_of(path), lenience=lenience, rng=seed)
+    print_result(found, form)
     return int(found.exit_code)
 
 
@@ -192,7 +194,7 @@ def _is_served(path: Path) -> bool:
     return not (path / "manifest.json").exists() and any(path.glob("*.jsonl"))
 
 
-@trace_app.command(name="simulate")
+@trace_app.command(name="simulate", help_epilogue=ending("trace simulate ours --rule block --gamma 3"))
 def trace_simulate(
     path: Folder = None,
     *,
@@ -203,31 +205,34 @@ def trace_simulate(
     steps: Annotated[int, Parameter(converter=whole, help="Steps to draw.")] = 100_000,
     seed: Seed = None,
     threads: Threads = None,
-    as_json: Json = False,
-) -> None:
+    form: Form = TEXT,
+) -> int:
     """Simulate another rule, or fewer drafted tokens, on the logged rows (frozen: drafts are redrawn).
 
     For truncated rows: bounds of the expected tokens per step along the logged drafts."""
+    from specsim.models import Pair
+
     trace = trace_of(path)
     shape = draft_of(rule, max(1, trace.gamma) if gamma is None else gamma, None, None)
-    simulate_and_print(trace, None, as_json, rule=rule, gamma=shape, steps=steps, rng=seed, threads=threads)
+    options: dict[str, Any] = {"rule": rule, "gamma": shape, "steps": steps, "rng": seed, "threads": threads}
+    return simulate_and_print(Pair(trace, None, str(trace.path)), form, **options)
 
 
-@trace_app.command(name="plan")
+@trace_app.command(name="plan", help_epilogue=ending("trace plan ours --c 0.05"))
 def trace_plan(
     path: Folder = None,
     *,
     c: Annotated[float, RATIO],
     c_hat: CHat = None,
     most: Most = 64,
-    as_json: Json = False,
+    form: Form = TEXT,
 ) -> None:
     """Find the best γ from a trace's rates by position, as 'specsim plan --trace'."""
-    print_trace_plan(trace_of(path), c, c_hat, most, as_json)
+    print_trace_plan(trace_of(path), c, c_hat, most, form)
 
 
-@trace_app.command(name="policies")
-def trace_policies(path: Folder = None, *, c: Annotated[float, RATIO], as_json: Json = False) -> None:
+@trace_app.command(name="policies", help_epilogue=ending("trace policies ours --c 0.05 --csv"))
+def trace_policies(path: Folder = None, *, c: Annotated[float, RATIO], form: Form = TEXT) -> None:
     """Compare policies that choose γ step by step along a trace: drafted tokens and speedup.
 
     Learned policies are not included: a log has no rows of the draft after a rejected token."""
@@ -245,6 +250,6 @@ def trace_policies(path: Folder = None, *, c: Annotated[float, RATIO], as_json: 
         lookahead.Oracle(log),
     )
     runs = lookahead.simulate_policies(log, policies, draft_cost=c)
-    if not as_json:
+    if form == TEXT:
         runs = type(runs)(sorted(runs, key=lambda run: -run.speedup))
-    print_result(runs, as_json)
+    print_result(runs, form)

@@ -19,6 +19,20 @@ def alpha_verified(lengths: Ints) -> float:
     return accepted / (accepted + int(lengths[:-1].sum()))
 
 
+def alpha_verified_error(lengths: Ints) -> float:
+    """The standard error of `alpha_verified` for independent steps (delta method); NaN for a single step.
+
+    >>> round(alpha_verified_error(np.array([50, 50])), 3)
+    0.05
+    """
+    steps, k = int(lengths.sum()), np.arange(len(lengths))
+    if steps < 2:
+        return float("nan")
+    tested = np.minimum(k + 1, len(lengths) - 1)
+    left = k - alpha_verified(lengths) * tested
+    return float(np.sqrt(lengths @ left**2 * steps / (steps - 1)) / (lengths @ tested))
+
+
 def alpha_drafted(lengths: Ints, drafted: int | None = None) -> float:
     """Accepted / drafted, the rate that engines report, for `drafted` tokens a step (default γ)."""
     return accepted_tokens(lengths) / (int(lengths.sum()) * (drafted or len(lengths) - 1))

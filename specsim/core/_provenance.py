@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -15,15 +15,17 @@ LIBRARIES = ("numpy", "scipy", "numba")
 
 @dataclass(frozen=True)
 class Provenance:
-    """The seed (`root`), and the versions, machine, threads and time (`seconds`) of a run."""
+    """The seed (`root`), and the versions, machine, threads and time (`seconds`) of a run.
+
+    Comparisons look at the seed and the version of specsim: nothing else changes a result."""
 
     root: int
-    threads: int
-    seconds: float
+    threads: int = field(compare=False)
+    seconds: float = field(compare=False)
     specsim: str
-    python: str
-    machine: str
-    libraries: dict[str, str]
+    python: str = field(compare=False)
+    machine: str = field(compare=False)
+    libraries: dict[str, str] = field(compare=False)
 
     @classmethod
     def record(cls, root: int, threads: int, seconds: float) -> Provenance:

@@ -1,7 +1,10 @@
-"""Results as tables, which the terminal and Jupyter show alike and programs read as Arrow or pandas."""
+"""Results: shown alike by the terminal, Jupyter and `print`, compared, saved, and read as Arrow or pandas."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +13,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from specsim.core._files import PathLike, write_text
+from specsim.core._saving import equal, save
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,13 +106,34 @@ Piece = Table | Line | str
 
 
 class Shown:
-    """A result that the terminal and Jupyter show by `parts`, with `records` as a table for programs."""
+    """A result that the terminal and Jupyter show by `parts`, with `records` as a table for programs.
+
+    `print` shows what matters of it in a few lines. Two results are equal if all but times and machines is,
+    and `save` writes a file that `specsim.load` reads. Dataclasses need `eq=False` to inherit the comparison.
+    """
 
     __slots__ = ()
 
     def parts(self) -> Iterable[Piece]:
         """What is shown: tables, and lines between them."""
         raise NotImplementedError
+
+    def brief(self) -> Iterable[Piece]:
+        """What `print` shows: by default all parts but faint lines, with a verdict at their end put first."""
+        parts = [part for part in self.parts() if not (isinstance(part, Line) and part.style == "dim")]
+        if parts and isinstance(parts[-1], Line) and "bold" in parts[-1].style:
+            parts.insert(0, parts.pop())
+        return parts
+
+    def __str__(self) -> str:
+        return to_text(self.brief())
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and equal(self, other)
+
+    def save(self, path: PathLike) -> None:
+        """Write the result with its provenance to a file, which `specsim.load` reads."""
+        save(self, path)
 
     def records(self) -> list[dict[str, Any]]:
         """The rows of the result, each {column: value}, with numbers as numbers."""
@@ -129,11 +156,45 @@ class Shown:
             ) from error
         return self.to_arrow().to_pandas()
 
+    def to_csv(self, path: PathLike | None = None) -> str | None:
+        """The rows of the result as CSV with a line of names: as text, or written to the file `path`.
+
+        Numbers are written in full, None as nothing, and lists as JSON."""
+        rows = [plain(row) for row in self.records()]
+        text = io.StringIO()
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        writer = csv.DictWriter(text, names, lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            nested = {k: json.dumps(v) for k, v in row.items() if isinstance(v, list | dict)}
+            writer.writerow(row | nested)
+        if path is None:
+            return text.getvalue()
+        write_text(path, text.getvalue())
+        return None
+
     def _repr_html_(self) -> str:
         return "".join(
             part.to_html() if isinstance(part, (Table, Line)) else f"<p>{escape(part)}</p>"
             for part in self.parts()
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Listing(Shown):
+    """A list that is no result of a computation: what is shown of it, and its rows."""
+
+    shown: tuple[Piece, ...]
+    rows: tuple[dict[str, Any], ...]
+
+    def parts(self) -> tuple[Piece, ...]:
+        return self.shown
+
+    def records(self) -> list[dict[str, Any]]:
+        return [*self.rows]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return self.records()
 
 
 def to_rich(parts: Iterable[Piece]) -> list[RenderableType]:
@@ -147,6 +208,18 @@ def to_rich(parts: Iterable[Piece]) -> list[RenderableType]:
         else:
             found.append(Text(part) if isinstance(part, str) else Text(part.text, style=part.style))
     return found[:-1] if found and found[-1] == "" else found
+
+
+def to_text(parts: Iterable[Piece]) -> str:
+    """The parts of a result as plain text of up to 120 columns; lines of text are not wrapped."""
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    console = Console(width=120, file=io.StringIO(), color_system=None, highlight=False, markup=False)
+    with console.capture() as printed:
+        for one in to_rich(parts):
+            console.print(one, soft_wrap=not isinstance(one, RichTable))
+    return "\n".join(line.rstrip() for line in printed.get().splitlines())
 
 
 def bars(values: Sequence[float], width: int = 24) -> list[str]:

@@ -26,6 +26,12 @@ __all__ = [
     "min_p", "normalise", "round_to", "synthetic_pair", "temperature", "top_k", "top_p",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return __all__
+
+
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 
 #: How far from 1 a row's sum may be, by dtype. Rounding each entry of a normalised row moves its sum by at

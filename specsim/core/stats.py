@@ -26,6 +26,12 @@ __all__ = [
     "lower_tail_p_value", "merge_cells", "needed_draws", "tv_interval",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return __all__
+
+
 #: Expected count below which a cell is merged with others before a chi-square is taken.
 MIN_EXPECTED = 10.0
 #: Probability of detection that "detectable" refers to.

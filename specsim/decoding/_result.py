@@ -23,7 +23,7 @@ class Step(NamedTuple):
     accepted: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Generation(Shown):
     """The new `tokens` after `prompt`, and the steps that emitted them.
 

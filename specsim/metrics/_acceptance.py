@@ -33,7 +33,7 @@ class AcceptedPosition(NamedTuple):
     interval: tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Acceptance(Shown):
     """The result of `read_acceptance`.
 

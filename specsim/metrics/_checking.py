@@ -55,7 +55,7 @@ class Implied(NamedTuple):
     note: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MetricsCheck(Shown):
     """The result of `check_metrics`.
 

@@ -6,9 +6,11 @@ from ._multi_token import row_ahead as row_ahead
 from ._multi_token import rows_ahead as rows_ahead
 from ._ngram import NGramModel as NGramModel
 from ._ngram import bits_per_byte as bits_per_byte
+from ._pair import Pair as Pair
 from ._pairs import build_default_pair as build_default_pair
 from ._pairs import build_pair as build_pair
 from ._pairs import default_pair as default_pair
 from ._pairs import load_pair as load_pair
+from ._processed import Processed as Processed
 from ._session import Session as Session
 from ._table import TableModel as TableModel

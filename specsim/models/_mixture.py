@@ -19,11 +19,12 @@ from numpy.typing import ArrayLike
 from specsim.core._arguments import checked
 from specsim.core._types import Floats, TokenArray
 from specsim.models._base import Model, check_out, check_pair, shared_contexts
+from specsim.models._processed import Processable
 
 
 @checked
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(Processable):
     """`draft` moved towards `target` by `weight`.
 
     If both models are exact then so is `row`, the weight being taken as the rational that it is; `rows`

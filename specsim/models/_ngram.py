@@ -38,6 +38,7 @@ from specsim.core._files import atomic_write, check_file
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats
 from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
+from specsim.models._processed import Processable
 
 VOCAB = 256
 #: A window is packed into 64 bits.
@@ -49,7 +50,7 @@ Keys = NDArray[np.uint64]
 Provenance = Mapping[str, str | int | float]
 
 
-class NGramModel:
+class NGramModel(Processable):
     """An n-gram over bytes (V = 256) with interpolated Kneser–Ney smoothing.
 
     `n` is the n-gram order, and `order` = n - 1 the number of bytes read.

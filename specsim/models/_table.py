@@ -12,13 +12,14 @@ from specsim.core._arguments import checked
 from specsim.core._types import Floats
 from specsim.core.distributions import check_rows
 from specsim.models._base import check_contexts, check_out, last_tokens, recent_tokens
+from specsim.models._processed import Processable
 
 #: Up to this many contexts, all of them are the default.
 MOST_CONTEXTS = 4096
 
 
 @checked
-class TableModel:
+class TableModel(Processable):
     """A model given as a table.
 
     Parameters
@@ -59,12 +60,17 @@ class TableModel:
         else:
             flat = check_rows(array, "table").reshape(-1, self.vocab_size)
             self._exact = None
+        self._given = array
         self._rows = np.ascontiguousarray(flat, dtype=np.float64)
         self._rows.flags.writeable = False
         self._strides = self.vocab_size ** np.arange(self.order - 1, -1, -1, dtype=np.int64)
         if contexts is None:
             contexts = _all_contexts(self.vocab_size, self.order)
         self.contexts = check_contexts(contexts, self.order, self.vocab_size)
+
+    def saved(self) -> dict[str, Any]:
+        """The arguments that make the same model, for files of results."""
+        return {"table": self._given, "contexts": self.contexts}
 
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
         """The rows after each of `histories`, as `Model.rows`."""

@@ -47,7 +47,7 @@ class Shift:
     kept: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan(Shown):
     """The result of `plan`.
 
@@ -251,7 +251,7 @@ class Ranked:
     surely_worse: bool
 
 
-class Ranking(tuple[Ranked, ...], Shown):
+class Ranking(Shown, tuple[Ranked, ...]):
     """Candidates by expected improvement, the best first."""
 
     __slots__ = ()

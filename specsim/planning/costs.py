@@ -30,6 +30,12 @@ __all__ = [
     "critical_context", "experts_touched", "improvement",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return __all__
+
+
 #: The largest γ that is looked at in the search for the best one.
 MOST_GAMMA = 2**16
 

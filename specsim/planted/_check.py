@@ -48,7 +48,7 @@ class Deviation:
     within: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PlantCheck(Shown):
     """The result of `check`.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from specsim import rules
 from specsim.core._checks import check_count
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._types import Floats
 from specsim.core.distributions import temperature, top_k, top_p
@@ -21,7 +22,6 @@ from specsim.drafts import chain, draw_siblings
 from specsim.recording._log import new_log
 from specsim.recording._tokenizers import check_tokenizers
 from specsim.rules import Rule
-from specsim.simulation._counting import Progress
 from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
 from specsim.traces import Trace, open_trace
@@ -121,6 +121,7 @@ class Step(NamedTuple):
     emitted: list[int]
 
 
+@shows_progress("record", " texts")
 def record_hf(
     path: str | Path,
     target: str | Path,
@@ -137,7 +138,7 @@ def record_hf(
     top: int | None = None,
     device: str = "cpu",
     rng: RandomSource = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Trace:
     """Decode speculatively after each prompt with two Hugging Face models, and log every step as a trace.
 
@@ -160,8 +161,9 @@ def record_hf(
         As for `record`.
     device : str
         Where torch computes.
-    progress : callable, optional
-        Called with the texts done and their total.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the texts done and
+        their total.
 
     Returns
     -------
@@ -175,6 +177,7 @@ def record_hf(
     FileExistsError
         If `path` is not empty.
     """
+    tell = told(progress)
     sampling = Sampling(temperature, top_k, top_p)
     sampling.rows(np.zeros((1, 2)))  # raises for bad arguments before models are loaded
     chosen, tree, root = rules.get(rule), chain(gamma), root_of(rng)
@@ -198,11 +201,11 @@ def record_hf(
         done = 0
         for step in trajectory(first, second, texts, chosen, gamma, max_new_tokens, _ends(big), room, root):
             add(step.text, step.drafted, step.accepted, step.p, step.q)
-            if progress is not None and step.text > done:
+            if tell is not None and step.text > done:
                 done = step.text
-                progress(done, len(texts))
-    if progress is not None:
-        progress(len(texts), len(texts))
+                tell(done, len(texts))
+    if tell is not None:
+        tell(len(texts), len(texts))
     return open_trace(path)
 
 

@@ -10,11 +10,11 @@ from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._kernels import interpreted
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.drafts import chain
 from specsim.models import Model
 from specsim.recording._log import new_log
-from specsim.simulation._counting import Progress
 from specsim.simulation._rows import ModelRows, model_rows, start_of
 from specsim.traces import Trace, open_trace
 
@@ -23,6 +23,7 @@ STEPS_PER_TEXT = 32
 
 
 @checked
+@shows_progress("record")
 def record(
     path: str | Path,
     target: Model,
@@ -34,7 +35,7 @@ def record(
     dtype: str = "float32",
     top: int | None = None,
     rng: RandomSource = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Trace:
     """Write `steps` speculative steps of two models to a new trace, and open it.
 
@@ -61,8 +62,9 @@ def record(
         whole.
     rng : int, Generator or None
         The seed.
-    progress : callable, optional
-        Called with the steps done and their total.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the steps done and
+        their total.
 
     Returns
     -------
@@ -83,6 +85,7 @@ def record(
     ...     record(folder, *default_pair(), gamma=2, steps=10, rng=1).num_rows
     30
     """
+    tell = told(progress)
     steps = check_count("steps", steps)
     reader, chosen = model_rows(target, draft, chain(gamma), leaf_rows=True), rules.get(rule)
     chosen.check(reader.tree)
@@ -92,8 +95,8 @@ def record(
     with new_log(path, **layout, root=root, facts=facts) as add:
         for done, step in enumerate(_trajectory(reader, chosen, root, steps), 1):
             add(*step)
-            if progress is not None and (done % STEPS_PER_TEXT == 0 or done == steps):
-                progress(done, steps)
+            if tell is not None and (done % STEPS_PER_TEXT == 0 or done == steps):
+                tell(done, steps)
     return open_trace(path)
 
 

@@ -29,6 +29,12 @@ __all__ = [
     "get", "group_of", "kernel", "names", "registered_spec", "tokenwise",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return __all__
+
+
 #: The groups of rules, and what is claimed of each.
 GROUPS: dict[str, str] = {
     "chain": "a single draft, lossless",

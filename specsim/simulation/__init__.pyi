@@ -8,6 +8,8 @@ from ._draft_counts import acceptance_by_drafts as acceptance_by_drafts
 from ._engine import Simulation as Simulation
 from ._engine import simulate as simulate
 from ._replay import replay as replay
+from ._sweep import Sweep as Sweep
+from ._sweep import sweep as sweep
 from ._verification import Verification as Verification
 from ._verification import speculative_accept as speculative_accept
 from ._verification import verify as verify

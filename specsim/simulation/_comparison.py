@@ -17,15 +17,15 @@ from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._arguments import checked
 from specsim.core._kernels import available_threads
 from specsim.core._plotting import axes_or_new
+from specsim.core._progress import ShowProgress, working
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
-from specsim.core._tables import Piece, Shown, Table, as_dict
+from specsim.core._tables import Line, Piece, Shown, Table, as_dict
 from specsim.core.distributions import Floats, check_rows
 from specsim.drafts import Tree, chain, chains
-from specsim.models import Model, shared_contexts
+from specsim.models import Model, Pair, shared_contexts
 from specsim.rules import GROUPS, Parameter, Rule
-from specsim.simulation._counting import Progress
-from specsim.simulation._engine import simulate
+from specsim.simulation._engine import pair_of, simulate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +63,7 @@ class Entry:
         return f"{rule.name}, {varied[0]}" if varied and len(default) > 1 else rule.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison(Shown):
     """Rules on one pair of target and draft, `steps` steps each, all with the same random numbers."""
 
@@ -72,6 +72,8 @@ class Comparison(Shown):
     steps: int
     entries: tuple[Entry, ...]
     provenance: Provenance
+    pair: Pair
+    interrupted: bool = False
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -86,6 +88,7 @@ class Comparison(Shown):
             for one in sorted(self.entries, key=lambda entry: -entry.tokens_per_step)
         ]
         return [
+            *[Line("interrupted: the rules so far", "bold yellow")] * self.interrupted,
             Table(("rule", "drafts", "tokens/step", "TV"), rows),
             f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}; TV –: wrong on "
             "purpose",
@@ -115,8 +118,8 @@ def show_tv(tv: float | None) -> str:
 
 @checked
 def compare(
-    target: ArrayLike | Model,
-    draft: ArrayLike | Model,
+    target: ArrayLike | Model | Pair,
+    draft: ArrayLike | Model | None = None,
     *,
     names: Sequence[str] | None = None,
     gamma: int = 5,
@@ -125,14 +128,14 @@ def compare(
     sweep: bool = False,
     rng: RandomSource = None,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Comparison:
     """Simulate rules on one pair, and compare tokens per step and total variation.
 
     Parameters
     ----------
-    target, draft : array_like or Model
-        Two pmfs [V] or two models, as in `simulate`.
+    target, draft : array_like, Model or Pair
+        Two pmfs [V], two models, or a pair of these, as in `simulate`.
     names : sequence of str, optional
         Rules, with parameters if any; by default all.
     gamma, drafts : int
@@ -141,12 +144,13 @@ def compare(
         Of each rule, as in `simulate`.
     sweep : bool
         Simulate lossy rules at several values of each parameter.
-    progress : callable, optional
-        Called as progress(rules done, rules in all).
+    progress : bool or callable, optional
+        As in `simulate`, in rules.
 
     Returns
     -------
     Comparison
+        Ctrl-C gives the rules so far, as `interrupted`.
 
     Raises
     ------
@@ -162,20 +166,28 @@ def compare(
     asked = rules.names() if names is None or not len(names) else names
     chosen = [variant for name in asked for variant in _variants(name, sweep)]
     started, root = time.perf_counter(), root_of(rng)
-    p, q = _context_rows(target, draft)
-    entries = []
+    pair = pair_of(target, draft)
+    p, q = context_rows(*pair)
+    entries: list[Entry] = []
     source = ""
-    for done, rule in enumerate(chosen, 1):
-        tree = draft_for(rule, gamma, drafts)
-        run = simulate(target, draft, rule=str(rule), gamma=tree, steps=steps, rng=root, threads=threads)
-        source = run.source
-        tv, measured = None if rule.control else _mean_tv(rule, p, q), mean_tokens(run.lengths)
-        entries.append(Entry(str(rule), rules.group_of(rule.name), describe(tree, gamma), *measured, tv))
-        if progress is not None:
-            progress(done, len(chosen))
+    with working(progress, "compare", " rules") as work:
+        try:
+            for done, rule in enumerate(chosen, 1):
+                tree = draft_for(rule, gamma, drafts)
+                run = simulate(pair, rule=str(rule), gamma=tree, steps=steps, rng=root, threads=threads)
+                source, pair = run.source, run.pair
+                tv, measured = None if rule.control else mean_tv(rule, p, q), mean_tokens(run.lengths)
+                group, drafted = rules.group_of(rule.name), describe(tree, gamma)
+                entries.append(Entry(str(rule), group, drafted, *measured, tv))
+                if work.report is not None:
+                    work.report(done, len(chosen))
+        except KeyboardInterrupt:
+            if not (work.outermost and entries):
+                raise
     seconds = time.perf_counter() - started
     provenance = Provenance.record(root, available_threads(threads), seconds)
-    return Comparison(source, gamma, steps, tuple(entries), provenance)
+    interrupted = len(entries) < len(chosen)
+    return Comparison(source, gamma, steps, tuple(entries), provenance, pair, interrupted)
 
 
 def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
@@ -194,7 +206,8 @@ def load_bundled() -> Comparison:
     """Load the comparison of all rules on the bundled n-gram pair, as `compare` computed it."""
     stored = json.loads(files("specsim").joinpath("data/rules.json").read_text(encoding="utf-8"))
     entries = tuple(Entry(**entry) for entry in stored["entries"])
-    return Comparison(**{**stored, "entries": entries, "provenance": Provenance(**stored["provenance"])})
+    pair, provenance = Pair(**stored["pair"]), Provenance(**stored["provenance"])
+    return Comparison(**{**stored, "entries": entries, "pair": pair, "provenance": provenance})
 
 
 def as_markdown(comparison: Comparison) -> str:
@@ -234,16 +247,19 @@ def sweep_values(parameter: Parameter) -> list[float]:
     return [value for value in values if parameter.low <= value <= parameter.high]
 
 
-def _context_rows(target: Any, draft: Any) -> tuple[Floats, Floats]:
+def context_rows(target: Any, draft: Any) -> tuple[Floats, Floats]:
     """Rows of target and draft at up to `CONTEXTS` contexts, evenly spaced over the pool."""
     if not isinstance(target, Model):
+        if draft is None:
+            raise TypeError("draft: missing; rules are compared on two pmfs or two models")
         return check_rows(target, "target")[None], check_rows(draft, "draft")[None]
     contexts = shared_contexts(target, draft)
     some = contexts[:: -(-len(contexts) // CONTEXTS)]
     return target.rows(some), draft.rows(some)
 
 
-def _mean_tv(rule: Rule, p: Floats, q: Floats) -> float:
+def mean_tv(rule: Rule, p: Floats, q: Floats) -> float:
+    """The mean total variation of the law that `rule` declares from rows p [B, V]; 0 if it is lossless."""
     if rule.declared is None:
         return 0.0
     total = 0.0

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from specsim.core._progress import Progress
 from specsim.core._streams import Key
 from specsim.simulation._rows import pieces
 from specsim.simulation._sources import Batch, Batches
@@ -25,8 +26,6 @@ T = TypeVar("T")
 #: Steps [first, end).
 Interval = tuple[int, int]
 
-#: Called as progress(steps done, steps in all) after every chunk.
-Progress = Callable[[int, int], None]
 
 #: Examples that a partial result keeps, the first ones of its steps.
 EXAMPLES = 8

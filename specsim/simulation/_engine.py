@@ -22,25 +22,33 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specsim import rules
-from specsim.core._accepted_lengths import accepted_tokens, alpha_drafted, alpha_verified, mean_tokens
+from specsim.core._accepted_lengths import (
+    accepted_tokens,
+    alpha_drafted,
+    alpha_verified,
+    alpha_verified_error,
+    mean_tokens,
+)
 from specsim.core._arguments import checked
 from specsim.core._checks import check_between, check_count
 from specsim.core._files import check_target
 from specsim.core._kernels import available_threads, kernel
 from specsim.core._plotting import axes_or_new, lengths_plot
+from specsim.core._progress import ShowProgress, working
 from specsim.core._provenance import Provenance, this_code
+from specsim.core._saving import decoded, encoded
 from specsim.core._streams import Key, RandomSource, key_of, root_of
-from specsim.core._tables import Piece, Shown, Table, as_dict, bars
+from specsim.core._tables import Line, Piece, Shown, Table, as_dict, bars
 from specsim.core.distributions import Ints, check_rows, check_tokens
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
-from specsim.models import Model, check_pair, shared_contexts
+from specsim.models import Model, Pair, check_pair, default_pair, shared_contexts
 from specsim.simulation._checkpoints import CHECKPOINT_SECONDS, Checkpoint, Part, shard_interval
-from specsim.simulation._counting import Interval, Partial, Progress, count_chunks, missing, no_counts
+from specsim.simulation._counting import Interval, Partial, count_chunks, missing, no_counts
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 from specsim.simulation._rows import DynamicRows, LookupRows, RowReader, TraceRows, model_rows
 from specsim.simulation._sources import Batch, FixedPairSource, RowSource, rule_verifier
 from specsim.theory import accepted_law
-from specsim.theory._rates import rates
+from specsim.theory._rates import rates, with_error
 from specsim.traces import Trace
 
 if TYPE_CHECKING:
@@ -86,13 +94,14 @@ def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-
             emitted[0, np.uint32(tokens[positions - 1, s] + 1)] += 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Simulation(Shown):
     """The counts of a simulated run, and the rates that follow from them.
 
     `lengths[k]` is the number of steps with k accepted tokens, `tokens[x]` the number of emitted tokens x.
     `alpha_context` is the mean acceptance probability over the contexts where steps begin (exact, not
-    simulated). `source` describes the origin of p and q, `tree` is the shape of the draft."""
+    simulated). `source` describes the origin of p and q, `pair` is what they were, `tree` the shape of the
+    draft. Of `planned` steps fewer were drawn if the run was `interrupted`."""
 
     source: str
     rule: str
@@ -101,7 +110,14 @@ class Simulation(Shown):
     lengths: Ints = field(repr=False)
     tokens: Ints = field(repr=False)
     alpha_context: float
+    planned: int
+    pair: Pair
     provenance: Provenance = field(repr=False)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was ended before all its steps were drawn."""
+        return self.steps < self.planned
 
     @property
     def gamma(self) -> int:
@@ -133,19 +149,40 @@ class Simulation(Shown):
         """Standard error of `tokens_per_step`."""
         return mean_tokens(self.lengths)[1]
 
+    @property
+    def alpha_verified_error(self) -> float:
+        """Standard error of `alpha_verified`, for independent steps."""
+        return alpha_verified_error(self.lengths)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        derived = ("gamma", "alpha_verified", "alpha_drafted", "tokens_per_step", "tokens_per_step_error")
-        return as_dict(self, *derived, without=("tree",), draft=self.tree)
+        derived = ("gamma", "alpha_verified", "alpha_verified_error", "alpha_drafted")
+        means = ("tokens_per_step", "tokens_per_step_error", "interrupted")
+        return as_dict(self, *derived, *means, without=("tree",), draft=self.tree)
 
     def parts(self) -> Iterator[Piece]:
         seed = self.provenance.root
         yield f"{self.source}, rule {self.rule}, {self.tree}: {self.steps:,} steps, seed {seed}"
-        errors = {"tokens_per_step": self.tokens_per_step_error}
+        if self.interrupted:
+            yield self._interruption()
+        errors = {"tokens_per_step": self.tokens_per_step_error, "alpha_verified": self.alpha_verified_error}
         yield rates(self, self.gamma if self.tree.is_chain else None, errors)
         shares = [row["share"] for row in self.records()]
         shown = zip(map("{:.4f}".format, shares), bars(shares), strict=True)
         yield Table(("accepted", "share of steps", ""), [(k, *row) for k, row in enumerate(shown)])
+
+    def brief(self) -> Iterator[Piece]:
+        """Tokens per step and α, in three lines."""
+        mean = with_error(self.tokens_per_step, self.tokens_per_step_error)
+        yield f"{mean} tokens per step of {self.rule}, {self.tree}, on {self.pair.name or self.source}"
+        if self.interrupted:
+            yield self._interruption()
+        verified = with_error(self.alpha_verified, self.alpha_verified_error)
+        yield f"α context {self.alpha_context:.5f}, verified {verified}, drafted {self.alpha_drafted:.5f}"
+        yield f"{self.steps:,} steps, seed {self.provenance.root}, specsim {self.provenance.specsim}"
+
+    def _interruption(self) -> Line:
+        return Line(f"interrupted after {self.steps:,} of {self.planned:,} steps", "bold yellow")
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each number of accepted tokens: steps, and their share."""
@@ -160,7 +197,7 @@ class Simulation(Shown):
 
 @checked
 def simulate(
-    target: ArrayLike | Model | Trace,
+    target: ArrayLike | Model | Trace | Pair,
     draft: ArrayLike | Model | PromptLookup | None = None,
     *,
     rule: str | rules.Rule = "standard",
@@ -172,16 +209,17 @@ def simulate(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     shard: tuple[int, int] | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Simulation:
     """Draw speculative steps of a rule, and count accepted lengths and emitted tokens.
 
     Parameters
     ----------
-    target, draft : array_like, Model, Trace or PromptLookup
+    target, draft : array_like, Model, Trace, PromptLookup or Pair
         Two pmfs [V], the same at every position; two models, whose steps start at contexts that they share; a
-        trace as `target` without `draft` (*frozen rows*: the logged rows, with drafts drawn again); or a
-        model and a `specsim.drafts.PromptLookup`, whose steps start anywhere in its text.
+        trace as `target` without `draft` (*frozen rows*: the logged rows, with drafts drawn again); a model
+        and a `specsim.drafts.PromptLookup`, whose steps start anywhere in its text; or a `Pair` of these as
+        `target`.
     rule : str or Rule
         A built-in rule, with parameters if any.
     gamma : int or Draft
@@ -202,12 +240,14 @@ def simulate(
         Store them that often instead, ≥ 0; 0 after every chunk.
     shard : tuple of int, optional
         (i, n) with 0 ≤ i < n: count only part i of n; `specsim.merge` adds the checkpoints.
-    progress : callable, optional
-        Called as progress(steps done, steps in all).
+    progress : bool or callable, optional
+        A bar in terminals and notebooks by default, True anywhere, False nowhere; a function is called as
+        progress(steps done, steps in all).
 
     Returns
     -------
     Simulation
+        Ctrl-C gives the steps so far, as `interrupted`.
 
     Raises
     ------
@@ -222,7 +262,8 @@ def simulate(
     >>> int(run.lengths.sum()), round(run.alpha_context, 12)
     (10000, 0.7)
     """
-    source = make_source(target, draft, rule=rule, gamma=gamma)
+    pair = pair_of(target, draft)
+    source = make_source(*pair, rule=rule, gamma=gamma)
     steps, root = check_count("steps", steps), _root(rng, checkpoint, shard)
     threads = available_threads(threads)
     check_between("checkpoint_seconds", checkpoint_seconds, 0.0, math.inf, "number of seconds")
@@ -230,29 +271,54 @@ def simulate(
     tally, alpha_context = StepTally(source.tree.depth, source.vocab_size), source.alpha_context()
     total, kept = no_counts(tally), None
     if checkpoint is not None:
-        about = {"threads": threads, "alpha_context": alpha_context}
+        about = {"threads": threads, "alpha_context": alpha_context, "pair": encoded(pair)}
         kept = Checkpoint(checkpoint, _which_run(source, rule, steps, root), about, checkpoint_seconds)
         total = kept.part.found.get(STEPS, total)
         if total.steps and not first <= total.intervals[0][0] < total.intervals[-1][1] <= end:
             raise ValueError(f"{checkpoint}: has steps of another shard; use one file for each shard")
+    interrupted = False
     left, before, started = missing(total.intervals, first, end), total.seconds, time.perf_counter()
-    with workers_of(executor, threads) as workers, kept or nullcontext():
+    with (
+        working(progress, "simulate") as work,
+        workers_of(executor, threads) as workers,
+        kept or nullcontext(),
+    ):
         try:
             # a named generator would continue after an interrupt
             for counted in _count(source, tally, rule, key_of(root), left, workers, threads):
                 total = replace(total + counted, seconds=before + time.perf_counter() - started)
                 if kept is not None:
                     kept.keep(STEPS, total)
-                if progress is not None:
-                    progress(total.steps, end - first)
+                if work.report is not None:
+                    work.report(total.steps, end - first)
+        except KeyboardInterrupt:
+            if not (work.outermost and total.steps):
+                raise
+            interrupted = True
         except LostWorkers as error:
             if checkpoint is None:
                 raise
             kept_so_far = f"{checkpoint} has the counts so far; the same call continues from it"
             raise LostWorkers(f"{error}; {kept_so_far}") from error
-    assert not (lost := missing(total.intervals, first, end)), f"steps {lost} were not counted"
+    lost = missing(total.intervals, first, end)
+    assert interrupted or not lost, f"steps {lost} were not counted"
     provenance = Provenance.record(root, threads, total.seconds)
-    return _simulation(source.kind, str(rules.get(rule)), source.tree, total, alpha_context, provenance)
+    pair = replace(pair, sha256=_digest(source))
+    about_run = (source.kind, str(rules.get(rule)), source.tree)
+    return _simulation(*about_run, total, alpha_context, end - first, pair, provenance)
+
+
+def pair_of(target: Any, draft: Any) -> Pair:
+    """Target and draft as a pair, with a name if they are those of `default_pair`, or a trace."""
+    if isinstance(target, Pair):
+        if draft is not None:
+            raise TypeError("draft: a pair as target brings its own draft; leave draft out")
+        return target
+    if isinstance(target, Trace):
+        return Pair(target, draft, str(target.path))
+    bundled = default_pair() if default_pair.cache_info().currsize else (None, None)
+    is_bundled = target is not None and target is bundled[0] and draft is bundled[1]
+    return Pair(target, draft, "ngram" if is_bundled else None)
 
 
 def _count(
@@ -286,14 +352,24 @@ def merge_simulation(part: Part) -> Simulation:
         else DynamicTree(**{k: drafted[k] for k in ("width", "depth", "nodes")})
     )
     provenance = Provenance.record(run["seed"], part.about["threads"], total.seconds)
-    return _simulation(run["source"], run["rule"], tree, total, part.about["alpha_context"], provenance)
+    pair = replace(decoded(part.about["pair"]), sha256=run["p and q"])
+    about_run = (run["source"], run["rule"], tree)
+    return _simulation(*about_run, total, part.about["alpha_context"], run["steps"], pair, provenance)
 
 
 def _simulation(
-    source: str, rule: str, tree: Draft, total: Partial, alpha_context: float, provenance: Provenance
+    source: str,
+    rule: str,
+    tree: Draft,
+    total: Partial,
+    alpha_context: float,
+    planned: int,
+    pair: Pair,
+    provenance: Provenance,
 ) -> Simulation:
     lengths, tokens = total.counts["lengths"], total.counts["tokens"].sum(axis=0)[1:]
-    return Simulation(source, rule, tree, total.steps, lengths, tokens, alpha_context, provenance)
+    counts = (total.steps, lengths, tokens)
+    return Simulation(source, rule, tree, *counts, alpha_context, planned, pair, provenance)
 
 
 def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: tuple[int, int] | None) -> int:
@@ -316,7 +392,7 @@ def _which_run(
         "draft": source.tree.to_dict(),
         "steps": steps,
         "seed": root,
-        "p and q": _digest(source),
+        "p and q": _digest_or_raise(source),
         **this_code(),
     }
 
@@ -349,7 +425,15 @@ def _models_of(source: FixedPairSource | RowSource) -> tuple[Any, Any]:
     return reader.target, reader.lookup if isinstance(reader, LookupRows) else reader.draft
 
 
-def _digest(source: FixedPairSource | RowSource) -> str:
+def _digest(source: FixedPairSource | RowSource) -> str | None:
+    """`_digest_or_raise`, None for models that cannot be pickled."""
+    try:
+        return _digest_or_raise(source)
+    except TypeError:
+        return None
+
+
+def _digest_or_raise(source: FixedPairSource | RowSource) -> str:
     """Of what p and q are, in 16 hexadecimal digits: the same for equal models, wherever a trace lies."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, protocol=5)

@@ -14,14 +14,18 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
+from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._rational import as_fraction, rational
-from specsim.core._tables import Piece, Shown, Table
+from specsim.core._tables import Piece, Shown, Table, as_dict
 from specsim.core._types import Tokens
+from specsim.core.distributions import dyadic
 from specsim.drafts import MAX_NODES, Tree, as_tree, chain
-from specsim.models import Model, check_pair, row_ahead, shared_contexts
+from specsim.models import Model, Pair, TableModel, check_pair, row_ahead, shared_contexts
 from specsim.rules import Rule
 
 #: More drafts than this are not enumerated: V^(drafted tokens).
@@ -55,7 +59,9 @@ def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Token
     return _as_fractions(_step_law(rule, _rows_of(target), _rows_of(draft), tree, tuple(context))[0])
 
 
-def _step_law(rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens) -> tuple[Exact, int]:
+def _step_law(
+    rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Tokens, tell: Progress | None = None
+) -> tuple[Exact, int]:
     """`step_law`, and the number of drafts of positive probability."""
     law: Exact = defaultdict(rational)
     values = _values(rule)
@@ -72,6 +78,8 @@ def _step_law(rule: Rule, p_rows: Rows, q_rows: Rows, tree: Tree, context: Token
                 reached = probability * stop[node]
                 for token, weight in enumerate(follow[node]):
                     law[(*path, token)] += reached * weight
+        if tell is not None:
+            tell(drafts, len(q[0]) ** tree.size)
     return {emitted: mass for emitted, mass in law.items() if mass}, drafts
 
 
@@ -113,7 +121,7 @@ def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
         yield prefix, {token: mass / total for token, mass in nexts.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Proof(Shown):
     """The result of an enumeration.
 
@@ -168,29 +176,46 @@ class Proof(Shown):
             rows.append(("worst next token", worst))
         return [Table((), rows)]
 
+    def records(self) -> list[dict[str, Any]]:
+        """One row: what was enumerated, and what was found, as floats."""
+        numbers = {name: float(getattr(self, name)) for name in ("mean_tokens", "tv", "worst_tv")}
+        counted = {"rule": self.rule, "vocab_size": self.vocab_size, "drafts": self.drafts}
+        return [counted | numbers | {"as_claimed": self.as_claimed, "exact": self.exact}]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON; fractions as text."""
+        exact = {name: str(getattr(self, name)) for name in ("mean_tokens", "tv", "worst_tv")}
+        return as_dict(self, "as_claimed", "exact", without=("tree",), draft=self.tree, **exact)
+
 
 @checked
+@shows_progress("prove", " drafts")
 def prove(
-    target: Model,
-    draft: Model,
+    target: Model | Pair,
+    draft: Model | None = None,
     *,
     rule: str | Rule = "standard",
     gamma: int | Tree = 2,
     context: Tokens | None = None,
+    progress: ShowProgress = None,
 ) -> Proof:
     """Enumerate one step of a rule on a pair of small models, and compare its law with the claimed one.
 
     Parameters
     ----------
-    target, draft : Model
+    target, draft : Model or Pair
         Over one vocabulary. Fractions are used exactly. Floats are taken as the rationals that they are, so
-        that their rows must sum to exactly 1, see `specsim.core.distributions.dyadic`.
+        that their rows must sum to exactly 1, see `specsim.core.distributions.dyadic`. Of a pair of pmfs, as
+        `target`, multiples of 2^-24 are taken.
     rule : str or Rule
         Its claim is tested, also for trees sampled by a method that it does not name.
     gamma : int or Tree
         Number of drafted tokens, or the tree to draft, with V^(drafted tokens) ≤ `MAX_DRAFTS`.
     context : tuple of int, optional
         The tokens before the step, by default the target's first context.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the drafts enumerated and their
+        number.
 
     Raises
     ------
@@ -206,7 +231,13 @@ def prove(
     True
     """
     chosen = rules.get(rule)
+    if isinstance(target, Pair):
+        if draft is not None:
+            raise TypeError("draft: a pair as target brings its own draft; leave draft out")
+        target, draft = map(_as_model, target)
     check_pair(target, draft)
+    assert isinstance(target, Model)
+    assert isinstance(draft, Model)
     tree = as_tree(gamma)
     size = target.vocab_size
     if size**tree.size > MAX_DRAFTS:
@@ -215,7 +246,7 @@ def prove(
         )
     context = tuple(shared_contexts(target, draft)[0].tolist() if context is None else context)
     p_rows, q_rows = _rows_of(target), _rows_of(draft)
-    law, drafts = _step_law(chosen, p_rows, q_rows, tree, context)
+    law, drafts = _step_law(chosen, p_rows, q_rows, tree, context, told(progress))
     worst_prefix, worst_tv = None, rational()
     for prefix, nexts in conditional_laws(law):
         tv = _total_variation(nexts, _claimed_law(chosen, p_rows, q_rows, tree, context, prefix))
@@ -236,6 +267,11 @@ def prove(
         worst_prefix=worst_prefix,
         worst_tv=as_fraction(worst_tv),
     )
+
+
+def _as_model(one: Any) -> Any:
+    """A pmf as a model whose row sums to exactly 1; models as they are."""
+    return TableModel(dyadic(one)) if isinstance(one, np.ndarray | list | tuple) else one
 
 
 def _claimed_law(

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from specsim.core._arguments import checked
 from specsim.core._autocorrelation import grouped_autocorrelation
 from specsim.core._checks import check_count
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, span
 from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import decode
 from specsim.traces._format import AnyColumns, Columns, Layout, rounding
-from specsim.traces._reader import Progress, Trace
+from specsim.traces._reader import Trace
 from specsim.traces._summary import Interval, bound_reach
 from specsim.traces._token_probabilities import acceptance_chances
 
@@ -109,13 +110,14 @@ class Reading(Shown):
 
 
 @checked
+@shows_progress("groups", " rows")
 def read_alpha(
     trace: Trace,
     *,
     entropy_of: str = "q",
     bins: int = 8,
     rng: RandomSource = 0,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Reading:
     """Read α of a trace by entropy, by document and along the text, in one pass over the rows.
 
@@ -128,8 +130,9 @@ def read_alpha(
         The most bins of entropy, ≥ 1, with equally many contexts.
     rng : int, Generator or None
         The seed of the bootstrap over documents.
-    progress : callable, optional
-        Called with the rows read and their total.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the rows read and
+        their total.
 
     Returns
     -------
@@ -151,7 +154,7 @@ def read_alpha(
     check_count("bins", bins, most=MOST_BINS)
     if not trace.num_steps:
         raise ValueError(f"{trace.path}: no step to read")
-    parts = (_contexts(*chunk, trace.layout, entropy_of) for chunk in trace.scan(progress))
+    parts = (_contexts(*chunk, trace.layout, entropy_of) for chunk in trace.scan(told(progress)))
     found = _Contexts(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
     slack = rounding(trace.layout)
     names, document = np.unique(found.document, return_inverse=True)

@@ -29,6 +29,7 @@ import scipy
 from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniforms
 from specsim.core._tables import Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats, Ints
@@ -36,7 +37,7 @@ from specsim.core.distributions import TOLERANCE
 from specsim.core.stats import chi_square, log_e_value
 from specsim.traces._checksums import decode
 from specsim.traces._format import DTYPES, AnyColumns, Layout
-from specsim.traces._reader import Progress, Trace
+from specsim.traces._reader import Trace
 from specsim.traces._token_probabilities import acceptance_chances
 
 #: The false-alarm probability of an audit, split over its two tests.
@@ -127,8 +128,9 @@ class LogAudit(Shown):
 
 
 @checked
+@shows_progress("audit", " rows")
 def audit_log(
-    trace: Trace, *, lenience: float = 1.0, rng: RandomSource = 0, progress: Progress | None = None
+    trace: Trace, *, lenience: float = 1.0, rng: RandomSource = 0, progress: ShowProgress = None
 ) -> LogAudit:
     """Test the accept flags and the drafted tokens of a trace against its own rows, in one pass.
 
@@ -142,8 +144,9 @@ def audit_log(
         In (0, 1]; 1 is the standard rule.
     rng : int, Generator or None
         The seed of the tokens' uniforms.
-    progress : callable, optional
-        Called with the rows read and their total.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the rows read and
+        their total.
 
     Returns
     -------
@@ -166,7 +169,7 @@ def audit_log(
         raise ValueError(f"{trace.path}: nothing was drafted, so that there is nothing to audit")
     layout, root = trace.layout, root_of(rng)
     flags, tokens = _Flags(layout.gamma), np.zeros(TOKEN_BINS, dtype=np.int64)
-    for columns, _ in trace.scan(progress):
+    for columns, _ in trace.scan(told(progress)):
         if layout.flags:
             flags.add(columns, layout, lenience)
         tokens += _token_counts(columns, layout, key_of(root), int(columns.step[0]))

@@ -20,6 +20,7 @@ import numpy as np
 
 from specsim import rules
 from specsim.core._arguments import checked
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import Piece, Shown, Table, as_dict, span
 from specsim.core._types import Floats, Ints
@@ -27,7 +28,7 @@ from specsim.drafts import chain
 from specsim.rules import Rule
 from specsim.traces._analysis import ALONE, CONFIDENCE, document_draws, outer_quantiles
 from specsim.traces._format import AnyColumns, Layout
-from specsim.traces._reader import Progress, Trace
+from specsim.traces._reader import Trace
 from specsim.traces._token_probabilities import drafted_probabilities
 
 
@@ -71,8 +72,9 @@ class ExpectedTokens(Shown):
 
 
 @checked
+@shows_progress("bounds", " rows")
 def expect_tokens(
-    trace: Trace, rule: str | Rule = "standard", *, rng: RandomSource = 0, progress: Progress | None = None
+    trace: Trace, rule: str | Rule = "standard", *, rng: RandomSource = 0, progress: ShowProgress = None
 ) -> ExpectedTokens:
     """Bound the tokens per step of a rule along a trace, with 1, 2, … γ drafted tokens, in one pass over the
     rows.
@@ -85,8 +87,9 @@ def expect_tokens(
         A rule for chains with a `survival` function.
     rng : int, Generator or None
         The seed of the bootstrap over documents.
-    progress : callable, optional
-        Called with the rows read and their total.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the rows read and
+        their total.
 
     Returns
     -------
@@ -115,7 +118,7 @@ def expect_tokens(
         raise ValueError(f"{trace.path}: nothing was drafted, so that there is nothing to accept")
     if not trace.num_steps:
         raise ValueError(f"{trace.path}: no step to read")
-    parts = [_by_document(columns, trace.layout, chosen) for columns, _ in trace.scan(progress)]
+    parts = [_by_document(columns, trace.layout, chosen) for columns, _ in trace.scan(told(progress))]
     found, steps, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
     names, document = np.unique(found, return_inverse=True)
     steps, sums = _sum_by_group(steps, document, len(names)), _sum_by_group(sums, document, len(names))

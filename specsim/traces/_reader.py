@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._json import parse_json
+from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._tensors import TYPES
 from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import FAULTS, SOUND, decode, measure, normalise
@@ -20,7 +21,6 @@ from specsim.traces._format import AnyColumns, Layout, digest, take
 from specsim.traces._manifest import MANIFEST, Entries, read_manifest, read_unprotected, write_manifest
 
 #: Called with the number of rows read so far and their total.
-Progress = Callable[[int, int], None]
 
 #: Read at a time: large enough that the cost of a call is negligible.
 CHUNK_BYTES = 16 * 2**20
@@ -292,15 +292,17 @@ class Trace:
                 if progress is not None:
                     progress(done, self.num_rows)
 
-    def verify(self, progress: Progress | None = None) -> tuple[ShardStatus, ...]:
+    @shows_progress("check", " rows")
+    def verify(self, *, progress: ShowProgress = None) -> tuple[ShardStatus, ...]:
         """Read every row; returns for each shard whether it is as written, and raises nothing."""
+        tell = told(progress)
         found, done = [], 0
         for shard in self.shards:
             damage = None
             try:
                 for columns, _ in shard.scan():
-                    if progress:
-                        progress(done + int(columns.position.size), self.num_rows)
+                    if tell:
+                        tell(done + int(columns.position.size), self.num_rows)
             except ValueError as error:
                 damage = str(error)
             found.append(ShardStatus(shard.name, shard.num_rows, shard.num_bytes, damage))
@@ -332,7 +334,8 @@ def open_trace(path: str | Path) -> Trace:
     return _trace(folder, read_manifest(folder))
 
 
-def upgrade_trace(path: str | Path, progress: Progress | None = None) -> Trace:
+@shows_progress("check", " rows")
+def upgrade_trace(path: str | Path, *, progress: ShowProgress = None) -> Trace:
     """Add the SHA-256 of its manifest to a trace of version 1 of the format.
 
     Every row is checked first. A version 1 manifest cannot be checked, so inspect the returned trace.
@@ -341,8 +344,9 @@ def upgrade_trace(path: str | Path, progress: Progress | None = None) -> Trace:
     ----------
     path : path
         The folder.
-    progress : callable, optional
-        Called with the rows checked and their total.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the rows checked and
+        their total.
 
     Returns
     -------
@@ -355,7 +359,7 @@ def upgrade_trace(path: str | Path, progress: Progress | None = None) -> Trace:
     """
     folder = Path(path)
     manifest = read_unprotected(folder)
-    for shard in _trace(folder, manifest).verify(progress):
+    for shard in _trace(folder, manifest).verify(progress=told(progress)):
         if shard.damage:
             raise ValueError(shard.damage)
     write_manifest(folder, {n: value for n, value in manifest.items() if n not in ("format", "version")})

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from specsim.core._arguments import checked
 from specsim.core._kernels import available_threads, kernel
 from specsim.core._plotting import axes_or_new
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, plain, span
 from specsim.core._types import Floats, Ints
 from specsim.theory._rates import rates, with_error
 from specsim.traces._format import Layout, rounding
-from specsim.traces._reader import Progress, Shard, Trace
+from specsim.traces._reader import Shard, Trace
 from specsim.traces._token_probabilities import acceptance_chances
 
 if TYPE_CHECKING:
@@ -312,16 +313,18 @@ class TraceBounds(Accepted):
 
 
 @checked
+@shows_progress("summarise", " rows")
 def summarise(
-    trace: Trace, *, progress: Progress | None = None, skip_damaged: bool = False
+    trace: Trace, *, progress: ShowProgress = None, skip_damaged: bool = False
 ) -> TraceSummary | TraceBounds:
     """Measure α over a trace in one pass over p and q, in threads over shards; every row is checked.
 
     Parameters
     ----------
     trace : Trace
-    progress : callable, optional
-        Called with the rows read and their total, after each shard.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the rows read and
+        their total, after each shard.
     skip_damaged : bool
         Skip damaged shards, which the result then names, instead of raising.
 
@@ -346,6 +349,7 @@ def summarise(
     >>> round(found.alpha_verified, 3), [round(end, 3) for end in found.alpha_context]
     (0.4, [0.362, 0.408])
     """
+    tell = told(progress)
     total = _Tally.empty(trace.gamma)
     skipped = []
     done = 0
@@ -360,8 +364,8 @@ def summarise(
                         raise
                     skipped.append(str(error))
                 done += shard.num_rows
-                if progress:
-                    progress(done, trace.num_rows)
+                if tell:
+                    tell(done, trace.num_rows)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     layout = trace.layout

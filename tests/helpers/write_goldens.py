@@ -220,7 +220,7 @@ NAMES = {
     "verifier",
 }
 #: Keys of what differs from machine to machine, or from run to run.
-VOLATILE = {"seconds", "path"}
+VOLATILE = {"seconds", "path", "sha256"}
 #: Longer lists of numbers and names are kept in short.
 LONGEST = 12
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from specsim import default_pair, replay, simulate
-from specsim.cli._record import _read_prompts as read_prompts
 from specsim.drafts import branching
 from specsim.models import TableModel
 from specsim.recording import STEPS_PER_TEXT, record, record_hf
+from specsim.recording._prompts import read_prompts
 from specsim.traces import open_trace, summarise
 
 

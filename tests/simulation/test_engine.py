@@ -14,7 +14,7 @@ from specsim.core._provenance import Provenance
 from specsim.core._streams import key_of
 from specsim.core.distributions import dyadic, synthetic_pair
 from specsim.drafts import DynamicTree, PromptLookup, Tree, branching, chain, chains
-from specsim.models import TableModel, default_pair
+from specsim.models import Pair, TableModel, default_pair
 from specsim.simulation import _sources as sources
 from specsim.simulation._counting import run
 from specsim.simulation._engine import Simulation, StepTally, make_source, simulate
@@ -183,6 +183,8 @@ def hand_counted(lengths, tree=None):
         lengths,
         tokens,
         0.5,
+        int(lengths.sum()),
+        Pair(),
         provenance,
     )
 

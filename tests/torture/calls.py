@@ -61,6 +61,17 @@ def _calls():
         specsim.generate,
         two | {"prompt": [0], "max_new_tokens": 5, "gamma": 2, "rule": "standard", "rng": 1},
     )
+    yield (
+        specsim.sweep,
+        pair | {"over": {"gamma": [1, 2]}, "rule": "standard", "gamma": 2, "progress": False} | few,
+    )
+    yield specsim.read_pair, {"name": "zipf:vocab_size=20,overlap=0.5"}
+    yield specsim.load, {"path": "run.json"}
+    yield specsim.rerun, {"run": "run.json", "target": None, "draft": None, "threads": 1, "progress": None}
+    yield (
+        models.Processed,
+        {"model": TARGET, "temperature": 0.5, "top_k": 2, "top_p": 0.9, "min_p": 0.1},
+    )
     yield specsim.sample, {"target": TARGET, "prompt": [0], "max_new_tokens": 5, "rng": 1}
     yield (
         specsim.verify,
@@ -362,7 +373,8 @@ def make_things():
     """The files that calls name, in this folder."""
     from specsim.planted import plant
 
-    specsim.simulate(P, Q, gamma=2, steps=100, rng=1, threads=1, checkpoint="run.part")
+    run = specsim.simulate(P, Q, gamma=2, steps=100, rng=1, threads=1, checkpoint="run.part")
+    run.save("run.json")
     os.mkfifo("fifo")
     with socket.socket(socket.AF_UNIX) as one:
         one.bind("socket")

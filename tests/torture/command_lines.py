@@ -68,6 +68,11 @@ simulate zipf --vocab-size 20 --steps 1000 --seed 1 --threads 1 --checkpoint {} 
 simulate models.npz --steps 100 --gamma 2 --seed 1 --threads 1 --json
 simulate trace --steps 100 --gamma 2 --seed 1 --threads 1 --json
 simulate zipf --tree 2,1 --rule traversal --vocab-size 20 --steps 100 --seed 1 --threads 1 --json
+simulate zipf:vocab_size=20,overlap=0.5 --steps 100 --seed 1 --threads 1 -o {}
+sweep zipf --over gamma=1,2 --vocab-size 20 --steps 64 --seed 1 --threads 1 --csv
+prove zipf --vocab-size 3 --gamma 2 --json
+plan zipf --c 0.05
+rerun run.json --threads 1 --json
 replay zipf --step 3 --seed 1 --vocab-size 20 --gamma 2
 generate models.npz --prompt so --max-new-tokens 8 --gamma 2 --seed 1 --json
 """.strip().splitlines()  # fmt: skip

@@ -19,9 +19,9 @@ from specsim import metrics, models, planted, traces
 from specsim.auditing import audit_shard
 from specsim.auditing._offline import score
 from specsim.cli._engine import prompts_of
-from specsim.cli._record import _read_prompts
 from specsim.planted import audit_engine, open_planted
 from specsim.planted._audit._run import TEXTS
+from specsim.recording._prompts import read_prompts
 
 
 def _counts(run):
@@ -104,7 +104,7 @@ KINDS = [
     ("exported cases", "cases/manifest.json", _scored, True),
     ("answers", "answers/*", lambda path: score("cases", Path(path).parent).verdict, False),
     ("prompts", "prompts.txt", prompts_of, False),
-    ("prompts, JSON", "prompts.jsonl", _read_prompts, False),
+    ("prompts, JSON", "prompts.jsonl", read_prompts, False),
     ("served responses", "served.jsonl", lambda path: traces.audit_served(path, rng=1), False),
     ("logged metrics", "responses.jsonl", metrics.read_acceptance, False),
     ("counters", "counters.txt", metrics.read_acceptance, False),

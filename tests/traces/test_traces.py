@@ -291,7 +291,7 @@ def test_progress_ends_at_the_end(folder: Path) -> None:
     summarise(open_trace(folder), progress=lambda done, total: seen.append((done, total)))
     assert seen == [(28, 80), (56, 80), (80, 80)]
     seen.clear()
-    open_trace(folder).verify(lambda done, total: seen.append((done, total)))
+    open_trace(folder).verify(progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (80, 80)
 
 

@@ -19,6 +19,12 @@ from specsim.core._registry import nearest
 
 __all__ = ["ENGINES", "EngineMissing", "get", "is_engine", "names"]
 
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return __all__
+
+
 #: Where each engine's own verifier or decoder is made, and what it is.
 ENGINES: dict[str, tuple[str, str]] = {
     "deepspec": ("deepspec:verifier", "DeepSpec's verify_draft_tokens"),

@@ -31,6 +31,12 @@ from specsim.rules._common.base import parse_parameters
 
 __all__ = ["Mutant", "catalogue", "exact_controls", "get", "names", "sequence_law"]
 
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return __all__
+
+
 _FAMILIES = (
     _proposal,
     _residual,

@@ -162,7 +162,7 @@ class PolicyRun:
         return as_dict(self, *derived, "alpha_drafted", without=without, beyond=self.truncated)
 
 
-class PolicyRuns(tuple[PolicyRun, ...], Shown):
+class PolicyRuns(Shown, tuple[PolicyRun, ...]):
     """Runs of several policies on one log, side by side."""
 
     __slots__ = ()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from specsim.auditing._results import BUDGET, Finding
 from specsim.core._checks import check_count
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
 from specsim.planted._audit._against_results import GreedyTexts, ServerComparison
@@ -17,7 +18,7 @@ from specsim.planted._audit._against_serving import EndedError, Serving, Side
 from specsim.planted._audit._against_tests import PromptTexts, all_tests
 from specsim.planted._audit._judge import AT_FAULT
 from specsim.planted._audit._results import TestResult
-from specsim.planted._audit._run import PLAIN, Progress, open_store
+from specsim.planted._audit._run import PLAIN, open_store
 from specsim.planted._engines._requests import Sampling
 from specsim.planted._engines._texts import TextServer, common_form
 
@@ -29,6 +30,7 @@ TEXTS = "first.jsonl", "second.jsonl"
 LENGTH, GREEDY_LENGTH = 8, 64
 
 
+@shows_progress("compare", " tokens")
 def compare_servers(
     one: str,
     other: str,
@@ -43,7 +45,7 @@ def compare_servers(
     seconds: float | None = None,
     out: str | Path | None = None,
     rng: RandomSource = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> ServerComparison:
     """Test whether two OpenAI-compatible servers draw texts from the same law.
 
@@ -80,8 +82,9 @@ def compare_servers(
         the same comparison in it, the comparison goes on from there.
     rng : int, Generator, SeedSequence or None
         Draws the seeds of the requests, all different.
-    progress : callable, optional
-        Called with the numbers of tokens asked for so far and planned.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the numbers of tokens
+        asked for so far and planned.
 
     Returns
     -------
@@ -127,7 +130,7 @@ def compare_servers(
             server = TextServer(url, model=model, connections=connections)
             stack.callback(server.close)
             sides.append(Side(server, open_store(out, file, server, root, sampling, more), deadline))
-        run = Serving(sides, prompts, length, sampling, rounds, copies, root, progress)
+        run = Serving(sides, prompts, length, sampling, rounds, copies, root, told(progress))
         tests = [] if greedy else _laws(run)
         by_prompt = _greedy(run) if greedy else []
         records = [side.record(run.form) for side in sides]

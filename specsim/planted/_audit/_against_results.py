@@ -61,7 +61,7 @@ class GreedyTexts:
     repeated: tuple[bool, bool]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ServerComparison(Shown):
     """The result of `compare_servers`.
 

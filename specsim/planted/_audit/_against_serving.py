@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from specsim.core._progress import Progress
 from specsim.core._types import Ints
 from specsim.planted._audit._against_results import ServerSide
 from specsim.planted._audit._against_tables import Text
 from specsim.planted._audit._asking import Asking
-from specsim.planted._audit._run import Progress
 from specsim.planted._audit._store import TextStore
 from specsim.planted._engines._requests import Failure, Sampling
 from specsim.planted._engines._texts import FORMS, TextCompletion, TextRequest, TextServer

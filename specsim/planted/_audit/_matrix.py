@@ -12,11 +12,12 @@ import numpy as np
 
 from specsim.auditing._results import Verdict
 from specsim.core._checks import check_counts
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
 from specsim.planted._audit._judge import EngineAudit, Run, judge, likely_orders
 from specsim.planted._audit._requests_plan import LONG, plan_requests
-from specsim.planted._audit._run import Progress, open_store, plain_options, planned_tokens, serve
+from specsim.planted._audit._run import open_store, plain_options, planned_tokens, serve
 from specsim.planted._audit._store import TextStore
 from specsim.planted._engines._opening import open_engine
 from specsim.planted._engines._requests import Engine, Sampling
@@ -115,7 +116,7 @@ class MatrixCell:
     command: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EngineMatrix(Shown):
     """The result of `audit_matrix`."""
 
@@ -193,6 +194,7 @@ def _efficiency(audit: EngineAudit) -> str:
     return NONE if ratio is None else f"{ratio:.2f}"
 
 
+@shows_progress("audit", " tokens")
 def audit_matrix(
     engine: str,
     planted: Planted,
@@ -202,7 +204,7 @@ def audit_matrix(
     tolerance: float | None = None,
     out: str | Path | None = None,
     rng: RandomSource = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
     **options: Any,
 ) -> EngineMatrix:
     """Audit an engine under many settings, with speculation and without.
@@ -234,6 +236,7 @@ def audit_matrix(
         As `audit_engine`.
     """
     check_counts(tokens=tokens)
+    tell = told(progress)
     root = root_of(rng)
     cells: list[MatrixCell] = []
     interrupted = False
@@ -253,14 +256,14 @@ def audit_matrix(
         kept = [_stores(out, both, planted, row, tokens, root) for row in rows]
         done, planned = 0, len(both) * sum(map(planned_tokens, asked))
 
-        def told(received: int, _: int) -> None:
-            if progress is not None:
-                progress(done + received, planned)
+        def received(here: int, _: int) -> None:
+            if tell is not None:
+                tell(done + here, planned)
 
         for row, requests, stores in zip(rows, asked, kept, strict=True):
             runs: list[Run] = []
             for one, store in zip(both, stores, strict=True):
-                runs.append(serve(one, planted, requests, store, root, None, told))
+                runs.append(serve(one, planted, requests, store, root, None, received))
                 done += planned_tokens(requests)
             command = f"specsim audit engine {engine} --planted {planted.folder} {row.options()}".strip()
             cells.append(_judged(row.name, runs, f"{command} --tokens {tokens} --seed {root}", tolerance))

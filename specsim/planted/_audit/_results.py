@@ -93,7 +93,7 @@ class KnownMistake:
     fits: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EngineAudit(Shown):
     """The result of `specsim.audit_engine`.
 

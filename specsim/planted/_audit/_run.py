@@ -1,13 +1,14 @@
 """Audit a serving engine: make requests, keep the texts, judge them."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from specsim.core._checks import check_between, check_counts
 from specsim.core._files import make_folder
+from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.planted._audit._asking import Asking
 from specsim.planted._audit._judge import EngineAudit, Run, judge, likely_orders
@@ -26,9 +27,9 @@ PLAIN_TOKENS = 5_000
 TEXTS = "texts.jsonl"
 
 #: What is told of the work: tokens so far, and tokens planned.
-Progress = Callable[[int, int], None]
 
 
+@shows_progress("audit", " tokens")
 def audit_engine(
     engine: str | Engine,
     planted: Planted,
@@ -44,7 +45,7 @@ def audit_engine(
     seconds: float | None = None,
     out: str | Path | None = None,
     rng: RandomSource = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
     **options: Any,
 ) -> EngineAudit:
     """Audit an engine that serves a planted checkpoint.
@@ -88,8 +89,9 @@ def audit_engine(
         the run goes on from there.
     rng : int, Generator, SeedSequence or None
         Draws the prompts and the seeds of the requests.
-    progress : callable, optional
-        Called with the numbers of tokens received and planned.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the numbers of tokens
+        received and planned.
     **options
         Of the engine; for a server `model` and `connections`.
 
@@ -138,7 +140,7 @@ def audit_engine(
         orders = [] if order is None else [order]
         if order is None and isinstance(engine, str) and "://" not in engine:
             orders = plain_orders(engine, planted, sampling, root, options)
-        run = serve(opened, planted, requests, store, root, seconds, progress)
+        run = serve(opened, planted, requests, store, root, seconds, told(progress))
     finally:
         if opened is not engine:
             opened.close()

@@ -15,8 +15,9 @@ from typing import Any
 
 from specsim.core._arguments import checked
 from specsim.core._files import check_file
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._registry import check_known, modules_beside
-from specsim.traces._reader import Progress, Trace, open_trace
+from specsim.traces._reader import Trace, open_trace
 from specsim.traces._steps import Logged, Source, report_wrong_sums
 from specsim.traces._writer import check_new_trace, writer
 
@@ -35,6 +36,7 @@ def formats() -> list[str]:
 
 
 @checked
+@shows_progress("import")
 def import_trace(
     source: str | Path,
     out: str | Path,
@@ -43,7 +45,7 @@ def import_trace(
     format: str | None = None,
     vocab_size: int | None = None,
     dtype: str = "float32",
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Trace:
     """Convert a log to a trace, and open it.
 
@@ -59,8 +61,9 @@ def import_trace(
         V, for truncated rows; by default the largest id plus one. Whole rows must agree with it.
     dtype : {"float32", "float16", "bfloat16"}
         How rows are stored.
-    progress : callable, optional
-        Called with the steps written and their total.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the steps written and
+        their total.
 
     Returns
     -------
@@ -74,6 +77,7 @@ def import_trace(
     FileExistsError, OSError
         If `out` is not empty, or cannot be written.
     """
+    tell = told(progress)
     asked = Source(Path(source), None if draft is None else Path(draft), vocab_size)
     for path in (asked.path, asked.draft):
         if path is not None and not path.exists():
@@ -108,8 +112,8 @@ def import_trace(
                 whole = logged.top is None and "p" in logged.columns and "sums to" in str(error)
                 more = f"; in all, {report_wrong_sums(logged.columns)}" if whole else ""
                 raise type(error)(f"{place}: {error}{more}") from None
-            if progress is not None and (done % 256 == 0 or done == logged.total):
-                progress(done, logged.total)
+            if tell is not None and (done % 256 == 0 or done == logged.total):
+                tell(done, logged.total)
     return open_trace(out)
 
 

@@ -22,14 +22,15 @@ from pathlib import Path
 
 from specsim.core._arguments import checked
 from specsim.core._lines import log_files, read_lines
+from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
-from specsim.traces._reader import Progress
 from specsim.traces._served.conditions import Conditions
 from specsim.traces._served.counting import Counts
 from specsim.traces._served.result import Contradiction, ServedAudit
 
 
 @checked
+@shows_progress("audit", "B")
 def audit_served(
     path: str | Path,
     *,
@@ -37,7 +38,7 @@ def audit_served(
     temperature: float | None = None,
     tolerance: float = 1e-5,
     rng: RandomSource = 0,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> ServedAudit:
     """Test the tokens of logged responses of a server against their own logged log-probabilities.
 
@@ -58,8 +59,9 @@ def audit_served(
         By how much logged log-probabilities may be off, in nats, from 0 to 0.1.
     rng : int, Generator or None
         The seed of the places of tokens within their cells.
-    progress : callable, optional
-        Called with the bytes read and their total.
+    progress : bool or callable, optional
+        A bar by default, as in `specsim.simulate`. A function is called with the bytes read and
+        their total.
 
     Returns
     -------
@@ -91,7 +93,7 @@ def audit_served(
         raise ValueError(f"temperature: {temperature} is not a number ≥ 0")
     root = root_of(rng)
     counts = Counts(Conditions(logprobs == "processed", temperature), tolerance, root)
-    for line in read_lines(log_files(Path(path)), progress):
+    for line in read_lines(log_files(Path(path)), told(progress)):
         counts.read(line.place, line.record, line.problem)
     if not counts.responses:
         first = f"; the first: {counts.named[0]}" if counts.named else ""

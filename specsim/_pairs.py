@@ -1,0 +1,250 @@
+"""One reader of pairs, for all functions and commands that take a target and a draft."""
+
+from __future__ import annotations
+
+import csv
+import io
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._arguments import checked
+from specsim.core._arrays import UNREADABLE, read_arrays
+from specsim.core._files import open_file, read_text
+from specsim.core._registry import nearest
+from specsim.core._tensors import read_tensors
+from specsim.core.distributions import PAIR_KINDS, check_rows, synthetic_pair
+from specsim.models import Pair, default_pair, load_pair
+from specsim.models._processed import SAMPLING, sampled
+from specsim.recording._kept import kept_rows
+from specsim.traces import Trace, open_trace
+
+#: Options of a synthetic pair.
+SYNTHETIC = {"vocab_size": 1000, "overlap": 0.8, "seed": 0}
+WHOLE = ("vocab_size", "seed", "top_k", "gamma", "max_new_tokens")
+LOGITS, HUGGING_FACE = "logits:", "hf:"
+#: Options of Hugging Face models, besides those of sampling.
+RECORDING = ("gamma", "max_new_tokens")
+OPTIONS = (*SYNTHETIC, *SAMPLING, *RECORDING)
+SOURCES = (
+    "'ngram', a synthetic kind, a file (.npz, .npy, .safetensors, .csv) with p and q, two files of logits as "
+    "logits:TARGET,DRAFT, a file of models, the folder of a trace, or hf:TARGET,DRAFT@PROMPTS"
+)
+
+
+@checked
+def read_pair(name: str) -> Pair:
+    """Read the pair of target and draft that `name` stands for.
+
+    Parameters
+    ----------
+    name : str
+        "ngram", the bundled pair; a synthetic kind such as "zipf"; a file with the pmfs p and q: `.npz`,
+        `.safetensors`, `.csv` with these columns, `.npy` of shape [2, V], or two such files with a comma
+        between them; "logits:TARGET,DRAFT", two files of logits; an `.npz` file of
+        `specsim.models.build_pair`; the folder of a trace; or "hf:TARGET,DRAFT@PROMPTS", the rows of two
+        Hugging Face models along the texts after the prompts in a file, recorded once and kept on disk
+        (see `specsim.recording.record_hf`). Options stand behind a colon:
+        "zipf:vocab_size=1000,overlap=0.8,seed=0" for synthetic pairs, gamma and max_new_tokens for Hugging
+        Face models, and for all but traces temperature, top_k, top_p and min_p.
+
+    Returns
+    -------
+    Pair
+
+    Raises
+    ------
+    ValueError
+        For a name that stands for nothing, an option that does not exist or has no effect, and files that
+        are damaged or hold no pmfs.
+    OSError
+        If a file cannot be read.
+
+    Examples
+    --------
+    >>> p, q = read_pair("zipf:vocab_size=100,overlap=0.7")
+    >>> round(float(np.minimum(p, q).sum()), 12)
+    0.7
+    >>> read_pair("ngram:temperature=0.5").draft.temperature
+    0.5
+    """
+    source, options = _parse(name)
+    sampling = {key: options.pop(key) for key in SAMPLING if key in options}
+    hugging_face = source.startswith(HUGGING_FACE)
+    own = SYNTHETIC if source in PAIR_KINDS else RECORDING if hugging_face else ()
+    for key in options:
+        if key not in own:
+            owners = "synthetic pairs" if key in SYNTHETIC else "Hugging Face models"
+            raise ValueError(f"pair {name!r}: {key} is an option of {owners} alone")
+    if hugging_face:
+        return Pair(_hugging_face(source, options | sampling), None, name)
+    made: tuple[Any, Any]
+    if source in PAIR_KINDS:
+        chosen: dict[str, Any] = SYNTHETIC | options
+        made = synthetic_pair(source, chosen["vocab_size"], chosen["overlap"], rng=chosen["seed"])
+    else:
+        made = _read(source)
+    if isinstance(made[0], Trace) and sampling:
+        raise ValueError(
+            f"pair {name!r}: the rows of a trace cannot be sampled at another {next(iter(sampling))}"
+        )
+    if sampling:
+        made = sampled(made[0], **sampling), sampled(made[1], **sampling)
+    return Pair(made[0], made[1], name)
+
+
+def _parse(name: str) -> tuple[str, dict[str, float]]:
+    """The source, and its options."""
+    source, colon, rest = name.rpartition(":")
+    if not colon or "=" not in rest or Path(name).exists():
+        return name, {}
+    options: dict[str, float] = {}
+    for part in rest.split(","):
+        key, _, value = part.partition("=")
+        if key not in OPTIONS:
+            near = nearest(key, OPTIONS)
+            raise ValueError(f"pair {name!r}: unknown option {key!r}; did you mean {near!r}?")
+        if key in options:
+            raise ValueError(f"pair {name!r}: {key} is given twice")
+        try:
+            options[key] = float(value)
+        except ValueError:
+            raise ValueError(f"pair {name!r}: {key} = {value!r} is not a number") from None
+        if key in WHOLE:
+            if options[key] != int(options[key]):
+                raise ValueError(f"pair {name!r}: {key} = {value} is not a whole number")
+            options[key] = int(options[key])
+    return source, options
+
+
+def _hugging_face(source: str, options: dict[str, Any]) -> Trace:
+    models, at, prompts = source.removeprefix(HUGGING_FACE).rpartition("@")
+    if not at or models.count(",") != 1:
+        raise ValueError(f"pair {source!r}: expected {HUGGING_FACE}TARGET,DRAFT@PROMPTS, a file of prompts")
+    if "min_p" in options:
+        raise ValueError(f"pair {source!r}: rows of Hugging Face models are not recorded with min_p")
+    target, draft = models.split(",")
+    return kept_rows(target, draft, Path(prompts), **options)
+
+
+def _read(source: str) -> tuple[Any, Any]:
+    if source == "ngram":
+        return default_pair()
+    if source.startswith(LOGITS):
+        files = source.removeprefix(LOGITS).split(",")
+        if len(files) != 2:
+            raise ValueError(f"pair {source!r}: give two files, {LOGITS}TARGET,DRAFT")
+        return _both([_softmax(_vector(file), file) for file in files], source)
+    path = Path(source)
+    if path.is_dir():
+        return open_trace(path), None
+    if source.count(",") == 1 and not path.exists():
+        return _both([_vector(file) for file in source.split(",")], source)
+    if path.exists() or path.suffix:
+        return _read_file(path)
+    near = get_close_matches(source, ("ngram", *PAIR_KINDS), n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"pair {source!r}: {meant}A pair is {SOURCES}. Kinds: {', '.join(PAIR_KINDS)}")
+
+
+def _read_file(path: Path) -> tuple[Any, Any]:
+    """The pmfs p and q, or the models, in one file."""
+    if path.suffix == ".csv":
+        arrays = _columns(path)
+    elif path.suffix == ".safetensors":
+        arrays = read_tensors(path)[0]
+    elif path.suffix == ".npy":
+        both = _load(path)
+        if both.ndim != 2 or len(both) != 2:
+            raise ValueError(f"{path}: shape {both.shape}; expected [2, V], the rows p and q")
+        return _both([*both], str(path))
+    else:
+        try:
+            arrays = read_arrays(path)
+        except UNREADABLE as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise ValueError(f"{path}: neither arrays of NumPy nor a file of models ({error})") from None
+        if "p" not in arrays or "q" not in arrays:
+            return load_pair(path)
+    if lost := [name for name in ("p", "q") if name not in arrays]:
+        raise ValueError(f"{path}: has no {lost[0]}, only {', '.join(arrays)}; name the pmfs p and q")
+    return _both([arrays["p"], arrays["q"]], str(path))
+
+
+def _both(rows: list[NDArray[Any]], source: str) -> tuple[Any, Any]:
+    """Two pmfs of one vocabulary, checked."""
+    p, q = rows
+    for name, row in zip("pq", rows, strict=True):
+        if row.ndim != 1:
+            raise ValueError(
+                f"{source}: {name} has shape {row.shape}; expected one pmf [V]. Rows of many "
+                "positions are a log: specsim trace import"
+            )
+        check_rows(row, f"{source}: {name}")
+    if p.shape != q.shape:
+        raise ValueError(f"{source}: p has {p.size} tokens, q {q.size}: they must share one vocabulary")
+    return p, q
+
+
+def _vector(path: str) -> NDArray[Any]:
+    """The only array in a file."""
+    if Path(path).suffix == ".npy":
+        return _load(Path(path))
+    text = read_text(path).replace(",", " ").split()
+    try:
+        return np.array([float(number) for number in text])
+    except ValueError:
+        raise ValueError(f"{path}: neither .npy nor numbers in text") from None
+
+
+def _load(path: Path) -> NDArray[Any]:
+    try:
+        with open_file(path) as file:
+            return np.asarray(np.load(file, allow_pickle=False))
+    except UNREADABLE as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ValueError(f"{path}: not an array of NumPy that can be read ({error})") from None
+
+
+def _columns(path: Path) -> dict[str, NDArray[Any]]:
+    """The columns p and q of a CSV file with a line of names."""
+    rows = [*csv.DictReader(io.StringIO(read_text(path)))]
+    found: dict[str, NDArray[Any]] = {}
+    for name in rows[0] if rows else ():
+        if name in ("p", "q"):
+            try:
+                found[name] = np.array([float(row[name]) for row in rows])
+            except (TypeError, ValueError):
+                place = next(i for i, row in enumerate(rows, 2) if not _is_number(row[name]))
+                raise ValueError(f"{path}, line {place}: {name} is not a number") from None
+        else:
+            found[name or ""] = np.empty(0)
+    return found
+
+
+def _is_number(text: str | None) -> bool:
+    try:
+        float(text or "")
+    except ValueError:
+        return False
+    return True
+
+
+def _softmax(logits: NDArray[Any], path: str) -> NDArray[Any]:
+    values = np.asarray(logits, dtype=np.float64)
+    if (
+        not values.size
+        or np.isnan(values).any()
+        or np.isposinf(values).any()
+        or not np.isfinite(values).any()
+    ):
+        raise ValueError(
+            f"{path}: not logits: they must be numbers below infinity, at least one of them finite"
+        )
+    weights = np.exp(values - values.max())
+    return np.asarray(weights / weights.sum())

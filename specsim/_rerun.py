@@ -1,0 +1,70 @@
+"""Run a simulation again from its result, also from a file of it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from specsim._pairs import read_pair
+from specsim.core._arguments import checked
+from specsim.core._progress import ShowProgress
+from specsim.core._saving import load
+from specsim.models import Pair
+from specsim.simulation import Simulation, simulate
+
+
+@checked
+def rerun(
+    run: Simulation | str | os.PathLike[str],
+    target: Any = None,
+    draft: Any = None,
+    *,
+    threads: int | None = None,
+    progress: ShowProgress = None,
+) -> Simulation:
+    """Run a simulation again: the same pair, rule, draft, number of steps and seed.
+
+    Parameters
+    ----------
+    run : Simulation or path
+        A result, or a file that its `save` wrote.
+    target, draft : optional
+        The pair, where the file has no name of it and could not hold the models.
+    threads, progress
+        As in `specsim.simulate`.
+
+    Returns
+    -------
+    Simulation
+        Equal to `run`, unless that was interrupted.
+
+    Raises
+    ------
+    ValueError
+        If the pair is missing, or is another one now than it was.
+
+    Examples
+    --------
+    >>> import specsim
+    >>> run = specsim.simulate(specsim.read_pair("zipf:vocab_size=50"), steps=1000, rng=1)
+    >>> rerun(run) == run
+    True
+    """
+    saved = run if isinstance(run, Simulation) else load(run)
+    if not isinstance(saved, Simulation):
+        raise ValueError(f"run: a {type(saved).__name__}, and only a Simulation can be run again")
+    pair = saved.pair if target is None else Pair(target, draft, saved.pair.name)
+    if pair.target is None:
+        if pair.name is None:
+            raise ValueError(
+                "target: missing; the result has no name of its pair, whose models no file can hold"
+            )
+        pair = read_pair(pair.name)
+    options: dict[str, Any] = {"rule": saved.rule, "gamma": saved.tree, "steps": saved.planned}
+    again = simulate(pair, **options, rng=saved.provenance.root, threads=threads, progress=progress)
+    if again.pair != saved.pair:
+        raise ValueError(
+            f"target: another pair than that of the result ({again.pair.sha256}, not {saved.pair.sha256}); "
+            "give the one that was simulated"
+        )
+    return again

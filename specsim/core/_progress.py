@@ -1,0 +1,92 @@
+"""Progress of long work: one bar, in terminals and notebooks, with an estimate of the time left.
+
+Functions that take long have `progress`: None shows a bar where somebody looks, True everywhere, False
+nowhere, and a function is called as progress(done, total) instead. Work that is part of other work shows none
+of its own. tqdm reads its defaults from the environment, so TQDM_DISABLE=1 silences all bars.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
+
+#: Called as progress(done, total).
+Progress = Callable[[int, int], None]
+#: What functions take as `progress`.
+ShowProgress = bool | Progress | None
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Seconds of work before a bar is drawn.
+DELAY = 0.5
+
+_within: ContextVar[bool] = ContextVar("within other work", default=False)
+
+
+class Work(NamedTuple):
+    """Work under way: whom to tell of its progress, if anybody, and whether it is part of no other work."""
+
+    report: Progress | None
+    outermost: bool
+
+
+@contextmanager
+def working(progress: ShowProgress, label: str, unit: str = " steps") -> Iterator[Work]:
+    """Show the progress of the work inside the `with`, `label` in front and counted in `unit`."""
+    outermost = not _within.get()
+    token = _within.set(True)
+    try:
+        if callable(progress):
+            yield Work(progress, outermost)
+        elif not outermost or progress is False or (progress is None and not _watched()):
+            yield Work(None, outermost)
+        else:
+            with _bar(label, unit) as report:
+                yield Work(report, outermost)
+    finally:
+        _within.reset(token)
+
+
+def shows_progress(label: str, unit: str = " steps") -> Callable[[F], F]:
+    """A decorator: the `progress` of the function is shown as `working` does; it reads it with `told`."""
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def called(*arguments: Any, progress: ShowProgress = None, **named: Any) -> Any:
+            with working(progress, label, unit) as work:
+                return function(*arguments, progress=work.report, **named)
+
+        return cast(F, called)
+
+    return decorate
+
+
+def told(progress: ShowProgress) -> Progress | None:
+    """What a function that `shows_progress` calls, if anything."""
+    return progress if callable(progress) else None
+
+
+@contextmanager
+def _bar(label: str, unit: str) -> Iterator[Progress]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of notebooks without widgets, which get text
+        from tqdm.auto import tqdm
+
+        bar = tqdm(desc=label, unit=unit, unit_scale=True, leave=False, dynamic_ncols=True, delay=DELAY)
+
+    def report(done: int, total: int) -> None:
+        bar.total = total
+        bar.update(done - bar.n)
+
+    with bar:
+        yield report
+
+
+def _watched() -> bool:
+    """Whether standard error is a terminal, or this a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel") or (sys.stderr is not None and sys.stderr.isatty())

@@ -1,0 +1,190 @@
+"""Results as values: whether two are equal, and files that hold one.
+
+A file is JSON with the SHA-256 of its own content. Dataclasses, named tuples and enumerations of specsim are
+written with the name of their class, and nothing else is made of a file when it is read. An object that is
+neither can be written if it has `saved()`, the arguments that its class makes it from.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specsim.core._arguments import checked
+from specsim.core._files import PathLike, atomic_write, read_text
+from specsim.core._json import SEAL, parse_json, seal_of, sealed
+from specsim.core._provenance import specsim_version
+from specsim.core._types import dtype_of
+
+FORMAT = "specsim result 1"
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two values are the same, arrays and NaN included.
+
+    Of dataclasses the fields that take part in comparisons are compared.
+
+    >>> equal({"lengths": np.array([3, 1])}, {"lengths": np.array([3, 1])}), equal((1,), (2,))
+    (True, False)
+    """
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return _equal_arrays(np.asarray(one), np.asarray(other))
+    if is_dataclass(one):
+        return type(one) is type(other) and all(
+            equal(getattr(one, field.name), getattr(other, field.name))
+            for field in fields(one)
+            if field.compare
+        )
+    if isinstance(one, Mapping):
+        return (
+            isinstance(other, Mapping)
+            and one.keys() == other.keys()
+            and all(equal(value, other[key]) for key, value in one.items())
+        )
+    if isinstance(one, tuple | list):
+        return (
+            isinstance(other, type(one))
+            and len(one) == len(other)
+            and all(equal(*pair) for pair in zip(one, other, strict=True))
+        )
+    return bool(one == other or (one != one and other != other))
+
+
+def _equal_arrays(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    if one.shape != other.shape:
+        return False
+    return bool(np.all((one == other) | ((one != one) & (other != other))))
+
+
+def save(result: Any, path: PathLike) -> None:
+    """Write `result` to the file `path`, replacing it in one step.
+
+    Raises TypeError if something in it cannot be written, OSError if the file cannot be."""
+    document = sealed({"format": FORMAT, "specsim": specsim_version(), "result": encoded(result)})
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
+
+
+@checked
+def load(path: PathLike) -> Any:
+    """Read the result in a file that `save` of a result wrote.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    Simulation, Sweep, Comparison, Audit, …
+        Equal to what was saved, with its provenance.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, no result, or of a version with other results.
+
+    Examples
+    --------
+    >>> import tempfile, specsim
+    >>> run = specsim.simulate([0.5, 0.5], [0.8, 0.2], steps=100, rng=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run.save(f"{folder}/run.json")
+    ...     load(f"{folder}/run.json") == run
+    True
+    """
+    text = read_text(path)
+    try:
+        document = parse_json(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: not a saved result, or damaged ({error})") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"{path}: not a result in the format of this version ({FORMAT!r}); save writes it")
+    if document.get(SEAL) != seal_of(document):
+        raise ValueError(f"{path}: damaged or edited, its checksum is wrong; run it again")
+    try:
+        return decoded(document["result"])
+    except (ValueError, TypeError, LookupError, AttributeError, ImportError) as error:
+        raise ValueError(
+            f"{path}: saved by specsim {document.get('specsim')}, whose results this version "
+            f"({specsim_version()}) cannot read ({error})"
+        ) from error
+
+
+def encoded(value: Any) -> Any:
+    """`value` as JSON holds it. Raises TypeError for what no file can hold."""
+    if isinstance(value, Enum):
+        return {"class": _name(value), "value": value.value}
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"float": str(float(value))}
+    if isinstance(value, Fraction):
+        return {"fraction": str(value)}
+    if isinstance(value, np.ndarray):
+        kind, shape = value.dtype.name, [*value.shape]
+        return {"array": [encoded(one) for one in value.ravel().tolist()], "dtype": kind, "shape": shape}
+    if isinstance(value, np.generic):
+        return encoded(value.item())
+    if hasattr(value, "saved"):
+        return {"class": _name(value), "fields": {k: encoded(v) for k, v in value.saved().items()}}
+    if is_dataclass(value):
+        names = [field.name for field in fields(value) if field.init]
+        return {"class": _name(value), "fields": {name: encoded(getattr(value, name)) for name in names}}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {"class": _name(value), "fields": {k: encoded(v) for k, v in value._asdict().items()}}
+    if isinstance(value, tuple):
+        items = [encoded(item) for item in value]
+        return {"tuple": items} if type(value) is tuple else {"class": _name(value), "items": items}
+    if isinstance(value, list):
+        return [encoded(item) for item in value]
+    if isinstance(value, Mapping):
+        return {"mapping": [[encoded(key), encoded(item)] for key, item in value.items()]}
+    raise TypeError(f"a {type(value).__name__} cannot be written to a file")
+
+
+def decoded(value: Any) -> Any:
+    """The value that `encoded` made `value` of."""
+    if isinstance(value, list):
+        return [decoded(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "class" in value:
+        made = _class(value["class"])
+        if "fields" in value:
+            return made(**{name: decoded(item) for name, item in value["fields"].items()})
+        return made(decoded(value["items"]) if "items" in value else value["value"])
+    if "array" in value:
+        kind = dtype_of(value["dtype"])
+        return np.array([decoded(one) for one in value["array"]], dtype=kind).reshape(value["shape"])
+    if "mapping" in value:
+        return {decoded(key): decoded(item) for key, item in value["mapping"]}
+    if "tuple" in value:
+        return tuple(decoded(item) for item in value["tuple"])
+    return Fraction(value["fraction"]) if "fraction" in value else float(value["float"])
+
+
+def _name(value: Any) -> str:
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    _class(name)
+    return name
+
+
+def _class(name: str) -> Any:
+    """The class of specsim of that name. Raises TypeError for what is no kind of value."""
+    module, _, own = name.rpartition(".")
+    found = getattr(importlib.import_module(module), own, None) if module.startswith("specsim.") else None
+    values = isinstance(found, type) and (
+        is_dataclass(found) or issubclass(found, Enum | tuple) or callable(getattr(found, "saved", None))
+    )
+    if not values:
+        raise TypeError(f"a {name} cannot be in a file of results")
+    return found

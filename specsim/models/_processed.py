@@ -1,0 +1,148 @@
+"""A model at another temperature, or cut to its most probable tokens, as samplers process rows.
+
+In the order of transformers: temperature, top-k, top-p, min-p, each on what the one before left,
+renormalised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim.core import distributions
+from specsim.core._arguments import checked
+from specsim.core._types import Floats, TokenArray
+from specsim.models._base import Model, check_out
+
+#: The parameters of a sampler.
+SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+
+
+def process(
+    rows: ArrayLike,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+) -> Floats:
+    """Rows [..., V] after temperature, top-k, top-p and min-p. Raises ValueError as each of these.
+
+    >>> process([0.5, 0.3, 0.2], temperature=0.5, top_k=2).round(4)
+    array([0.7353, 0.2647, 0.    ])
+    """
+    found: Any = rows
+    for step, value, nothing in _steps(temperature, top_k, top_p, min_p):
+        if value != nothing:
+            found = step(found, value)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _steps(heat: float, k: int | None, mass: float, least: float) -> Sequence[tuple[Any, Any, Any]]:
+    """(function, its value, the value that changes nothing) for each step, in their order."""
+    return (
+        (distributions.temperature, heat, 1.0),
+        (distributions.top_k, k, None),
+        (distributions.top_p, mass, 1.0),
+        (distributions.min_p, least, 0.0),
+    )
+
+
+def sampled(one: Any, **sampling: Any) -> Any:
+    """A model with these sampling parameters, or a pmf after them."""
+    return Processed(one, **sampling) if isinstance(one, Model) else process(one, **sampling)
+
+
+class Processable:
+    """A model that has `processed`."""
+
+    def processed(
+        self, *, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0, min_p: float = 0.0
+    ) -> Processed:
+        """The same model with other sampling parameters, see `Processed`.
+
+        Examples
+        --------
+        >>> from specsim import TableModel
+        >>> TableModel([0.5, 0.3, 0.2]).processed(top_k=2).row([])
+        array([0.625, 0.375, 0.   ])
+        """
+        return Processed(self, temperature, top_k, top_p, min_p)  # type: ignore[arg-type]
+
+
+@checked
+@dataclass(frozen=True)
+class Processed(Processable):
+    """A model whose rows are processed before a token is drawn: temperature, top-k, top-p, then min-p.
+
+    Parameters
+    ----------
+    model : Model
+    temperature : float
+        ≥ 0; 0 gives the most probable token.
+    top_k : int, optional
+        Keep that many of the most probable tokens, and ties with the last.
+    top_p : float
+        In (0, 1]: keep the smallest set of most probable tokens with that mass.
+    min_p : float
+        In [0, 1]: keep tokens with that share of the largest probability.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a value is out of range, or `model` is no model.
+
+    Examples
+    --------
+    >>> from specsim.models import TableModel
+    >>> Processed(TableModel([0.8, 0.2]), temperature=0.5).rows([[]]).round(4)
+    array([[0.9412, 0.0588]])
+    """
+
+    model: Model
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, Model):
+            raise TypeError(f"model: expected a model, got {type(self.model).__name__}")
+        self._process(np.ones(1))  # for its checks
+
+    @property
+    def vocab_size(self) -> int:
+        return self.model.vocab_size
+
+    @property
+    def order(self) -> int:
+        return self.model.order
+
+    @property
+    def contexts(self) -> TokenArray:
+        return self.model.contexts
+
+    @property
+    def reads_all(self) -> bool:
+        return bool(getattr(self.model, "reads_all", False))
+
+    def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
+        """The rows after each of `histories`, as `Model.rows`."""
+        rows = self.model.rows(histories)
+        out = check_out(out, len(rows), self.vocab_size)
+        out[...] = self._process(rows)
+        return out
+
+    def row(self, context: Sequence[int]) -> Floats:
+        """The row after one `context`, float64."""
+        row: Floats = np.asarray(self.model.row(context), dtype=np.float64)
+        return self._process(row[None])[0]
+
+    def _process(self, rows: Floats) -> Floats:
+        return process(
+            rows, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p
+        )

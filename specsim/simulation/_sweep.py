@@ -1,0 +1,252 @@
+"""Simulate over the values of some settings: rule parameters, γ, or how rows are processed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim import rules
+from specsim.core._arguments import checked
+from specsim.core._kernels import available_threads
+from specsim.core._plotting import axes_or_new
+from specsim.core._progress import ShowProgress, working
+from specsim.core._provenance import Provenance
+from specsim.core._registry import check_known
+from specsim.core._streams import RandomSource, root_of
+from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
+from specsim.models import Model, Pair
+from specsim.models._processed import SAMPLING, sampled
+from specsim.simulation._comparison import context_rows, mean_tv, show_tv
+from specsim.simulation._engine import Simulation, pair_of, simulate
+from specsim.traces import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Columns that can be drawn, and the error of each, if it has one.
+DRAWN = {
+    "tokens_per_step": "tokens_per_step_error",
+    "alpha_context": None,
+    "alpha_verified": "alpha_verified_error",
+    "alpha_drafted": None,
+    "tv": None,
+}
+#: What a run has in a row of the table.
+COLUMNS = (*filter(None, (name for column in DRAWN.items() for name in column if name != "tv")), "steps")
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep(Shown):
+    """The result of `sweep`: one simulation for each combination of values, all with the same random numbers.
+
+    `over` are the settings and their values, `settings` the values of each of `runs`, and `tvs` its mean
+    total variation from the target's law: 0 for a lossless rule, None where the rule has no true claim, or
+    rows are frozen. Of `planned` runs some are missing if the sweep was `interrupted`."""
+
+    over: Mapping[str, tuple[Any, ...]]
+    settings: tuple[tuple[Any, ...], ...]
+    runs: tuple[Simulation, ...] = field(repr=False)
+    tvs: tuple[float | None, ...] = field(repr=False)
+    planned: int
+    provenance: Provenance = field(repr=False)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the sweep was ended before all its runs."""
+        return len(self.runs) < self.planned
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return as_dict(self, "interrupted")
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each run: its settings, tokens per step and α with standard errors, and TV."""
+        return [
+            dict(zip(self.over, values, strict=True))
+            | {name: getattr(run, name) for name in COLUMNS}
+            | {"tv": tv}
+            for values, run, tv in zip(self.settings, self.runs, self.tvs, strict=True)
+        ]
+
+    def parts(self) -> list[Piece]:
+        rows = []
+        for values, row in zip(self.settings, self.records(), strict=True):
+            mean = f"{row['tokens_per_step']:.4f} ± {row['tokens_per_step_error']:.4f}"
+            alpha = f"{row['alpha_verified']:.4f} ± {row['alpha_verified_error']:.4f}"
+            tv = NONE if row["tv"] is None else show_tv(row["tv"])
+            shown = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+            rows.append((*shown, mean, f"{row['alpha_context']:.4f}", alpha, tv))
+        parts: list[Piece] = [Table((*self.over, "tokens/step", "α context", "α verified", "TV"), rows)]
+        if self.interrupted:
+            parts.append(Line(f"interrupted after {len(self.runs)} of {self.planned} runs", "bold yellow"))
+        if self.runs:
+            run = self.runs[0]
+            seed = f"seed {self.provenance.root}"
+            parts.append(f"{run.pair.name or run.source}, {run.steps:,} steps of each run, {seed}")
+        return parts
+
+    def plot(self, ax: Axes | None = None, y: str = "tokens_per_step") -> Axes:
+        """A column of `records`, by default tokens per step, against the first setting, ± 2 standard errors.
+
+        There is a line for each combination of the other settings. `y` may also be alpha_context,
+        alpha_verified, alpha_drafted or tv."""
+        check_known("column", y, tuple(DRAWN))
+        ax, error = axes_or_new(ax), DRAWN[y]
+        x, *others = self.over
+        lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in self.records():
+            if row[y] is not None:
+                lines.setdefault(tuple(row[name] for name in others), []).append(row)
+        for marker, (values, rows) in zip("osD^v<>pXP" * len(lines), lines.items(), strict=False):
+            named = zip(others, values, strict=True)
+            ax.errorbar(
+                [row[x] for row in rows],
+                [row[y] for row in rows],
+                yerr=None if error is None else [2.0 * row[error] for row in rows],
+                fmt=f"{marker}-",
+                capsize=2,
+                label=", ".join(f"{name} = {value}" for name, value in named),
+            )
+        ax.set(xlabel=x, ylabel="total variation" if y == "tv" else y.replace("_", " "))
+        if others:
+            ax.legend()
+        return ax
+
+
+@checked
+def sweep(
+    target: ArrayLike | Model | Trace | Pair,
+    draft: ArrayLike | Model | None = None,
+    *,
+    over: Mapping[str, Sequence[Any]],
+    rule: str | rules.Rule = "standard",
+    gamma: int = 5,
+    steps: int = 100_000,
+    rng: RandomSource = None,
+    threads: int | None = None,
+    progress: ShowProgress = None,
+) -> Sweep:
+    """Simulate for every combination of the values of some settings.
+
+    Parameters
+    ----------
+    target, draft : array_like, Model, Trace or Pair
+        As for `simulate`.
+    over : mapping
+        Values by name: of a parameter of the rule, of "gamma" or "rule", or of "temperature", "top_k",
+        "top_p" and "min_p", with which both models are then sampled.
+    rule, gamma
+        The rule and the number of drafted tokens where `over` has no others.
+    steps, rng, threads
+        Of each run, as in `simulate`.
+    progress : bool or callable, optional
+        As in `simulate`, in runs.
+
+    Returns
+    -------
+    Sweep
+        Ctrl-C gives the runs so far.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a setting that does not exist, no value, and as in `simulate`.
+
+    Examples
+    --------
+    >>> pair = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
+    >>> found = sweep(*pair, rule="lenience", over={"lenience": [0.5, 1.0]}, steps=1000, rng=1)
+    >>> [(row["lenience"], round(row["tv"], 3)) for row in found.records()]
+    [(0.5, 0.2), (1.0, 0.0)]
+    """
+    started, root = time.perf_counter(), root_of(rng)
+    pair, values = pair_of(target, draft), _values(over)
+    cells = [
+        _Cell.of(pair, rule, gamma, dict(zip(values, one, strict=True))) for one in product(*values.values())
+    ]
+    runs, tvs = [], []
+    with working(progress, "sweep", " runs") as work:
+        try:
+            for done, cell in enumerate(cells, 1):
+                options: dict[str, Any] = {"steps": steps, "rng": root, "threads": threads}
+                run = simulate(cell.pair, rule=cell.rule, gamma=cell.gamma, **options)
+                runs.append(run)
+                tvs.append(cell.tv())
+                if work.report is not None:
+                    work.report(done, len(cells))
+        except KeyboardInterrupt:
+            if not (work.outermost and runs):
+                raise
+    provenance = Provenance.record(root, available_threads(threads), time.perf_counter() - started)
+    done = len(tvs)
+    return Sweep(
+        values,
+        tuple(product(*values.values()))[:done],
+        tuple(runs[:done]),
+        tuple(tvs),
+        len(cells),
+        provenance,
+    )
+
+
+def _values(over: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
+    if not isinstance(over, Mapping) or not over:
+        raise TypeError(
+            'over: expected a mapping from settings to their values, such as {"gamma": [1, 2, 4]}'
+        )
+    found = {}
+    for name, values in over.items():
+        if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
+            raise TypeError(f"over: {name} needs a sequence of values, such as [0.5, 1]")
+        found[name] = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    return found
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One combination of values."""
+
+    pair: Pair
+    rule: rules.Rule
+    gamma: int
+
+    @classmethod
+    def of(cls, pair: Pair, rule: str | rules.Rule, gamma: int, setting: dict[str, Any]) -> _Cell:
+        chosen, gamma = rules.get(setting.pop("rule", rule)), setting.pop("gamma", gamma)
+        own = [parameter.name for parameter in chosen.parameters]
+        known = (*own, "gamma", "rule", *SAMPLING)
+        for name in setting:
+            check_known(f"setting of {chosen.name}", name, known)
+        of_rule = {name: value for name, value in setting.items() if name in own}
+        sampling = {name: value for name, value in setting.items() if name not in own}
+        if of_rule:
+            chosen = chosen.with_parameters(**of_rule)
+        return cls(_processed(pair, sampling) if sampling else pair, chosen, gamma)
+
+    def tv(self) -> float | None:
+        """The mean total variation of the claimed law from the target's."""
+        if self.rule.control or isinstance(self.pair.target, Trace):
+            return None
+        if self.rule.declared is None:
+            return 0.0
+        return mean_tv(self.rule, *context_rows(*self.pair))
+
+
+def _processed(pair: Pair, sampling: Mapping[str, Any]) -> Pair:
+    """The pair with other sampling parameters."""
+    if isinstance(pair.target, Trace):
+        raise ValueError(
+            f"over: the rows of a trace cannot be sampled at another {next(iter(sampling))}; they were "
+            "logged along one path"
+        )
+    both = [sampled(one, **sampling) for one in pair]
+    if pair.name is None:
+        return Pair(both[0], both[1])
+    options = ",".join(f"{name}={value}" for name, value in sampling.items())
+    return Pair(both[0], both[1], f"{pair.name}{',' if ':' in pair.name else ':'}{options}")

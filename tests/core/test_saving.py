@@ -1,0 +1,169 @@
+"""Results as values: print, ==, pickle, save and load."""
+
+import json
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import specsim
+from specsim.core._json import seal_of
+from specsim.core._saving import FORMAT, decoded, encoded, equal, load
+from specsim.core._tables import Shown
+from specsim.models import Pair, TableModel
+from specsim.planning._plan import Candidate
+from specsim.planning.policies import Constant, draft_log
+from specsim.simulation import compare
+from specsim.traces import audit_log, default_trace, expect_tokens, read_alpha, summarise
+
+FEW_CASES = {"two-point", "asymmetric"}
+P, Q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
+EXACT = [TableModel([Fraction(n, 6) for n in weights]) for weights in ((3, 2, 1), (1, 2, 3))]
+
+
+def made():
+    """A result of each kind that takes no time, by name."""
+    trace, models = default_trace(), [TableModel(P), TableModel(Q)]
+    run = specsim.simulate(P, Q, gamma=2, steps=500, rng=1)
+    yield run
+    yield specsim.simulate(*models, rule="lenience:lenience=0.5", gamma=2, steps=500, rng=1)
+    yield compare(P, Q, names=["standard", "lenience"], steps=100, rng=1)
+    yield specsim.sweep(P, Q, over={"gamma": [1, 2]}, steps=100, rng=1)
+    yield specsim.prove(*EXACT, rule="pointwise_envelope", gamma=1)
+    yield specsim.plan(0.8, 0.05)
+    yield specsim.rank_drafts([Candidate.of_rate("a", 0.7, 0.1), Candidate.of_rate("b", 0.6, 0.01)])
+    yield specsim.simulate_policies(draft_log(*models, 500, rng=1), [Constant(2)])
+    yield specsim.generate(*models, [0], max_new_tokens=5, rng=1)
+    yield specsim.check_metrics(gamma=4, accepted=20, emitted=30, steps=7)
+    yield summarise(trace)
+    yield read_alpha(trace)
+    yield expect_tokens(trace)
+    yield audit_log(trace)
+    yield specsim.audit("standard", "smoke", 1, cases=["two-point"])
+    yield specsim.auditing.audit_against("standard", "standard", "smoke", 1)
+
+
+@pytest.fixture(scope="module")
+def results(few_cases_in_module):
+    return list(made())
+
+
+def test_every_result_is_saved_and_pickled_as_what_it_is(results, tmp_path):
+    assert len({type(one) for one in results}) == len(results) - 1
+    for one in results:
+        one.save(tmp_path / "result.json")
+        for copy in (load(tmp_path / "result.json"), pickle.loads(pickle.dumps(one))):
+            assert copy == one
+            assert equal(copy.records(), one.records())
+            assert str(copy) == str(one)
+        assert all(one != other for other in results if other is not one)
+
+
+def test_every_result_compares_in_the_same_way():
+    def below(kind):
+        return {kind, *(other for one in kind.__subclasses__() for other in below(one))}
+
+    assert len(below(Shown)) > 15
+    for kind in below(Shown):
+        assert kind.__eq__ is Shown.__eq__, f"{kind.__name__}: write @dataclass(frozen=True, eq=False)"
+
+
+def test_equal_runs_differ_in_time_and_nothing_else():
+    options = {"gamma": 2, "steps": 500, "rng": 1}
+    run = specsim.simulate(P, Q, **options, threads=1)
+    assert run == specsim.simulate(P, Q, **options, threads=2)
+    for other in ({"rng": 2}, {"gamma": 3}, {"steps": 501}, {"rule": "block"}):
+        assert run != specsim.simulate(P, Q, **(options | other))
+    assert run != specsim.simulate(Q, P, **options)
+    assert run != "run"
+
+
+def test_what_is_printed_is_short_and_begins_with_what_matters(results):
+    for one in results:
+        assert not str(one).startswith("\n")
+        assert all(len(line) <= 180 and line == line.rstrip() for line in str(one).splitlines())
+    run, audited = results[0], results[-2]
+    assert str(run).splitlines()[0].startswith(f"{run.tokens_per_step:.5f} ± ")
+    assert len(str(run).splitlines()) == 3
+    assert str(audited).splitlines()[0] == f"standard: {audited.verdict}"
+    assert len(str(audited).splitlines()) <= 4
+    assert str(results[-1]).startswith("standard against standard: same")
+
+
+def test_a_biased_audit_prints_its_findings(few_cases_in_module):
+    found = specsim.audit("pointwise_envelope", "smoke", 1, cases=["two-point", "asymmetric"])
+    verdict, *lines = str(found).splitlines()
+    assert verdict == "pointwise_envelope: biased"
+    assert lines[0].startswith(("two-point: ", "asymmetric: "))
+
+
+VALUES = [
+    None, True, 3, "text", 0.1, float("inf"), Fraction(2, 3), (1, (2.5, "a")), [], {"a": (), 2: None},
+    np.arange(6, dtype=np.int32).reshape(2, 3), np.zeros((1, 0), np.int64), np.array([0.5, np.nan]),
+    np.array([Fraction(1, 2), 1], dtype=object), specsim.auditing.Verdict.LOSSY,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_is_read_as_it_was_written(value):
+    found = decoded(json.loads(json.dumps(encoded(value), allow_nan=False)))
+    assert type(found) is type(value)
+    assert equal(found, value)
+    assert getattr(found, "dtype", None) == getattr(value, "dtype", None)
+    assert equal(float("nan"), decoded(encoded(float("nan"))))
+
+
+@pytest.mark.parametrize("other", [[1, 2], (1, 2, 3), np.array([1, 3]), {"a": 1}, 1, None])
+def test_values_that_differ_are_not_equal(other):
+    assert not equal((1, 2), other)
+    assert not equal({"b": 1}, other)
+    assert not equal(np.array([1, 2]), np.array([1, 3]))
+
+
+@pytest.mark.parametrize("value", [print, object(), {1, 2}, open])
+def test_what_no_file_can_hold_is_refused(value):
+    with pytest.raises(TypeError, match="cannot be written to a file"):
+        encoded(value)
+
+
+@pytest.mark.parametrize(
+    "name", ["os.system", "subprocess.Popen", "specsim.core._files.check_file", "specsim.nothing.Thing"]
+)
+def test_a_file_makes_nothing_but_values_of_specsim(tmp_path, name):
+    document = {"format": FORMAT, "specsim": "0", "result": {"class": name, "fields": {}}}
+    (tmp_path / "evil.json").write_text(json.dumps(document | {"sha256": seal_of(document)}))
+    with pytest.raises(ValueError, match=r"evil\.json: saved by specsim 0, whose results this version"):
+        load(tmp_path / "evil.json")
+
+
+def test_damage_is_noticed(tmp_path):
+    path = tmp_path / "run.json"
+    specsim.simulate(P, Q, gamma=2, steps=100, rng=1).save(path)
+    text = path.read_text()
+    for damaged, message in (
+        (text.replace('"steps": 100', '"steps": 101'), "damaged or edited"),
+        (text[:-20], "not a saved result"),
+        ("[" * 100_000, "not a saved result"),
+        ("{}", "not a result in the format"),
+        ("3", "not a result in the format"),
+    ):
+        path.write_text(damaged)
+        with pytest.raises(ValueError, match=rf"run\.json: {message}"):
+            load(path)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nothing.json")
+
+
+def test_a_pair_with_a_name_is_saved_as_its_name_and_other_models_are_left_out():
+    named = Pair(np.array(P), np.array(Q), "somewhere.npz", "0123")
+    given = Pair(TableModel(P), EXACT[1], None, "0123")
+    model = Pair(specsim.default_pair()[0], EXACT[1], None, "0123")
+    for pair, target in ((named, type(None)), (given, TableModel), (model, type(None))):
+        copy = decoded(encoded(pair))
+        assert copy == pair
+        assert (copy.name, type(copy.target)) == (pair.name, target)
+    assert decoded(encoded(given)).draft.row([]) == EXACT[1].row([])
+    assert pickle.loads(pickle.dumps(named)).target is None
+    assert named == model, "equal digests"
+    assert named != Pair(*named, "somewhere.npz", "4567")

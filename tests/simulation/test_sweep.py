@@ -1,0 +1,134 @@
+"""Sweeps: a table with error bars, and one plot."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import specsim
+from specsim.core.distributions import temperature
+from specsim.models import Pair, TableModel, default_pair
+from specsim.simulation import sweep
+from specsim.traces import default_trace
+
+P, Q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
+
+
+def test_each_run_is_that_of_simulate_with_the_same_seed():
+    found = sweep(P, Q, rule="lenience", over={"lenience": [0.5, 1], "gamma": [2, 3]}, steps=2000, rng=4)
+    assert found.settings == ((0.5, 2), (0.5, 3), (1, 2), (1, 3))
+    for (lenience, gamma), run in zip(found.settings, found.runs, strict=True):
+        rule = f"lenience:lenience={lenience}"
+        assert run == specsim.simulate(P, Q, rule=rule, gamma=gamma, steps=2000, rng=4)
+    rows = found.records()
+    assert [row["tv"] for row in rows] == pytest.approx([0.2, 0.2, 0, 0], abs=1e-12)
+    assert [row["tokens_per_step"] for row in rows] == [run.tokens_per_step for run in found.runs]
+    assert found.to_arrow().column_names[:2] == ["lenience", "gamma"]
+
+
+def test_error_bars_cover_the_closed_form():
+    """At 40 points within 4 standard errors; bars of a tenth of the size would miss one surely enough."""
+    over = {"gamma": list(range(1, 41))}
+    rows = sweep(P, Q, over=over, steps=20_000, rng=1).records()
+    theory = [specsim.theory.expected_tokens(0.7, row["gamma"]) for row in rows]
+    errors = [row["tokens_per_step_error"] for row in rows]
+    off = np.abs([row["tokens_per_step"] for row in rows] - np.array(theory)) / errors
+    assert off.max() < 4
+    assert (off > 0.4).any(), "errors ten times too small would be noticed"
+    alphas = [(row["alpha_verified"] - 0.7) / row["alpha_verified_error"] for row in rows]
+    assert 0.1 < np.abs(alphas).max() < 4
+
+
+def test_the_error_of_alpha_verified_is_its_spread_over_seeds():
+    runs = [specsim.simulate(P, Q, gamma=4, steps=500, rng=seed) for seed in range(200)]
+    spread = np.std([run.alpha_verified for run in runs], ddof=1)
+    claimed = np.mean([run.alpha_verified_error for run in runs])
+    # the spread of 200 runs is within a fifth of the truth, with probability .9999
+    assert spread == pytest.approx(claimed, rel=0.2)
+    assert np.isnan(specsim.simulate(P, Q, steps=1, rng=1).alpha_verified_error)
+
+
+def test_alpha_against_temperature():
+    found = sweep(*default_pair(), over={"temperature": [0.5, 1.0]}, steps=500, rng=1)
+    cold, usual = found.records()
+    assert usual["alpha_context"] == pytest.approx(
+        specsim.simulate(*default_pair(), steps=1, rng=1).alpha_context
+    )
+    pmfs = sweep(P, Q, over={"temperature": [0.5], "top_k": [2]}, steps=10, rng=1).records()[0]
+    p, q = (specsim.distributions.top_k(temperature(one, 0.5), 2) for one in (P, Q))
+    assert pmfs["alpha_context"] == pytest.approx(np.minimum(p, q).sum())
+    assert cold["alpha_context"] != usual["alpha_context"]
+
+
+def test_rules_can_be_swept_and_wrong_ones_have_no_tv():
+    found = sweep(
+        P, Q, over={"rule": ["standard", "lenience", "pointwise_envelope"]}, gamma=2, steps=50, rng=1
+    )
+    assert [row["tv"] for row in found.records()] == [0.0, pytest.approx(0.2), None]
+    assert "pointwise_envelope" in str(found)
+
+
+def test_the_plot_has_a_line_for_each_other_setting():
+    found = sweep(P, Q, rule="lenience", over={"lenience": [0.5, 1.0], "gamma": [2, 3]}, steps=500, rng=1)
+    axes = found.plot(Figure().subplots())
+    lines = [container.lines[0] for container in axes.containers]
+    assert [line.get_xdata().tolist() for line in lines] == [[0.5, 1.0]] * 2
+    expected = [
+        [row["tokens_per_step"] for row in found.records() if row["gamma"] == gamma] for gamma in (2, 3)
+    ]
+    assert [line.get_ydata().tolist() for line in lines] == expected
+    assert axes.get_xlabel() == "lenience"
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["gamma = 2", "gamma = 3"]
+    assert found.plot(Figure().subplots(), y="tv").get_ylabel() == "total variation"
+    with pytest.raises(ValueError, match="did you mean 'alpha_verified'"):
+        found.plot(y="alpha_verifid")
+
+
+def test_a_trace_can_be_swept_over_gamma_and_not_over_temperature(tmp_path):
+    trace = specsim.recording.record(
+        tmp_path / "trace", TableModel(P), TableModel(Q), gamma=3, steps=20, rng=1
+    )
+    found = sweep(trace, over={"gamma": [1, 3]}, steps=200, rng=1)
+    assert [row["tv"] for row in found.records()] == [None, None]
+    with pytest.raises(ValueError, match="rows of a trace cannot be sampled at another temperature"):
+        sweep(trace, over={"temperature": [0.5]}, steps=10)
+    with pytest.raises(ValueError, match="most probable tokens"):
+        sweep(default_trace(), over={"gamma": [1]}, steps=10)
+
+
+def test_ctrl_c_gives_the_runs_so_far():
+    def interrupt(done, total):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    found = sweep(P, Q, over={"gamma": [1, 2, 3]}, steps=100, rng=1, progress=interrupt)
+    assert found.interrupted
+    assert [row["gamma"] for row in found.records()] == [1, 2]
+    assert "interrupted after 2 of 3 runs" in str(found)
+    whole = sweep(P, Q, over={"gamma": [1, 2, 3]}, steps=100, rng=1)
+    assert (whole.runs[:2], whole.interrupted) == (found.runs, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"over": {"lenienc": [1.0]}, "rule": "lenience"}, "unknown setting of lenience 'lenienc'; did you mean 'lenience'"),
+        ({"over": {"lenience": [2.0]}, "rule": "lenience"}, "lenience: parameter lenience = 2.0 is outside"),
+        ({"over": {"lenience": [0.5]}}, "unknown setting of standard 'lenience'"),
+        ({"over": {}}, "over: expected a mapping"),
+        ({"over": {"gamma": []}}, "over: gamma needs a sequence of values"),
+        ({"over": {"gamma": 3}}, "over: gamma needs a sequence of values"),
+        ({"over": {"rule": "block"}}, "over: rule needs a sequence of values"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_swept_is_refused_before_anything_runs(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        sweep(P, Q, steps=10**12, **options)
+
+
+def test_the_name_of_a_pair_says_how_it_was_sampled():
+    pair = specsim.read_pair("zipf:vocab_size=20")
+    found = sweep(pair, over={"temperature": [0.5]}, steps=100, rng=1)
+    (run,) = found.runs
+    assert run.pair.name == "zipf:vocab_size=20,temperature=0.5"
+    assert specsim.rerun(run) == run
+    assert sweep(Pair(P, Q), over={"top_k": [2]}, steps=10, rng=1).runs[0].pair.name is None

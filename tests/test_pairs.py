@@ -1,0 +1,235 @@
+"""The reader of pairs, and runs that are run again from their files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import specsim
+from specsim.core.distributions import synthetic_pair, top_k
+from specsim.models import NGramModel, Pair, Processed, TableModel
+from specsim.models._pairs import build_pair
+from specsim.recording import _kept
+
+P, Q = synthetic_pair("zipf", 6, 0.7)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the pair in every form."""
+    here = tmp_path_factory.mktemp("pairs")
+    np.savez(here / "pair.npz", p=P, q=Q)
+    np.save(here / "p.npy", P)
+    np.save(here / "q.npy", Q)
+    np.save(here / "both.npy", np.array([P, Q]))
+    np.save(here / "target.npy", np.log(P) + 3.0)
+    np.save(here / "draft.npy", np.log(Q) - 1.0)
+    (here / "target.txt").write_text(" ".join(map(repr, np.log(P).tolist())))
+    (here / "draft.txt").write_text(",".join(map(repr, np.log(Q).tolist())))
+    save_file({"p": P.astype(np.float32), "q": Q.astype(np.float32)}, here / "pair.safetensors")
+    lines = [f"{token},{p!r},{q!r}" for token, (p, q) in enumerate(zip(P.tolist(), Q.tolist(), strict=True))]
+    (here / "pair.csv").write_text("\n".join(["token,p,q", *lines]) + "\n")
+    return here
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pair.npz", "pair.safetensors", "pair.csv", "both.npy", "p.npy,q.npy", "logits:target.npy,draft.npy", "logits:target.txt,draft.txt"],
+)  # fmt: skip
+def test_a_pair_is_read_from_every_form(folder, monkeypatch, name):
+    monkeypatch.chdir(folder)
+    pair = specsim.read_pair(name)
+    assert pair.name == name
+    for found, row in zip(pair, (P, Q), strict=True):
+        np.testing.assert_allclose(found, row, rtol=1e-6)
+    cut = specsim.read_pair(f"{name}:top_k=2")
+    np.testing.assert_allclose(cut.target, top_k(P, 2), rtol=1e-6)
+    run = specsim.simulate(cut, steps=50, rng=1)
+    run.save("run.json")
+    assert specsim.rerun("run.json") == run
+
+
+def test_models_and_traces_are_read(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.txt").write_text("the cat sat on the mat " * 5)
+    build_pair(tmp_path, tmp_path / "models.npz", n_target=2, n_draft=1, pattern="*.txt")
+    target, draft = specsim.read_pair(str(tmp_path / "models.npz"))
+    assert isinstance(target, NGramModel)
+    assert (target.n, draft.n) == (2, 1)
+    assert isinstance(specsim.read_pair(f"{tmp_path}/models.npz:temperature=0.5").draft, Processed)
+    trace = specsim.recording.record(tmp_path / "trace", target, draft, gamma=2, steps=20, rng=1)
+    pair = specsim.read_pair(str(tmp_path / "trace"))
+    assert (pair.target.path, pair.draft) == (trace.path, None)
+    run = specsim.simulate(pair, gamma=2, steps=50, rng=1)
+    assert specsim.simulate(trace, gamma=2, steps=50, rng=1) == run
+    assert specsim.rerun(run) == run
+
+
+def test_synthetic_pairs_take_their_options():
+    found = specsim.read_pair("dirichlet:vocab_size=20,overlap=0.5,seed=3")
+    for one, other in zip(found, synthetic_pair("dirichlet", 20, 0.5, rng=3), strict=True):
+        assert np.array_equal(one, other)
+    assert specsim.read_pair("zipf").target.size == 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("zip", "did you mean 'zipf'"),
+        ("engram", "did you mean 'ngram'"),
+        ("zzz", "pair 'zzz': A pair is 'ngram', a synthetic kind"),
+        ("zipf:vocabsize=3", "unknown option 'vocabsize'; did you mean 'vocab_size'"),
+        ("zipf:overlap=0.5,overlap=0.6", "overlap is given twice"),
+        ("zipf:gamma=3", "gamma is an option of Hugging Face models alone"),
+        ("hf:one,two", "expected hf:TARGET,DRAFT@PROMPTS"),
+        ("hf:one@prompts.txt", "expected hf:TARGET,DRAFT@PROMPTS"),
+        ("hf:one,two@prompts.txt:min_p=0.1", "not recorded with min_p"),
+        ("zipf:overlap=x", "overlap = 'x' is not a number"),
+        ("zipf:vocab_size=1.5", "vocab_size = 1.5 is not a whole number"),
+        ("zipf:overlap=2", r"overlap 2.0 is outside \[0, 1\]"),
+        ("ngram:overlap=0.5", "overlap is an option of synthetic pairs alone"),
+        ("pair.npz:vocab_size=5", "vocab_size is an option of synthetic pairs alone"),
+        ("logits:target.npy", "give two files, logits:TARGET,DRAFT"),
+        ("p.npy", r"shape \(6,\); expected \[2, V\]"),
+        ("long.npz", "p has 6 tokens, q 7: they must share one vocabulary"),
+        ("weights.npz", "weights.npz: p: sums to"),
+        ("rows.npz", "specsim trace import"),
+        ("only_p.csv", "only_p.csv: has no q, only p"),
+        ("bad.csv", "bad.csv, line 3: q is not a number"),
+        ("short.csv", "short.csv, line 3: q is not a number"),
+        ("empty.csv", "empty.csv: has no p, only"),
+        ("damaged.npz", "damaged.npz: neither arrays of NumPy nor a file of models"),
+        ("damaged.npy", "damaged.npy: not an array of NumPy"),
+        ("pickled.npz", "pickled.npz: neither arrays"),
+        ("logits:nan.npy,draft.npy", "nan.npy: not logits"),
+        ("logits:words.txt,draft.npy", "words.txt: neither .npy nor numbers in text"),
+        ("words.txt", "words.txt: neither arrays of NumPy nor a file of models"),
+    ],
+)
+def test_what_is_no_pair_is_told(folder, monkeypatch, name, message):
+    monkeypatch.chdir(folder)
+    np.savez("long.npz", p=P, q=np.append(Q, 0))
+    np.savez("weights.npz", p=2 * P, q=Q)
+    np.savez("rows.npz", p=[P, P], q=[Q, Q])
+    np.savez("pickled.npz", p=np.array([{}], dtype=object), q=Q)
+    np.save("nan.npy", np.append(P[1:], np.nan))
+    for file, text in {
+        "only_p.csv": "p\n1\n",
+        "bad.csv": "p,q\n0.5,0.5\n0.5,x\n",
+        "short.csv": "p,q\n0.5,0.5\n0.5\n",
+        "empty.csv": "",
+        "words.txt": "no numbers",
+        "damaged.npz": "PK",
+        "damaged.npy": "no",
+    }.items():
+        (folder / file).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        specsim.read_pair(name)
+
+
+@pytest.mark.parametrize("name", ["nothing.npz", "nothing.csv", "nothing.npy", "a.npy,b.npy", "logits:a,b"])
+def test_a_file_that_is_missing_is_named(name):
+    with pytest.raises(FileNotFoundError):
+        specsim.read_pair(name)
+
+
+def test_rows_of_hugging_face_models_are_recorded_once_and_again_when_something_has_changed(
+    tmp_path, monkeypatch
+):
+    """The recorder is replaced: the real one is tested where torch is installed (tests/engines)."""
+    asked = []
+
+    def record(folder, target, draft, prompts, *, rng, gamma=5, **options):
+        asked.append((target, draft, prompts, gamma, options))
+        models = TableModel(P), TableModel(Q)
+        return specsim.recording.record(folder, *models, gamma=gamma, steps=10, rng=rng)
+
+    monkeypatch.setattr(_kept, "record_hf", record)
+    monkeypatch.setenv("SPECSIM_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "weights").write_text("1")
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("one\ntwo\n")
+    name = f"hf:{tmp_path}/target,small@{prompts}:gamma=2,temperature=0.7,top_k=5"
+    first = specsim.read_pair(name)
+    run = specsim.simulate(first, gamma=2, steps=100, rng=1)
+    assert specsim.simulate(specsim.read_pair(name), gamma=2, steps=100, rng=1) == run
+    run.save(tmp_path / "run.json")
+    assert specsim.rerun(tmp_path / "run.json") == run
+    sampling = {"temperature": 0.7, "top_k": 5}
+    assert asked == [(f"{tmp_path}/target", "small", ["one", "two"], 2, sampling)]
+    (tmp_path / "target" / "weights").write_text("12")
+    specsim.read_pair(name)
+    prompts.write_text("one\nthree\n")
+    specsim.read_pair(name)
+    assert len(asked) == 3
+
+    def fail(folder, *_, **__):
+        (Path(folder) / "shard").touch()
+        raise ValueError("no torch")
+
+    monkeypatch.setattr(_kept, "record_hf", fail)
+    prompts.write_text("four\n")
+    with pytest.raises(ValueError, match="no torch"):
+        specsim.read_pair(name)
+    kept = list((tmp_path / "cache").iterdir())
+    assert len(kept) == 3, "what was begun and not finished is removed"
+    assert all((folder / "manifest.json").exists() for folder in kept)
+
+
+def test_a_run_on_arrays_is_run_again_from_its_file_alone(tmp_path):
+    path = tmp_path / "run.json"
+    for target, draft in ((P, Q), (P.tolist(), Q.tolist()), (TableModel(P), TableModel([Q] * 6))):
+        run = specsim.simulate(target, draft, rule="block", gamma=3, steps=200, rng=5)
+        run.save(path)
+        again = specsim.rerun(path)
+        assert again == run
+        assert np.array_equal(again.tokens, run.tokens)
+
+
+def test_models_that_no_file_can_hold_are_given_again_and_must_be_the_same(tmp_path):
+    path, (target, draft) = tmp_path / "run.json", specsim.default_pair()
+    run = specsim.simulate(target, draft.processed(temperature=0.5), steps=50, rng=1)
+    run.save(path)
+    with pytest.raises(ValueError, match="target: missing; the result has no name of its pair"):
+        specsim.rerun(path)
+    assert specsim.rerun(path, target, draft.processed(temperature=0.5)) == run
+    with pytest.raises(ValueError, match="target: another pair than that of the result"):
+        specsim.rerun(path, target, draft)
+    assert specsim.rerun(run) == run, "in memory it has its models"
+
+
+def test_a_file_of_p_and_q_that_has_changed_is_noticed(tmp_path):
+    file = tmp_path / "pair.npz"
+    np.savez(file, p=P, q=Q)
+    run = specsim.simulate(specsim.read_pair(str(file)), steps=50, rng=1)
+    np.savez(file, p=Q, q=P)
+    specsim.rerun(run)  # in memory
+    run.save(tmp_path / "run.json")
+    with pytest.raises(ValueError, match="another pair than that of the result"):
+        specsim.rerun(tmp_path / "run.json")
+
+
+def test_only_simulations_are_run_again(tmp_path):
+    specsim.plan(0.8, 0.05).save(tmp_path / "plan.json")
+    with pytest.raises(ValueError, match="a Plan, and only a Simulation can be run again"):
+        specsim.rerun(tmp_path / "plan.json")
+
+
+def test_an_interrupted_run_is_run_again_to_its_end():
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    options = {"gamma": 2, "steps": 1_000_000, "rng": 1}
+    part = specsim.simulate(P, Q, **options, progress=interrupt)
+    assert part.interrupted
+    assert 0 < part.steps < part.planned == 1_000_000
+    assert int(part.lengths.sum()) == part.steps
+    assert f"interrupted after {part.steps:,} of 1,000,000 steps" in str(part)
+    assert specsim.rerun(part) == specsim.simulate(P, Q, **options) != part
+
+
+def test_a_pair_takes_no_second_draft():
+    with pytest.raises(TypeError, match="draft: a pair as target brings its own draft"):
+        specsim.simulate(Pair(P, Q), Q, steps=10)
