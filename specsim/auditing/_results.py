@@ -318,7 +318,11 @@ class Diagnosis:
             said.append(
                 f"{_odds(together, others[0].probability)} against the next known bug, {others[0].name}"
             )
-        return f"Odds: {'; '.join(said)}."
+        return f"Odds: {'; '.join(said)}. {HINT}"
+
+
+#: What is measured of names, on mistakes outside the catalogue.
+HINT = "A name is a hint: how often names are right is in docs/statistics.md."
 
 
 def _share(probability: float) -> str:
