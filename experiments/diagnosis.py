@@ -64,6 +64,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         "named": None,
         "right": None,
         "without": None,
+        "none": None,
     }
     if not failed:
         return row
@@ -82,6 +83,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         "named": BETWEEN.join(one.name for one in found.named),
         "right": bool(found.named) and _is_same(mutant, mutants.get(found.named[0].name)),
         "without": BETWEEN.join(_kind(one.name) for one in left.named),
+        "none": found.none,
     }
 
 
@@ -138,6 +140,12 @@ def page(rows: Sequence[Row]) -> str:
         f"left out, and those that cannot be told apart from it, the answer is *unknown* for {len(unknown)} "
         f"({_share(unknown, caught)})."
     )
+    earlier = [row for row in caught if row["none"] is None]
+    if earlier:
+        text += (
+            f" {len(earlier)} of the rows, marked *, are kept from an earlier diagnosis, which compared "
+            "likelihoods and did not weigh *none of these*."
+        )
     lines = [
         "# Diagnosis rates",
         "",
@@ -153,7 +161,8 @@ def page(rows: Sequence[Row]) -> str:
             "–" if row[column] is None else ", ".join(_names(row[column])) or "unknown"
             for column in ("named", "without")
         )
-        lines.append(f"| `{row['variant']}` | {row['verdict']} | {named} | {without} |")
+        mark = "\\*" if row in earlier else ""
+        lines.append(f"| `{row['variant']}`{mark} | {row['verdict']} | {named} | {without} |")
     return "\n".join(lines) + "\n"
 
 
