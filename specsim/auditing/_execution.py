@@ -64,7 +64,8 @@ def open_execution(
             run_each = None if workers is None else partial(_run_each, workers, verifier, timeout)
             yield Execution(function_subject(child, verifier, timeout), run_each, child.file)
     elif isinstance(verifier, str | Rule):
-        check_name(verifier)
+        if isinstance(verifier, str):
+            check_name(verifier)
         yield Execution(RuleSubject(rules.get(verifier), threads, workers))
     elif not callable(verifier):
         raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
@@ -175,9 +176,9 @@ def is_rule(name: str) -> bool:
     return ":" not in name or name.partition(":")[0] in rules.names()
 
 
-def check_name(verifier: str | Rule) -> None:
+def check_name(verifier: str) -> None:
     """Raise ValueError for a name that is neither a rule's nor an engine's, with what may have been meant."""
-    name = str(verifier).partition(":")[0]
+    name = verifier.partition(":")[0]
     if name in rules.names():
         return
     module, dot, function = name.rpartition(".")

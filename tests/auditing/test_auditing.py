@@ -547,7 +547,8 @@ def test_reports_say_the_same_in_every_form(standard, tmp_path):
     assert document["provenance"]["root"] == 1
     assert sum(document["cases"][0]["lengths"]) == document["cases"][0]["steps"]
     console = Console(width=120, file=io.StringIO())
-    console.print(*to_rich(standard.parts()))
+    for part in to_rich(standard.parts()):
+        console.print(part)
     text = console.file.getvalue()
     for words in ("standard: consistent", "exact", "n-gram pair", "α drafted", "1e-06"):
         assert words in text

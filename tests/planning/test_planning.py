@@ -132,7 +132,7 @@ def test_the_command_plans_from_a_trace_and_ranks_drafts(trace):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give one of --alpha, --trace and --draft"),
+        ((), "give one of PAIR, --alpha, --trace and --draft"),
         (("--alpha", "0.8", "--trace", "x"), "give one of"),
         (("--alpha", "0.8"), "--c is missing"),
         (("--alpha", "1.8", "--c", "0.1"), "1.8 is outside"),
