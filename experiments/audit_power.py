@@ -39,6 +39,7 @@ from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant
+from specsim.auditing.mutants._decoding import Decoder
 
 TITLE = "The power of an audit: the steps that it needs to reject each known mistake"
 MINUTES = 40
@@ -91,7 +92,9 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 
 def _law_in(mutant: Mutant, case: Any) -> Known | None:
     if isinstance(case, DecoderCase):
-        return known_decoder(mutant, case) if len(case.prompts) == 1 else None
+        one = mutant.decode
+        enumerable = isinstance(one, Decoder) and one.enumerable and len(case.prompts) == 1
+        return known_decoder(mutant, case) if enumerable else None
     if isinstance(case, ShapesCase):  # the law of its steps is not enumerated
         return None
     return known_steps(mutant, case, Claim(None, case.tree))
