@@ -28,6 +28,7 @@ __all__ = [
     "kept",
     "kept_provenance",
     "kept_table",
+    "lacking",
     "page_of",
     "renewed",
     "write_page",
@@ -75,6 +76,15 @@ def kept(name: str) -> list[Row]:
 def kept_table(name: str) -> pa.Table:
     """The same as a table."""
     return pa.Table.from_pylist(kept(name))
+
+
+def lacking(cells: Iterable[tuple[str, ...]], rows: Sequence[Row], column: str) -> str:
+    """The sentence that a page needs where entries have been added since its rows were computed, else
+    nothing; `column` has the first value of a cell.
+    """
+    here = {row[column] for row in rows}
+    added = [name for name in dict.fromkeys(cell[0] for cell in cells) if name not in here]
+    return f"Added since, and not in this table: {', '.join(f'`{name}`' for name in added)}." if added else ""
 
 
 def kept_provenance(name: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from typing import Any
 
 from experiments import Row
+from experiments._kept import lacking
 from experiments._step_laws import (
     Deviation,
     Known,
@@ -231,6 +232,8 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
         + f" The tightest margin: `{tight['mistake']}` needs {shown(tight['needed'])} of the "
         f"{shown(tight['run_steps'])} steps of its case."
     )
+    if said := lacking(cells(fast=False), rows, "mistake"):
+        yield said
     yield (
         "Where no law is known, or the predicted steps exceed these levels, the case that was run is the one "
         f"that a smoke audit rejected soonest; {_listed(TOO_LARGE)} is run in the case made for it, which "

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from experiments import Row
+from experiments._kept import lacking
 from specsim.auditing import audit, declares, mutants
 from specsim.auditing._checks.contract_checks import PROMISES
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
@@ -146,6 +147,7 @@ def page(rows: Sequence[Row]) -> str:
             f" {len(earlier)} of the rows, marked *, are kept from an earlier diagnosis, which compared "
             "likelihoods and did not weigh *none of these*."
         )
+    text += f" {lacking(cells(fast=False), rows, 'mistake')}"
     lines = [
         "# Diagnosis rates",
         "",

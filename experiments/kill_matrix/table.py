@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments import Row
-from experiments._kept import kept
+from experiments._kept import kept, lacking
 from experiments.kill_matrix.criteria import Criterion, criteria
-from experiments.kill_matrix.runs import LEVEL, audit_criterion
+from experiments.kill_matrix.runs import LEVEL, audit_criterion, cells
 
 __all__ = ["Cell", "KillMatrix", "Verifier", "kept_matrix", "page"]
 
@@ -118,6 +118,8 @@ too little to be detected in so few steps, and [power.md](power.md) has how many
 
 `make kill-matrix` computes the table again; `experiments.kill_matrix.kept_matrix()` loads it. The same as a
 picture: [kill-matrix.svg](kill-matrix.svg).
+
+{lacking(cells(fast=False), rows, "verifier")}
 
 {matrix_of(rows).markdown()}"""
 

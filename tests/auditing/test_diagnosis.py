@@ -494,9 +494,9 @@ def test_the_page_is_that_of_the_kept_rows():
     rows = kept("diagnosis")
     page = (Path(__file__).parents[2] / "docs/results/diagnosis.md").read_text(encoding="utf-8")
     assert diagnosis.page(rows) == page, "run make results-pages"
-    assert [(row["mistake"], row["variant"]) for row in rows] == diagnosis.cells(fast=False), (
-        "run make diagnosis"
-    )
+    here = {row["mistake"] for row in rows}
+    computed = [cell for cell in diagnosis.cells(fast=False) if cell[0] in here]
+    assert [(row["mistake"], row["variant"]) for row in rows] == computed, "run make diagnosis"
 
 
 def test_a_kept_row_can_be_computed_again(smaller_audits):

@@ -318,7 +318,9 @@ def test_the_page_is_that_of_the_kept_rows():
     found = kept("kill_matrix")
     page = (ROOT / "docs/results/kill-matrix.md").read_text(encoding="utf-8")
     assert kill_matrix.page(found) == page, "run make results-pages"
-    assert [(row["verifier"], row["criterion"]) for row in found] == kill_matrix.cells(fast=False)
+    here = {row["verifier"] for row in found}
+    computed = [cell for cell in kill_matrix.cells(fast=False) if cell[0] in here]
+    assert [(row["verifier"], row["criterion"]) for row in found] == computed
     assert [column.name for column in kept_matrix().columns] == [*CRITERIA, AUDIT]
     assert all(row["passed"] == row["runs"] for row in found if row["exact"])
     families = {mutant.name: mutant.family for mutant in (*mutants.exact_controls(), *mutants.catalogue())}

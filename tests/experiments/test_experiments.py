@@ -13,6 +13,7 @@ from scipy.stats import chi2, norm, t
 
 import figures
 from experiments import iid_gap, lossy_speed, precision, synthetic_acceptance
+from experiments._kept import lacking
 from experiments._tables import table
 from specsim import default_pair
 from specsim.core._autocorrelation import autocorrelation
@@ -568,3 +569,10 @@ def test_bars_are_the_table(fast, name, values, y):
     heights = [patch.get_height() for axis in figures.get(name).draw(found).axes for patch in axis.patches]
     wanted = sorted(row[y] for row in rows_of(found, **values))
     assert wanted == sorted(height for height in heights if height in set(wanted))
+
+
+def test_a_page_names_what_its_rows_lack():
+    rows = [{"mistake": "a"}, {"mistake": "c"}]
+    assert lacking([("a", "1"), ("a", "2"), ("c", "1")], rows, "mistake") == ""
+    said = lacking([("a", "1"), ("b", "1"), ("b", "2"), ("c", "1"), ("d", "1")], rows, "mistake")
+    assert said == "Added since, and not in this table: `b`, `d`."
