@@ -132,7 +132,7 @@ def test_cold_processes_count_the_same_with_every_rule(tmp_path):
     plain = started(tmp_path / "unused", "0", code=RULES, NUMBA_DISABLE_JIT="1")
     count = len(rules.names())
     fast = {"NUMBA_OPT": "0"}  # compiling is what takes time, and as many files are written
-    cold = [started(tmp_path, str(i * count // 3), code=RULES, **fast) for i in range(3)]
+    cold = [started(tmp_path, str(i * count // 2), code=RULES, **fast) for i in range(2)]
     counts = sorted(printed(plain))
     assert len(counts) == count + (count + 2) // 3
     for child in cold:
