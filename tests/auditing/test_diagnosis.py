@@ -502,7 +502,9 @@ def test_the_page_is_that_of_the_kept_rows():
 def test_a_kept_row_can_be_computed_again(smaller_audits):
     cell = ("resamples_target", "resamples_target")
     stored = next(row for row in kept("diagnosis") if row["variant"] == cell[1])
-    assert diagnosis.run_cell(cell, fast=True, rng=0) == stored
+    found = diagnosis.run_cell(cell, fast=True, rng=0)
+    assert max(found.pop("none"), stored.pop("none")) < 1e-6  # of smaller audits here, so not the same
+    assert found == stored
 
 
 def test_the_right_mistake_is_named_where_it_is_known_and_none_where_it_is_not():
