@@ -503,7 +503,10 @@ def test_a_kept_row_can_be_computed_again(smaller_audits):
     cell = ("resamples_target", "resamples_target")
     stored = next(row for row in kept("diagnosis") if row["variant"] == cell[1])
     found = diagnosis.run_cell(cell, fast=True, rng=0)
-    assert max(found.pop("none"), stored.pop("none")) < 1e-6  # of smaller audits here, so not the same
+    # of smaller audits here, whose tables do not separate what has nearly the same law in the same way
+    assert max(found.pop("none"), stored.pop("none")) < 1e-6
+    first, *_ = found.pop("named").split(diagnosis.BETWEEN)
+    assert first == stored.pop("named").split(diagnosis.BETWEEN)[0] == cell[0]
     assert found == stored
 
 
