@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from specsim.core._types import Floats
-from specsim.core.distributions import temperature
+from specsim.core.distributions import normalise, temperature
 
 #: Temperatures on one side only, and the lenience of the alternatives.
 TEMPERATURES, LENIENCE = (0.7, 1.4), 0.5
@@ -40,7 +40,7 @@ def alternatives_of_bonus(p: Floats, q: Floats | None) -> Iterator[Floats]:
     yield _argmax(p)
     yield _never_last(p)
     yield _within(p, 0.0, 0.5)
-    yield _normalised(np.where(p > p.max() / 5.0, p, 0.0))
+    yield normalise(np.where(p > p.max() / 5.0, p, 0.0))
     for value in TEMPERATURES:
         yield temperature(p, value)
     yield p if q is None else q
@@ -57,11 +57,6 @@ def alternatives(p: Floats, q: Floats | None, before: Floats | None) -> Floats:
     return np.array([*everywhere, *of_draft, *of_bonus])
 
 
-def _normalised(weights: Floats) -> Floats:
-    found: Floats = weights / weights.sum()
-    return found
-
-
 def _argmax(row: Floats) -> Floats:
     found = np.zeros_like(row)
     found[row.argmax()] = 1.0
@@ -70,19 +65,19 @@ def _argmax(row: Floats) -> Floats:
 
 def _never_last(p: Floats) -> Floats:
     """p without the last token, if that is possible and not certain."""
-    return p if p[-1] in (0.0, 1.0) else _normalised(np.where(np.arange(p.size) < p.size - 1, p, 0.0))
+    return p if p[-1] in (0.0, 1.0) else normalise(np.where(np.arange(p.size) < p.size - 1, p, 0.0))
 
 
 def _within(row: Floats, low: float, high: float) -> Floats:
     """The law of an inverse-CDF draw from `row` with a uniform in [low, high), one that was tested before."""
     ends = row.cumsum()
     part = np.maximum(np.minimum(ends, high) - np.maximum(ends - row, low), 0.0)
-    return _normalised(part) if part.any() else row
+    return normalise(part) if part.any() else row
 
 
 def _residual(p: Floats, q: Floats) -> Floats:
     left = np.maximum(p - q, 0.0)
-    return _normalised(left) if left.any() else p
+    return normalise(left) if left.any() else p
 
 
 def _ratio(p: Floats, q: Floats) -> Floats:
