@@ -8,17 +8,14 @@ from specsim.auditing._checks.contract_checks import RARE_TOKEN, rare_draft_case
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import Values, marginalise
-from specsim.auditing._diagnosis.posterior import Scored, conclude, posterior
+from specsim.auditing._diagnosis.posterior import STANDARD, Scored, conclude, posterior
 from specsim.auditing._results import Diagnosis
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing.mutants import Mutant, catalogue
-from specsim.auditing.mutants import _reference as pieces
 from specsim.core._streams import Key
-from specsim.rules import get
 
 #: Steps that are drawn.
 STEPS = 2**12
-EXACT = Mutant(name="standard", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law)
 
 
 def diagnose_edge_case(
@@ -51,4 +48,4 @@ def diagnose_edge_case(
         return Scored(best, mean, near)
 
     mutants = [one for one in known or catalogue() if one.verify is not None and one.law is not None]
-    return conclude(posterior([score(one) for one in mutants], [score(EXACT)], len(mutants)), STEPS)
+    return conclude(posterior([score(one) for one in mutants], [score(STANDARD)], len(mutants)), STEPS)

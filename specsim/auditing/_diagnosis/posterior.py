@@ -14,8 +14,13 @@ import scipy
 from specsim.auditing._diagnosis.likelihood import log_mean_exp
 from specsim.auditing._results import ODDS, Candidate, Diagnosis
 from specsim.auditing.mutants import Mutant
+from specsim.auditing.mutants import _reference as pieces
 from specsim.rules import get, names
 
+#: The standard rule, one of the exact verifiers that mistakes are compared with.
+STANDARD = Mutant(
+    name="standard", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law
+)
 #: Prior probabilities: one of the known mistakes, each as probable as the others; none of these; exact.
 KNOWN, NONE, EXACT = 0.5, 0.4, 0.1
 #: Nats behind the likeliest from which on a mistake is dropped before the evidence is complete.

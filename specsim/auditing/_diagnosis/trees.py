@@ -18,14 +18,20 @@ from specsim.auditing._checks.counts import table_positions
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._diagnosis.likelihood import LEAST, Prediction, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
-from specsim.auditing._diagnosis.posterior import FAR, Scored, check_time, conclude, drop_far, posterior
+from specsim.auditing._diagnosis.posterior import (
+    FAR,
+    STANDARD,
+    Scored,
+    check_time,
+    conclude,
+    drop_far,
+    posterior,
+)
 from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results import CaseResult, Diagnosis
 from specsim.auditing.mutants import Mutant, catalogue
-from specsim.auditing.mutants import _reference as pieces
 from specsim.core._types import Floats, Ints, Row, Tokens
 from specsim.models import row_ahead
-from specsim.rules import get
 from specsim.rules._common import nodewise
 from specsim.rules._common.tokenwise import normalise
 
@@ -33,7 +39,6 @@ from specsim.rules._common.tokenwise import normalise
 STEPS = 2**13
 #: The most drafts of a case, the most cases, and values of a parameter that are looked at first.
 DRAFTS, CASES, FEW = 600, 2, 8
-EXACT = Mutant(name="standard", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law)
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,7 @@ def diagnose_tree(
         check_time(deadline)
         scored.append(_marginal(likely.mutant, seen))
     exact = Scored(
-        EXACT, *(sum(of(one.right, one.counts) for one in seen) for of in (log_likelihood, log_near))
+        STANDARD, *(sum(of(one.right, one.counts) for one in seen) for of in (log_likelihood, log_near))
     )
     found = posterior(drop_far(scored), [exact], len(mutants))
     return conclude(found, sum(int(one.counts[0].sum()) for one in seen))

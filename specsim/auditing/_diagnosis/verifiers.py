@@ -24,7 +24,15 @@ from specsim.auditing._diagnosis.dependence import VERSIONS, Signature, independ
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
 from specsim.auditing._diagnosis.parameters import marginalise
-from specsim.auditing._diagnosis.posterior import FAR, Scored, check_time, conclude, drop_far, posterior
+from specsim.auditing._diagnosis.posterior import (
+    FAR,
+    STANDARD,
+    Scored,
+    check_time,
+    conclude,
+    drop_far,
+    posterior,
+)
 from specsim.auditing._diagnosis.predictions import ROUNDING, flat, predict
 from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results import ODDS, CaseResult, Diagnosis
@@ -34,7 +42,6 @@ from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant, catalogue, exact_controls
 from specsim.auditing.mutants import _acceptance as acceptance
 from specsim.auditing.mutants import _randomness as randomness
-from specsim.auditing.mutants import _reference as pieces
 from specsim.core._streams import Key
 from specsim.core._types import Ints
 from specsim.rules import get
@@ -53,7 +60,7 @@ STEP_BYTES = 2**20
 CLEAR = 5.0
 #: Exact verifiers: the two rules in use, and those that accept less.
 EXACT = (
-    Mutant(name="standard", family="exact", mechanism="", verify=pieces.verify, law=get("standard").law),
+    STANDARD,
     Mutant(name="block", family="exact", mechanism="", verify=acceptance.block_verify, law=get("block").law),
     *(one for one in exact_controls() if one.verify is not None),
 )
