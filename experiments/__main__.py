@@ -14,9 +14,15 @@ from experiments import names as known
 from experiments._kept import PAGES, is_kept, keep, page_of, renewed, write_page
 from experiments._tables import table
 from specsim.cli import run_app
+from specsim.cli._app import ending
 from specsim.cli._options import Executor, whole
 
-app = App(name="python -m experiments", help="Run experiments and write their tables.")
+PROGRAM = "python -m experiments"
+app = App(
+    name=PROGRAM,
+    help="Run experiments and write their tables.",
+    help_epilogue=ending("", "chen_table_1", "precision --fast --out tables", program=PROGRAM),
+)
 
 
 @app.default

@@ -42,6 +42,7 @@ PAGES = {
     "diagnosis": "diagnosis.md",
     "engine_code": "engine-code.md",
     "engines": "engines.md",
+    "independent_set": "independent-set.md",
     "kill_matrix": "kill-matrix.md",
     "published": "published.md",
     "rules": "rules.md",
@@ -55,6 +56,7 @@ KEPT = (
     "diagnosis",
     "engine_code",
     "engines",
+    "independent_set",
     "kill_matrix",
     "sample_sizes",
 )

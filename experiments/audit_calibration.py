@@ -26,14 +26,14 @@ from specsim.auditing._cases.battery import LEVELS, battery
 from specsim.auditing._cases.decoder_battery import decoder_battery
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import NEIGHBOURS, PIT_BINS, QUARTERS, TAIL_EDGES
-from specsim.auditing._checks.findings import MIN_TOO_GOOD_DF, pooled_log_e_of
+from specsim.auditing._checks.findings import MIN_TOO_GOOD_DF
 from specsim.auditing._checks.subjects import RuleSubject, function_subject
-from specsim.auditing._checks.tables import LOOKS, Table, pooled_tables
+from specsim.auditing._checks.tables import LOOKS, Joined, Table, pooled_tables
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant, _reference
 from specsim.core.distributions import Floats
-from specsim.core.stats import MIN_EXPECTED, log_e_values
+from specsim.core.stats import MIN_EXPECTED
 from specsim.drafts import chains
 from specsim.rules import Rule
 
@@ -169,25 +169,18 @@ def calibrate(cases: Sequence[Drawn], budget: float, audits: int, rng: np.random
     alarmed, p_values = np.zeros(audits, dtype=bool), []
     for known, tables, steps in cases:
         counts, done = _nothing(known, audits), 0
+        single, pooled = Joined(tables), Joined(pooled_tables(tables))
         for until in (int(steps * share) for share in LOOKS):
             for name, more in _drawn(known, until - done, audits, rng).items():
                 counts[name] += more
             done = until
-            for table in tables:
-                alarmed |= log_e_values(_of(table, counts), table.law) >= -np.log(level)
-            alarmed |= _pooled(tables, counts, audits) >= -np.log(level)
+            alarmed |= (single.log_e(single.merged(counts)) >= -np.log(level)).any(axis=1)
+            alarmed |= pooled.log_pooled_e(pooled.merged(counts)) >= -np.log(level)
         alarmed |= counts["impossible"][0] > 0
         statistic, df = _summed_chi_square(tables, counts)
         alarmed |= (df >= MIN_TOO_GOOD_DF) & (stats.chi2.cdf(statistic, np.maximum(df, 1)) < level)
         p_values.append(stats.chi2.sf(statistic, df)[df > 0])
     return Calibration(audits, int(alarmed.sum()), np.concatenate(p_values))
-
-
-def _pooled(tables: Sequence[Table], counts: dict[str, NDArray[np.int64]], audits: int) -> Floats:
-    """The logarithm [audits] of the e-value of the pooled tables."""
-    pooled = pooled_tables(tables)
-    observed = [_of(table, counts) for table in pooled]
-    return np.array([pooled_log_e_of(pooled, [of[i] for of in observed]) for i in range(audits)])
 
 
 def _nothing(known: Known, audits: int) -> dict[str, NDArray[np.int64]]:

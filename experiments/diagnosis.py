@@ -55,7 +55,7 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     mutant, seed = mutants.get(variant), SEED + rng
     function = declares(decoder=mutant.decode is not None)(mutant.function)
     result = audit(function, LEVEL, seed, diagnose=False)
-    failed = [case for case in result.cases if case.findings and not case.broken and case.case != PROMISES]
+    results = [case for case in result.cases if not case.broken and case.case != PROMISES]
     row: Row = {
         "mistake": name,
         "variant": variant,
@@ -67,12 +67,12 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
         "without": None,
         "none": None,
     }
-    if not failed:
+    if not any(case.findings for case in results):
         return row
     with open_execution(function, 1, 60.0) as place:
 
         def diagnosis(known: Sequence[Mutant]) -> Any:
-            return diagnose_failed(place.subject, failed, LEVEL, seed, known)
+            return diagnose_failed(place.subject, results, LEVEL, seed, known)
 
         found = diagnosis(mutants.catalogue())
         # another mistake may, with the right parameter, be the same one: a draft of the likeliest token alone

@@ -24,12 +24,12 @@ from experiments._step_laws import Known, alarm, known_steps
 from specsim.auditing import BUDGET, mutants
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._checks.claimed_law import Claim
-from specsim.auditing._checks.findings import pooled_log_e_of
 from specsim.auditing._checks.subjects import Subject, function_subject
-from specsim.auditing._checks.tables import Table, interim_looks
+from specsim.auditing._checks.tables import Joined, interim_looks
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
-from specsim.core.stats import POWER, log_e_value
+from specsim.core._types import Floats, Ints
+from specsim.core.stats import POWER
 
 TITLE = "The steps that an audit needs for each known mistake, beside those of the most powerful test"
 MINUTES = 5
@@ -88,7 +88,7 @@ class _Shown:
     """A case in which the law of the mistake is known, with the tables that it shows in."""
 
     known: Known
-    tables: Sequence[Table]
+    tables: Joined
     first_look: int
 
     @property
@@ -100,7 +100,7 @@ class _Shown:
         """Of the tokens of one step, in the cells of the tables, each given the tokens before it."""
         rates = self.known.prefixes(self.known.law[:, None])[:, 0]
         total = 0.0
-        for table in self.tables:
+        for table in self.tables.tables:
             visits = table.merged(rates)
             if visits.any():
                 total += float(scipy.special.rel_entr(visits, visits.sum() * table.law).sum())
@@ -112,20 +112,17 @@ def _shown(mutant: mutants.Mutant, subject: Subject, index: int) -> _Shown | Non
     if not isinstance(case, Case):
         return None
     known, plan = known_steps(mutant, case, Claim(None, case.tree)), subject.plan(index, "quick")
-    tables = [table for table in plan.pooled if table.kind == "prefix"]
-    return _Shown(known, tables, interim_looks(plan.steps)[0]) if known is not None and tables else None
+    tables = [table for table in plan.pooled.tables if table.kind == "prefix"]
+    if known is None or not tables:
+        return None
+    return _Shown(known, Joined(tables), interim_looks(plan.steps)[0])
 
 
 def _needed(shown: _Shown, level: float, least: float, draws: int, rng: np.random.Generator) -> float:
     """The steps that reject at false-alarm probability `level` of each test; infinite beyond `MOST`."""
 
     def rejects(steps: float) -> bool:
-        largest = np.array(
-            [
-                _largest_log_e(shown, counts)
-                for counts in rng.multinomial(int(steps), shown.known.law, size=draws)
-            ]
-        )
+        largest = _largest_log_e(shown, rng.multinomial(int(steps), shown.known.law, size=draws))
         return bool(largest.mean() - scipy.special.ndtri(POWER) * largest.std() >= -math.log(level))
 
     low, high = 0.2, 1.0
@@ -139,11 +136,11 @@ def _needed(shown: _Shown, level: float, least: float, draws: int, rng: np.rando
     return high * least
 
 
-def _largest_log_e(shown: _Shown, outcomes: np.ndarray) -> float:
-    flat = shown.known.prefixes(outcomes[:, None])[:, 0]
-    observed = [table.counts({"prefixes": flat}) for table in shown.tables]
-    single = (log_e_value(n, table.law) for n, table in zip(observed, shown.tables, strict=True) if n.any())
-    return max(pooled_log_e_of(shown.tables, observed), *single)
+def _largest_log_e(shown: _Shown, outcomes: Ints) -> Floats:
+    """[n], of the outcomes [n, sequences] of n runs."""
+    observed = shown.tables.merged({"prefixes": shown.known.prefixes(outcomes.T)})
+    each = shown.tables.log_e(observed).max(axis=1)
+    return np.maximum(each, shown.tables.log_pooled_e(observed))
 
 
 # --- the page --------------------------------------------------------------------------------------------

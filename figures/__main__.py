@@ -11,9 +11,15 @@ from figures import get
 from figures import names as known
 from figures._making import make_figures
 from specsim.cli import run_app
+from specsim.cli._app import ending
 from specsim.cli._options import Executor, whole
 
-app = App(name="python -m figures", help="Draw the figures from the tables of the experiments.")
+PROGRAM = "python -m figures"
+app = App(
+    name=PROGRAM,
+    help="Draw the figures from the tables of the experiments.",
+    help_epilogue=ending("--list", "leviathan_figure_2", "overview --fast --out pictures", program=PROGRAM),
+)
 
 
 @app.default

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["COLORS", "GREY", "VERDICTS"]
+from specsim.core._plotting import COLORS, MARKERS
 
-#: One for each line of a family, as the style's cycle has them, from light work to heavy.
-COLORS = ("#2a5c8a", "#d1793b", "#4f8f5b", "#9b5a8c", "#b8a13a")
+__all__ = ["BAND", "COLORS", "GREY", "VERDICTS"]
+
 GREY = "#5a5a5a"
+#: The background of values that agree.
+BAND = "#dfe8f0"
 
-#: The verdicts on published values.
-VERDICTS = {"reproduced": COLORS[0], "within rounding": "#8a7a1c", "not reproducible": "#b3262e"}
+#: The verdicts on published values: colour and marker.
+VERDICTS = {
+    "reproduced": (COLORS[0], MARKERS[0]),
+    "within rounding": (COLORS[4], MARKERS[1]),
+    "not reproducible": (COLORS[1], MARKERS[3]),
+}

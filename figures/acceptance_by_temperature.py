@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from figures._columns import groups, where
-from figures._palette import COLORS, GREY
-from specsim.core._plotting import figure_style, heading
+from figures._palette import GREY
+from specsim.core._plotting import figure_style, heading, points
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "Acceptance depends on sampling: the same pairs at other temperatures, top-k and top-p"
+TITLE = "Acceptance of the same pairs at other temperatures, top-k and top-p"
 TABLES = ("acceptance_by_temperature",)
 
 STYLES = {"both": "-", "target": "--"}
 
 
 def draw(table: pa.Table) -> Figure:
-    """A panel for each way of reshaping, a colour for each pair, with a band of two standard errors; dashed
-    where the target alone is reshaped.
+    """A panel for each way of reshaping, a colour and marker for each pair, with a band of two standard
+    errors; dashed where the target alone is reshaped.
     """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     with figure_style():
-        figure = Figure(figsize=(8.6, 3.7))
+        figure = Figure(figsize=(6.6, 3.2))
         axes = figure.subplots(1, 3, sharey=True)
         for axis, quantity in zip(axes, groups(table, "quantity"), strict=True):
             panel = where(table, quantity=quantity)
@@ -38,14 +38,14 @@ def draw(table: pa.Table) -> Figure:
         axes[0].set_title("temperature")
         axes[1].set_xscale("log", base=2)
         axes[1].xaxis.set_major_formatter("{x:g}")
-        axes[1].set_title("top-k, both sides, temperature 1")
+        axes[1].set_title("top-k, both sides")
         axes[1].set_xlabel("k")
-        axes[2].set_title("top-p, both sides, temperature 1")
+        axes[2].set_title("top-p, both sides")
         axes[2].set_xlabel("mass kept")
         axes[0].set_ylabel("α, mean of Σ min(p, q) over contexts")
         axes[0].set_ylim(0.0, 1.0)
         handles = [
-            *(Line2D([], [], color=color, label=pair) for pair, color in _colors(table).items()),
+            *(Line2D([], [], **marks, label=pair) for pair, marks in _marks(table).items()),
             Line2D([], [], color=GREY, label="both sides"),
             Line2D([], [], color=GREY, linestyle="--", label="the target alone"),
         ]
@@ -55,15 +55,16 @@ def draw(table: pa.Table) -> Figure:
 
 
 def _draw_lines(axis: Axes, table: pa.Table, style: str) -> None:
-    for pair, color in _colors(table).items():
+    for pair, marks in _marks(table).items():
         line = groups(table, "pair")[pair]
         low, high = (
             [alpha + sign * error for alpha, error in zip(line["alpha"], line["error"], strict=True)]
             for sign in (-2.0, 2.0)
         )
-        axis.fill_between(line["value"], low, high, color=color, alpha=0.15, linewidth=0)
-        axis.plot(line["value"], line["alpha"], color=color, linestyle=style)
+        axis.fill_between(line["value"], low, high, color=marks["color"], alpha=0.15, linewidth=0)
+        every = max(1, len(line["value"]) // 6)
+        axis.plot(line["value"], line["alpha"], **marks | {"linestyle": style}, markevery=every)
 
 
-def _colors(table: pa.Table) -> dict[str, str]:
-    return dict(zip(groups(table, "pair"), COLORS, strict=False))
+def _marks(table: pa.Table) -> dict[str, dict[str, Any]]:
+    return {pair: points(number) for number, pair in enumerate(groups(table, "pair"))}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from figures._columns import groups
-from figures._palette import COLORS, VERDICTS
-from specsim.core._plotting import figure_style
+from specsim.core._plotting import COLORS, figure_style
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,11 +15,12 @@ if TYPE_CHECKING:
 TITLE = "Claims of five documents on speculative decoding, checked"
 TABLES = ("claims",)
 
-SHADES = {
-    "right": VERDICTS["reproduced"],
-    "right with a condition": COLORS[4],
-    "wrong": VERDICTS["not reproducible"],
-    "not checkable": "#c9c9c9",
+#: Face and hatch of each verdict.
+SHADES: dict[str, dict[str, Any]] = {
+    "right": {"color": COLORS[0]},
+    "right with a condition": {"color": COLORS[4], "hatch": "//", "edgecolor": "white", "linewidth": 0},
+    "wrong": {"color": COLORS[1]},
+    "not checkable": {"color": "#dcdcdc", "hatch": "..", "edgecolor": "white", "linewidth": 0},
 }
 
 
@@ -31,20 +31,25 @@ def draw(table: pa.Table) -> Figure:
     documents = groups(table, "document")
     labels = [fill(title, 32) for title in documents]
     with figure_style():
-        figure = Figure(figsize=(7.2, 2.9))
+        figure = Figure(figsize=(6.6, 3.0))
         axis = figure.subplots()
         ends = [0] * len(labels)
-        for verdict, color in SHADES.items():
+        for verdict, shade in SHADES.items():
             numbers = [rows["verdict"].count(verdict) for rows in documents.values()]
-            bars = axis.barh(labels, numbers, left=ends, color=color, label=verdict)
+            bars = axis.barh(labels, numbers, left=ends, label=verdict, **shade)
             ink = "white" if verdict in ("right", "wrong") else "black"
             axis.bar_label(
-                bars, [str(n) if n else "" for n in numbers], label_type="center", color=ink, fontsize=7
+                bars,
+                [str(n) if n else "" for n in numbers],
+                label_type="center",
+                color=ink,
+                fontsize=8,
+                fontweight="bold",
             )
             ends = [end + n for end, n in zip(ends, numbers, strict=True)]
         axis.invert_yaxis()
         axis.grid(visible=False, axis="y")
         axis.set_xlabel("claims")
         axis.set_title(TITLE)
-        axis.legend(loc="upper right")
+        figure.legend(loc="outside lower center", ncols=len(SHADES))
         return figure

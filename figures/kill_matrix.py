@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TITLE = "Fraction of runs in which a criterion passes a verifier"
 TABLES = ("kill_matrix",)
 
-#: Right answers blue, wrong ones orange, a colour-blind safe pair; grey where the criterion does not apply.
+#: Right answers light blue, wrong ones orange; grey where the criterion does not apply.
 RIGHT, WRONG, NOTHING = "#9fc5e0", "#e8923f", "#eeeeee"
 
 
@@ -51,7 +51,9 @@ def draw(table: pa.Table) -> Figure:
             aspect="auto",
         )
         for (i, j), fraction in np.ndenumerate(passed):
-            axis.text(j, i, _shown(fraction), ha="center", va="center", fontsize=7.5)
+            wrong = (1 - fraction if exact[i, 0] else fraction) > 0.5
+            weight = "bold" if wrong else "normal"
+            axis.text(j, i, _shown(fraction), ha="center", va="center", fontsize=7.5, fontweight=weight)
         axis.set_xticks(range(len(criteria)), criteria, rotation=35, ha="left", rotation_mode="anchor")
         axis.set_yticks(range(len(verifiers)), list(verifiers))
         axis.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
@@ -70,7 +72,7 @@ def draw(table: pa.Table) -> Figure:
         axis.legend(
             handles=[
                 Patch(color=RIGHT, label="right answer"),
-                Patch(color=WRONG, label="wrong answer"),
+                Patch(color=WRONG, label="wrong answer (bold)"),
                 Patch(color=NOTHING, label="– not applicable: the criterion draws the drafts itself"),
             ],
             loc="upper left",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures._columns import groups
-from figures._palette import COLORS
-from specsim.core._plotting import figure_style
+from specsim.core._plotting import curve, figure_style
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,17 +16,17 @@ TABLES = ("leviathan_figure_2",)
 
 
 def draw(table: pa.Table) -> Figure:
-    """A line for each γ, the target alone dotted; α in [.5, .9], up to 10 tokens, as printed."""
+    """A line for each γ; α in [.5, .9], up to 10 tokens, as printed."""
     from matplotlib.figure import Figure
 
     with figure_style():
         figure = Figure(figsize=(6.0, 4.2))
         axis = figure.subplots()
-        for (gamma, line), color in reversed(list(zip(groups(table, "gamma").items(), COLORS, strict=True))):
-            axis.plot(
-                line["alpha"], line["tokens"], color=color, label=f"γ = {'∞' if gamma is None else gamma}"
-            )
-        axis.axhline(1.0, color="black", linestyle=":", label="target alone")
+        for number, (gamma, line) in reversed(list(enumerate(groups(table, "gamma").items()))):
+            label = f"γ = {'∞' if gamma is None else gamma}"
+            axis.plot(line["alpha"], line["tokens"], label=label, **curve(number))
+        axis.axhline(1.0, color="black", linewidth=0.8)
+        axis.text(0.51, 0.9, "target alone", va="top")
         axis.set_xlim(0.5, 0.9)
         axis.set_ylim(0.0, 10.0)
         axis.set_xlabel("acceptance probability α")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures._columns import groups
-from figures._palette import COLORS
-from specsim.core._plotting import figure_style
+from specsim.core._plotting import curve, figure_style
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,14 +20,16 @@ def draw(table: pa.Table) -> Figure:
     from matplotlib.figure import Figure
 
     with figure_style():
-        figure = Figure(figsize=(6.0, 4.2))
+        figure = Figure(figsize=(3.1, 3.2))
         axis = figure.subplots()
-        for (c, line), color in zip(groups(table, "c").items(), COLORS, strict=False):
-            axis.plot(line["alpha"], line["gamma"], color=color, drawstyle="steps-post", label=f"c = {c:g}")
+        for number, (c, line) in enumerate(groups(table, "c").items()):
+            axis.plot(
+                line["alpha"], line["gamma"], drawstyle="steps-post", label=f"c = {c:g}", **curve(number)
+            )
         axis.set_xlim(0.5, 0.9)
         axis.set_ylim(0.0, 25.0)
         axis.set_xlabel("acceptance probability α")
-        axis.set_ylabel("γ with the largest improvement in wall time")
-        axis.set_title(TITLE)
+        axis.set_ylabel("γ with the largest improvement")
+        axis.set_title("the best γ against α")
         axis.legend(loc="upper left")
         return figure

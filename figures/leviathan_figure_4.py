@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures._columns import groups
-from figures._palette import COLORS, GREY
-from specsim.core._plotting import figure_style
+from figures._palette import GREY
+from specsim.core._plotting import figure_style, points
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,17 +17,19 @@ TABLES = ("leviathan_figure_4",)
 
 
 def draw(table: pa.Table) -> Figure:
-    """Speed solid, operations dotted, the target alone black; α in [.5, .9], up to 10, as printed."""
+    """A marker for each γ, speed solid, operations dotted; α in [.5, .9], up to 10, as printed."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     with figure_style():
         figure = Figure(figsize=(6.0, 4.2))
         axis = figure.subplots()
-        for (gamma, line), color in reversed(list(zip(groups(table, "gamma").items(), COLORS, strict=True))):
-            axis.plot(line["alpha"], line["speed"], color=color, label=f"γ = {gamma}")
-            axis.plot(line["alpha"], line["operations"], color=color, linestyle=":")
+        for number, (gamma, line) in reversed(list(enumerate(groups(table, "gamma").items()))):
+            marks = points(number) | {"markevery": max(1, len(line["alpha"]) // 8)}
+            axis.plot(line["alpha"], line["speed"], **marks | {"linestyle": "-"}, label=f"γ = {gamma}")
+            axis.plot(line["alpha"], line["operations"], **marks | {"linestyle": ":"})
         axis.axhline(1.0, color="black", linewidth=1.0)
+        axis.text(0.51, 0.9, "target alone", va="top")
         axis.set_xlim(0.5, 0.9)
         axis.set_ylim(0.0, 10.0)
         axis.set_xlabel("acceptance probability α")
@@ -36,7 +38,6 @@ def draw(table: pa.Table) -> Figure:
         kinds = [
             Line2D([], [], color=GREY, label="speed"),
             Line2D([], [], color=GREY, linestyle=":", label="operations"),
-            Line2D([], [], color="black", linewidth=1.0, label="target alone"),
         ]
         axis.add_artist(axis.legend(loc="upper left"))
         axis.legend(handles=kinds, loc="upper left", bbox_to_anchor=(0.16, 1.0))

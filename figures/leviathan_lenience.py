@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from figures._columns import groups
-from figures._palette import COLORS
-from specsim.core._plotting import figure_style
+from figures._palette import GREY
+from specsim.core._plotting import curve, figure_style, points
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,38 +22,35 @@ TABLES = ("leviathan_lenience",)
 
 def draw(table: pa.Table) -> Figure:
     """A line for each lenience, with the band of all α and c that round to the printed ones, its maximum, and
-    the printed speed-up, dashed.
+    the printed speed-up, grey.
     """
     from matplotlib.figure import Figure
 
     with figure_style():
-        figure = Figure(figsize=(7.6, 4.8))
+        figure = Figure(figsize=(3.4, 3.2))
         axis = figure.subplots()
-        for (lenience, line), color in zip(groups(table, "lenience").items(), COLORS, strict=False):
+        for number, (lenience, line) in enumerate(groups(table, "lenience").items()):
+            style = curve(number)
             best = int(np.argmax(line["improvement"]))
             gamma, most, printed = line["gamma"][best], line["improvement"][best], line["printed"][0]
-            axis.fill_between(line["gamma"], line["low"], line["high"], color=color, alpha=0.2, linewidth=0)
-            axis.plot(line["gamma"], line["improvement"], color=color)
-            axis.plot([gamma], [most], "o", color=color)
-            axis.axhline(float(printed), color=color, linestyle="--", linewidth=1.0)
-            axis.annotate(
-                f"at most {most:.2f}, γ = {gamma}",
-                (gamma, line["low"][best] - 0.03),
-                ha="center",
-                va="top",
-                fontsize=8,
-                color=color,
+            axis.fill_between(
+                line["gamma"], line["low"], line["high"], color=style["color"], alpha=0.2, linewidth=0
             )
-            for text, height, side in (
-                (f"published {printed}", float(printed), "bottom"),
-                (f"l = {lenience:g}, α = {line['alpha'][0]:g}", line["improvement"][-1], "top"),
-            ):
-                axis.annotate(
-                    text, (1.01, height), xycoords=("axes fraction", "data"), va=side, fontsize=8, color=color
-                )
+            label = f"l = {lenience:g}, α = {line['alpha'][0]:g}: at most {most:.2f}, with γ = {gamma}"
+            axis.plot(line["gamma"], line["improvement"], label=label, **style)
+            axis.plot([gamma], [most], **points(number))
+            axis.axhline(float(printed), color=GREY, linewidth=0.8)
+            axis.annotate(
+                f"printed {printed}",
+                (1.01, float(printed)),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                fontsize=7,
+            )
         axis.set_xlim(1, 30)
         axis.set_ylim(1.0, 5.4)
         axis.set_xlabel("drafted tokens γ")
-        axis.set_ylabel("improvement in wall time, c = 0.015")
-        axis.set_title(TITLE)
+        axis.set_ylabel("improvement, c = 0.015")
+        axis.set_title("lenience: printed and largest speed-up")
+        figure.legend(loc="outside lower center")
         return figure

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures._columns import groups
-from figures._palette import COLORS, GREY
-from specsim.core._plotting import figure_style, heading
+from figures._palette import GREY
+from specsim.core._plotting import COLORS, figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 TITLE = "Speed against bias of lossy rules on the n-gram pair"
 TABLES = ("lossy_speed",)
 
-COLOR = dict(
-    zip(("lenience", "scaled_lenience", "greedy_lenience", "typical", "cascade_opt"), COLORS, strict=True)
-)
+#: Colour and marker of each line; both parameters of typical acceptance have one colour.
+MARKS = {
+    "lenience": (COLORS[0], "o-"),
+    "scaled_lenience": (COLORS[1], "s-"),
+    "greedy_lenience": (COLORS[2], "^-"),
+    "typical, epsilon": (COLORS[3], "D-"),
+    "typical, delta": (COLORS[3], "P--"),
+    "cascade_opt": (COLORS[4], "v-"),
+}
 #: Up to which total variation and how many tokens the second panel goes.
 NEAR = (0.17, 2.6)
 
@@ -32,20 +38,21 @@ def draw(table: pa.Table) -> Figure:
     first = table.slice(0, 1).to_pylist()[0]
     per_token = first["improvement"] / first["tokens"]
     with figure_style():
-        figure = Figure(figsize=(8.6, 4.2))
+        figure = Figure(figsize=(6.6, 3.5))
         axes = figure.subplots(1, 2, gridspec_kw={"wspace": 0.06})
         for axis, title in zip(
             axes, ("over the range of each parameter", "close to the target"), strict=True
         ):
             _draw_lines(axis, table)
             axis.set_title(title)
-            axis.set_xlabel("total variation from the target, mean over contexts")
+            axis.set_xlabel("total variation from the target")
             axis.spines["right"].set_visible(True)
             speed = axis.secondary_yaxis(
                 "right", functions=(lambda y: y * per_token, lambda y: y / per_token)
             )
-            speed.set_ylabel(f"improvement in wall time, c = {first['c']:g}")
+            speed.set_ylabel(f"improvement, c = {first['c']:g}")
         axes[0].set_ylabel(f"tokens per step, γ = {first['gamma']}")
+        axes[1].locator_params(axis="x", nbins=4)
         axes[1].set_xlim(-0.003, NEAR[0])
         axes[1].set_ylim(first["tokens"] - 0.05, NEAR[1])
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
@@ -58,13 +65,13 @@ def _draw_lines(axis: Axes, table: pa.Table) -> None:
         if name == "standard":
             axis.axhline(line["tokens"][0], color=GREY, linestyle=":", label=name)
             continue
-        rule, _, parameter = name.partition(", ")
+        color, style = MARKS[name]
         axis.errorbar(
             line["tv"],
             line["tokens"],
             yerr=[2.0 * error for error in line["error"]],
-            fmt="s--" if parameter == "delta" else "o-",
-            color=COLOR[rule],
+            fmt=style,
+            color=color,
             markersize=3.5,
             label=name,
         )

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from figures._columns import groups, where
-from figures._palette import COLORS
-from specsim.core._plotting import figure_style, save_figure
+from specsim.core._plotting import COLORS, DARK_COLORS, MARKERS, figure_style, save_figure
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +41,7 @@ APART = 0.12
 #: The colours of text, grid and lines on a page of each colour scheme; backgrounds are transparent.
 INK = {"light": "#24292f", "dark": "#d8dee6"}
 GRID = {"light": "#d9dde2", "dark": "#3a424c"}
-LINES = {"light": COLORS, "dark": ("#6ea8dc", "#e6975c", "#7cbf88", "#c58ab6", "#d4bf5e")}
+LINES = {"light": COLORS, "dark": DARK_COLORS}
 
 
 def draw(speed: pa.Table, lossy: pa.Table, lossless: pa.Table, *, page: str = "light") -> Figure:
@@ -68,10 +67,11 @@ def _draw_speed(axes: Sequence[Axes], table: pa.Table, colors: Sequence[str]) ->
     c = table["c"][0].as_py()
     lines = groups(where(table, kind="closed form"), "gamma")
     points = groups(where(table, kind="simulated"), "gamma")
-    for (gamma, line), color in zip(lines.items(), colors, strict=True):
+    for (gamma, line), color, marker in zip(lines.items(), colors, MARKERS, strict=True):
         for axis, quantity in zip(axes, QUANTITIES, strict=True):
-            axis.plot(line["alpha"], line[quantity], color=color, linewidth=1.2)
-            axis.plot(points[gamma]["alpha"], points[gamma][quantity], "o", color=color, label=f"γ = {gamma}")
+            axis.plot(line["alpha"], line[quantity], "-", color=color, linewidth=1.2)
+            alphas, values = points[gamma]["alpha"], points[gamma][quantity]
+            axis.plot(alphas, values, marker, color=color, label=f"γ = {gamma}")
     for axis, title in zip(axes, QUANTITIES.values(), strict=True):
         axis.set_title(title.format(c=c))
         axis.set_xlabel("acceptance probability α")
@@ -80,18 +80,18 @@ def _draw_speed(axes: Sequence[Axes], table: pa.Table, colors: Sequence[str]) ->
 
 def _draw_bias(axis: Axes, lossy: pa.Table, lossless: pa.Table, colors: Sequence[str]) -> None:
     lines = groups(lossy, "line")
-    for (name, label), color in zip(LOSSY.items(), colors[1:], strict=True):
+    for (name, label), color, marker in zip(LOSSY.items(), colors[1:], MARKERS[1:], strict=True):
         line = lines[name]
-        axis.plot(line["tv"], line["tokens"], "o-", color=color, markersize=3.5, label=label)
+        axis.plot(line["tv"], line["tokens"], f"{marker}-", color=color, markersize=3.5, label=label)
     below = 0.0
     for rule in sorted(lossless.to_pylist(), key=lambda row: row["tokens"]):
-        marker = "D" if rule["chains"] == 1 else "^"
+        marker = "o" if rule["chains"] == 1 else "P"
         axis.plot(rule["tv"], rule["tokens"], marker, color=colors[0], markersize=5, zorder=3)
         below = max(rule["tokens"], below + APART)
         name = rule["rule"].replace("_", " ")
         axis.text(-0.01, below, name, color=colors[0], fontsize=8, ha="right", va="center")
-    axis.plot([], [], "D", color=colors[0], label="lossless, one draft")
-    axis.plot([], [], "^", color=colors[0], label="lossless, two drafts")
+    axis.plot([], [], "o", color=colors[0], label="lossless, one draft")
+    axis.plot([], [], "P", color=colors[0], label="lossless, two drafts")
     axis.set_xlim(*TV)
     axis.set_ylim(*TOKENS)
     axis.set_xticks([0.0, 0.1, 0.2, 0.3])

@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures._columns import groups, where
-from figures._palette import COLORS
-from specsim.core._plotting import figure_style, heading
+from figures._palette import BAND, GREY
+from specsim.core._plotting import curve, figure_style, heading, points
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-TITLE = "Simulated steps (points, two standard errors) on the closed forms (lines)"
+TITLE = "Simulated steps (points) on the closed forms (lines)"
 TABLES = ("simulated_speed",)
 
 
 def draw(table: pa.Table) -> Figure:
-    """Tokens per step, improvement and operations against α, a colour for each γ; last, deviations in
-    standard errors.
+    """Tokens per step, improvement and operations against α, a colour and marker for each γ; last,
+    deviations in standard errors.
     """
     from matplotlib.figure import Figure
 
     c = table["c"][0].as_py()
     with figure_style():
-        figure = Figure(figsize=(8.0, 6.2))
+        figure = Figure(figsize=(6.2, 5.4))
         axes = figure.subplots(2, 2, sharex=True).ravel()
         labels = {
             "tokens": "tokens per step; speed at c = 0",
@@ -32,27 +32,22 @@ def draw(table: pa.Table) -> Figure:
             "operations": f"operations, ĉ = {c:g}",
         }
         lines = groups(where(table, kind="closed form"), "gamma")
-        points = groups(where(table, kind="simulated"), "gamma")
-        for number, ((gamma, line), color) in enumerate(zip(lines.items(), COLORS, strict=True)):
-            point = points[gamma]
+        simulated = groups(where(table, kind="simulated"), "gamma")
+        for number, (gamma, line) in enumerate(lines.items()):
+            point, marks = simulated[gamma], points(number)
             for axis, quantity in zip(axes, labels, strict=False):
-                axis.plot(line["alpha"], line[quantity], color=color, linewidth=1.0)
+                axis.plot(line["alpha"], line[quantity], linewidth=0.9, **curve(number) | {"color": GREY})
                 errors = [2.0 * error for error in point[f"{quantity}_error"]]
-                axis.errorbar(
-                    point["alpha"], point[quantity], yerr=errors, fmt="o", color=color, label=f"γ = {gamma}"
-                )
+                axis.errorbar(point["alpha"], point[quantity], yerr=errors, label=f"γ = {gamma}", **marks)
             shift = 0.004 * (number - 2)  # beside each other
-            axes[3].plot([alpha + shift for alpha in point["alpha"]], point["deviation"], "o", color=color)
-        axes[3].axhspan(-2.0, 2.0, color="#dfe8f0", linewidth=0)
+            axes[3].plot([alpha + shift for alpha in point["alpha"]], point["deviation"], **marks)
+        axes[3].axhspan(-2.0, 2.0, color=BAND, linewidth=0)
         axes[3].axhline(0.0, color="black", linewidth=1.0)
         axes[3].set_ylim(-5.0, 5.0)
-        for axis, title in zip(
-            axes, (*labels.values(), "simulated - closed form, in standard errors"), strict=True
-        ):
+        for axis, title in zip(axes, (*labels.values(), "difference in standard errors"), strict=True):
             axis.set_title(title)
         for axis in axes[2:]:
             axis.set_xlabel("acceptance probability α")
         axes[0].legend(loc="upper left")
-        steps = points[gamma]["steps"][0]
-        heading(figure, f"{TITLE}, {steps:,} steps each")
+        heading(figure, f"{TITLE}, {point['steps'][0]:,} steps each")
         return figure

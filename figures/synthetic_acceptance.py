@@ -7,25 +7,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._columns import groups, where
-from figures._palette import COLORS
-from specsim.core._plotting import figure_style, heading
+from specsim.core._plotting import MARKERS, curve, figure_style, heading
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "Synthetic acceptance at one nominal length, as engines draw it"
+TITLE = "Synthetic acceptance at one nominal length"
 TABLES = ("synthetic_acceptance",)
 
 #: Independent acceptances are what the others are compared with.
 STYLES: dict[str, dict[str, Any]] = {
-    "independent acceptances": {"color": "black", "linestyle": ":", "linewidth": 2.6},
-    "llama.cpp, length": {"color": COLORS[0]},
-    "vLLM, length": {"color": COLORS[1]},
-    "vLLM, equal rates": {"color": COLORS[2]},
-    "SGLang, match-expected": {"color": COLORS[3], "linestyle": "--"},
-    "SGLang, multinomial": {"color": COLORS[4]},
+    "independent acceptances": {"color": "#bdbdbd", "linestyle": "-", "linewidth": 4.0, "marker": "_"},
+    "llama.cpp, length": curve(0) | {"marker": MARKERS[0]},
+    "vLLM, length": curve(1) | {"marker": MARKERS[1]},
+    "vLLM, equal rates": curve(2) | {"marker": MARKERS[2]},
+    "SGLang, match-expected": curve(3) | {"marker": MARKERS[3]},
+    "SGLang, multinomial": curve(4) | {"marker": MARKERS[4]},
 }
 
 
@@ -37,7 +36,7 @@ def draw(table: pa.Table) -> Figure:
 
     fitted = table.slice(0, 1).to_pylist()[0]
     with figure_style():
-        figure = Figure(figsize=(8.6, 6.6))
+        figure = Figure(figsize=(6.6, 5.9))
         axes = figure.subplots(2, 2)
         _draw_laws(axes[0, 0], where(table, quantity="probability"))
         for axis, quantity in (
@@ -46,13 +45,14 @@ def draw(table: pa.Table) -> Figure:
             (axes[1, 1], "improvement of a batch"),
         ):
             for setting, line in groups(where(table, quantity=quantity), "setting").items():
-                axis.plot(line["x"], line["value"], label=setting, **STYLES[setting])
+                every = max(1, len(line["x"]) // 6)
+                axis.plot(line["x"], line["value"], label=setting, markevery=every, **STYLES[setting])
         _draw_misses(axes[0, 1], where(table, quantity="mean"))
-        axes[0, 0].set_title("probability of emitting so many tokens")
+        axes[0, 0].set_title("probability of so many tokens")
         axes[0, 0].set_xlabel("tokens per step")
-        axes[0, 1].set_title("standard deviation (dash-dotted: bias of the mean)")
+        axes[0, 1].set_title("standard deviation (thin: bias of the mean)")
         axes[0, 1].set_xlabel("nominal mean of tokens per step")
-        axes[1, 0].set_title("improvement, settings left as fitted")
+        axes[1, 0].set_title(f"improvement, fitted at γ = {fitted['gamma']}")
         axes[1, 0].set_xlabel("drafted tokens γ")
         axes[1, 0].set_ylim(1.0, None)
         axes[1, 1].set_title(f"improvement of a batch, {fitted['request']} tokens each")
@@ -61,21 +61,13 @@ def draw(table: pa.Table) -> Figure:
         axes[1, 1].xaxis.set_major_formatter("{x:g}")
         handles, labels = axes[1, 1].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=-(-len(handles) // 2))
-        settings = f"{fitted['length']:g} tokens per step at γ = {fitted['gamma']}, c = {fitted['c']:g}"
-        heading(figure, f"{TITLE} ({settings})")
+        heading(figure, f"{TITLE}: {fitted['length']:g} tokens per step, c = {fitted['c']:g}")
         return figure
 
 
 def _draw_laws(axis: Axes, table: pa.Table) -> None:
-    """Bars, a group for each number of tokens."""
-    laws = groups(table, "setting")
-    width = 0.8 / len(laws)
-    for place, (setting, law) in enumerate(laws.items()):
-        shift = width * (place - (len(laws) - 1) / 2.0)
-        axis.bar(
-            [x + shift for x in law["x"]], law["value"], width=0.9 * width, color=STYLES[setting]["color"]
-        )
-    axis.grid(axis="x", visible=False)
+    for setting, law in groups(table, "setting").items():
+        axis.plot(law["x"], law["value"], **STYLES[setting])
 
 
 def _draw_misses(axis: Axes, table: pa.Table) -> None:
@@ -83,4 +75,5 @@ def _draw_misses(axis: Axes, table: pa.Table) -> None:
     for setting, line in groups(table, "setting").items():
         misses = [value - x for x, value in zip(line["x"], line["value"], strict=True)]
         if max(map(abs, misses)) > 1e-6:
-            axis.plot(line["x"], misses, color=STYLES[setting]["color"], linestyle="-.", linewidth=1.0)
+            style = STYLES[setting] | {"linewidth": 0.7, "markersize": 2.5}
+            axis.plot(line["x"], misses, markevery=max(1, len(misses) // 12), **style)

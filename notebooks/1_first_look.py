@@ -32,7 +32,8 @@ for axis, row, name, rest in (
     (right, p, "target p", "residual"),
 ):
     axis.bar(tokens, common, color="C0", label="min(p, q)")
-    axis.bar(tokens, np.array(row, dtype=float) - common, bottom=common, color="C1", label=rest)
+    more, hatched = np.array(row, dtype=float) - common, {"hatch": "///", "edgecolor": "white"}
+    axis.bar(tokens, more, bottom=common, color="C1", label=rest, **hatched)
     axis.set(title=name, xlabel="token", xticks=tokens)
     axis.legend(loc="upper center")
 left.set(ylabel="probability", ylim=(0, 0.75))

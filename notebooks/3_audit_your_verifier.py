@@ -82,7 +82,8 @@ table = next(table for table in case.tables if table.position == 0 and table.kin
 places = np.arange(table.cells)
 figure, axis = plt.subplots(figsize=(6.0, 2.6))
 axis.bar(places - 0.2, np.divide(table.expected, table.n), width=0.4, color="C0", label="target p")
-axis.bar(places + 0.2, np.divide(table.observed, table.n), width=0.4, color="C1", label="observed")
+hatched = {"hatch": "///", "edgecolor": "white"}
+axis.bar(places + 0.2, np.divide(table.observed, table.n), width=0.4, color="C1", label="observed", **hatched)
 axis.set(xlabel="first token", ylabel="share", xticks=places)
 axis.legend()
 plt.show()

@@ -2,7 +2,7 @@
 # # Your own logs
 #
 # A trace holds what a decoder saw: for each speculative step the drafted tokens, how many were accepted, and
-# the rows p and q at every position. Here one is recorded from the n-gram pair that comes along, into a
+# the rows p and q at every position. Here one is recorded from the bundled n-gram pair, into a
 # temporary folder; an engine writes the same with `specsim.traces.writer`. Then: α by position, policies that
 # choose γ, a plan, and whether reported numbers can be true.
 
@@ -81,6 +81,14 @@ axis.set(xlabel="position in the step", ylabel="acceptance", ylim=(0, 0.9), xtic
 axis.legend(loc="upper left")
 plt.show()
 assert (abs(rates - betas) < 5 * errors).all()
+
+# %% [markdown]
+# A trace of two small transformers is bundled too. They sampled from their 20 most probable tokens, which
+# the rows list, in float16; the bounds of β are those of rounding.
+
+# %%
+neural = summarise(specsim.traces.default_trace("transformers"))
+neural
 
 # %% [markdown]
 # ## A plan

@@ -35,7 +35,7 @@ from specsim.auditing._checks import findings as judge
 from specsim.auditing._checks import proof
 from specsim.auditing._checks import tables as plan
 from specsim.auditing._checks.subjects import RuleSubject, Subject, function_subject
-from specsim.auditing._results import BUDGET
+from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import _reference as pieces
 from specsim.core._streams import PER_SLOT, Purpose, uniform
@@ -56,7 +56,7 @@ def macros(sources: Sources) -> Macros:
     not.
     """
     parts = (
-        about, rules_and_proof, random_numbers, audit, teeth, calibration, kill_matrix, diagnosis, literature,
+        about, rules_and_proof, random_numbers, audit, power, calibration, kill_matrix, diagnosis, literature,
         lenience, gap, precision, temperature, synthetic, lossy, lookahead, claims,
     )  # fmt: skip
     found: Macros = {}
@@ -157,8 +157,8 @@ def _tests(subject: Subject) -> int:
     return sum(subject.plan(index, "quick").tests for index in range(len(subject.cases)))
 
 
-def teeth(sources: Sources) -> Macros:
-    found = sources.teeth
+def power(sources: Sources) -> Macros:
+    found = sources.power
     known = [row for row in found["mistakes"] if row["best"]]
     quick, standard = found["claimed"]["quick"], found["claimed"]["standard"]
     large = [row for row in known if row["best"]["tv"] >= quick]
@@ -178,28 +178,28 @@ def teeth(sources: Sources) -> Macros:
     hold("the matrix and the power are of the same mistakes", len(found["mistakes"]) == len(wrong))
     return {
         "nMistakes": whole(len(found["mistakes"])),
-        "nTeethKnown": whole(len(known)),
-        "nTeethLarge": whole(len(large)),
-        "nTeethMiddle": word(len(middle)),
-        "nTeethQuick": decimal(quick, 2),
-        "nTeethStandard": decimal(standard, 3),
+        "nMistakesKnown": whole(len(known)),
+        "nMistakesLarge": whole(len(large)),
+        "nMistakesMiddle": word(len(middle)),
+        "nMistakesQuick": decimal(quick, 2),
+        "nMistakesStandard": decimal(standard, 3),
         "nTightName": text(tight["name"]),
         "nTightNeeded": whole(round(tight["best"]["needed"])),
         "nTightSteps": whole(tight["run"]["steps"]),
-        "nTeethBeyond": word(len(beyond)),
+        "nMistakesBeyond": word(len(beyond)),
         "nHalfNeeded": short(half["best"]["needed"]),
     }
 
 
 def calibration(sources: Sources) -> Macros:
-    rows, whole_audits = sources.teeth["calibration"], sources.teeth["whole"]
+    rows, whole_audits = sources.power["calibration"], sources.power["whole"]
     (each,) = {row["audits"] for row in rows}
     bins = np.sum([row["bins"] for row in rows], axis=0)
     uniformities = [row["uniformity"] for row in rows if row["uniformity"] is not None]
     return {
         "nCalibrated": whole(len(rows)),
         "nCalibrationEach": whole(each),
-        "nCalibrationBudget": short(sources.teeth["calibration_budget"]),
+        "nCalibrationBudget": short(sources.power["calibration_budget"]),
         "nCalibrationAudits": whole(each * len(rows)),
         "nCalibrationAlarms": word(sum(row["alarms"] for row in rows)),
         "nUniformities": whole(len(uniformities)),
@@ -220,10 +220,12 @@ def kill_matrix(sources: Sources) -> Macros:
     criteria = [column for column in matrix.columns if column.name != AUDIT]
     about = {column.name: column.about for column in criteria}
     wrong = [row for row in matrix.rows if not row.exact]
-    kernels = {row.name for row in wrong if not row.decoder}
-    missed = {column.name: set(matrix.missed(column.name)) for column in matrix.columns}
-    counts = {column.name: len(missed[column.name]) for column in criteria}
+    kernels, decoders = ({*matrix.wrong(decoders=kind)} for kind in (False, True))
+    missed = {column.name: {*matrix.missed(column.name)} for column in matrix.columns}
+    counts = {column.name: len(missed[column.name] & kernels) for column in criteria}
     least, most = min(counts.values()), max(counts.values())
+    together = set.intersection(*(missed[column.name] & kernels for column in criteria))
+    hold("what the audit misses of verifiers no criterion sees", missed[AUDIT] & kernels <= together)
     rows = {row.name for row in wrong if row.family == ROWS} & kernels
     seen = [len(missed[column.name] & rows) for column in criteria]
     exact = [row for row in matrix.rows if row.exact and not row.decoder]
@@ -240,7 +242,7 @@ def kill_matrix(sources: Sources) -> Macros:
     )
     tvs = {row.name: row.tv for row in wrong}
     left = sorted(missed[AUDIT], key=[row.name for row in wrong].index)
-    runs = {row["name"]: row.get("run") for row in sources.teeth["mistakes"]}
+    runs = {row["name"]: row.get("run") for row in sources.power["mistakes"]}
     standard = [
         name
         for name in left
@@ -251,16 +253,15 @@ def kill_matrix(sources: Sources) -> Macros:
         "nCriteria": word(len(criteria)),
         "nKillLevel": code(matrix.level),
         "nKillExact": word(len(exact)),
-        "nMistakesDecoders": whole(len(wrong) - len(kernels)),
+        "nMistakesDecoders": whole(len(decoders)),
         "nMistakesVerifiers": whole(len(kernels)),
         "nMissedLeast": whole(least),
         "nMissedMost": whole(most),
         "nMissedLeastName": _columns(name for name, count in counts.items() if count == least),
         "nMissedMostName": _columns(validity),
-        "nMissedLeastVerifiers": whole(min(len(missed[column.name] & kernels) for column in criteria)),
-        "nMissedMostVerifiers": whole(max(len(missed[column.name] & kernels) for column in criteria)),
-        "nMissedAudit": whole(len(missed[AUDIT])),
-        "nMissedAuditVerifiers": whole(len(missed[AUDIT] & kernels)),
+        "nMissedTogether": whole(len(together)),
+        "nMissedAudit": whole(len(missed[AUDIT] & kernels)),
+        "nMissedAuditDecoders": word(len(missed[AUDIT] & decoders)),
         "nFamilyRows": whole(len(rows)),
         "nFamilyRowsLeast": word(min(seen)),
         "nFamilyRowsMost": word(max(seen)),
@@ -277,7 +278,7 @@ def kill_matrix(sources: Sources) -> Macros:
 
 def _deviation(sources: Sources, mistake: str) -> float:
     """In its best case, or on the pair of the matrix where that is not known."""
-    best = the(sources.teeth["mistakes"], lambda row: row["name"] == mistake)["best"]
+    best = the(sources.power["mistakes"], lambda row: row["name"] == mistake)["best"]
     (row,) = (row for row in sources.matrix.rows if row.name == mistake)
     return best["tv"] if best else row.tv
 
@@ -524,7 +525,7 @@ def lossy(sources: Sources) -> Macros:
 
 
 def lookahead(sources: Sources) -> Macros:
-    rows = sources.rows("lookahead_policies")
+    rows = sources.rows("draft_length_policies")
     policies = [row for row in rows if row["policy"] != "oracle"]
     names = {row["policy"] for row in policies}
     wins = Counter(row["policy"] for row in policies if row["difference"] < -2.0 * row["difference_error"])

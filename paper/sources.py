@@ -42,7 +42,7 @@ class Sources:
         return str(kept_provenance("kill_matrix")["specsim"])
 
     @cached_property
-    def teeth(self) -> dict[str, Any]:
+    def power(self) -> dict[str, Any]:
         """The rows of `audit_power` and `audit_calibration`, with the columns of the best case and of the run
         apart.
         """

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from jinja2 import Environment
 
-from experiments.claims import VERDICTS
-from experiments.kill_matrix import Verifier
+from experiments.claims import DOCUMENTS, VERDICTS
+from experiments.kill_matrix import AUDIT, Verifier
 from experiments.kill_matrix.table import show_cell, show_tv
 from paper.latex import code, decimal, short, text, whole
 from paper.sources import Rows, Sources, the
@@ -21,6 +21,8 @@ TEMPLATE = Environment(
     variable_end_string=">>",
     trim_blocks=True,
 ).from_string(Path(__file__).with_name("table.tex.j2").read_text(encoding="utf-8"))
+#: A column of paragraphs, ragged on the right; its width follows.
+RAGGED = r">{\raggedright\arraybackslash}p"
 #: Groups of rules, as the table names them.
 GROUPS = {
     "chain": "A single draft, lossless",
@@ -51,10 +53,12 @@ def tabulars(sources: Sources) -> dict[str, str]:
     """All of them."""
     return {
         "rules": rules(sources),
-        "teeth": teeth(sources),
+        "power": power(sources),
+        "criteria": criteria(sources),
         "kill_matrix_summary": kill_matrix_summary(sources),
         "kill_matrix": kill_matrix(sources),
         "not_reproducible": not_reproducible(sources),
+        "documents": documents(),
         "claims": claims(sources),
         "telling_claims": telling_claims(sources),
     }
@@ -81,10 +85,10 @@ def _rules_of(sources: Sources, group: str) -> list[list[str]]:
     return rows
 
 
-def teeth(sources: Sources) -> str:
+def power(sources: Sources) -> str:
     rows = []
-    for family in dict.fromkeys(row["family"] for row in sources.teeth["mistakes"]):
-        members = [row for row in sources.teeth["mistakes"] if row["family"] == family]
+    for family in dict.fromkeys(row["family"] for row in sources.power["mistakes"]):
+        members = [row for row in sources.power["mistakes"] if row["family"] == family]
         best = [row["best"] for row in members if row["best"]]
         runs = [row["run"] for row in members if "run" in row]
         rejected = f"{sum(run['rejected'] for run in runs)} of {sum(run['runs'] for run in runs)}"
@@ -98,6 +102,12 @@ def teeth(sources: Sources) -> str:
 def _range(values: Iterable[float]) -> list[str]:
     found = sorted(values)
     return [short(found[0]), short(found[-1])] if found else ["--", "--"]
+
+
+def criteria(sources: Sources) -> str:
+    """The criteria, and where each of them stands."""
+    rows = [[text(one.name), text(one.source)] for one in sources.matrix.columns if one.name != AUDIT]
+    return tabular(rf"l{RAGGED}{{12.5cm}}", ["criterion", "source"], rows)
 
 
 def kill_matrix_summary(sources: Sources) -> str:
@@ -165,6 +175,12 @@ def not_reproducible(sources: Sources) -> str:
     return tabular("lllrr", ["", "where", "quantity", "printed", "recomputed"], rows)
 
 
+def documents() -> str:
+    """The documents of the ledger, and where each of them is found."""
+    rows = [[text(one.title), text(one.source)] for one in DOCUMENTS]
+    return tabular(rf"{RAGGED}{{4.8cm}}{RAGGED}{{10.8cm}}", ["document", "source"], rows)
+
+
 def claims(sources: Sources) -> str:
     rows = sources.rows("claims")
     documents = list(dict.fromkeys(row["document"] for row in rows))
@@ -184,6 +200,5 @@ def telling_claims(sources: Sources) -> str:
     for name in TELLING:
         row = the(rows, lambda row, name=name: row["id"] == name)
         shown.append([text(row[column]) for column in ("document", "quote", "verdict", "correct")])
-    ragged = r">{\raggedright\arraybackslash}p"
-    columns = rf"{ragged}{{2.6cm}}{ragged}{{3.9cm}}{ragged}{{1.6cm}}{ragged}{{7cm}}"
+    columns = rf"{RAGGED}{{3.4cm}}{RAGGED}{{3.7cm}}{RAGGED}{{1.6cm}}{RAGGED}{{6.2cm}}"
     return tabular(columns, ["document", "quote", "verdict", "correct statement"], shown)

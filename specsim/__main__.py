@@ -11,9 +11,11 @@ def main() -> None:
 
         command()
     except KeyboardInterrupt:
-        print("specsim: interrupted", file=sys.stderr, flush=True)
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
+        for stream, text in ((sys.stderr, "specsim: interrupted\n"), (sys.stdout, "")):
+            if stream is not None:  # closed, and the interrupt came before the command line replaced it
+                with contextlib.suppress(OSError, ValueError):
+                    stream.write(text)
+                    stream.flush()
         # not sys.exit: where the interrupt came through an exec, as in the making of a dataclass, Python
         # would not exit with any code but die of the signal
         os._exit(3)

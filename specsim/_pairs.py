@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,14 @@ from numpy.typing import NDArray
 from specsim.core._arguments import checked
 from specsim.core._arrays import UNREADABLE, read_arrays
 from specsim.core._files import open_file, read_text
-from specsim.core._registry import nearest
+from specsim.core._numbers import real, whole
+from specsim.core._registry import suggestion
 from specsim.core._tensors import read_tensors
 from specsim.core.distributions import PAIR_KINDS, check_rows, synthetic_pair
 from specsim.models import Pair, default_pair, load_pair
 from specsim.models._processed import SAMPLING, sampled
 from specsim.recording._kept import kept_rows
-from specsim.traces import Trace, open_trace
+from specsim.traces import Trace, default_trace, open_trace
 
 #: Options of a synthetic pair.
 SYNTHETIC = {"vocab_size": 1000, "overlap": 0.8, "seed": 0}
@@ -31,7 +31,7 @@ RECORDING = ("gamma", "max_new_tokens")
 OPTIONS = (*SYNTHETIC, *SAMPLING, *RECORDING)
 SOURCES = (
     "'ngram', a synthetic kind, a file (.npz, .npy, .safetensors, .csv) with p and q, two files of logits as "
-    "logits:TARGET,DRAFT, a file of models, the folder of a trace, or hf:TARGET,DRAFT@PROMPTS"
+    "logits:TARGET,DRAFT, a file of models, the folder of a trace, 'transformers', or hf:TARGET,DRAFT@PROMPTS"
 )
 
 
@@ -42,9 +42,11 @@ def read_pair(name: str) -> Pair:
     Parameters
     ----------
     name : str
-        "ngram", the bundled pair; a synthetic kind such as "zipf"; a file with the pmfs p and q: `.npz`,
+        "ngram", the bundled pair; "transformers", the bundled trace of two small transformers; a synthetic
+        kind such as "zipf"; a file with the pmfs p and q: `.npz`,
         `.safetensors`, `.csv` with these columns, `.npy` of shape [2, V], or two such files with a comma
-        between them; "logits:TARGET,DRAFT", two files of logits; an `.npz` file of
+        between them; "logits:TARGET,DRAFT", two files of logits; all of these except `.csv` also with rows
+        [N, V], those at N positions of a text, which are taken as `specsim.simulate` says; an `.npz` file of
         `specsim.models.build_pair`; the folder of a trace; or "hf:TARGET,DRAFT@PROMPTS", the rows of two
         Hugging Face models along the texts after the prompts in a file, recorded once and kept on disk
         (see `specsim.recording.record_hf`). Options stand behind a colon:
@@ -105,18 +107,14 @@ def _parse(name: str) -> tuple[str, dict[str, float]]:
     for part in rest.split(","):
         key, _, value = part.partition("=")
         if key not in OPTIONS:
-            near = nearest(key, OPTIONS)
-            raise ValueError(f"pair {name!r}: unknown option {key!r}; did you mean {near!r}?")
+            meant = suggestion(key, OPTIONS)
+            raise ValueError(f"pair {name!r}: unknown option {key!r}{meant} Options: {', '.join(OPTIONS)}")
         if key in options:
             raise ValueError(f"pair {name!r}: {key} is given twice")
         try:
-            options[key] = float(value)
-        except ValueError:
-            raise ValueError(f"pair {name!r}: {key} = {value!r} is not a number") from None
-        if key in WHOLE:
-            if options[key] != int(options[key]):
-                raise ValueError(f"pair {name!r}: {key} = {value} is not a whole number")
-            options[key] = int(options[key])
+            options[key] = (whole if key in WHOLE else real)(value)
+        except ValueError as error:
+            raise ValueError(f"pair {name!r}: {key}: {error}") from None
     return source, options
 
 
@@ -133,6 +131,8 @@ def _hugging_face(source: str, options: dict[str, Any]) -> Trace:
 def _read(source: str) -> tuple[Any, Any]:
     if source == "ngram":
         return default_pair()
+    if source == "transformers":
+        return default_trace(source), None
     if source.startswith(LOGITS):
         files = source.removeprefix(LOGITS).split(",")
         if len(files) != 2:
@@ -145,9 +145,8 @@ def _read(source: str) -> tuple[Any, Any]:
         return _both([_vector(file) for file in source.split(",")], source)
     if path.exists() or path.suffix:
         return _read_file(path)
-    near = get_close_matches(source, ("ngram", *PAIR_KINDS), n=1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"pair {source!r}: {meant}A pair is {SOURCES}. Kinds: {', '.join(PAIR_KINDS)}")
+    meant = suggestion(source, ("ngram", "transformers", *PAIR_KINDS))
+    raise ValueError(f"unknown pair {source!r}{meant} A pair is {SOURCES}. Kinds: {', '.join(PAIR_KINDS)}")
 
 
 def _read_file(path: Path) -> tuple[Any, Any]:
@@ -158,8 +157,11 @@ def _read_file(path: Path) -> tuple[Any, Any]:
         arrays = read_tensors(path)[0]
     elif path.suffix == ".npy":
         both = _load(path)
-        if both.ndim != 2 or len(both) != 2:
-            raise ValueError(f"{path}: shape {both.shape}; expected [2, V], the rows p and q")
+        if both.ndim not in (2, 3) or len(both) != 2:
+            raise ValueError(
+                f"{path}: shape {both.shape}; expected [2, V], the pmfs p and q, or [2, N, V], "
+                "their rows at N positions"
+            )
         return _both([*both], str(path))
     else:
         try:
@@ -176,18 +178,24 @@ def _read_file(path: Path) -> tuple[Any, Any]:
 
 
 def _both(rows: list[NDArray[Any]], source: str) -> tuple[Any, Any]:
-    """Two pmfs of one vocabulary, checked."""
+    """Two pmfs [V] of one vocabulary, or the rows [N, V] of the same positions, checked."""
     p, q = rows
     for name, row in zip("pq", rows, strict=True):
-        if row.ndim != 1:
+        if row.ndim not in (1, 2):
             raise ValueError(
-                f"{source}: {name} has shape {row.shape}; expected one pmf [V]. Rows of many "
-                "positions are a log: specsim trace import"
+                f"{source}: {name} has shape {row.shape}; expected one pmf [V], or the rows [N, V] of N "
+                "positions of a text. Rows of logged steps are a log: specsim trace import"
             )
         check_rows(row, f"{source}: {name}")
+    if p.shape[-1] != q.shape[-1]:
+        raise ValueError(
+            f"{source}: p has {p.shape[-1]} tokens, q {q.shape[-1]}: they must share one vocabulary"
+        )
     if p.shape != q.shape:
-        raise ValueError(f"{source}: p has {p.size} tokens, q {q.size}: they must share one vocabulary")
-    return p, q
+        raise ValueError(
+            f"{source}: p has shape {p.shape}, q {q.shape}: they must have rows of the same positions"
+        )
+    return (p, q) if p.ndim == 1 or len(p) > 1 else (p[0], q[0])
 
 
 def _vector(path: str) -> NDArray[Any]:
@@ -241,10 +249,10 @@ def _softmax(logits: NDArray[Any], path: str) -> NDArray[Any]:
         not values.size
         or np.isnan(values).any()
         or np.isposinf(values).any()
-        or not np.isfinite(values).any()
+        or not np.isfinite(values).any(axis=-1).all()
     ):
         raise ValueError(
-            f"{path}: not logits: they must be numbers below infinity, at least one of them finite"
+            f"{path}: not logits: they must be numbers below infinity, at least one of each row finite"
         )
-    weights = np.exp(values - values.max())
-    return np.asarray(weights / weights.sum())
+    weights = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))

@@ -8,7 +8,7 @@ The default seed is fixed, so that a test is reproducible. The pytest fixture `s
 
 from typing import Any
 
-from specsim.auditing import Audit, Comparison, Verdict, audit, audit_against
+from specsim.auditing import Audit, TwoSampleAudit, Verdict, audit, audit_against
 from specsim.auditing._report import text as words
 from specsim.auditing._verifier.contract import Verifier
 from specsim.core._streams import RandomSource
@@ -67,7 +67,7 @@ def assert_exact(
 
 def assert_same(
     new: str | Verifier, old: str | Verifier, level: str = "smoke", rng: RandomSource = 0, **options: Any
-) -> Comparison:
+) -> TwoSampleAudit:
     """Compare two verifiers, and fail if their laws differ; neither need be exact.
 
     Parameters
@@ -77,7 +77,7 @@ def assert_same(
 
     Returns
     -------
-    Comparison
+    TwoSampleAudit
 
     Raises
     ------

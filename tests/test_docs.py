@@ -14,7 +14,7 @@ print what follows them.
 
 import ast
 import importlib
-import importlib.util
+import json
 import os
 import re
 import shlex
@@ -33,6 +33,8 @@ from commands import forget, parse, run
 from laws import Outcomes, generated
 from scipy.stats import qmc
 
+from experiments import independent_names
+from experiments._independent import FOUND, first_verdicts
 from specsim.core._kernels import _folder, interpreted
 from specsim.drafts import chain
 from specsim.models import TableModel
@@ -414,39 +416,72 @@ def test_targets_are_found():
     ]
 
 
-def test_the_page_on_statistics_has_the_numbers_of_the_independent_set():
-    spec = importlib.util.spec_from_file_location("independent", ROOT / "tests/independent/__main__.py")
-    independent = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(independent)
-    rows = independent.first()
-    caught, large = independent.found(rows, "wrong verifier", 0.02)
+def found_of(each, kind, low=0.0, high=1.01):
+    """(found, all) of the audited subjects of a set and a kind with a total variation in [low, high)."""
+    some = [row for row in first_verdicts(each) if row["kind"] == kind and row["verdict"] is not None]
+    some = [row for row in some if row["tv"] is None or low <= row["tv"] < high]
+    return sum(row["verdict"] in FOUND for row in some), len(some)
+
+
+def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
+    text = " ".join((ROOT / "docs/statistics.md").read_text(encoding="utf-8").split())
+    caught, large = found_of("first", "wrong verifier", 0.02)
     bands = [
-        independent.found(rows, "wrong verifier", low, high)
+        found_of("first", "wrong verifier", low, high)
         for low, high in ((0.3, 1.01), (0.1, 0.3), (0.05, 0.1), (0.02, 0.05))
     ]
-    text = " ".join((ROOT / "docs/statistics.md").read_text(encoding="utf-8").split())
     assert f"the {large} wrong verifiers" in text
+    newest, of_newest = found_of("third", "wrong verifier", 0.02)
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert (
+        f"Of {of_newest} wrong verifiers by an author who had seen neither these bugs nor the audit it found {newest} "
+        in readme
+    )
     assert f"found {caught}, that is {100 * caught / large:.0f} %" in text
     said = (
         f"{a} of {n} from {low}" for (a, n), low in zip(bands, (".3 on", ".1", ".05", ".02"), strict=True)
     )
     assert ", ".join(said) in text
-    accused, right = independent.found(rows, "right verifier")
+    accused, right = found_of("first", "right verifier")
     assert (accused, f"none of the {right} right verifiers" in text) == (0, True)
-    decoders = independent.found(rows, "wrong decoder")
+    decoders = found_of("first", "wrong decoder")
     assert f"Of the {decoders[1]} wrong decoders they found {decoders[0]}." in text
-    first, again = independent.diagnosed("diagnosed_first.json"), independent.diagnosed()
-    found, after = independent.scored(first), independent.scored(again)
-    same = {row["name"] for row in again}
-    before = independent.scored([row for row in first if row["name"] in same])
+    for each in ("second", "third"):
+        (caught, large), (decoders, texts) = (
+            found_of(each, kind, 0.02) for kind in ("wrong verifier", "wrong decoder")
+        )
+        (accused, right), (other, rest) = (
+            found_of(each, kind) for kind in ("right verifier", "right decoder")
+        )
+        assert f"of its {large} wrong verifiers with a total variation of at least .02" in text
+        assert (
+            f"found {caught}, that is {100 * caught / large:.0f} %, and {decoders} of {texts} wrong decoders"
+            in text
+        )
+        assert f"none of the {right} right verifiers and {rest} right decoders" in text
+        assert accused == other == 0
+    first, again = (
+        json.loads((ROOT / f"tests/independent/{name}.json").read_text())["rows"]
+        for name in ("diagnosed_first", "diagnosed")
+    )
+    outcomes = ("right", "wrong", "missing", "rightly unknown", None)
+    found, after = (
+        {one: sum(row["outcome"] == one for row in rows) for one in outcomes} for rows in (first, again)
+    )
     assert (
-        f"The first {len(first)} of them were audited at level quick: {found['diagnosed']} could be diagnosed, "
-        f"{found['named']} were given a name, and {found['right']} of these names were right; "
+        f"The first {len(first)} of them were audited at level quick: {len(first) - found[None]} could be diagnosed, "
+        f"{found['right'] + found['wrong']} were given a name, and {found['right']} of these names were right; "
         f"{found['missing']} were called unknown although a name would have been right, and "
         f"{found['rightly unknown']} rightly."
     ) in text
     assert (
-        f"{len(again)} were diagnosed again, all verifiers with a name among them: {after['named']} names, of "
-        f"which {after['right']} are right (of the same {len(again)} it had been {before['right']} of "
-        f"{before['named']})."
+        f"all {len(again)} were diagnosed again, after audits of {independent_names.SECONDS:.0f} seconds: "
+        f"{len(again) - after[None]} could be diagnosed, {after['right'] + after['wrong']} were given a name, and {after['right']} of "
+        f"these names were right; {after['missing']} were called unknown although a name would have been right, "
     ) in text
+    assert f"in one shape of calls only, and {after['rightly unknown']} rightly." in text
+    renamed = json.loads((ROOT / "tests/independent/renamed.json").read_text())["rows"]
+    names = [row["outcome"] for row in renamed if row["named"]]
+    assert {*names} == {"right"}
+    said = f"of the {len(renamed)}, {len(names)} are named again, all rightly, and {len(renamed) - len(names)} are unknown."
+    assert said in text

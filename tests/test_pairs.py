@@ -50,6 +50,47 @@ def test_a_pair_is_read_from_every_form(folder, monkeypatch, name):
     assert specsim.rerun("run.json") == run
 
 
+#: Rows of 9 positions of a text, over 6 tokens.
+ROWS = np.random.default_rng(1).dirichlet(np.ones(6), size=(2, 9))
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    """Files with rows of the same positions, in every form; in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    p, q = ROWS
+    np.savez("rows.npz", p=p, q=q)
+    np.save("both.npy", ROWS)
+    for name, one in (("p", p), ("q", q)):
+        np.save(f"{name}.npy", one)
+        np.save(f"logits_{name}.npy", np.log(one) + np.arange(9.0)[:, None])  # a constant in each row
+
+
+@pytest.mark.parametrize("name", ["rows.npz", "both.npy", "p.npy,q.npy", "logits:logits_p.npy,logits_q.npy"])
+@pytest.mark.usefixtures("rows")
+def test_rows_of_positions_are_read_from_every_form(name):
+    pair = specsim.read_pair(name)
+    np.testing.assert_allclose([*pair], ROWS)
+    np.testing.assert_allclose(specsim.read_pair(f"{name}:top_k=2").target, top_k(ROWS[0], 2))
+    run = specsim.simulate(specsim.read_pair(f"{name}:top_k=2"), gamma=2, steps=50, rng=1)
+    run.save("run.json")
+    assert specsim.rerun("run.json") == run
+
+
+@pytest.mark.usefixtures("rows")
+def test_a_pmf_may_be_the_row_of_one_position_and_others_must_have_the_same_positions():
+    np.save("one.npy", ROWS[:, :1])
+    np.testing.assert_allclose(specsim.read_pair("one.npy").draft, ROWS[1, 0])
+    np.save("fewer.npy", ROWS[1, :8])
+    with pytest.raises(
+        ValueError, match=r"p has shape \(9, 6\), q \(8, 6\): they must have rows of the same"
+    ):
+        specsim.read_pair("p.npy,fewer.npy")
+    np.save("nothing.npy", np.where(np.arange(9)[:, None] == 3, -np.inf, np.log(ROWS[0])))
+    with pytest.raises(ValueError, match="at least one of each row finite"):
+        specsim.read_pair("logits:nothing.npy,logits_q.npy")
+
+
 def test_models_and_traces_are_read(tmp_path):
     for name in ("one", "two"):
         (tmp_path / f"{name}.txt").write_text("the cat sat on the mat " * 5)
@@ -78,23 +119,23 @@ def test_synthetic_pairs_take_their_options():
     [
         ("zip", "did you mean 'zipf'"),
         ("engram", "did you mean 'ngram'"),
-        ("zzz", "pair 'zzz': A pair is 'ngram', a synthetic kind"),
+        ("zzz", "unknown pair 'zzz'. A pair is 'ngram', a synthetic kind"),
         ("zipf:vocabsize=3", "unknown option 'vocabsize'; did you mean 'vocab_size'"),
         ("zipf:overlap=0.5,overlap=0.6", "overlap is given twice"),
         ("zipf:gamma=3", "gamma is an option of Hugging Face models alone"),
         ("hf:one,two", "expected hf:TARGET,DRAFT@PROMPTS"),
         ("hf:one@prompts.txt", "expected hf:TARGET,DRAFT@PROMPTS"),
         ("hf:one,two@prompts.txt:min_p=0.1", "not recorded with min_p"),
-        ("zipf:overlap=x", "overlap = 'x' is not a number"),
-        ("zipf:vocab_size=1.5", "vocab_size = 1.5 is not a whole number"),
-        ("zipf:overlap=2", r"overlap 2.0 is outside \[0, 1\]"),
+        ("zipf:overlap=x", "overlap: 'x' is not a number"),
+        ("zipf:vocab_size=1.5", "vocab_size: '1.5' is not a whole number"),
+        ("zipf:overlap=2", r"overlap: 2.0 is outside \[0, 1\]"),
         ("ngram:overlap=0.5", "overlap is an option of synthetic pairs alone"),
         ("pair.npz:vocab_size=5", "vocab_size is an option of synthetic pairs alone"),
         ("logits:target.npy", "give two files, logits:TARGET,DRAFT"),
         ("p.npy", r"shape \(6,\); expected \[2, V\]"),
         ("long.npz", "p has 6 tokens, q 7: they must share one vocabulary"),
         ("weights.npz", "weights.npz: p: sums to"),
-        ("rows.npz", "specsim trace import"),
+        ("steps.npz", "Rows of logged steps are a log: specsim trace import"),
         ("only_p.csv", "only_p.csv: has no q, only p"),
         ("bad.csv", "bad.csv, line 3: q is not a number"),
         ("short.csv", "short.csv, line 3: q is not a number"),
@@ -111,7 +152,7 @@ def test_what_is_no_pair_is_told(folder, monkeypatch, name, message):
     monkeypatch.chdir(folder)
     np.savez("long.npz", p=P, q=np.append(Q, 0))
     np.savez("weights.npz", p=2 * P, q=Q)
-    np.savez("rows.npz", p=[P, P], q=[Q, Q])
+    np.savez("steps.npz", p=[[P, P]], q=[[Q, Q]])
     np.savez("pickled.npz", p=np.array([{}], dtype=object), q=Q)
     np.save("nan.npy", np.append(P[1:], np.nan))
     for file, text in {

@@ -128,7 +128,15 @@ def test_references_are_defined_and_citations_are_in_the_bibliography(filled):
 def test_tables_are_ascii_and_their_rows_are_whole(filled):
     for name, content in filled.items():
         assert content.isascii(), name
-    for name in ("teeth", "claims", "not_reproducible", "kill_matrix_summary", "rules"):
+    for name in (
+        "power",
+        "claims",
+        "documents",
+        "criteria",
+        "not_reproducible",
+        "kill_matrix_summary",
+        "rules",
+    ):
         head, *rows = [line for line in filled[name].splitlines() if line.endswith(r"\\")]
         widths = {re.sub(r"\\multicolumn\{2\}", "& ", row).count("&") for row in (head, *rows)}
         assert len(widths) == 1, name
@@ -158,6 +166,38 @@ def test_numbers_come_from_the_tables(article):
     assert claims[0] == claims[1] - 1
     with pytest.raises(ValueError, match=r"the article says: and \(p - q\)₊ is nearer to the target"):
         macros.lossy(changed)
+
+
+def test_the_readme_and_the_page_of_the_kill_matrix_have_the_numbers_of_the_article():
+    """Mistakes of verifiers are counted apart from those of decoders, which no test of a kernel can see."""
+    found = macros.kill_matrix(sources.Sources(Path(), fast=True))
+    names = (
+        "MistakesVerifiers",
+        "MissedLeast",
+        "MissedMost",
+        "MissedTogether",
+        "MissedAudit",
+        "MistakesDecoders",
+    )
+    verifiers, least, most, together, audit, decoders = (
+        int(found[f"n{name}"].removeprefix(r"\num{").removesuffix("}")) for name in names
+    )
+    readme = " ".join((PAPER.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"of {verifiers} bugs of verifiers that were reported or are likely" in readme
+    assert f"misses {least} to {most}, and all of them together {together};" in readme
+    assert f"specsim's quick audit misses {audit}, " in readme
+    assert f"Of {decoders} bugs of decoders" in readme
+    page = (PAPER.parent / "docs/results/kill-matrix.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith("| **wrong verifiers, missed**"))
+    *criteria, last = row.strip("| ").split(" | ")[2:]
+    assert (min(criteria), max(criteria)) == (f"{least} of {verifiers}", f"{most} of {verifiers}")
+    assert last == f"{audit} of {verifiers}"
+
+
+def test_the_pdf_names_title_author_subject_and_keywords():
+    for key in ("pdftitle", "pdfauthor", "pdfsubject", "pdfkeywords"):
+        (value,) = re.findall(rf"{key}=\{{([^}}]+)\}}", SOURCE)
+        assert value
 
 
 def test_numbers_are_handed_to_siunitx_unrounded():

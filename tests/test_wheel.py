@@ -28,6 +28,8 @@ assert 0.3 < run.alpha_context < 0.6
 run.plot().figure.savefig("run.png")
 assert specsim.audit("standard", level="smoke", rng=1).verdict == "consistent"
 assert "<table>" in run._repr_html_()
+for pair in ("ngram", "transformers"):
+    assert all(shard.ok for shard in specsim.traces.default_trace(pair).verify())
 """
 
 

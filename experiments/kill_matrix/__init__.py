@@ -1,7 +1,7 @@
 """The kill matrix: how often each criterion that engines test with passes each verifier that is known to be
 wrong.
 
-Every criterion of `experiments.kill_matrix.criteria`, and specsim's own audit, is run on every verifier with
+Every criterion of `experiments._criteria`, and specsim's own audit, is run on every verifier with
 several seeds. A criterion that passes a wrong verifier does not detect that bug; one that fails an exact
 verifier raises a false alarm. A decoder draws its own drafts and keeps its own state, so criteria that hand
 tokens to a kernel do not apply to it: only the audit is run on decoders.

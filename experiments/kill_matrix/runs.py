@@ -11,10 +11,10 @@ import numpy as np
 
 import specsim
 from experiments import Row
-from experiments.kill_matrix.criteria import Criterion, criteria
+from experiments._criteria import Criterion, criteria
 from specsim import rules
 from specsim.auditing import mutants
-from specsim.auditing._results import Verdict
+from specsim.auditing._results.audit import Verdict
 from specsim.auditing._runner import audit
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.core.distributions import Floats, Ints

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments import Row
+from experiments._criteria import Criterion, criteria
+from experiments._independent import FOUND
 from experiments._kept import kept, lacking
-from experiments.kill_matrix.criteria import Criterion, criteria
 from experiments.kill_matrix.runs import LEVEL, audit_criterion, cells
 
 __all__ = ["Cell", "KillMatrix", "Verifier", "kept_matrix", "page"]
 
+#: Total variation from which on a mistake of an independent author counts.
+LARGE = 0.02
 #: Why a criterion has no cell for a decoder.
 NOT_APPLICABLE = "not applicable: the criterion draws the drafts itself, so it cannot see a bug in drafting"
 
@@ -70,6 +73,10 @@ class KillMatrix:
         cells = {one.name: self.cell(one.name, criterion) for one in self.rows if not one.exact}
         return [name for name, cell in cells.items() if cell is None or cell.fraction > 0.5]
 
+    def wrong(self, *, decoders: bool) -> list[str]:
+        """The wrong verifiers, which a test of a kernel can see, or the wrong decoders, which it cannot."""
+        return [row.name for row in self.rows if not row.exact and row.decoder == decoders]
+
     def by_family(self) -> list[tuple[str, list[Verifier]]]:
         """The verifiers by family, in the order in which families first occur."""
         families: dict[str, list[Verifier]] = {}
@@ -86,9 +93,16 @@ class KillMatrix:
             for one in members:
                 shown = [show_cell(self.cell(one.name, name)) for name in names]
                 lines.append(f"| `{one.name}` | {show_tv(one.tv)} | {' | '.join(shown)} |")
-        wrong = sum(not one.exact for one in self.rows)
-        missed = " | ".join(f"{len(self.missed(name))} of {wrong}" for name in names)
-        lines += [f"| **wrong, and missed** | | {missed} |", ""]
+        for kind, decoders in (("verifiers", False), ("decoders", True)):
+            wrong = self.wrong(decoders=decoders)
+            missed = [
+                f"{len({*wrong} & {*self.missed(name)})} of {len(wrong)}"
+                if any(self.cell(one, name) for one in wrong)
+                else "–"
+                for name in names
+            ]
+            lines.append(f"| **wrong {kind}, missed** | | {' | '.join(missed)} |")
+        lines.append("")
         lines += [f"- *{column.name}*: {column.about} ({column.source})." for column in self.columns]
         if any(one.decoder for one in self.rows):
             lines.append(f"- –: {NOT_APPLICABLE}.")
@@ -107,21 +121,43 @@ def kept_matrix() -> KillMatrix:
 
 def page(rows: Sequence[Row]) -> str:
     """docs/results/kill-matrix.md."""
+    added = lacking(cells(fast=False), rows, "verifier")
     return f"""# Kill matrix: known bugs that the tests of inference engines miss
 
 Engines keep tests for their verification kernels. Each published pass/fail criterion, reimplemented as a
-statistic in `experiments.kill_matrix.criteria`, is run here on verifiers that are known to be wrong, and on
+statistic in `experiments._criteria`, is run here on verifiers that are known to be wrong, and on
 exact ones, which must pass. A number is the fraction of runs in which the criterion passes the verifier. TV
 is the exact total variation between the law of a next token and the target's, at the position where it is
 largest, on one pair of eight tokens. specsim's audit runs at level `{LEVEL}`; the bugs that it misses deviate
-too little to be detected in so few steps, and [power.md](power.md) has how many steps each bug needs.
+too little to be detected in so few steps, and [power.md](power.md) has how many steps each bug needs. A test
+of a kernel draws the drafts itself, so it cannot see a bug of a decoder: these are counted apart.
 
 `make kill-matrix` computes the table again; `experiments.kill_matrix.kept_matrix()` loads it. The same as a
 picture: [kill-matrix.svg](kill-matrix.svg).
+{f"{chr(10)}{added}{chr(10)}" if added else ""}
+{matrix_of(rows).markdown()}
+## Mistakes of independent authors
 
-{lacking(cells(fast=False), rows, "verifier")}
+The same tests on the wrong verifiers of authors who had seen neither the audit nor these bugs, with a total
+variation of at least {LARGE:g}: how many each misses, in one run; the audit's is the first run on each set.
+See [independent-set.md](independent-set.md).
 
-{matrix_of(rows).markdown()}"""
+{independent_markdown(kept("independent_set"))}"""
+
+
+def independent_markdown(rows: Sequence[Row]) -> str:
+    """A row for each set of independent authors: how many of its wrong verifiers each test misses."""
+    names = [one.name for one in criteria()]
+    lines = [f"| | {' | '.join(names)} | {audit_criterion().name} |", "|---|---|" + "---|" * len(names)]
+    wrong = [row for row in rows if row["kind"] == "wrong verifier" and row["verdict"] and row["tv"] >= LARGE]
+    for each in dict.fromkeys(row["set"] for row in wrong):
+        some = [row for row in wrong if row["set"] == each]
+        missed = [
+            f"{sum(row[name] for row in some)} of {len(some)}" if name in some[0] else "–" for name in names
+        ]
+        unseen = sum(row["verdict"] not in FOUND for row in some)
+        lines.append(f"| {each} set | {' | '.join(missed)} | {unseen} of {len(some)} |")
+    return "\n".join(lines) + "\n"
 
 
 def show_cell(cell: Cell | None) -> str:

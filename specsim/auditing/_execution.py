@@ -9,11 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from specsim import rules
 from specsim.auditing import adapters
-from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject, function_subject
+from specsim.auditing._checks.subjects import (
+    DecoderSubject,
+    RuleSubject,
+    Subject,
+    VerifierSubject,
+    function_subject,
+)
 from specsim.auditing._verifier.child import Child
 from specsim.auditing._verifier.contract import (
     BrokenVerifier,
@@ -24,10 +31,12 @@ from specsim.auditing._verifier.contract import (
     declared,
 )
 from specsim.auditing._verifier.local import Local
+from specsim.auditing._verifier.origin import Origin, origin_of
 from specsim.core._kernels import sources_digest
 from specsim.core._progress import Progress
-from specsim.core._registry import nearest
+from specsim.core._registry import suggestion
 from specsim.core._streams import Key
+from specsim.models import Pair
 from specsim.rules import Rule
 from specsim.simulation._counting import Failure, Partial, Tally, add_up, count_chunks
 from specsim.simulation._executors import Task, Workers, check_same_code, count_spans
@@ -41,12 +50,12 @@ class Execution:
     """A subject, and how its cases are counted.
 
     `run_each(work, arguments)` yields (i, work(subject, arguments[i])) in the order of completion, with a
-    separate subject on each worker; it is None where cases are counted one after the other. `file` is the
-    file of a verifier given by name, as its child process gives it."""
+    separate subject on each worker; it is None where cases are counted one after the other. `origin` is that
+    of a user's function."""
 
     subject: Subject
     run_each: RunEach | None = None
-    file: str | None = None
+    origin: Origin | None = None
 
 
 @contextmanager
@@ -59,10 +68,12 @@ def open_execution(
     unknown name and for a function together with workers, TypeError for anything else."""
     if verifier == "":
         raise ValueError("verifier: empty; give a rule's name, or package.module:function")
+    if isinstance(verifier, str):
+        _check_no_file(verifier)
     if isinstance(verifier, str) and not is_rule(verifier):
         with closing(Child(verifier)) as child:
             run_each = None if workers is None else partial(_run_each, workers, verifier, timeout)
-            yield Execution(function_subject(child, verifier, timeout), run_each, child.file)
+            yield Execution(function_subject(child, verifier, timeout), run_each, child.origin)
     elif isinstance(verifier, str | Rule):
         if isinstance(verifier, str):
             check_name(verifier)
@@ -75,7 +86,26 @@ def open_execution(
         )
     else:
         name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"
-        yield Execution(function_subject(Local(verifier, declared(verifier)), name, timeout))
+        subject = function_subject(Local(verifier, declared(verifier)), name, timeout)
+        yield Execution(subject, origin=origin_of(verifier))
+
+
+def with_pair(execution: Execution, pair: Any) -> Execution:
+    """The execution with a case of `pair` too, a Pair or (target, draft).
+
+    Raises ValueError for a decoder, and where cases are counted by workers, which do not have the pair."""
+    subject = execution.subject
+    if isinstance(subject, DecoderSubject):
+        raise ValueError("pair: a decoder is audited with models of its own cases; give a verifier")
+    if execution.run_each is not None or (isinstance(subject, RuleSubject) and subject.workers is not None):
+        raise ValueError("pair: workers do not have it; audit it without an executor")
+    try:
+        given = pair if isinstance(pair, Pair) else Pair(*pair)
+    except TypeError:
+        raise ValueError("pair: expected a Pair, or a target and a draft") from None
+    found = replace(subject, pair=given)
+    _ = found.cases  # raises for what is no pair
+    return replace(execution, subject=found)
 
 
 @dataclass(frozen=True)
@@ -178,6 +208,7 @@ def is_rule(name: str) -> bool:
 
 def check_name(verifier: str) -> None:
     """Raise ValueError for a name that is neither a rule's nor an engine's, with what may have been meant."""
+    _check_no_file(verifier)
     name = verifier.partition(":")[0]
     if name in rules.names():
         return
@@ -187,11 +218,21 @@ def check_name(verifier: str) -> None:
             f"verifier: {name!r} is a module, or a function of one; a function is written with a colon, as "
             f"{module}:{function}"
         )
-    known = [*rules.names(), *adapters.ENGINES]
+    meant = suggestion(name, [*rules.names(), *adapters.ENGINES])
     raise ValueError(
-        f"unknown rule or engine {name!r}; did you mean {nearest(name, known)!r}? 'specsim rules' and "
-        "'specsim engines' list them, and a function is written package.module:function"
+        f"unknown rule or engine {name!r}{meant} 'specsim rules' and 'specsim engines' list them, and a "
+        "function is written package.module:function"
     )
+
+
+def _check_no_file(verifier: str) -> None:
+    """Raise ValueError for the path of a file in place of its module."""
+    path, _, function = verifier.partition(":")
+    if path.endswith(".py"):
+        raise ValueError(
+            f"verifier: {verifier!r} names a file; give its module and the function, as "
+            f"{Path(path).stem}:{function or 'verify'}, in the folder of the file"
+        )
 
 
 def _run_each(

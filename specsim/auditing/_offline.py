@@ -27,7 +27,7 @@ from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
 from specsim.auditing._checks.subjects import verifier_steps
 from specsim.auditing._checks.tables import plan_case
-from specsim.auditing._results import BUDGET, CaseResult
+from specsim.auditing._results.audit import BUDGET, CaseResult
 from specsim.auditing._runner import Audit, CaseRun, check_limits, run_case
 from specsim.auditing._verifier.arrays import as_tokens, read_tokens
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared

@@ -31,10 +31,47 @@ def replay_step(
     *,
     timeout: float = TIMEOUT,
 ) -> str:
-    """Describe step number `step` ≥ 0 of `case`, a case of the audit or of its diagnosis.
+    """Describe one step of an audit: its rows, and the tokens that the verifier emitted.
 
-    The steps of an audit with a time limit cannot be replayed. Raises ValueError for an unknown case, a step
-    out of range, and a built-in rule, for which there is `specsim.replay`."""
+    The steps of an audit with a time limit cannot be replayed.
+
+    Parameters
+    ----------
+    verifier : str or callable
+        As in `specsim.audit`.
+    case : str
+        The name of a case of the audit or of its diagnosis.
+    step : int
+        The number of the step, from 0.
+    seed : int
+        That of the audit, ≥ 0.
+    level : str
+        That of the audit, a key of `LEVELS`.
+    timeout : float
+        Seconds that a call of the verifier may take.
+
+    Returns
+    -------
+    str
+        A few lines.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an unknown case or level, a step out of range, and a built-in rule, for which there is
+        `specsim.replay`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def verify(draft_tokens, p, q, rng):
+    ...     output = np.full((len(p), p.shape[1]), -1)
+    ...     output[:, 0] = [rng.choice(p.shape[2], p=row) for row in p[:, 0]]
+    ...     return output
+    >>> shown = replay_step(verify, "two-point", step=3, seed=1, level="smoke")
+    >>> print(shown.splitlines()[-2].strip())
+    emitted [1]: 0 accepted, then token 1
+    """
     check_limits(level, timeout=timeout)
     check_count("seed", seed, 0)
     with open_execution(verifier, 1, timeout) as execution:

@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from specsim.auditing import _results
 from specsim.auditing._cases.battery import LEVELS, case_key
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
 from specsim.auditing._checks.findings import evidence, judge_case
@@ -23,7 +22,14 @@ from specsim.auditing._checks.tables import LOOKS, Plan, interim_looks
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
 from specsim.auditing._diagnosis.posterior import OutOfTime
-from specsim.auditing._execution import Execution, RunEach, Steps, count_case, open_execution
+from specsim.auditing._execution import (
+    Execution,
+    RunEach,
+    Steps,
+    count_case,
+    open_execution,
+    with_pair,
+)
 from specsim.auditing._report.figures import draw_deviation, worst_tables
 from specsim.auditing._report.text import (
     audit_parts,
@@ -33,7 +39,9 @@ from specsim.auditing._report.text import (
     run_line,
     wanted_line,
 )
-from specsim.auditing._results import BUDGET, WANTED_TV, CaseResult, Diagnosis, Finding
+from specsim.auditing._results import audit as _results
+from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Finding
+from specsim.auditing._results.diagnosis import Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._kernels import available_threads
@@ -93,7 +101,9 @@ class Audit(_results.Audit):
         worst = worst_tables(self)
         if not worst:
             raise ValueError("no table can be plotted: no case has a table of at most 64 cells")
-        return draw_deviation(axes_or_new(ax), worst[0])
+        axes = draw_deviation(axes_or_new(ax), worst[0])
+        axes.set_title(worst[0].title(self))
+        return axes
 
 
 @shows_progress("audit")
@@ -102,6 +112,7 @@ def audit(
     level: str = "quick",
     rng: RandomSource = None,
     *,
+    pair: Any = None,
     seconds: float | None = None,
     cases: Sequence[str] | None = None,
     wanted_tv: float = WANTED_TV,
@@ -128,6 +139,9 @@ def audit(
         The number of steps of each case, see `LEVELS`.
     rng : int, Generator, SeedSequence or None
         The same seed gives the same counts.
+    pair : Pair or (target, draft), optional
+        Rows of your own for one case more, from `specsim.read_pair`: pmfs [V], or models. Not for decoders,
+        and not with an executor.
     seconds : float, optional
         Time limit, the diagnosis included, divided equally among the cases; what some leave goes to the case
         whose evidence is nearest to an alarm. With an executor it is the time of all workers together.
@@ -160,7 +174,8 @@ def audit(
     Raises
     ------
     ValueError
-        If the rule, level, module, case or executor is unknown, or a function is combined with an executor.
+        If the rule, level, module, case or executor is unknown, a function is combined with an executor, or
+        the pair is none that the verifier takes.
 
     Examples
     --------
@@ -174,6 +189,8 @@ def audit(
         workers_of(executor, threads) as workers,
         open_execution(verifier, threads, timeout, workers) as execution,
     ):
+        if pair is not None:
+            execution = with_pair(execution, pair)
         plans = chosen_plans(execution.subject, level, cases)
         limit = None if seconds is None else Limit(started, seconds * TESTING if diagnose else seconds)
         found = _audit(execution, plans, level, root_of(rng), limit, fail_fast, told(progress))
@@ -276,6 +293,7 @@ def _audit(
         planned=len(plans),
         limits=subject.limits,
         left_out=subject.left_out,
+        origin=execution.origin,
     )
 
 
@@ -473,16 +491,16 @@ def _count_to_the_end(subject: Subject, run: CaseRun) -> Partial:
 
 def _diagnosis(execution: Execution, found: Audit, deadline: float) -> Diagnosis | None:
     """The diagnosis of what failed; unknown if it is not finished at `deadline`, of `time.monotonic`."""
-    failed = [case for case in found.cases if case.findings and not case.broken and case.case != PROMISES]
+    results = [case for case in found.cases if not case.broken and case.case != PROMISES]
     root, subject = found.provenance.root, execution.subject
     if found.interrupted:
         return None
     try:
         if found.edge_case and isinstance(subject, VerifierSubject):
             return diagnose_edge_case(subject, case_key(root, PROMISES))
-        if not failed:
+        if not any(case.findings for case in results):
             return None
-        return diagnose_failed(subject, failed, found.level, root, deadline=deadline)
+        return diagnose_failed(subject, results, found.level, root, deadline=deadline)
     except OutOfTime:
         return Diagnosis(reason="The diagnosis was stopped: it would have taken longer than the tests.")
     except (BrokenVerifier, NotADraftPath, KeyboardInterrupt):

@@ -5,12 +5,10 @@ user's verifier are one more case."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from concurrent.futures import Executor
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from specsim import rules
@@ -19,10 +17,11 @@ from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import RuleSubject, VerifierSubject
 from specsim.auditing._execution import Execution, open_execution, planned_subject
-from specsim.auditing._results import BUDGET
+from specsim.auditing._results.audit import BUDGET
 from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promises_at, run_cases
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import Declared
+from specsim.auditing._verifier.origin import Origin
 from specsim.core._kernels import available_threads
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance, this_code
@@ -74,6 +73,13 @@ def audit_shard(
     ValueError
         If the rule is not in the registry, the verifier is not given by name, the level or shard does not
         exist, `rng` is None, or the file is damaged or of another audit.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     audit_shard("standard", f"{folder}/4", (4, 12), level="smoke", rng=1)
+    ['identical']
     """
     check_limits(level, seconds, timeout)
     if rng is None:
@@ -139,6 +145,7 @@ def merge_audit(part: Part) -> Audit:
         planned=len(plans),
         limits=subject.limits,
         left_out=subject.left_out,
+        origin=Origin(digest=run["verifier's code"]) if run["verifier's code"] else None,
     )
 
 
@@ -148,7 +155,8 @@ def _which_run(execution: Execution, level: str, root: int) -> dict[str, Any]:
     if isinstance(subject, RuleSubject):
         name = rules.registered_spec(subject.rule)
     else:
-        name, promise, code = subject.name, asdict(subject.declared), _code_digest(execution.file)
+        assert execution.origin is not None
+        name, promise, code = subject.name, asdict(subject.declared), execution.origin.digest or None
     return {
         "audit of": name,
         "declared": promise,
@@ -158,11 +166,3 @@ def _which_run(execution: Execution, level: str, root: int) -> dict[str, Any]:
         "seed": root,
         **this_code(),
     }
-
-
-def _code_digest(file: str | None) -> str | None:
-    """The SHA-256 of the file of the verifier's module, None if there is no such file."""
-    if file is None or not Path(file).is_file():
-        return None
-    with open(file, "rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()

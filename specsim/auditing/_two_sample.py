@@ -17,15 +17,16 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
-from specsim.auditing import _results
 from specsim.auditing._cases.battery import BITS, Case, case_key
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.subjects import Subject, rule_function
 from specsim.auditing._checks.tables import Plan, Table
-from specsim.auditing._execution import Steps, count_steps, is_rule, open_execution
+from specsim.auditing._execution import Steps, check_name, count_steps, is_rule, open_execution
 from specsim.auditing._report.text import comparison_parts
-from specsim.auditing._results import BUDGET, WANTED_TV_OF_TWO, Difference
+from specsim.auditing._results import two_sample as _results
+from specsim.auditing._results.audit import BUDGET
+from specsim.auditing._results.two_sample import WANTED_TV_OF_TWO, Difference
 from specsim.auditing._runner import check_limits
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
@@ -44,7 +45,7 @@ BLOCKS = tuple(1.5**-k for k in range(14, -1, -1))
 SAME_SEED_STEPS = 512
 
 
-class Comparison(_results.Comparison):
+class TwoSampleAudit(_results.TwoSampleAudit):
     """The result of `audit_against`, which shows itself in the terminal and in Jupyter."""
 
     def parts(self) -> Iterator[Piece]:
@@ -61,7 +62,7 @@ def audit_against(
     wanted_tv: float = WANTED_TV_OF_TWO,
     timeout: float = TIMEOUT,
     progress: ShowProgress = None,
-) -> Comparison:
+) -> TwoSampleAudit:
     """Test whether two verifiers follow the same law on the cases that both take.
 
     Neither need be exact. Two verifiers with the same law are called changed with probability at most
@@ -79,7 +80,7 @@ def audit_against(
 
     Returns
     -------
-    Comparison
+    TwoSampleAudit
         The verdict ("same", "changed", "broken" or "inconclusive"), and the most significant table of each
         case.
 
@@ -116,7 +117,7 @@ def audit_against(
         except KeyboardInterrupt:
             interrupted = True
         names = [_name(side, subject) for side, subject in ((new, one), (old, other))]
-    return Comparison(
+    return TwoSampleAudit(
         new=names[0],
         old=names[1],
         level=level,
@@ -131,7 +132,10 @@ def audit_against(
 
 
 def _as_function(verifier: str | Verifier) -> str | Verifier:
-    return rule_function(rules.get(verifier)) if isinstance(verifier, str) and is_rule(verifier) else verifier
+    if not isinstance(verifier, str) or not is_rule(verifier):
+        return verifier
+    check_name(verifier)
+    return rule_function(rules.get(verifier))
 
 
 def _name(verifier: str | Verifier, subject: Subject) -> str:

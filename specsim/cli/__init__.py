@@ -5,13 +5,15 @@ Exit codes: 0 fine (or consistent), 1 biased or broken, 2 usage or bad input, 3 
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from importlib import import_module
 
 import cyclopts
 
 from specsim.cli._app import app
-from specsim.cli._terminal import prepare_streams
+from specsim.cli._terminal import discard, prepare_streams
 from specsim.core._registry import modules_beside
 
 __all__ = ["main", "run_app"]
@@ -22,20 +24,52 @@ def __dir__() -> list[str]:
     return __all__
 
 
+#: Options that have another name than the argument that they set.
+OPTIONS = {"alphas": "--alpha", "sampling": "--drawing", "seconds": "--time"}
+
 for _name in modules_beside(__file__):  # each file registers its commands
     import_module(f"{__name__}.{_name}")
 
 
 def main() -> None:
-    """Run specsim's command line."""
+    """Run specsim's command line with the arguments of this process, and exit.
+
+    Raises
+    ------
+    SystemExit
+        With the exit codes of the module.
+
+    Examples
+    --------
+    ::
+
+        python -m specsim plan --alpha 0.8 --c 0.05
+    """
     run_app(app)
 
 
 def run_app(app: cyclopts.App) -> None:
-    """Run a command line; errors of the user are printed in one line, with exit code 2."""
+    """Run a command line with the arguments of this process, and exit.
+
+    Errors of the user are printed in one line, with exit code 2.
+
+    Parameters
+    ----------
+    app : cyclopts.App
+        Its commands may return an exit code.
+
+    Raises
+    ------
+    SystemExit
+        With the exit codes of the module.
+    """
     prepare_streams()
     code = _run(app)
-    sys.stdout.flush()  # here, where a closed pipe is no error
+    try:
+        sys.stdout.flush()  # here, where a closed pipe is no error
+    except OSError as error:
+        discard(sys.stdout)
+        code = _complain(f"standard output: {error.strerror}")
     sys.exit(code)
 
 
@@ -44,13 +78,32 @@ def _run(app: cyclopts.App) -> int:
         code = app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:
         return _complain(str(error))
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        return _complain(str(error))
+    except OSError as error:
+        return _complain(_of_system(error))
+    except (ValueError, TypeError, ImportError) as error:
+        return _complain(_naming_option(str(error)))
     except MemoryError as error:
         return _complain(f"not enough memory for this ({error})")
     except Exception as error:
         return _complain(f"unexpected {type(error).__name__}: {error}; please report it")
     return code if isinstance(code, int) else 0
+
+
+def _of_system(error: OSError) -> str:
+    """An error of the system as a sentence about its file."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    missing = error.errno == errno.ENOENT and error.strerror == os.strerror(errno.ENOENT)
+    return f"{error.filename}: {'there is no such file' if missing else error.strerror}"
+
+
+def _naming_option(message: str) -> str:
+    """What a function says of an argument, said of the option that the user gave for it."""
+    argument, colon, rest = message.partition(":")
+    for option in (f"--{argument.replace('_', '-')}", OPTIONS.get(argument)):
+        if colon and any(word == option or word.startswith(f"{option}=") for word in sys.argv[1:]):
+            return f"{option}:{rest}"
+    return message
 
 
 def _complain(message: str) -> int:

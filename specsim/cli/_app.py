@@ -9,9 +9,11 @@ def _version() -> str:
     return specsim_version()
 
 
-def ending(*examples: str, codes: str = "0 done, 2 usage or bad input, 3 interrupted") -> str:
+def ending(
+    *examples: str, codes: str = "0 done, 2 usage or bad input, 3 interrupted", program: str = "specsim"
+) -> str:
     """The end of a command's help: examples, and its exit codes."""
-    lines = "\n".join(f"    specsim {example}" for example in examples)
+    lines = "\n".join(f"    {program} {example}" for example in examples)
     return f"Examples:\n\n{lines}\n\nExit codes: {codes}."
 
 
@@ -19,6 +21,12 @@ def ending(*examples: str, codes: str = "0 done, 2 usage or bad input, 3 interru
 VERDICT = (
     "0 consistent, or lossy as declared; 1 biased or broken; 2 usage or bad input; 3 no verdict, "
     "inconclusive or interrupted"
+)
+
+#: Of groups of commands, some of which give a verdict.
+ANY = (
+    "0 done or consistent, 1 a verdict against what was tested, 2 usage or bad input, 3 interrupted or "
+    "inconclusive"
 )
 
 app = App(
@@ -29,14 +37,27 @@ app = App(
     help_epilogue=ending(
         "audit mine:verify",
         "simulate zipf --overlap 0.8 --steps 10M",
-        codes="0 done or consistent, 1 a verdict against what was tested, 2 usage or bad input, 3 "
-        "interrupted or inconclusive",
+        codes=ANY,
     ),
 )
 app.register_install_completion_command()
-trace_app = App(name="trace", help="Record, import and analyse traces, logs of p and q.")
-record_app = App(name="record", help="Log p and q of real models while they decode speculatively.")
-models_app = App(name="models", help="Build n-gram models.")
+trace_app = App(
+    name="trace",
+    help="Record, import and analyse traces, logs of p and q.",
+    help_epilogue=ending(
+        "trace record ours --models ngram --steps 10k", "trace alpha ours", "trace audit ours", codes=ANY
+    ),
+)
+record_app = App(
+    name="record",
+    help="Log p and q of real models while they decode speculatively.",
+    help_epilogue=ending("record hf ours --target gpt2-xl --draft gpt2 --prompts prompts.txt"),
+)
+models_app = App(
+    name="models",
+    help="Build n-gram models.",
+    help_epilogue=ending("models build texts --suffix .md --out pair.npz"),
+)
 audit_app = App(
     name="audit",
     help="Audit a verifier: verdict, evidence and power.",

@@ -10,8 +10,9 @@ from cyclopts import Parameter
 
 import specsim
 from specsim.cli._app import VERDICT, app, audit_app, ending
-from specsim.cli._options import REAL, Executor, Level, Seed, Shard, Threads, shard_of, whole
-from specsim.cli._terminal import TEXT, Form, listing, print_result
+from specsim.cli._options import REAL, Executor, Level, Seed, Shard, Threads, pair_help, shard_of, whole
+from specsim.cli._pairs import small_pair_of
+from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result
 from specsim.core._files import make_folder, write_text
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ def audit(
     *,
     against: Annotated[
         str | None, Parameter(help="Another verifier: test only whether the two have the same law.")
+    ] = None,
+    pair: Annotated[
+        str | None,
+        Parameter(help="Your own rows, for one case more, and no trace: " + pair_help()),
     ] = None,
     level: Level = "quick",
     seconds: Annotated[
@@ -64,7 +69,7 @@ def audit(
             "against.json; with --shard the file to write."
         ),
     ] = None,
-    form: Form = TEXT,
+    form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Audit a verifier: verdict, evidence and power."""
     from specsim import auditing
@@ -78,27 +83,32 @@ def audit(
     limits |= {"threads": threads, "executor": executor}
     wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}
     if shard is not None:
-        if out is None or against is not None or fail_fast or wanted or case or form != TEXT:
+        if out is None or against is not None or fail_fast or wanted or case or pair or not form.is_text:
             raise ValueError(
                 "--shard counts a part of an audit into the file --out, without --against, --fail-fast, "
-                "--case, --wanted-tv, --json, --csv and --save"
+                "--case, --pair, --wanted-tv, --json, --csv and --save"
             )
         part = shard_of(shard)
         cases = auditing.audit_shard(verifier, out, part, level, seed, **limits)
         print(f"wrote {out}: {', '.join(cases)}; 'specsim merge' judges all shards together")
         return 0
     if against is not None and (
-        seconds is not None or fail_fast or case or executor not in (None, "threads")
+        seconds is not None or fail_fast or case or pair or executor not in (None, "threads")
     ):
         raise ValueError(
-            "--against takes no --time, --fail-fast, --case and --executor: both verifiers run all cases to "
-            "the end, here"
+            "--against takes no --time, --fail-fast, --case, --pair and --executor: both verifiers run all "
+            "cases to the end, here"
         )
+    if against is not None:
+        form.check_no_picture("a comparison of two verifiers")
     if out is not None:
         make_folder(out)  # before the work, in case it cannot be
     if against is not None:
         return _audit_against(verifier, against, level, seed, out, form, timeout=timeout, **wanted)
-    result = auditing.audit(verifier, level, seed, cases=case, fail_fast=fail_fast, **limits, **wanted)
+    own = None if pair is None else small_pair_of(pair, "specsim audit --pair")
+    result = auditing.audit(
+        verifier, level, seed, pair=own, cases=case, fail_fast=fail_fast, **limits, **wanted
+    )
     return report(result, out, form)
 
 
@@ -129,7 +139,7 @@ def audit_score(
     *,
     name: Annotated[str, Parameter(help="Name of the engine in the report.")] = "tokens",
     out: Annotated[Path | None, Parameter(help="Folder for the report's files.")] = None,
-    form: Form = TEXT,
+    form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Judge the tokens of an engine for exported cases."""
     from specsim.auditing._offline import score
@@ -166,7 +176,7 @@ def merge(
     /,
     *,
     out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit.")] = None,
-    form: Form = TEXT,
+    form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Merge the parts of a run, and print the result of simulate or audit."""
     if out is not None:
@@ -207,7 +217,7 @@ def report(result: Audit, out: Path | None, form: Form) -> int:
         figure = forms.audit_figure(result)
         for ending in ("png", "svg"):
             save_figure(figure, out / f"audit.{ending}")
-        if form == TEXT:
+        if form.is_text:
             print(f"wrote audit.html, .json, .xml (JUnit), .png and .svg to {out}")
     return result.exit_code
 
@@ -221,6 +231,6 @@ def _audit_against(
     print_result(found, form)
     if out is not None:
         write_text(out / "against.json", json.dumps(found.to_dict(), indent=1, allow_nan=False))
-        if form == TEXT:
+        if form.is_text:
             print(f"wrote against.json to {out}")
     return found.exit_code

@@ -1,54 +1,23 @@
 """Options that several commands share."""
 
-import re
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
 import cyclopts
 from cyclopts import Parameter
 
-#: What may stand behind a number.
-SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9}
-
-
-def exact(text: str) -> Fraction:
-    """The number that `text` is, such as 12, 1e6, 10M or 80%. Raises ValueError for another text."""
-    digits, factor = text.strip(), Fraction(1)
-    if digits.endswith("%"):
-        digits, factor = digits[:-1], Fraction(1, 100)
-    elif digits[-1:] in SUFFIXES:
-        digits, factor = digits[:-1], Fraction(SUFFIXES[digits[-1]])
-    if re.search(r"e[+-]?\d{4,}$", digits, re.IGNORECASE):
-        raise ValueError(f"{text!r} is out of range")
-    try:
-        return Fraction(digits if "/" not in digits else "") * factor
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number such as 12, 1e6, 10M or 80%") from None
+from specsim.core import _numbers
 
 
 def whole(kind: Any, tokens: Sequence[cyclopts.Token]) -> int:
-    """Convert an integer, such as 1e6 or 10M; 1.5 is an error, not rounded."""
-    try:
-        number = exact(tokens[0].value)
-    except ValueError as error:
-        said = str(error) if "out of range" in str(error) else f"{tokens[0].value!r} is not a whole number"
-        raise ValueError(said) from None
-    if number.denominator != 1:
-        raise ValueError(f"{tokens[0].value!r} is not a whole number")
-    return int(number)
+    """Convert an integer, such as 1e6 or 10M."""
+    return _numbers.whole(tokens[0].value)
 
 
 def real(kind: Any, tokens: Sequence[cyclopts.Token]) -> float:
-    """Convert a number, such as 0.8 or 80%."""
-    text = tokens[0].value
-    if text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
-        return float(text)  # the library says what is wrong with it
-    try:
-        return float(exact(text))
-    except OverflowError:
-        raise ValueError(f"{text!r} is out of range") from None
+    """Convert a number, such as 0.8 or 80%; what is wrong with NaN and infinity the library says."""
+    return _numbers.real(tokens[0].value)
 
 
 #: Of options that are real numbers.
@@ -65,6 +34,11 @@ def shard_of(text: str) -> tuple[int, int]:
 
 Seed = Annotated[
     int | None, Parameter(converter=whole, help="Seed; the same seed gives the same counts. Default: random.")
+]
+#: Steps that are drawn, where no other number is given.
+STEPS = 100_000
+Steps = Annotated[
+    int | None, Parameter(converter=whole, help=f"Steps to draw. Default: {STEPS:,}.", show_default=False)
 ]
 Threads = Annotated[
     int | None, Parameter(converter=whole, help="Threads; default: all cores. Results do not depend on it.")
@@ -94,16 +68,38 @@ Shard = Annotated[
         help="i/n: count only part i of n (from 0) into the file --out; 'specsim merge' adds the parts."
     ),
 ]
+
+
+def pair_help(rows: str = "", traces: str = "") -> str:
+    """The help of a pair for a command that takes models and two pmfs, and these rows and traces too."""
+    return (
+        "'ngram' (the bundled models); a synthetic kind (zipf, geometric, dirichlet, two-point, one-hot, "
+        "near-equal, asymmetric); a file with p and q (.npz, .npy, .safetensors, .csv) or with models "
+        f"(.npz); two files p.npy,q.npy; logits:TARGET,DRAFT{rows}{traces}. Options behind a colon: "
+        "zipf:seed=3, ngram:temperature=0.7,top_p=0.9."
+    )
+
+
+ROWS = " (arrays have one row, or a row for each position of a text)"
+HUGGING_FACE = "hf:TARGET,DRAFT@PROMPTS, two Hugging Face models"
+#: Of commands that take a trace whose rows are truncated, too.
 PairName = Annotated[
     str,
     Parameter(
-        help="The pair of p and q: 'ngram' (the bundled models); a synthetic kind (zipf, geometric, "
-        "dirichlet, two-point, one-hot, near-equal, asymmetric); a file with p and q (.npz, .npy, "
-        ".safetensors, .csv) or with models (.npz); two files p.npy,q.npy; logits:TARGET,DRAFT; the folder "
-        "of a trace; or hf:TARGET,DRAFT@PROMPTS, two Hugging Face models. Options behind a colon: "
-        "zipf:seed=3, ngram:temperature=0.7,top_p=0.9."
+        help="The pair of p and q: "
+        + pair_help(ROWS, f"; the folder of a trace, or 'transformers', a bundled one; or {HUGGING_FACE}")
     ),
 ]
+#: Of commands that draw steps from every pair, and need whole rows.
+WholePairName = Annotated[
+    str,
+    Parameter(
+        help="The pair of p and q: "
+        + pair_help(ROWS, f"; the folder of a trace that has whole rows; or {HUGGING_FACE}")
+    ),
+]
+#: Of commands that need pmfs, or models.
+SmallPairName = Annotated[str, Parameter(help="The pair of p and q, and no trace: " + pair_help())]
 Models = Annotated[str, Parameter(help="'ngram' (the bundled pair), or an .npz file of models.")]
 VocabSize = Annotated[
     int | None, Parameter(converter=whole, help="Vocabulary size of a synthetic pair. Default: 1000.")
@@ -115,6 +111,12 @@ Level = Annotated[str, Parameter(help="Number of steps: smoke, quick, standard o
 Gamma = Annotated[int, Parameter(converter=whole, help="Drafted tokens per step.")]
 GammaOrTree = Annotated[
     int | None, Parameter(converter=whole, help="Drafted tokens per step of a chain. Default: 5.")
+]
+GammaOfPair = Annotated[
+    int | None,
+    Parameter(
+        converter=whole, help="Drafted tokens per step of a chain. Default: 5, or as many as a trace logged."
+    ),
 ]
 Rule = Annotated[
     str,
@@ -133,7 +135,13 @@ Drawing = Annotated[
         "first method of the rule."
     ),
 ]
-Folder = Annotated[Path | None, Parameter(help="Folder of the trace; default: the bundled one.")]
+Folder = Annotated[
+    Path | None,
+    Parameter(
+        help="Folder of the trace, or 'transformers', a bundled one of two small transformers; default: the "
+        "bundled one of n-grams."
+    ),
+]
 Dtype = Annotated[str, Parameter(help="dtype of stored rows: float32, float16 or bfloat16.")]
 #: The option c, which is required in some commands.
 RATIO = Parameter(

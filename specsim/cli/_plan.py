@@ -10,8 +10,9 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli._app import app, ending
 from specsim.cli._options import RATIO, REAL, CHat, Most
-from specsim.cli._pairs import pair_of
+from specsim.cli._pairs import pair_of, trace_of
 from specsim.cli._terminal import TEXT, Form, listing, print_result
+from specsim.core._numbers import real
 
 #: For a pair of models: how far rates by position are simulated, and how many steps must get there.
 POSITIONS, STEPS, LEAST = 16, 50_000, 1000
@@ -68,7 +69,7 @@ def plan(
     if c is None:
         raise ValueError("--c is missing: the time of a draft's pass over that of the target's")
     if trace is not None:
-        return print_trace_plan(specsim.open_trace(trace), c, c_hat, most, form)
+        return print_trace_plan(trace_of(trace), c, c_hat, most, form)
     if pair is not None:
         found = pair_of(pair)
         if found.draft is None:
@@ -79,12 +80,15 @@ def plan(
 
 
 def _rates(pair: Any) -> Any:
-    """The acceptance rates by position: of two pmfs their overlap, of models as simulated."""
+    """The acceptance rates by position: of two pmfs their overlap, of models and positions as simulated."""
     import numpy as np
 
+    positions = POSITIONS
     if not isinstance(pair.target, specsim.models.Model):
-        return specsim.theory.acceptance_rate(pair.target, pair.draft)
-    lengths = specsim.simulate(pair, gamma=POSITIONS, steps=STEPS, rng=0).lengths
+        if pair.target.ndim == 1:
+            return specsim.theory.acceptance_rate(pair.target, pair.draft)
+        positions = min(POSITIONS, len(pair.target) // 2)  # half of them begin a step
+    lengths = specsim.simulate(pair, gamma=positions, steps=STEPS, rng=0).lengths
     reached = np.cumsum(lengths[::-1])[::-1]
     return (reached[1:] / reached[:-1])[reached[:-1] >= LEAST]
 
@@ -97,7 +101,7 @@ def print_trace_plan(trace: Trace, c: float, c_hat: float | None, most: int, for
     made = plan_from_trace(summarise(trace), c, c_hat, most=most)
     if len(made) == 1:
         return print_result(made[0], form)
-    if form != TEXT:
+    if not form.is_text:
         rows = [{"alpha": one.alphas[0]} | row for one in made for row in one.records()]
         return print_result(listing([], rows), form, [one.to_dict() for one in made])
     for which, one in zip(("at least", "at most"), made, strict=False):
@@ -115,12 +119,12 @@ def _candidate(text: str) -> Any:
     name, _, rest = text.partition("=")
     rate, _, ratio = rest.rpartition(",")
     try:
-        c = float(ratio)
+        c = real(ratio)
         if Path(rate).is_dir():
             return Candidate.of_trace(name, summarise(specsim.open_trace(Path(rate))), c)
         if "/" in rate:
             accepted, tested = map(int, rate.split("/"))
             return Candidate.of_counts(name, accepted, tested, c)
-        return Candidate.of_rate(name, float(rate), c)
+        return Candidate.of_rate(name, real(rate), c)
     except ValueError as error:
         raise ValueError(f"draft {text!r}: expected name=alpha,c such as small=0.75,0.02 ({error})") from None

@@ -1,38 +1,58 @@
 """`specsim prove`."""
 
+from typing import Annotated
+
+from cyclopts import Parameter
+
 from specsim.cli._app import app, ending
-from specsim.cli._options import Drawing, GammaOrTree, Overlap, PairName, Rule, VocabSize, Widths
-from specsim.cli._pairs import draft_of, pair_of
+from specsim.cli._options import Drawing, Overlap, Rule, SmallPairName, Widths, whole
+from specsim.cli._pairs import draft_of, small_pair_of
 from specsim.cli._terminal import TEXT, Form, print_result
 
-#: Drafted tokens, where no other number is given: all drafts are enumerated.
-GAMMA = 2
+#: Tokens of a synthetic pair and drafted tokens, where no other numbers are given: all drafts are enumerated.
+VOCAB_SIZE, GAMMA = 8, 2
 
 
 @app.command(
     help_epilogue=ending(
         "prove zipf --vocab-size 6 --rule block --gamma 3",
+        "prove ngram",
         "prove mine.npz --rule lenience:lenience=0.5",
         codes="0 the rule is as it claims on this pair, 1 it is not, 2 usage or bad input, 3 interrupted",
     )
 )
 def prove(
-    pair: PairName = "zipf:vocab_size=8",
+    pair: SmallPairName = "zipf",
     *,
-    vocab_size: VocabSize = None,
+    vocab_size: Annotated[
+        int | None,
+        Parameter(converter=whole, help=f"Vocabulary size of a synthetic pair. Default: {VOCAB_SIZE}."),
+    ] = None,
     overlap: Overlap = None,
     rule: Rule = "standard",
-    gamma: GammaOrTree = None,
+    gamma: Annotated[
+        int | None,
+        Parameter(
+            converter=whole,
+            help=f"Drafted tokens of a chain. Default: {GAMMA}, or 1 if there are more than 64 tokens.",
+        ),
+    ] = None,
     tree: Widths = None,
     drawing: Drawing = None,
     form: Form = TEXT,
 ) -> int:
     """Prove a rule exact on a small pair, or refute it: every draft is enumerated, in fractions.
 
-    Probabilities are taken as multiples of 2^-24; γ is 2 by default."""
+    Probabilities are taken as multiples of 2^-24. At most 4096 drafts, V^γ, are enumerated."""
     import specsim
+    from specsim.theory._enumeration import MAX_DRAFTS
 
-    shape = draft_of(rule, GAMMA if gamma is None and tree is None else gamma, tree, drawing)
-    found = specsim.prove(pair_of(pair, vocab_size, overlap), rule=rule, gamma=shape)
+    both = small_pair_of(
+        pair, "specsim prove", vocab_size=vocab_size, overlap=overlap, default_size=VOCAB_SIZE
+    )
+    if gamma is None and tree is None:
+        size = getattr(both.target, "vocab_size", None) or len(both.target)
+        gamma = GAMMA if size**GAMMA <= MAX_DRAFTS else 1
+    found = specsim.prove(both, rule=rule, gamma=draft_of(both, rule, gamma, tree, drawing))
     print_result(found, form)
     return int(not found.as_claimed)

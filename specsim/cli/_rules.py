@@ -7,10 +7,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from specsim.cli._app import app, ending
-from specsim.cli._options import Overlap, PairName, Rule, Seed, Threads, VocabSize, exact, whole
-from specsim.cli._pairs import pair_of
-from specsim.cli._terminal import TEXT, Form, listing, print_result
+from specsim.cli._options import GammaOfPair, Overlap, Rule, Seed, Threads, VocabSize, WholePairName, whole
+from specsim.cli._pairs import gamma_for, pair_of
+from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result
 from specsim.core._files import make_folder, write_text
+from specsim.core._numbers import exact
 
 
 @app.command(help_epilogue=ending("rules", "rules --csv", codes="0 done"))
@@ -52,17 +53,20 @@ def rules(*, form: Form = TEXT) -> None:
     help_epilogue=ending("compare --rule standard --rule block --seed 1", "compare zipf --overlap 0.9 --csv")
 )
 def compare(
-    pair: PairName = "ngram",
+    pair: WholePairName = "ngram",
     *,
     names: Annotated[
         list[str] | None,
         Parameter(
-            name="--rule", negative="", help="A rule, with parameters if any; may be repeated. Default: all."
+            name="--rule",
+            negative="",
+            help="A rule, with parameters if any; may be repeated. Default: all, or for rows along a text "
+            "(of a trace) those for chains.",
         ),
     ] = None,
     vocab_size: VocabSize = None,
     overlap: Overlap = None,
-    gamma: Annotated[int, Parameter(converter=whole, help="Drafted tokens of a chain.")] = 5,
+    gamma: GammaOfPair = None,
     drafts: Annotated[int, Parameter(converter=whole, help="Chains for rules that take several drafts.")] = 2,
     steps: Annotated[int, Parameter(converter=whole, help="Steps of each rule.")] = 2**16,
     sweep: Annotated[
@@ -74,17 +78,18 @@ def compare(
         Path | None,
         Parameter(help="Folder for comparison.json and the figures pareto and drafts, as .png and .svg."),
     ] = None,
-    form: Form = TEXT,
+    form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Compare rules on one pair: tokens per step and total variation."""
     from specsim.simulation import compare as compare_rules
 
     if out is not None:
         make_folder(out)
+    both = pair_of(pair, vocab_size, overlap)
     found = compare_rules(
-        pair_of(pair, vocab_size, overlap),
+        both,
         names=names,
-        gamma=gamma,
+        gamma=gamma_for(both, gamma),
         drafts=drafts,
         steps=steps,
         sweep=sweep,
@@ -105,7 +110,7 @@ def compare(
     )
 )
 def sweep(
-    pair: PairName = "ngram",
+    pair: WholePairName = "ngram",
     *,
     over: Annotated[
         list[str],
@@ -116,13 +121,13 @@ def sweep(
         ),
     ],
     rule: Rule = "standard",
-    gamma: Annotated[int, Parameter(converter=whole, help="Drafted tokens per step.")] = 5,
+    gamma: GammaOfPair = None,
     steps: Annotated[int, Parameter(converter=whole, help="Steps of each run.")] = 100_000,
     vocab_size: VocabSize = None,
     overlap: Overlap = None,
     seed: Seed = None,
     threads: Threads = None,
-    form: Form = TEXT,
+    form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Simulate over the values of some settings: tokens per step and α with standard errors, and TV."""
     import specsim
@@ -130,11 +135,12 @@ def sweep(
     values = dict(map(_values, over))
     if len(values) < len(over):
         raise ValueError(f"--over: {', '.join(over)}: give each setting once")
+    both = pair_of(pair, vocab_size, overlap)
     found = specsim.sweep(
-        pair_of(pair, vocab_size, overlap),
+        both,
         over=values,
         rule=rule,
-        gamma=gamma,
+        gamma=gamma_for(both, gamma),
         steps=steps,
         rng=seed,
         threads=threads,

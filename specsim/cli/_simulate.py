@@ -10,8 +10,8 @@ from cyclopts import Parameter
 import specsim
 from specsim.cli import _options as option
 from specsim.cli._app import app, ending
-from specsim.cli._pairs import GAMMA, draft_of, models_of, pair_of
-from specsim.cli._terminal import TEXT, Form, listing, print_result, show
+from specsim.cli._pairs import draft_of, gamma_for, models_of, pair_of
+from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result, show
 
 
 @app.command(
@@ -27,24 +27,25 @@ def simulate(
     vocab_size: option.VocabSize = None,
     overlap: option.Overlap = None,
     rule: option.Rule = "standard",
-    gamma: option.GammaOrTree = None,
+    gamma: option.GammaOfPair = None,
     tree: option.Widths = None,
     drawing: option.Drawing = None,
-    steps: Annotated[int, Parameter(converter=option.whole, help="Steps to draw.")] = 1_000_000,
+    steps: option.Steps = None,
     seed: option.Seed = None,
     threads: option.Threads = None,
     executor: option.Executor = None,
     checkpoint: option.Checkpoint = None,
     checkpoint_seconds: option.CheckpointSeconds = None,
     shard: option.Shard = None,
-    form: Form = TEXT,
+    form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Draw speculative steps, and print α, tokens per step and the closed form."""
     if shard is not None and checkpoint is None:
         raise ValueError("--shard counts a part of a run: give the file for it with --out")
     if checkpoint_seconds is not None and checkpoint is None:
         raise ValueError("--checkpoint-seconds has no effect without --checkpoint")
-    found, shape = pair_of(pair, vocab_size, overlap), draft_of(rule, gamma, tree, drawing)
+    found = pair_of(pair, vocab_size, overlap)
+    shape = draft_of(found, rule, gamma, tree, drawing)
     work: dict[str, Any] = {"threads": threads, "executor": executor, "checkpoint": checkpoint}
     if checkpoint_seconds is not None:
         work["checkpoint_seconds"] = checkpoint_seconds
@@ -60,8 +61,17 @@ def simulate_and_print(pair: Any, form: Form, checkpoint: Path | None = None, **
 
     trace = pair.target
     if isinstance(trace, Trace) and (trace.top is not None or trace.gamma == 0):
+        for name, value in ({"checkpoint": checkpoint} | options).items():
+            if name not in ("rule", "gamma", "rng") and value is not None:
+                raise ValueError(
+                    f"--{name.replace('_', '-')} has no effect on {trace.path}: its rows are not whole, so "
+                    "that expected tokens are computed, and no step is drawn"
+                )
+        form.check_no_picture("bounds")
         print_bounds(trace, options["rule"], options["gamma"], options["rng"], form)
         return 0
+    if options["steps"] is None:
+        options["steps"] = option.STEPS
     run = specsim.simulate(pair, checkpoint=checkpoint, **options)
     print_result(run, form)
     if run.interrupted and checkpoint is not None:
@@ -79,17 +89,25 @@ def print_bounds(trace: Any, rule: str, shape: Any, seed: int | None, form: Form
     if shape.size > most:
         raise ValueError(f"gamma: the log allows {most} drafted tokens a step, {shape.size} were asked for")
     if trace.gamma == 0:
+        _check_no_seed(trace, seed, "nothing was drafted")
         _print_one_token(trace, rule, form)
         return
     found = expect_tokens(trace, rule, rng=seed)
+    if found.intervals is None:
+        _check_no_seed(trace, seed, "of its one document nothing can be resampled")
     low, high = found.expected_tokens[shape.size - 1].tolist()
-    if form == TEXT:
+    if form.is_text:
         kept = f"the {trace.top} most probable tokens of each row"
         print(f"{trace.path}: bounds along the log's own path, from {kept}")
     intervals = found.intervals if found.intervals is None else found.intervals[: shape.size]
     asked = replace(found, expected_tokens=found.expected_tokens[: shape.size], intervals=intervals)
     numbers = {"gamma": shape.size, "tokens_per_step": [low, high]}
     print_result(asked, form, found.to_dict() | numbers)
+
+
+def _check_no_seed(trace: Any, seed: int | None, why: str) -> None:
+    if seed is not None:
+        raise ValueError(f"--seed has no effect on {trace.path}: {why}")
 
 
 def _print_one_token(trace: Any, rule: str, form: Form) -> None:
@@ -121,7 +139,7 @@ def rerun(
     /,
     *,
     threads: option.Threads = None,
-    form: Form = TEXT,
+    form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Simulate again what a file has the result of: the same pair, rule, steps and seed."""
     again = specsim.rerun(file, threads=threads)
@@ -131,21 +149,22 @@ def rerun(
 
 @app.command(help_epilogue=ending("replay zipf --step 5 --seed 1", codes="0 done, 2 usage or bad input"))
 def replay(
-    pair: option.PairName = "ngram",
+    pair: option.WholePairName = "ngram",
     *,
     step: Annotated[int, Parameter(converter=option.whole, help="Number of the step, from 0.")],
     seed: Annotated[int, Parameter(converter=option.whole, help="Seed of the run, as in its output.")],
     vocab_size: option.VocabSize = None,
     overlap: option.Overlap = None,
     rule: option.Rule = "standard",
-    gamma: option.GammaOrTree = None,
+    gamma: option.GammaOfPair = None,
     tree: option.Widths = None,
     drawing: option.Drawing = None,
+    form: Form = TEXT,
 ) -> None:
     """Replay one step of 'simulate' in plain Python, and print its numbers."""
-    target, draft = pair_of(pair, vocab_size, overlap)
-    shape = draft_of(rule, gamma, tree, drawing)
-    print(specsim.replay(target, draft, step=step, rule=rule, gamma=shape, rng=seed))
+    found = pair_of(pair, vocab_size, overlap)
+    shape = draft_of(found, rule, gamma, tree, drawing)
+    print_result(specsim.replay(*found, step=step, rule=rule, gamma=shape, rng=seed), form)
 
 
 @app.command(help_epilogue=ending("generate --prompt 'def ' --rule block --seed 1"))
@@ -155,36 +174,39 @@ def generate(
     prompt: Annotated[str, Parameter(help="Text to continue; tokens are its bytes.")] = "import ",
     max_new_tokens: Annotated[int, Parameter(converter=option.whole, help="Tokens to generate.")] = 200,
     rule: option.Rule = "standard",
-    gamma: option.Gamma = 5,
+    gamma: option.GammaOrTree = None,
     tree: option.Widths = None,
     drawing: option.Drawing = None,
     drafting: Annotated[str, Parameter(help="How a chain is drafted: sample or greedy.")] = "sample",
     seed: option.Seed = None,
     form: Form = TEXT,
-) -> None:
+) -> int:
     """Decode speculatively, and print the text and its statistics beside those of plain decoding."""
     target, draft = models_of(pair)
-    shape = (
-        (GAMMA if gamma is None else gamma)
-        if tree is None and drawing is None
-        else draft_of(rule, gamma, tree, drawing)
-    )
+    models = specsim.models.Pair(target, draft)
+    plain_chain = tree is None and drawing is None
+    shape = gamma_for(models, gamma) if plain_chain else draft_of(models, rule, gamma, tree, drawing)
 
     def both(length: int, seed: int | None) -> tuple[Any, Any]:
         text = prompt.encode()
         options: dict[str, Any] = {"gamma": shape, "rule": rule, "drafting": drafting}
         found = specsim.generate(target, draft, text, max_new_tokens=length, rng=seed, **options)
+        length = len(found.tokens) if found.interrupted else length
         return found, specsim.sample(target, text, max_new_tokens=length, rng=found.provenance.root)
 
     both(2, 0)  # compiles, so that the seconds below are those of decoding
     speculative, plain = both(max_new_tokens, seed)
-    if form != TEXT:  # of both as JSON, else the steps of the first
+    if not form.is_text:  # of both as JSON, else the steps of the first
         both_of = {"speculative": speculative.to_dict(), "plain": plain.to_dict()}
-        return print_result(speculative, form, both_of)
+        print_result(speculative, form, both_of)
+        return 3 if speculative.interrupted else 0
     from specsim.core._tables import NONE, Table
 
     print(prompt + bytes(speculative.tokens).decode(errors="replace"))
     beside = plain.table()
     rows = [(name, value, beside.get(name, NONE)) for name, value in speculative.table().items()]
     title = f"seed {speculative.provenance.root}"
-    return show(title, Table(("", "speculative", "target alone"), rows).to_rich())
+    show(title, Table(("", "speculative", "target alone"), rows).to_rich())
+    if speculative.interrupted:
+        show("interrupted: the text so far")
+    return 3 if speculative.interrupted else 0

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO
 
 from cyclopts import Parameter
 
@@ -39,10 +39,20 @@ class Form:
         Path | None,
         Parameter(
             name=["--save", "-o"],
-            help="Write the result to a file as well: .json, which specsim.load reads, .csv, or its picture "
-            "as .png, .svg or .pdf.",
+            help="Write the result to a file as well: .json, which specsim.load reads, or .csv.",
         ),
     ] = None
+    endings: ClassVar[tuple[str, ...]] = (".json", ".csv")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the result is printed as text, and written to no file."""
+        return not (self.as_json or self.as_csv or self.file)
+
+    def check_no_picture(self, of: str) -> None:
+        """Raise ValueError, before the work, if a picture was asked for where there is none."""
+        if self.file is not None and self.file.suffix in PICTURES:
+            raise ValueError(f"{self.file}: there is no picture of {of}; give .json or .csv")
 
     def __post_init__(self) -> None:
         """Raises before the work what would fail after it."""
@@ -51,8 +61,10 @@ class Form:
         if self.file is not None:
             from specsim.core._files import probe_file
 
-            if self.file.suffix not in (".json", ".csv", *PICTURES):
-                raise ValueError(f"{self.file}: expected a file that ends in .json, .csv, .png, .svg or .pdf")
+            if self.file.suffix not in self.endings:
+                self.check_no_picture("this result")
+                *most, last = self.endings
+                raise ValueError(f"{self.file}: expected a file that ends in {', '.join(most)} or {last}")
             probe_file(self.file)
 
     def write(self, result: Shown) -> None:
@@ -64,22 +76,35 @@ class Form:
         elif self.file.suffix == ".csv":
             result.to_csv(self.file)
         else:
-            from specsim.core._plotting import figure_style, save_figure
-
-            plot = getattr(result, "plot", None)
-            if plot is None:
-                raise ValueError(f"{self.file}: a {type(result).__name__} has no picture; give .json or .csv")
             from matplotlib.figure import Figure
+
+            from specsim.core._plotting import figure_style, save_figure
 
             with figure_style():
                 figure = Figure()
-                plot(figure.subplots())
+                result.plot(figure.subplots())  # type: ignore[attr-defined]  # a PictureForm was asked for
                 save_figure(figure, self.file)
         print(f"wrote {self.file}", file=sys.stderr)
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PictureForm(Form):
+    """The same of a command whose result has a picture."""
+
+    file: Annotated[
+        Path | None,
+        Parameter(
+            name=["--save", "-o"],
+            help="Write the result to a file as well: .json, which specsim.load reads, .csv, or its picture "
+            "as .png, .svg or .pdf.",
+        ),
+    ] = None
+    endings = (".json", ".csv", *PICTURES)
+
+
 #: Text, and no file.
-TEXT = Form()
+TEXT, TEXT_OR_PICTURE = Form(), PictureForm()
 
 
 def show(*renderables: Any) -> None:
@@ -120,12 +145,12 @@ def written(trace: Trace) -> str:
 
 
 class UntilClosed:
-    """Standard output that goes on silently once its reader has closed the pipe, as `| head` does.
+    """A standard stream that goes on silently once it has raised `error`, as where `| head` closed its pipe.
 
     So a command ends with the code of its verdict, whoever reads its text."""
 
-    def __init__(self, stream: TextIO):
-        self._stream = stream
+    def __init__(self, stream: TextIO, error: type[OSError] = BrokenPipeError):
+        self._stream, self._error = stream, error
 
     def write(self, text: str) -> int:
         return self._unless_closed(self._stream.write, text) or 0
@@ -136,22 +161,34 @@ class UntilClosed:
     def _unless_closed(self, call: Any, *arguments: Any) -> Any:
         try:
             return call(*arguments)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        except self._error:
+            discard(self._stream)
             return None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
+def discard(stream: Any) -> None:
+    """Let `stream` go to the null device from now on, with what it has not written yet."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
 def prepare_streams() -> None:
-    """Let standard output and error print every sign: in UTF-8, or else in ASCII."""
+    """Let standard output and error print every sign, in UTF-8 or else in ASCII, whether or not they are
+    read, or open.
+
+    Of standard error nothing is told that fails: there is nowhere to tell it."""
     codecs.register_error("specsim", _in_ascii)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    for name, error in (("stdout", BrokenPipeError), ("stderr", OSError)):
+        stream = getattr(sys, name)
+        if stream is None or stream.closed:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
+        elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="specsim")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout = UntilClosed(sys.stdout)
+            setattr(sys, name, UntilClosed(stream, error))
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:

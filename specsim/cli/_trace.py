@@ -1,5 +1,6 @@
 """`specsim trace` with import, info, upgrade, alpha, audit, simulate, plan and policies."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,11 +8,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from specsim.cli._app import VERDICT, ending, trace_app
-from specsim.cli._options import RATIO, REAL, CHat, Dtype, Folder, Most, Rule, Seed, Threads, whole
+from specsim.cli._options import RATIO, REAL, CHat, Dtype, Folder, Most, Rule, Seed, Steps, Threads, whole
 from specsim.cli._pairs import draft_of, trace_of
 from specsim.cli._plan import print_trace_plan
 from specsim.cli._simulate import simulate_and_print
-from specsim.cli._terminal import TEXT, Form, print_result, written
+from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result, written
 
 
 @trace_app.command(name="import", help_epilogue=ending("trace import log.npz --out ours"))
@@ -48,13 +49,20 @@ def trace_import(
         "trace info ours", codes="0 every row is as it was written, 2 one is not, or bad input"
     ),
 )
-def trace_info(path: Folder = None) -> int:
+def trace_info(path: Folder = None, *, form: Form = TEXT) -> int:
     """Describe a trace, and check the checksum of every row."""
     trace = trace_of(path)
-    _describe(trace)
     shards = trace.verify()
-    for shard in shards:
-        print(f"{shard.name}  {shard.num_rows:,} rows  {'ok' if shard.ok else shard.damage}")
+    lines = [f"{one.name}  {one.num_rows:,} rows  {'ok' if one.ok else one.damage}" for one in shards]
+    rows = [{"shard": one.name, "rows": one.num_rows, "ok": one.ok, "damage": one.damage} for one in shards]
+    counted = {"steps": trace.num_steps, "rows": trace.num_rows, "bytes": trace.num_bytes}
+    layout = {
+        name: getattr(trace.layout, name)
+        for name in ("vocab_size", "gamma", "dtype", "top", "flags", "bonus")
+    }
+    about = {"path": str(trace.path), **counted, **layout, "complete": trace.complete}
+    document = about | {"provenance": dict(trace.provenance), "shards": rows}
+    print_result(listing([*_description(trace), *lines], rows), form, document)
     return 0 if all(shard.ok for shard in shards) else 2
 
 
@@ -66,15 +74,15 @@ def trace_upgrade(
     from specsim.traces import upgrade_trace
 
     trace = upgrade_trace(path)
-    _describe(trace)
+    print("\n".join(_description(trace)))
     print(
         "every row is as it was written; whether the above is, version 1 cannot tell: compare it with what "
         "was recorded"
     )
 
 
-def _describe(trace: Any) -> None:
-    """What the manifest says."""
+def _description(trace: Any) -> Iterator[str]:
+    """What the manifest says, in lines."""
     layout = trace.layout
     rows = f"{trace.dtype} rows" if trace.top is None else f"{trace.dtype} rows of the top {trace.top}"
     logged = {"accept flags": layout.flags, "q at the bonus": layout.bonus}
@@ -82,14 +90,14 @@ def _describe(trace: Any) -> None:
     steps = f"{trace.num_steps:,} steps of γ = {trace.gamma}"
     if not trace.gamma:
         steps = f"{trace.num_rows:,} places of a text"
-    print(f"{trace.path}: {steps}, V = {trace.vocab_size:,}, {rows}")
-    print(
+    yield f"{trace.path}: {steps}, V = {trace.vocab_size:,}, {rows}"
+    yield (
         f"{trace.num_rows:,} rows, {trace.num_bytes / 1e6:.1f} MB"
         + ("" if trace.complete else ", cut short")
         + (f"; without {' and '.join(lacks)}" if lacks and trace.gamma else "")
     )
     for name, value in trace.provenance.items():
-        print(f"  {name}: {value}")
+        yield f"  {name}: {value}"
 
 
 @trace_app.command(name="alpha", help_epilogue=ending("trace alpha ours", "trace alpha ours -o alpha.png"))
@@ -102,13 +110,16 @@ def trace_alpha(
     entropy_of: Annotated[str, Parameter(help="Group contexts by the entropy of q, or of p.")] = "q",
     bins: Annotated[int, Parameter(converter=whole, help="Number of groups of equal size.")] = 8,
     seed: Annotated[int, Parameter(converter=whole, help="Seed of the bootstrap over documents.")] = 0,
-    form: Form = TEXT,
+    form: PictureForm = TEXT_OR_PICTURE,
 ) -> None:
     """The three α of a trace by position, entropy and document, with confidence intervals."""
     from specsim.traces import summarise
     from specsim.traces._analysis import read_alpha
+    from specsim.traces._summary import is_whole
 
     trace = trace_of(path)
+    if not is_whole(trace.layout):
+        form.check_no_picture("bounds")
     found = summarise(trace, skip_damaged=skip_damaged)
     if found.skipped:
         sound = [status.ok for status in trace.verify()]
@@ -129,8 +140,8 @@ def trace_audit(
     path: Annotated[
         Path | None,
         Parameter(
-            help="Folder of a trace (default: the bundled one), or served responses: a file of JSON Lines, "
-            "or a folder of them."
+            help="Folder of a trace, or 'transformers' (default: the bundled one of n-grams), or served "
+            "responses: a file of JSON Lines, or a folder of them."
         ),
     ] = None,
     *,
@@ -202,10 +213,10 @@ def trace_simulate(
     gamma: Annotated[
         int | None, Parameter(converter=whole, help="Drafted tokens per step; default: as logged.")
     ] = None,
-    steps: Annotated[int, Parameter(converter=whole, help="Steps to draw.")] = 100_000,
+    steps: Steps = None,
     seed: Seed = None,
     threads: Threads = None,
-    form: Form = TEXT,
+    form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Simulate another rule, or fewer drafted tokens, on the logged rows (frozen: drafts are redrawn).
 
@@ -213,9 +224,10 @@ def trace_simulate(
     from specsim.models import Pair
 
     trace = trace_of(path)
-    shape = draft_of(rule, max(1, trace.gamma) if gamma is None else gamma, None, None)
+    pair = Pair(trace, None, str(trace.path))
+    shape = draft_of(pair, rule, gamma, None, None)
     options: dict[str, Any] = {"rule": rule, "gamma": shape, "steps": steps, "rng": seed, "threads": threads}
-    return simulate_and_print(Pair(trace, None, str(trace.path)), form, **options)
+    return simulate_and_print(pair, form, **options)
 
 
 @trace_app.command(name="plan", help_epilogue=ending("trace plan ours --c 0.05"))
@@ -250,6 +262,6 @@ def trace_policies(path: Folder = None, *, c: Annotated[float, RATIO], form: For
         lookahead.Oracle(log),
     )
     runs = lookahead.simulate_policies(log, policies, draft_cost=c)
-    if form == TEXT:
+    if form.is_text:
         runs = type(runs)(sorted(runs, key=lambda run: -run.speedup))
     print_result(runs, form)

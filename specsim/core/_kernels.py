@@ -4,7 +4,8 @@
 listing the rules, costs nothing. A kernel may call other kernels. Kernels release the GIL, because the
 engine runs them on a pool of threads; division follows NumPy, so that a kernel never raises in the middle
 of a chunk. ``fastmath`` is only for summaries: it lets the compiler reorder additions, and a decision (accept
-or reject) must not depend on that.
+or reject) must not depend on that. ``@inner_kernel`` is for kernels that are called for every step and
+allocate no array: they are inlined, and references to arrays are not counted, which takes most of their time.
 
 Compiled code is kept on disk, under NUMBA_CACHE_DIR if that is set. A file's name is the digest of everything
 the code depends on: the kernel's bytecode, its constants, the kernels that it calls, the types of its
@@ -23,7 +24,9 @@ import hashlib
 import os
 import pickle
 import secrets
+import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -47,9 +50,10 @@ _interpreting: ContextVar[bool] = ContextVar("interpreting", default=False)
 class Kernel:
     """A function compiled by numba at its first call; `plain` is the same function in Python."""
 
-    def __init__(self, function: Callable[..., Any], *, fastmath: bool):
+    def __init__(self, function: Callable[..., Any], *, fastmath: bool = False, inner: bool = False):
         self.plain = function
         self.fastmath = fastmath
+        self.inner = inner
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -65,7 +69,11 @@ class Kernel:
         import numba
 
         _teach_numba_about_kernels()
-        compiled = numba.njit(self.plain, nogil=True, error_model="numpy", fastmath=self.fastmath)
+        if self.inner:
+            self._check_calls()
+        # `_nrt` is numba's runtime, which allocates arrays and counts the references to them
+        options: dict[str, Any] = {"_nrt": not self.inner, "forceinline": self.inner}
+        compiled = numba.njit(self.plain, nogil=True, error_model="numpy", fastmath=self.fastmath, **options)
         if self.kept and not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set at run time
             name = f"{self.plain.__module__}.{self.plain.__qualname__}"
             entries = _Entries(f"{name} {self.contents} {compiled.targetoptions}")
@@ -90,18 +98,33 @@ class Kernel:
         """Whether compiled code is kept on disk."""
         return self.contents is not None
 
+    @property
+    def _frozen(self) -> tuple[tuple[tuple[str, Any], ...], tuple[Any, ...]]:
+        """The globals, with their names, and the cells that the function reads: constants to numba."""
+        function = self.plain
+        known = function.__globals__
+        names = (name for name in sorted(_globals_of(function.__code__)) if name in known)
+        cells = (cell.cell_contents for cell in function.__closure__ or ())
+        return tuple((name, known[name]) for name in names), tuple(cells)
+
+    def _check_calls(self) -> None:
+        """Raise TypeError if this inner kernel calls one that is not: its arrays would never be freed."""
+        named, cells = self._frozen
+        for called in (*(value for _, value in named), *cells):
+            if isinstance(called, Kernel) and not called.inner:
+                raise TypeError(
+                    f"{self.plain.__qualname__}: an inner kernel may call inner kernels only, and "
+                    f"{called.plain.__qualname__} is none; make one of them as the other is"
+                )
+
     def _described(self, found: list[Kernel]) -> str:
         """This kernel as text. Kernels that it calls are appended to `found` and written as their index."""
         function = self.plain
         if not _of_the_package(function.__module__):
             raise _NotDescribedError
-        known = function.__globals__
-        frozen = tuple(
-            (name, known[name]) for name in sorted(_globals_of(function.__code__)) if name in known
-        )
-        cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
-        parts = (function.__code__, function.__defaults__, frozen, cells)
-        return f"{function.__module__}.{function.__qualname__} {self.fastmath} {_described(parts, found)}"
+        parts = (function.__code__, function.__defaults__, *self._frozen)
+        options = f"{self.fastmath} {self.inner}"
+        return f"{function.__module__}.{function.__qualname__} {options} {_described(parts, found)}"
 
 
 @contextmanager
@@ -126,8 +149,39 @@ def _kernel_named(module: str, name: str, *closure: Any) -> Kernel:
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
-    """Compile `function` at its first call, with strict floating-point arithmetic."""
-    return Kernel(function, fastmath=False)
+    """Compile a function at its first call, with strict floating-point arithmetic.
+
+    Use it as a decorator. Compiled kernels release the GIL, and may call each other.
+
+    Parameters
+    ----------
+    function : callable
+        What numba compiles in nopython mode.
+
+    Returns
+    -------
+    Kernel
+        Is called like the function; its `plain` is the function itself.
+
+    Examples
+    --------
+    >>> @kernel
+    ... def half(x):
+    ...     return x / 2
+    >>> half.plain(1.0)
+    0.5
+    """
+    return Kernel(function)
+
+
+def inner_kernel(function: Callable[..., Any]) -> Kernel:
+    """Compile `function`, which allocates no array, at its first call: inlined, without counting references.
+
+    The arrays that it works on are its arguments, what it returns are numbers, and the kernels that it calls
+    are inner ones; another raises TypeError at the first call. Where `function` allocates an array, as
+    NumPy's reductions such as `weights.sum()` do too, numba raises a `TypingError` ("Only accept returning of
+    array passed into the function as argument")."""
+    return Kernel(function, inner=True)
 
 
 def summary_kernel(function: Callable[..., Any]) -> Kernel:
@@ -298,16 +352,32 @@ def _type_described(argument: Any) -> str:
 
 
 def _folder() -> Path | None:
-    """Where compiled code is kept; None where neither the package nor a home can be written."""
+    """Where compiled code is kept: the package, else the user's home, else a temporary folder; None where
+    nothing can be written."""
     from numba import config
 
     chosen = config.CACHE_DIR  # type: ignore[attr-defined]  # set at run time
-    if not chosen and not os.access(PACKAGE, os.W_OK):
-        try:
-            return Path.home() / ".cache" / "specsim" / "kernels"
-        except RuntimeError:  # a user without a home, as in some containers
-            return None
-    return Path(chosen or PACKAGE / "__pycache__") / "kernels"
+    if chosen or os.access(PACKAGE, os.W_OK):
+        return Path(chosen or PACKAGE / "__pycache__") / "kernels"
+    with suppress(RuntimeError, OSError):  # a user without a home, as in some containers
+        home = Path.home() / ".cache" / "specsim" / "kernels"
+        home.mkdir(parents=True, exist_ok=True)
+        if os.access(home, os.W_OK):
+            return home
+    return _temporary_folder()
+
+
+def _temporary_folder() -> Path | None:
+    """A folder that only this user can write: what it holds is executed."""
+    user = os.getuid() if hasattr(os, "getuid") else None
+    folder = Path(tempfile.gettempdir()) / ("specsim" if user is None else f"specsim-{user}")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    ours = user is None or (found.st_uid == user and not found.st_mode & 0o077)
+    return folder / "kernels" if ours and stat.S_ISDIR(found.st_mode) else None
 
 
 @cache

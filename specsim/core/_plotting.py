@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +17,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+#: Colours of series on light and on dark pages, from the palette of Okabe and Ito, "Color Universal Design"
+#: (2008, https://jfly.uni-koeln.de/color/), which is made for deuteranopia and protanopia too.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
+DARK_COLORS = ("#56b4e9", "#d55e00", "#009e73", "#cc79a7", "#f0e442")
+#: The dashes and the marker of each colour, so that no series is known by its colour alone.
+LINES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (7, 1.5, 1, 1.5, 1, 1.5)))
+MARKERS = ("o", "s", "^", "D", "v")
 #: Letters of a heading in an inch, at its font size.
-LETTERS_PER_INCH = 10.5
+LETTERS_PER_INCH = 11.5
+
+
+def curve(number: int) -> dict[str, Any]:
+    """Colour and dashes of the curve of series `number` < 5."""
+    return {"color": COLORS[number], "linestyle": LINES[number]}
+
+
+def points(number: int) -> dict[str, Any]:
+    """Colour and marker of the points of series `number` < 5, without a line."""
+    return {"color": COLORS[number], "marker": MARKERS[number], "linestyle": "none"}
 
 
 @contextmanager
@@ -45,7 +62,7 @@ def lengths_plot(ax: Axes, lengths: Ints, laws: Mapping[str, Floats]) -> Axes:
     emitted = np.arange(1, len(lengths) + 1)
     measured = lengths / lengths.sum()
     ax.bar(emitted, measured, color="0.85", label=f"measured, mean {measured @ emitted:.3f}")
-    for marker, (name, law) in zip("oDv", laws.items(), strict=False):
+    for marker, (name, law) in zip(MARKERS, laws.items(), strict=False):
         ax.plot(emitted, law, marker, label=f"{name}, mean {law @ emitted:.3f}")
     ax.set(xticks=emitted, xlabel="tokens emitted in a step", ylabel="probability")
     # room for the legend
@@ -57,7 +74,7 @@ def lengths_plot(ax: Axes, lengths: Ints, laws: Mapping[str, Floats]) -> Axes:
 def heading(figure: Figure, text: str) -> None:
     """Write `text` as the title of `figure`, in as many lines as its width requires."""
     letters = int(LETTERS_PER_INCH * figure.get_figwidth())
-    figure.suptitle(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=11, fontweight="bold")
+    figure.suptitle(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=9.5, fontweight="bold")
 
 
 def save_figure(figure: Figure, path: Path) -> None:

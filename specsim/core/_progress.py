@@ -1,6 +1,6 @@
 """Progress of long work: one bar, in terminals and notebooks, with an estimate of the time left.
 
-Functions that take long have `progress`: None shows a bar where somebody looks, True everywhere, False
+Functions that take long have `progress`: None shows a bar in terminals and notebooks, True everywhere, False
 nowhere, and a function is called as progress(done, total) instead. Work that is part of other work shows none
 of its own. tqdm reads its defaults from the environment, so TQDM_DISABLE=1 silences all bars.
 """

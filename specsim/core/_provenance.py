@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -15,7 +16,7 @@ LIBRARIES = ("numpy", "scipy", "numba")
 
 @dataclass(frozen=True)
 class Provenance:
-    """The seed (`root`), and the versions, machine, threads and time (`seconds`) of a run.
+    """The seed (`root`), and the versions, machine, threads, time (`seconds`) and `date` (UTC) of a run.
 
     Comparisons look at the seed and the version of specsim: nothing else changes a result."""
 
@@ -26,6 +27,7 @@ class Provenance:
     python: str = field(compare=False)
     machine: str = field(compare=False)
     libraries: dict[str, str] = field(compare=False)
+    date: str = field(default="", compare=False)
 
     @classmethod
     def record(cls, root: int, threads: int, seconds: float) -> Provenance:
@@ -36,7 +38,8 @@ class Provenance:
             specsim=specsim_version(),
             python=platform.python_version(),
             machine=f"{platform.system()} {platform.machine()}",
-            libraries={name: _version(name) for name in LIBRARIES},
+            libraries={name: installed_version(name) for name in LIBRARIES},
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,12 +53,13 @@ def this_code() -> dict[str, str]:
 
 def specsim_version() -> str:
     """The version of the installed distribution."""
-    return _version("specsim-decoding")
+    return installed_version("specsim-decoding")
 
 
 @cache
-def _version(distribution: str) -> str:
+def installed_version(distribution: str, unknown: str = "unknown") -> str:
+    """The version of an installed distribution, or `unknown`."""
     try:
         return version(distribution)
     except PackageNotFoundError:
-        return "unknown"
+        return unknown

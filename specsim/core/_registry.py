@@ -5,19 +5,25 @@ import pkgutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+#: How similar a name must be, from 0 to 1, to be suggested in place of one that is not known.
+SIMILAR = 0.6
+
 
 def modules_beside(file: str) -> list[str]:
     """The names of modules and packages in the folder of `file`, sorted; nothing is imported."""
     return sorted(module.name for module in pkgutil.iter_modules([str(Path(file).parent)]))
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The one of `known` that is most similar to `name`.
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence: which one of `known` may have been meant by `name`, if any resembles it.
 
-    >>> nearest("standart", ["block", "standard"])
-    'standard'
+    >>> "unknown rule 'standart'" + suggestion("standart", ["block", "standard"])
+    "unknown rule 'standart'; did you mean 'standard'?"
+    >>> "unknown rule 'nosuch'" + suggestion("nosuch", ["block", "standard"])
+    "unknown rule 'nosuch'."
     """
-    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=SIMILAR)
+    return f"; did you mean {near[0]!r}?" if near else "."
 
 
 def check_known(kind: str, name: str, known: Sequence[str]) -> None:
@@ -30,6 +36,4 @@ def check_known(kind: str, name: str, known: Sequence[str]) -> None:
     leviathan_figure_2
     """
     if name not in known:
-        raise ValueError(
-            f"unknown {kind} {name!r}; did you mean {nearest(name, known)!r}? There are: {', '.join(known)}"
-        )
+        raise ValueError(f"unknown {kind} {name!r}{suggestion(name, known)} There are: {', '.join(known)}")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
-from specsim.core._files import PathLike, atomic_write, read_text
+from specsim.core._files import PathLike, atomic_write, open_file, read_text
 from specsim.core._json import SEAL, parse_json, seal_of, sealed
 from specsim.core._provenance import specsim_version
 from specsim.core._types import dtype_of
@@ -81,6 +81,7 @@ def load(path: PathLike) -> Any:
     Parameters
     ----------
     path : path
+        What `save` of a result wrote.
 
     Returns
     -------
@@ -117,6 +118,12 @@ def load(path: PathLike) -> Any:
             f"{path}: saved by specsim {document.get('specsim')}, whose results this version "
             f"({specsim_version()}) cannot read ({error})"
         ) from error
+
+
+def is_result(path: PathLike) -> bool:
+    """Whether a file looks like one of `save`, whole or not."""
+    with open_file(path) as file:
+        return file.read(64).startswith(b'{"format": "specsim result')
 
 
 def encoded(value: Any) -> Any:

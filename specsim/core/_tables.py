@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,9 @@ COLORS = {
     **dict.fromkeys(("biased", "broken", "changed", "fails"), "red"),
 }
 NONE = "–"
+#: What has PyArrow, for Arrow tables and Parquet files, and pandas.
+ARROW = "specsim-decoding[arrow]"
+PANDAS = "specsim-decoding[pandas]"
 #: A number, an interval, or what is measured with its error.
 _NUMBER = re.compile(r"[-+≤]?\d\S*( ([±–] ?\S+|wasteful))?")
 
@@ -140,21 +144,13 @@ class Shown:
         raise NotImplementedError
 
     def to_arrow(self) -> pa.Table:
-        """The rows of the result as a PyArrow table."""
-        import pyarrow as pa
-
-        return pa.Table.from_pylist(self.records())
+        """The rows of the result as a PyArrow table. Raises ModuleNotFoundError without pyarrow."""
+        return needed("pyarrow", "to_arrow", f"pip install '{ARROW}'").Table.from_pylist(self.records())
 
     def to_pandas(self) -> Any:
         """The rows of the result as a pandas data frame. Raises ModuleNotFoundError without pandas."""
-        try:
-            import pandas  # type: ignore[import-untyped, import-not-found, unused-ignore]  # noqa: F401
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "to_pandas needs pandas, which is not installed: pip install pandas, or take to_arrow()",
-                name="pandas",
-            ) from error
-        return self.to_arrow().to_pandas()
+        pandas = needed("pandas", "to_pandas", f"pip install '{PANDAS}'")
+        return pandas.DataFrame.from_records(self.records())
 
     def to_csv(self, path: PathLike | None = None) -> str | None:
         """The rows of the result as CSV with a line of names: as text, or written to the file `path`.
@@ -236,6 +232,16 @@ def span(ends: Iterable[float], show: Callable[[float], str] = "{:.4f}".format) 
     """An interval, or one number where its ends are shown alike; a dash where there is none."""
     low, high = (NONE if math.isnan(end) else show(end) for end in ends)
     return low if low == high else f"{low} – {high}"
+
+
+def needed(module: str, name: str, remedy: str) -> Any:
+    """An optional library that `name` needs. Raises ModuleNotFoundError, with the remedy, without it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{name} needs {module}, which is not installed: {remedy}", name=module
+        ) from error
 
 
 def as_dict(result: Any, *derived: str, without: Sequence[str] = (), **more: object) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import MOST_TOKENS, Floats, Ints
 
 __all__ = [
@@ -57,6 +57,10 @@ def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
     name : str
         What error messages call the rows.
 
+    Returns
+    -------
+    ndarray of float64, shape [..., V]
+
     Raises
     ------
     TypeError
@@ -93,7 +97,29 @@ def check_rows(rows: ArrayLike, name: str = "p") -> Floats:
 
 
 def check_probabilities(rows: ArrayLike, name: str = "p") -> Floats:
-    """`rows` [..., V] as float64, finite and ≥ 0; sums are not checked. Raises as `check_rows`."""
+    """Check that entries are finite and ≥ 0, but not their sums.
+
+    Parameters
+    ----------
+    rows : array_like, shape [..., V]
+        V ≥ 1.
+    name : str
+        What error messages call the rows.
+
+    Returns
+    -------
+    ndarray of float64, shape [..., V]
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `check_rows`, but for the sums.
+
+    Examples
+    --------
+    >>> check_probabilities([1, 3])
+    array([1., 3.])
+    """
     array = _as_real(rows, name)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(f"{name}: shape {array.shape} has no vocabulary axis; expected [..., V] with V ≥ 1")
@@ -119,12 +145,22 @@ def check_tokens(tokens: ArrayLike, vocab_size: int, name: str = "draft_tokens")
     name : str
         What error messages call the tokens.
 
+    Returns
+    -------
+    ndarray of int64
+        Of the same shape.
+
     Raises
     ------
     TypeError
         If the ids are not integers.
     ValueError
         If lists differ in length, or an id is out of range; the message names its position.
+
+    Examples
+    --------
+    >>> check_tokens([[0, 2]], vocab_size=3)
+    array([[0, 2]])
     """
     check_count("vocab_size", vocab_size)
     array = _as_array(tokens, name, "lists")
@@ -184,10 +220,14 @@ def normalise(weights: ArrayLike) -> Floats:
     weights : array_like, shape [..., V]
         Finite numbers ≥ 0.
 
+    Returns
+    -------
+    ndarray of float64, shape [..., V]
+
     Raises
     ------
     ValueError
-        If a row has no mass.
+        If a number is negative or not finite, or a row has no mass.
 
     Examples
     --------
@@ -213,10 +253,14 @@ def temperature(p: ArrayLike, t: float) -> Floats:
     t : float
         Temperature ≥ 0; 0 gives the argmax, the lowest token among ties.
 
+    Returns
+    -------
+    ndarray of float64, shape [..., V]
+
     Raises
     ------
     ValueError
-        If `t` is negative or not finite.
+        If `p` are not pmfs, or `t` is negative or not finite.
 
     Examples
     --------
@@ -241,8 +285,18 @@ def top_k(p: ArrayLike, k: int) -> Floats:
     Parameters
     ----------
     p : array_like, shape [..., V]
+        Rows.
     k : int
         At least 1.
+
+    Returns
+    -------
+    ndarray of float64, shape [..., V]
+
+    Raises
+    ------
+    ValueError
+        If `p` are not pmfs, or `k` is out of range.
 
     Examples
     --------
@@ -262,8 +316,18 @@ def top_p(p: ArrayLike, mass: float) -> Floats:
     Parameters
     ----------
     p : array_like, shape [..., V]
+        Rows.
     mass : float
         In (0, 1]. The token that crosses `mass` is kept; 1 keeps all.
+
+    Returns
+    -------
+    ndarray of float64, shape [..., V]
+
+    Raises
+    ------
+    ValueError
+        If `p` are not pmfs, or `mass` is out of range.
 
     References
     ----------
@@ -293,8 +357,18 @@ def min_p(p: ArrayLike, fraction: float) -> Floats:
     Parameters
     ----------
     p : array_like, shape [..., V]
+        Rows.
     fraction : float
         In [0, 1].
+
+    Returns
+    -------
+    ndarray of float64, shape [..., V]
+
+    Raises
+    ------
+    ValueError
+        If `p` are not pmfs, or `fraction` is out of range.
 
     References
     ----------
@@ -318,8 +392,18 @@ def round_to(p: ArrayLike, dtype: DTypeLike) -> Floats:
     Parameters
     ----------
     p : array_like, shape [..., V]
+        Rows.
     dtype : dtype or "bfloat16"
         float64, float32, float16 or bfloat16, which engines reach by way of float32.
+
+    Returns
+    -------
+    ndarray of float64, shape [..., V]
+
+    Raises
+    ------
+    ValueError
+        If `p` are not pmfs, or `dtype` is another.
 
     Examples
     --------
@@ -345,8 +429,18 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
     Parameters
     ----------
     p : array_like, shape [..., V]
+        Rows.
     bits : int
         In [1, 52].
+
+    Returns
+    -------
+    ndarray of float64, shape [..., V]
+
+    Raises
+    ------
+    ValueError
+        If `p` are not pmfs, or `bits` is out of range.
 
     Examples
     --------
@@ -367,28 +461,75 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
 def capped_ratio(p: Floats, q: Floats | float) -> Floats:
     """min(1, p/q), and 1 where q = 0.
 
+    Parameters
+    ----------
+    p : ndarray
+        Numbers ≥ 0.
+    q : ndarray of the same shape, or float
+        Numbers ≥ 0.
+
+    Returns
+    -------
+    ndarray of the shape of `p`
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
+
+    Examples
+    --------
     >>> capped_ratio(np.array([0.2, 0.5, 0.0]), np.array([0.4, 0.1, 0.0]))
     array([0.5, 1. , 1. ])
     """
     if np.ndim(q) and np.shape(p) != np.shape(q):
         raise ValueError(f"q: shape {np.shape(q)}, and p has {np.shape(p)}; one number, or one for each of p")
+    if np.ndim(q) == 0 and np.asarray(p).dtype != object:  # of Fractions the ratio is one
+        q = float(q)
     capped: Floats = np.divide(p, q, out=np.ones_like(p), where=q > p)
     return capped
 
 
-@kernel
+@inner_kernel
 def copy_row(row, into):
     """Fill into[V] with row[V], which `into[:] = row` does too; for that numba compiles an error message."""
     for x in range(into.size):
         into[x] = row[x]
 
 
-@kernel
-def cumulative_draw(weights, u):
-    """Inverse CDF: the first token whose cumulative weight exceeds u · (sum of weights), u in [0, 1).
+@inner_kernel
+def is_zero(weights):
+    """Whether no weight is positive; numba compiles this faster than `weights.max()`."""
+    for x in range(weights.size):  # noqa: SIM110
+        if weights[x] > 0.0:
+            return False
+    return True
 
-    `weights` (float64 [V]) need not be normalised, and must have positive mass. A token of weight 0 is never
-    drawn, also where rounding makes the running sum end below u · total."""
+
+@inner_kernel
+def cumulative_draw(weights, u):
+    """Inverse CDF: the first token whose cumulative weight exceeds u · (sum of weights).
+
+    A token of weight 0 is never drawn, also where rounding makes the running sum end below u · total.
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape [V]
+        Numbers ≥ 0 of positive mass; they need not be normalised.
+    u : float
+        In [0, 1).
+
+    Returns
+    -------
+    int
+        In [0, V).
+
+    Examples
+    --------
+    >>> cumulative_draw(np.array([1.0, 0.0, 3.0]), 0.25)
+    2
+    """
     total = 0.0
     for x in range(weights.size):
         total += weights[x]
@@ -405,10 +546,34 @@ def cumulative_draw(weights, u):
 
 
 def inverse_cdf(weights: Sequence[float], u: float) -> int:
-    """`cumulative_draw` in plain Python."""
+    """`cumulative_draw` in plain Python.
+
+    Parameters
+    ----------
+    weights : sequence, shape [V]
+        Numbers ≥ 0 of positive mass, floats or Fractions.
+    u : float
+        In [0, 1).
+
+    Returns
+    -------
+    int
+        In [0, V).
+
+    Examples
+    --------
+    >>> inverse_cdf([1.0, 0.0, 3.0], 0.25)
+    2
+    """
     sums = list(accumulate(weights))
-    possible = [x for x, weight in enumerate(weights) if weight > 0]
-    return next((x for x in possible if sums[x] > u * sums[-1]), possible[-1])
+    goal = u * sums[-1]
+    last = -1
+    for x, weight in enumerate(weights):
+        if weight > 0:
+            last = x
+            if sums[x] > goal:
+                break
+    return last
 
 
 def alias_table(weights: ArrayLike) -> Ints:
@@ -430,9 +595,20 @@ def alias_table(weights: ArrayLike) -> Ints:
         the table's law by at most 2^-31 in total variation, uniforms of 42 bits by at most V·2^-42 more. A
         token of weight 0 is never drawn.
 
+    Raises
+    ------
+    ValueError
+        For another shape, numbers out of range, or no mass.
+
     References
     ----------
     Hübschle-Schneider & Sanders, "Parallel weighted random sampling", 2022, section 4.
+
+    Examples
+    --------
+    >>> table = alias_table([1, 3])
+    >>> [alias_lookup(table, u) for u in (0.1, 0.3, 0.6, 0.9)]
+    [0, 1, 1, 1]
     """
     shares = normalise(weights)
     if shares.ndim != 1:
@@ -456,13 +632,34 @@ def alias_table(weights: ArrayLike) -> Ints:
     return np.floor(thresholds.clip(max=1.0 - 2.0**-31) * 2.0**31).astype(np.int64) << 32 | aliases
 
 
-@kernel
+@inner_kernel
 def alias_draws(tables, start, size, u, drawn):
-    """Draw drawn[s] (int64) from the alias table at tables[start[s] : start[s] + size], with u[s] in [0, 1).
+    """Draw from many alias tables that stand one after the other, all of one size.
 
     Look-ups and arithmetic are separate loops, so that the compiler vectorises the second. Neither has a
     branch, which would be mispredicted: the index is unsigned, so that it cannot count from the end, and
-    `alias` is all ones or all zeros."""
+    `alias` is all ones or all zeros.
+
+    Parameters
+    ----------
+    tables : ndarray of int64
+        Tables of `alias_table`.
+    start : ndarray of int64, shape [S]
+        The first word of the table of each draw.
+    size : int
+        V, the words of a table.
+    u : ndarray of float64, shape [S]
+        Uniforms in [0, 1).
+    drawn : ndarray of int64, shape [S]
+        Is filled with the tokens.
+
+    Examples
+    --------
+    >>> drawn = np.empty(2, dtype=np.int64)
+    >>> alias_draws(alias_table([1, 3]), np.zeros(2, dtype=np.int64), 2, np.array([0.1, 0.3]), drawn)
+    >>> drawn
+    array([0, 1])
+    """
     for s in range(u.size):
         drawn[s] = tables[np.uint64(start[s] + np.int64(u[s] * size))]
     for s in range(u.size):
@@ -475,7 +672,25 @@ def alias_draws(tables, start, size, u, drawn):
 
 
 def alias_lookup(table: Ints, u: float) -> int:
-    """One draw of `alias_draws` from a single table, in plain Python."""
+    """One draw of `alias_draws` from a single table, in plain Python.
+
+    Parameters
+    ----------
+    table : ndarray of int64, shape [V]
+        From `alias_table`.
+    u : float
+        In [0, 1).
+
+    Returns
+    -------
+    int
+        In [0, V).
+
+    Examples
+    --------
+    >>> alias_lookup(alias_table([1, 3]), 0.3)
+    1
+    """
     column, remainder = divmod(float(u) * len(table), 1.0)
     threshold, alias = divmod(int(table[int(column)]), 2**32)
     return int(column) if int(remainder * 2**31) < threshold else alias
@@ -503,10 +718,8 @@ def synthetic_pair(
     """A target p and a draft q with a given overlap Σ min(p, q).
 
     p ∝ f·σ(κz) and q ∝ f·σ(-κz), where f is the shape of `kind`, σ the logistic function, z a random score
-    for
-    each token, and κ ≥ 0 is solved for. So the ratio p/q takes many values, both rows keep the shape f,
-    and for
-    κ = ∞ the sign of z splits the vocabulary.
+    for each token, and κ ≥ 0 is solved for. So the ratio p/q takes many values, both rows keep the shape f,
+    and for κ = ∞ the sign of z splits the vocabulary.
 
     Parameters
     ----------
@@ -535,13 +748,11 @@ def synthetic_pair(
     0.6
     """
     if kind not in PAIR_KINDS:
-        raise ValueError(f"synthetic_pair: unknown kind {kind!r}; one of {', '.join(PAIR_KINDS)}")
+        raise ValueError(f"kind: unknown kind {kind!r}; one of {', '.join(PAIR_KINDS)}")
     if not 0 <= overlap <= 1:
-        raise ValueError(f"synthetic_pair: overlap {overlap} is outside [0, 1]")
+        raise ValueError(f"overlap: {overlap} is outside [0, 1]")
     if vocab_size < 2:
-        raise ValueError(
-            f"synthetic_pair: vocab_size {vocab_size} is too small; two rows can differ with 2 tokens or more"
-        )
+        raise ValueError(f"vocab_size: {vocab_size} is too small; two rows can differ with 2 tokens or more")
     check_count("vocab_size", vocab_size, 2, MOST_TOKENS)
     if kind == "one-hot":
         return _one_hot_pair(vocab_size, overlap)

@@ -20,9 +20,8 @@ from specsim.core._types import Floats, Ints
 
 __all__ = [
     "MIN_EXPECTED", "POWER", "SPIKES", "ChiSquare", "binomial_p_value", "certified_tv", "chi_square",
-    "detectable_tv", "log_alternatives_e_value", "log_e_value", "log_e_values", "log_pooled_e_value",
-    "log_pooled_two_sample_e", "log_single_cell_e_value",
-    "log_two_sample_e",
+    "detectable_tv", "log_e_value", "log_e_values", "log_pooled_e_value", "log_pooled_e_values",
+    "log_pooled_two_sample_e", "log_shared", "log_single_cell_e_value", "log_two_sample_e",
     "lower_tail_p_value", "merge_cells", "needed_draws", "tv_interval",
 ]  # fmt: skip
 
@@ -46,6 +45,8 @@ DEVIATIONS = np.geomspace(1e-3, 1e-1, 9)
 SPIKES = tuple(2.0**-i for i in range(1, 21))
 #: Shares of the draws that have the law of an alternative.
 SHARES = tuple(2.0**-i for i in range(7))
+#: For the logarithm of 0.
+IMPOSSIBLE = -1e280
 
 
 @checked
@@ -59,8 +60,9 @@ def merge_cells(pmf: ArrayLike, visits: float, minimum: float = MIN_EXPECTED) ->
     Parameters
     ----------
     pmf : array_like, shape [V]
+        The law under the null.
     visits : float
-        Number of draws.
+        Number of draws, ≥ 0.
     minimum : float
         Least expected count of a cell.
 
@@ -104,6 +106,7 @@ def chi_square(counts: ArrayLike, pmf: ArrayLike) -> ChiSquare:
     Parameters
     ----------
     counts : array_like of int, shape [k]
+        At least 0.
     pmf : array_like, shape [k]
         The law under the null, positive in every cell.
 
@@ -153,11 +156,16 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> fl
     Parameters
     ----------
     counts : array_like of int, shape [k]
+        At least 0.
     pmf : array_like, shape [k]
         The law under the null, positive in every cell.
     tolerance : float
         By how much the logarithm of a probability under the null may differ from that in `pmf`, from 0 to
         `MOST_TOLERANCE`.
+
+    Returns
+    -------
+    float
 
     Raises
     ------
@@ -203,9 +211,31 @@ def _likeliest_law(observed: Ints, law: Floats, tolerance: float) -> Floats:
     return np.where(drawn, np.clip(scale * observed, lowest, highest), lowest)
 
 
-def log_e_values(counts: Ints, pmf: Floats) -> Floats:
-    """`log_e_value` of each row of `counts` [n, k] under one law `pmf` [k]; arguments are not checked."""
-    return _log_mean_exp(_log_ratios(counts, pmf)) if len(pmf) > 1 else np.zeros(len(counts))
+def log_e_values(counts: Ints, pmf: Floats, starts: Ints | None = None) -> Floats:
+    """`log_e_value` of several tables at once, of one experiment or of many; arguments are not checked.
+
+    Parameters
+    ----------
+    counts : ndarray of int, shape [n, k]
+        The counts of n experiments. The cells of the tables stand one after the other.
+    pmf : ndarray, shape [k]
+        The law of each table, so that the sum is their number.
+    starts : ndarray of int, shape [T], optional
+        The first cell of each table; by default there is one table.
+
+    Returns
+    -------
+    ndarray, shape [n, T], or [n] without `starts`
+
+    Examples
+    --------
+    >>> counts, pmf = np.array([[48, 52, 1, 2, 3]]), np.array([0.5, 0.5, 0.2, 0.2, 0.6])
+    >>> log_e_values(counts, pmf, np.array([0, 2])).shape
+    (1, 2)
+    """
+    if starts is None:
+        return _log_mean_exp(_log_ratios(counts, pmf, np.zeros(1, dtype=np.int64)))[:, 0]
+    return _log_mean_exp(_log_ratios(counts, pmf, starts))
 
 
 @checked
@@ -221,6 +251,16 @@ def log_pooled_e_value(tables: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     tables : sequence of (array_like of int, array_like), each of shape [k]
         Counts and law of each table, as in `chi_square`.
 
+    Returns
+    -------
+    float
+        0 without tables.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `chi_square`.
+
     Examples
     --------
     >>> table = [530, 470], [0.5, 0.5]
@@ -231,47 +271,71 @@ def log_pooled_e_value(tables: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
         given = [_check_table(counts, law) for counts, law in tables]
     except (TypeError, ValueError) as error:
         raise type(error)(f"tables: expected pairs of counts and law ({error})") from None
-    ratios = [_log_ratios(counts[None], law)[0] for counts, law in given if len(law) > 1 and counts.any()]
-    return float(_log_mean_exp(np.sum([np.zeros(len(DEVIATIONS)), *ratios], axis=0)))
+    if not given:
+        return 0.0
+    counts, laws = zip(*given, strict=True)
+    starts = np.cumsum([0, *map(len, laws[:-1])])
+    return float(log_pooled_e_values(np.concatenate(counts)[None], np.concatenate(laws), starts)[0])
 
 
-@checked
-def log_alternatives_e_value(tables: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
-    """Natural logarithm of an e-value of several tables together against given alternatives.
+def log_pooled_e_values(counts: Ints, pmf: Floats, starts: Ints, log_ratios: Floats | None = None) -> Floats:
+    """`log_pooled_e_value` of many experiments, and against given alternatives; arguments are not checked.
 
-    In an alternative each draw has its law with probability w, else the law of the null. The likelihood
-    ratios of all tables are multiplied for each alternative and each of the shares w = 1, 1/2, …, 1/64; their
-    mean is an e-value if each draw is counted in one table and has its law given the draws before it.
+    With alternatives it is the mean of two e-values: that against all laws, and the mean, over the
+    alternatives, of the likelihood ratios of all tables multiplied.
 
     Parameters
     ----------
-    tables : sequence of (array_like of int, shape [k], array_like, shape [M, k])
-        Counts of each table, and the likelihood ratios of its cells under M alternatives to the null, ≥ 0.
+    counts, pmf, starts
+        As in `log_e_values`.
+    log_ratios : ndarray, shape [M, k], optional
+        The logarithm of the likelihood ratio of each cell under M alternatives to the null, see `log_shared`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If these are not counts and ratios of such shapes.
+    Returns
+    -------
+    ndarray, shape [n]
 
     Examples
     --------
-    >>> ratios = np.array([[1.2, 0.8], [0.8, 1.2]])
-    >>> log_alternatives_e_value([(np.array([530, 470]), ratios)] * 20) > 10
-    True
+    >>> counts, pmf = np.array([[530, 470]]), np.array([0.5, 0.5])
+    >>> alternatives = log_shared(np.array([[1.2, 0.8], [0.8, 1.2]]))
+    >>> log_e_values(counts, pmf) < log_pooled_e_values(counts, pmf, np.array([0]), alternatives)
+    array([ True])
     """
-    given = [(_check_counts(observed), np.asarray(ratios, dtype=np.float64)) for observed, ratios in tables]
-    kinds = {ratios.shape[:-1] for _, ratios in given}
-    fit = all(ratios.shape[-1:] == observed.shape for observed, ratios in given)
-    if not given or not fit or len(kinds) > 1 or len(next(iter(kinds))) != 1:
-        raise ValueError("tables: expected pairs of counts [k] and likelihood ratios [M, k], with one M")
-    counts = np.concatenate([observed for observed, _ in given])
-    excess = np.concatenate([ratios for _, ratios in given], axis=1)
-    if not (np.isfinite(excess).all() and (excess >= 0.0).all()):
-        raise ValueError("tables: a likelihood ratio is negative or not finite")
-    excess = excess[:, counts > 0] - 1.0
+    against_all = _log_mean_exp(_log_ratios(counts, pmf, starts).sum(axis=1))
+    if log_ratios is None:
+        return against_all
+    known = _log_mean_exp(counts @ log_ratios.T)
+    found: Floats = np.logaddexp(against_all, known) - np.log(2.0)
+    return found
+
+
+def log_shared(ratios: Floats) -> Floats:
+    """Logarithms of the likelihood ratios if only some of the draws have an alternative's law.
+
+    A draw has it with probability w = 1, 1/2, …, 1/64, else the null's.
+
+    Parameters
+    ----------
+    ratios : ndarray, shape [M, k]
+        The likelihood ratio of each cell under M alternatives to the null, ≥ 0.
+
+    Returns
+    -------
+    ndarray, shape [7M, k]
+        All alternatives for the largest w first. What is impossible has a large negative number for -inf, so
+        that cells without a count do not matter.
+
+    Examples
+    --------
+    >>> log_shared(np.array([[1.5, 0.5]]))[:2].round(4)
+    array([[ 0.4055, -0.6931],
+           [ 0.2231, -0.2877]])
+    """
+    excess = np.asarray(ratios, dtype=np.float64) - 1.0
     with np.errstate(divide="ignore"):
-        logs = [np.log1p(share * excess) @ counts[counts > 0] for share in SHARES]
-    return float(_log_mean_exp(np.concatenate(logs)))
+        logs = np.concatenate([np.log1p(share * excess) for share in SHARES])
+    return np.maximum(logs, IMPOSSIBLE)
 
 
 @checked
@@ -285,8 +349,13 @@ def log_single_cell_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
     Parameters
     ----------
     counts : array_like of int, shape [k]
+        At least 0.
     pmf : array_like, shape [k]
         The law under the null, positive in every cell.
+
+    Returns
+    -------
+    float
 
     Raises
     ------
@@ -314,15 +383,24 @@ def log_single_cell_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
     return float(scipy.special.logsumexp(logs)) - math.log(2 * len(SPIKES) * len(law))
 
 
-def _log_ratios(counts: Ints, pmf: Floats) -> Floats:
-    """log of the likelihood ratio [n, 9] of the Dirichlet mixture to `pmf`, for each of `DEVIATIONS`."""
-    n = counts.sum(axis=1)[:, None]
-    c = _concentrations(len(pmf))
-    mixture = scipy.special.gammaln(c) - scipy.special.gammaln(c + n)
-    prior = c[:, None] * pmf
-    mixture += (scipy.special.gammaln(prior + counts[:, None, :]) - scipy.special.gammaln(prior)).sum(axis=2)
-    null: Floats = mixture - scipy.special.xlogy(counts, pmf).sum(axis=1)[:, None]
-    return null
+def _log_ratios(counts: Ints, pmf: Floats, starts: Ints) -> Floats:
+    """log of the likelihood ratio [n, T, 9] of the Dirichlet mixture to `pmf`, for each table and each of
+    `DEVIATIONS`. That of a table of one cell is 0."""
+    gamma = scipy.special.gammaln
+    sizes = np.diff(np.append(starts, len(pmf)))
+
+    def sums(of_cells: Floats) -> Floats:
+        """By table, of [n, k]."""
+        found: Floats = np.add.reduceat(of_cells, starts, axis=1)
+        return found
+
+    n, null = np.add.reduceat(counts, starts, axis=1), sums(scipy.special.xlogy(counts, pmf))
+    found = np.empty((*n.shape, len(DEVIATIONS)))
+    for i, deviation in enumerate(DEVIATIONS):
+        c = sizes / (4.0 * deviation**2)
+        prior = np.repeat(c, sizes) * pmf
+        found[..., i] = gamma(c) - gamma(c + n) + sums(gamma(prior + counts) - gamma(prior)) - null
+    return found
 
 
 def _log_mean_exp(logs: Floats) -> Floats:
@@ -353,6 +431,16 @@ def log_two_sample_e(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     blocks : sequence of (array_like of int, array_like of int), each of shape [k]
         Counts of both samples, in the order in which they were drawn.
 
+    Returns
+    -------
+    float
+        0 without blocks.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For anything but pairs of counts, integers ≥ 0.
+
     References
     ----------
     Turner, Ly & Grünwald, "Generic e-variables for exact sequential k-sample tests that allow for optional
@@ -379,6 +467,16 @@ def log_pooled_two_sample_e(tables: Sequence[Sequence[tuple[ArrayLike, ArrayLike
     ----------
     tables : sequence of sequences of (array_like of int, array_like of int)
         For each table its blocks, as in `log_two_sample_e`.
+
+    Returns
+    -------
+    float
+        0 without tables.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `log_two_sample_e`.
 
     Examples
     --------
@@ -418,7 +516,32 @@ def _two_sample_logs(blocks: Sequence[tuple[ArrayLike, ArrayLike]]) -> Floats:
 
 @checked
 def binomial_p_value(hits: int, n: int, probability: float) -> float:
-    """Exact two-sided p-value of `hits` in `n` trials of `probability`: twice the smaller tail, at most 1."""
+    """Exact two-sided p-value of a binomial count: twice the smaller tail, at most 1.
+
+    Parameters
+    ----------
+    hits : int
+        From 0 to `n`.
+    n : int
+        Number of trials, ≥ 0.
+    probability : float
+        Of a hit under the null, in [0, 1].
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError, TypeError
+        Outside these ranges.
+
+    Examples
+    --------
+    >>> round(binomial_p_value(60, 100, 0.5), 4)
+    0.0569
+    """
     check_count("hits", hits, 0, n)
     check_count("n", n, 0)
     check_between("probability", probability, 0, 1, "probability")
@@ -431,7 +554,30 @@ def binomial_p_value(hits: int, n: int, probability: float) -> float:
 def lower_tail_p_value(statistic: float, df: int) -> float:
     """P(χ² ≤ statistic): small if counts agree with their law better than independent draws would.
 
-    Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit."""
+    Asymptotic: use it only for sums over many cells, where the lower tail is close to that of the limit.
+
+    Parameters
+    ----------
+    statistic : float
+        Pearson's, ≥ 0.
+    df : int
+        Degrees of freedom, ≥ 1.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError, TypeError
+        Outside these ranges.
+
+    Examples
+    --------
+    >>> lower_tail_p_value(50.0, 100) < 1e-4 < 0.4 < lower_tail_p_value(100.0, 100)
+    True
+    """
     check_between("statistic", statistic, 0, math.inf, "statistic")
     return float(scipy.special.chdtr(check_count("df", df), float(statistic)))
 
@@ -448,18 +594,30 @@ def detectable_tv(cells: int, n: float, level: float, power: float = POWER) -> f
     Parameters
     ----------
     cells : int
-        Number k of cells of the table.
+        Number k of cells of the table, from 0 to `MOST_CELLS`.
     n : float
-        Number of draws.
+        Number of draws, ≥ 0.
     level : float
-        False-alarm probability of this one test: it rejects when e ≥ 1/level.
+        False-alarm probability of this one test, in (0, 1): it rejects when e ≥ 1/level.
     power : float
-        Probability of detection.
+        Probability of detection, in (0, 1).
 
     Returns
     -------
     float
         In (0, 1]; 1 if no deviation is detected.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Outside these ranges.
+
+    Examples
+    --------
+    >>> detectable_tv(4, 10_000, 1e-9) > detectable_tv(4, 1_000_000, 1e-9) > 0
+    True
+    >>> detectable_tv(4, 10, 1e-9)
+    1.0
     """
     _check_plan(cells, level, power)
     check_between("n", n, 0, math.inf, "number of draws")
@@ -479,8 +637,20 @@ def needed_draws(distance: float, cells: int, level: float, power: float = POWER
     ----------
     distance : float
         Chi-square distance Σδ²/π from the null, at least `LEAST_DISTANCE`.
-    cells, level, power
-        As for `detectable_tv`; at least 2 cells.
+    cells : int
+        Number k ≥ 2 of cells of the table.
+    level, power : float
+        As for `detectable_tv`.
+
+    Returns
+    -------
+    float
+        At least 1.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Outside these ranges.
 
     Examples
     --------
@@ -516,7 +686,7 @@ def _check_plan(cells: int, level: float, power: float) -> None:
 
 def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
     """The non-centrality of Pearson's statistic at which `n` draws are rejected with probability `power`."""
-    df, c = cells - 1, _concentrations(cells)
+    df, c = cells - 1, cells / (4.0 * DEVIATIONS**2)
 
     def excess(statistic: float) -> float:
         log_e = 0.5 * (statistic * n / (n + c) - df * np.log1p(n / c))
@@ -547,23 +717,68 @@ def certified_tv(counts: ArrayLike, pmf: ArrayLike, delta: float) -> float:
     counts : array_like of int, shape [k]
         Of a number of draws that was fixed beforehand.
     pmf : array_like, shape [k]
+        The law under the null, positive in every cell.
     delta : float
-        In (0, 1).
+        In (0, 1].
 
     Returns
     -------
     float
-        1 without draws.
+        In [0, 1]; 1 without draws.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `chi_square`, and for `delta` out of range.
+
+    Examples
+    --------
+    >>> round(certified_tv([49_900, 50_100], [0.5, 0.5], delta=1e-6), 4)
+    0.0097
     """
     observed, law = _check_table(counts, pmf)
     return min(1.0, _empirical_tv(observed, law) + _radius(len(law), int(observed.sum()), delta))
 
 
 @checked
-def tv_interval(counts: ArrayLike, pmf: ArrayLike, delta: float) -> tuple[float, float, float]:
-    """(estimate, lower, upper) of the total variation from `pmf`, see `certified_tv`."""
+def tv_interval(
+    counts: ArrayLike, pmf: ArrayLike, delta: float, design_effect: float = 1.0
+) -> tuple[float, float, float]:
+    """Estimate and interval of the total variation between the sampled law and `pmf`.
+
+    The radius is that of `certified_tv`. Of draws that depend on each other, whose counts have
+    `design_effect` times the variance of independent ones, the interval is that of so many times fewer draws:
+    an approximation.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape [k]
+        Of a number of draws that was fixed beforehand.
+    pmf : array_like, shape [k]
+        The law under the null, positive in every cell.
+    delta : float
+        In (0, 1].
+    design_effect : float
+        At least 0; 1 for independent draws.
+
+    Returns
+    -------
+    estimate, lower, upper : float
+        In [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `certified_tv`.
+
+    Examples
+    --------
+    >>> [round(value, 4) for value in tv_interval([52_000, 48_000], [0.5, 0.5], delta=1e-6)]
+    [0.02, 0.0113, 0.0287]
+    """
     observed, law = _check_table(counts, pmf)
     estimate, radius = _empirical_tv(observed, law), _radius(len(law), int(observed.sum()), delta)
+    radius *= math.sqrt(design_effect)
     return estimate, max(0.0, estimate - radius), min(1.0, estimate + radius)
 
 
@@ -575,10 +790,6 @@ def _radius(cells: int, n: int, delta: float) -> float:
     if not 0 < delta <= 1:
         raise ValueError(f"delta: {delta} is outside (0, 1]; give a probability")
     return float(np.sqrt((cells * np.log(2.0) - math.log(delta)) / (2.0 * n))) if n else 1.0
-
-
-def _concentrations(cells: int) -> Floats:
-    return cells / (4.0 * DEVIATIONS**2)
 
 
 def _check_counts(counts: ArrayLike) -> Ints:

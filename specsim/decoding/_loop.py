@@ -109,7 +109,29 @@ def sample(
 ) -> Generation:
     """Sample from the target alone, one token per pass: the baseline of `generate`.
 
-    Parameters, result and errors are those of `generate`.
+    Parameters
+    ----------
+    target : Model
+        The model to sample from.
+    prompt : sequence of int
+        Tokens; at least one, and at least as many as the model conditions on.
+    max_new_tokens : int
+        At least 1.
+    eos : int, optional
+        A token that ends the text; it is kept.
+    rng : int, Generator or None
+        The seed. Every random number is a function of it and the step.
+
+    Returns
+    -------
+    Generation
+        Tokens, steps and times.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For anything but a model, tokens outside its vocabulary, a prompt that is too short, or max_new_tokens
+        < 1.
 
     Examples
     --------
@@ -153,16 +175,21 @@ def _decode(
     key, session = key_of(root), TargetSide(target, text)
     tokens: list[int] = []
     steps: list[Step] = []
-    started = time.perf_counter()
-    while len(tokens) < limit and (eos is None or eos not in tokens):
-        shape = None if speculation is None else speculation.shape(limit - len(tokens) - 1)
-        if speculation is None or shape is None:
-            emitted = _plain_step(session, key, len(steps), clock)
-            steps.append(Step(0, 0, 0))
-        else:
-            emitted = _speculative_step(session, speculation, shape, key, len(steps), clock)
-            steps.append(Step(shape.size, shape.depth, len(emitted) - 1))
-        tokens += emitted
+    started, interrupted = time.perf_counter(), False
+    try:
+        while len(tokens) < limit and (eos is None or eos not in tokens):
+            shape = None if speculation is None else speculation.shape(limit - len(tokens) - 1)
+            if speculation is None or shape is None:
+                emitted, step = _plain_step(session, key, len(steps), clock), Step(0, 0, 0)
+            else:
+                emitted = _speculative_step(session, speculation, shape, key, len(steps), clock)
+                step = Step(shape.size, shape.depth, len(emitted) - 1)
+            tokens += emitted
+            steps.append(step)
+    except KeyboardInterrupt:
+        if not steps:
+            raise
+        interrupted = True
     tokens = tokens[:limit]
     if eos is not None and eos in tokens:
         tokens = tokens[: tokens.index(eos) + 1]
@@ -170,7 +197,9 @@ def _decode(
     if speculation is not None:
         how = str(speculation.rule), speculation.tree, speculation.drafting  # type: ignore[assignment]
     provenance = Provenance.record(root, 1, time.perf_counter() - started)
-    return Generation(tuple(text), tuple(tokens), *how, tuple(steps), dict(clock.seconds), provenance)
+    return Generation(
+        tuple(text), tuple(tokens), *how, tuple(steps), dict(clock.seconds), provenance, interrupted
+    )
 
 
 def _speculative_step(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from specsim.core._provenance import Provenance
-from specsim.core._tables import NONE, Piece, Shown, Table, as_dict
+from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
 from specsim.drafts import Tree
 
 #: What `Generation.to_dict` adds to the fields.
@@ -44,6 +44,8 @@ class Generation(Shown):
         Spent in "draft", "target" and "verify".
     provenance : Provenance
         Seed, versions and machine.
+    interrupted : bool
+        Whether Ctrl-C ended the text.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class Generation(Shown):
     steps: tuple[Step, ...] = field(repr=False)
     seconds: dict[str, float] = field(repr=False)
     provenance: Provenance = field(repr=False)
+    interrupted: bool = False
 
     @property
     def iterations(self) -> int:
@@ -130,7 +133,8 @@ class Generation(Shown):
         return rows | {"seconds": ", ".join(f"{part} {spent:.3f}" for part, spent in self.seconds.items())}
 
     def parts(self) -> list[Piece]:
-        return [Table((), [*self.table().items()])]
+        ended = [Line("interrupted: the text so far", "bold yellow")] * self.interrupted
+        return [Table((), [*self.table().items()]), *ended]
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each step."""

@@ -90,7 +90,7 @@ def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes
     row : callable
         row(path) is q after the tokens `path`, of Fractions or floats.
     width, depth, nodes : int
-        See the module.
+        At least 1: children of a node that is expanded, levels, and tokens that are drafted.
 
     Returns
     -------
@@ -103,6 +103,10 @@ def expand(row: Callable[[Tokens], Sequence[Any]], width: int, depth: int, nodes
     ------
     ValueError
         If there are fewer candidates than `nodes`.
+
+    References
+    ----------
+    Li et al., "EAGLE-2", arXiv 2406.16858.
 
     Examples
     --------
@@ -147,13 +151,24 @@ def dynamic_drafts(
     Parameters
     ----------
     draft : Model
+        Its rows are q.
     histories : array_like of int, shape [B, T]
+        T ≥ the order of `draft`.
     width, depth, nodes : int
-        See the module.
+        As for `expand`.
 
     Returns
     -------
     parents, tokens : ndarray of int64, shape [B, nodes]
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there are fewer candidates than `nodes`, sizes are below 1, or histories are not tokens.
+
+    References
+    ----------
+    Li et al., "EAGLE-2", arXiv 2406.16858.
 
     Examples
     --------

@@ -57,6 +57,7 @@ def prompt_lookup(
     Parameters
     ----------
     history : array_like of int, shape [T]
+        Tokens.
     gamma : int
         The most tokens to draft, at least 1.
     max_ngram : int
@@ -73,6 +74,10 @@ def prompt_lookup(
     ------
     ValueError, TypeError
         For a history that is not a row of tokens, and for sizes below 1.
+
+    References
+    ----------
+    Saxena, "Prompt lookup decoding", github.com/apoorvumang/prompt-lookup-decoding, 2023.
 
     Examples
     --------
@@ -105,15 +110,21 @@ def lookup_drafts(
     Parameters
     ----------
     text : array_like of int, shape [T]
+        Tokens.
     positions : array_like of int, shape [B]
         In [0, T]; the history of each is the text before it.
     gamma, max_ngram, whole
-        As for `prompt_lookup`, with the same errors.
+        As for `prompt_lookup`.
 
     Returns
     -------
     ndarray of int64, shape [B, gamma]
         Rows are padded with -1 where fewer tokens are found.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `prompt_lookup`, and for positions out of range.
 
     Examples
     --------

@@ -56,6 +56,11 @@ def sibling_laws(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[
     >>> [tokens for tokens, _ in sibling_laws("without replacement", [F(1, 2), F(1, 2), F(0)], 3)]
     [(0, 1, 2), (1, 0, 2)]
     """
+    yield from laws_of_siblings(sampling, q, count)
+
+
+def laws_of_siblings(sampling: str, q: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """`sibling_laws`, without a check of the types: trees ask for many."""
     if sampling in DISTINCT and count > len(q):
         raise ValueError(f"{count} distinct siblings cannot be drawn from {len(q)} tokens")
     sure = {"top": count, "top and sample": count - 1}.get(sampling, 0)
@@ -93,12 +98,19 @@ def draw_siblings(sampling: str, q: Floats, u: Floats) -> Ints:
     sampling : str
         One of `SAMPLING_METHODS`.
     q : ndarray of float64, shape [B, V]
+        The draft's row at each node.
     u : ndarray of float64, shape [K, B]
         Uniforms in [0, 1).
 
     Returns
     -------
     ndarray of int64, shape [K, B]
+
+    Examples
+    --------
+    >>> draw_siblings("top", np.array([[0.2, 0.5, 0.3]]), np.zeros((2, 1)))
+    array([[1],
+           [2]])
     """
     tokens = np.empty(u.shape, dtype=np.int64)
     sure = {"top": len(u), "top and sample": len(u) - 1}.get(sampling, 0)

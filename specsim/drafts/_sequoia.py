@@ -61,6 +61,10 @@ def best_tree(rank_acceptance: Sequence[Any], nodes: int, depth: int | None = No
     ValueError
         For numbers out of range, and if no tree of that size is as shallow as `depth`.
 
+    References
+    ----------
+    Chen et al., "Sequoia", arXiv 2402.12374.
+
     Examples
     --------
     >>> best_tree([0.6, 0.2], 4).parents
@@ -120,13 +124,23 @@ def expected_tokens_of_tree(tree: Tree, rank_acceptance: Sequence[Any]) -> Any:
     Parameters
     ----------
     tree : Tree
+        Siblings in order of rank.
     rank_acceptance : sequence
-        P_1, P_2, … as for `best_tree`; ValueError if a node has more children.
+        P_1, P_2, …, at least 0 and of sum at most 1.
 
     Returns
     -------
     number
         A Fraction if the P_k are.
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range, or a node with more children than there are ranks.
+
+    References
+    ----------
+    Chen et al., "Sequoia", arXiv 2402.12374.
 
     Examples
     --------
@@ -155,7 +169,21 @@ def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]
     p, q : sequence, shape [V]
         Target and draft, of Fractions or floats.
     count : int
-        Number of siblings, with V^count ≤ `MAX_DRAWS`; ValueError otherwise.
+        Number of siblings, with V^count ≤ `MAX_DRAWS`.
+
+    Returns
+    -------
+    list
+        The probability that the k-th sibling is the one accepted, k = 1 … count; Fractions if the rows are.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows that are not numbers over one vocabulary, or a count out of range.
+
+    References
+    ----------
+    Chen et al., "Sequoia", arXiv 2402.12374.
 
     Examples
     --------

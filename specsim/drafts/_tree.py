@@ -15,7 +15,7 @@ import numpy as np
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
-from specsim.drafts._sampling import DISTINCT, SAMPLING_METHODS, sibling_laws
+from specsim.drafts._sampling import DISTINCT, SAMPLING_METHODS, laws_of_siblings
 
 #: Engines draft at most 128 tokens a step (vLLM's MAX_SPEC_LEN). The limit guards against mistyped sizes.
 MAX_NODES = 1024
@@ -128,24 +128,34 @@ class Tree:
 
         row(seen, ahead) is q after the drafted tokens `seen`, `ahead` tokens further on."""
         inner = [node for node in range(self.size + 1) if self.children(node)]
-        paths = {node: self.path(node) for node in inner}
+        columns = [[child - 1 for child in self.children(node)] for node in inner]
+        above = [[parent - 1 for parent in self.path(node)] for node in inner]
+        laws: dict[tuple[int, tuple[int, ...]], list[tuple[tuple[int, ...], Any]]] = {}
+        tokens = [0] * self.size
 
-        def extend(tokens: dict[int, int], left: list[int], probability: Any) -> Iterator[Any]:
-            if not left:
-                yield tuple(tokens[node] for node in range(1, self.size + 1)), probability
-                return
-            node, *rest = left
-            drafted = tuple(tokens[above] for above in paths[node])
-            seen = self.seen(len(drafted))
-            children = self.children(node)
-            for drawn, chance in sibling_laws(
-                self.sampling, row(drafted[:seen], len(drafted) - seen), len(children)
-            ):
-                yield from extend(
-                    tokens | dict(zip(children, drawn, strict=True)), rest, probability * chance
-                )
+        def siblings(place: int) -> list[tuple[tuple[int, ...], Any]]:
+            """The laws of the children of a node after the tokens above it, made once."""
+            drafted = tuple([tokens[column] for column in above[place]])
+            if (place, drafted) not in laws:
+                seen = self.seen(len(drafted))
+                q = row(drafted[:seen], len(drafted) - seen)
+                laws[place, drafted] = list(laws_of_siblings(self.sampling, q, len(columns[place])))
+            return laws[place, drafted]
 
-        yield from extend({}, inner, 1)
+        def extend(place: int, probability: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+            last = place == len(inner) - 1
+            for drawn, chance in siblings(place):
+                for column, token in zip(columns[place], drawn, strict=True):
+                    tokens[column] = token
+                if last:
+                    yield tuple(tokens), probability * chance
+                else:
+                    yield from extend(place + 1, probability * chance)
+
+        if inner:
+            yield from extend(0, 1)
+        else:
+            yield (), 1
 
 
 @checked
@@ -155,9 +165,20 @@ def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
     Parameters
     ----------
     gamma : int
-        γ, from 1 to `MAX_NODES`; TypeError or ValueError otherwise.
-    sampling, block
-        As for `Tree`.
+        γ, from 1 to `MAX_NODES`.
+    sampling : str
+        How each token is sampled, one of `SAMPLING_METHODS`.
+    block : int
+        Tokens that are drafted at a time, ≥ 1, see `Tree`.
+
+    Returns
+    -------
+    Tree
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments out of range.
 
     Examples
     --------
@@ -169,9 +190,27 @@ def chain(gamma: int, sampling: str = "sampled", block: int = 1) -> Tree:
 
 @checked
 def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
-    """K = `count` chains of γ = `gamma` tokens side by side (SpecTr, arXiv 2310.15141).
+    """K = `count` chains of γ = `gamma` tokens side by side.
 
-    Parameters, result and errors as `chain`.
+    Parameters
+    ----------
+    count, gamma : int
+        At least 1, with K·γ ≤ `MAX_NODES`.
+    sampling : str
+        How the first tokens are sampled, one of `SAMPLING_METHODS`.
+
+    Returns
+    -------
+    Tree
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments out of range.
+
+    References
+    ----------
+    Sun et al., "SpecTr", arXiv 2310.15141.
 
     Examples
     --------
@@ -187,7 +226,27 @@ def chains(count: int, gamma: int, sampling: str = "sampled") -> Tree:
 def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
     """A tree whose nodes at depth i all have widths[i] children, such as SpecInfer's (2, 2, 1).
 
-    Parameters, result and errors as `chain`.
+    Parameters
+    ----------
+    *widths : int
+        At least 1 each, with at most `MAX_NODES` tokens in all.
+    sampling : str
+        How siblings are sampled, one of `SAMPLING_METHODS`.
+    block : int
+        Tokens of a path that are drafted at a time, ≥ 1, see `Tree`.
+
+    Returns
+    -------
+    Tree
+
+    Raises
+    ------
+    ValueError, TypeError
+        For no width, or arguments out of range.
+
+    References
+    ----------
+    Miao et al., "SpecInfer", arXiv 2305.09781.
 
     Examples
     --------
@@ -206,7 +265,27 @@ def branching(*widths: int, sampling: str = "sampled", block: int = 1) -> Tree:
 
 @checked
 def as_tree(gamma: int | Tree) -> Tree:
-    """`gamma` itself if it is a tree, else the chain of that many tokens."""
+    """The tree that a number of drafted tokens, or a tree, stands for.
+
+    Parameters
+    ----------
+    gamma : int or Tree
+        For a number, from 1 to `MAX_NODES`, the chain of so many tokens.
+
+    Returns
+    -------
+    Tree
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `chain`.
+
+    Examples
+    --------
+    >>> as_tree(2) == as_tree(chain(2))
+    True
+    """
     return gamma if isinstance(gamma, Tree) else chain(gamma)
 
 

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from specsim.core._arguments import checked
-from specsim.core._registry import nearest
+from specsim.core._registry import suggestion
 from specsim.core._tables import Piece, Shown, Table, as_dict
 from specsim.metrics._definitions import DEFINITIONS, NOT_KNOWN, Definition
 from specsim.metrics._feasible import Program, minus, plus
@@ -211,10 +211,8 @@ def check_metrics(
     """
     numbers = locals()
     if engine not in DEFINITIONS:
-        near = nearest(engine, DEFINITIONS)
-        raise ValueError(
-            f"unknown engine {engine!r}; did you mean {near!r}? Engines: {', '.join(DEFINITIONS)}"
-        )
+        meant = suggestion(engine, DEFINITIONS)
+        raise ValueError(f"unknown engine {engine!r}{meant} Engines: {', '.join(DEFINITIONS)}")
     if not 0 < rounding <= 1:
         raise ValueError(f"rounding: {rounding} units of the last digit; expected more than 0, at most 1")
     texts = _texts(numbers)

@@ -60,7 +60,28 @@ class Model(Protocol):
 
 @checked
 def check_pair(target: Any, draft: Any) -> None:
-    """Raise TypeError unless both are models, ValueError unless they share one vocabulary."""
+    """Check that target and draft are two models over one vocabulary.
+
+    Parameters
+    ----------
+    target, draft : Model
+        The pair.
+
+    Raises
+    ------
+    TypeError
+        Unless both are models.
+    ValueError
+        If their vocabularies differ in size.
+
+    Examples
+    --------
+    >>> from specsim.models import TableModel
+    >>> check_pair(TableModel([0.5, 0.5]), TableModel([0.5, 0.3, 0.2]))
+    Traceback (most recent call last):
+    ...
+    ValueError: target has 2 tokens, draft 3: they must share one vocabulary
+    """
     if not (isinstance(target, Model) and isinstance(draft, Model)):
         raise TypeError("target and draft must be of one kind: two models, such as TableModel([1/2, 1/2])")
     if target.vocab_size != draft.vocab_size:
@@ -71,7 +92,25 @@ def check_pair(target: Any, draft: Any) -> None:
 
 @checked
 def shared_contexts(target: Model, draft: Model) -> TokenArray:
-    """The contexts of the model with the higher order, of the target if both are equal."""
+    """The contexts of the model with the higher order, of the target if both are equal.
+
+    Parameters
+    ----------
+    target, draft : Model
+        The pair.
+
+    Returns
+    -------
+    ndarray of int32, shape [N, order]
+        Where a step may begin.
+
+    Examples
+    --------
+    >>> from specsim.models import TableModel
+    >>> shared_contexts(TableModel([0.5, 0.5]), TableModel([[0.5, 0.5], [0.9, 0.1]]))
+    array([[0],
+           [1]], dtype=int32)
+    """
     return (target if target.order >= draft.order else draft).contexts
 
 
@@ -95,10 +134,12 @@ def recent_tokens(histories: ArrayLike, order: int, vocab_size: int) -> TokenArr
 
 def last_tokens(context: Sequence[int], order: int, vocab_size: int) -> list[int]:
     """The last `order` tokens of one `context`, checked."""
-    tokens = check_tokens(list(context), vocab_size, "context")
+    tokens = list(context)
+    if not all(type(token) is int and 0 <= token < vocab_size for token in tokens):
+        tokens = check_tokens(tokens, vocab_size, "context").tolist()  # raises, naming the place
     if len(tokens) < order:
         raise ValueError(f"context: {len(tokens)} tokens; expected at least {order}, which the model reads")
-    return [int(token) for token in tokens[len(tokens) - order :]]
+    return tokens[len(tokens) - order :]
 
 
 def check_contexts(contexts: ArrayLike, order: int, vocab_size: int) -> TokenArray:

@@ -119,6 +119,8 @@ class NGramModel(Processable):
     def rows(self, histories: ArrayLike, out: Floats | None = None) -> Floats:
         """The rows after each of `histories`, as `Model.rows`; fastest where `out` is contiguous."""
         recent = recent_tokens(histories, self.order, VOCAB)
+        if not recent.flags.writeable:  # numba compiles the kernel for each of both
+            recent = recent.copy()
         out = check_out(out, len(recent), VOCAB)
         _fill_rows(
             recent,
@@ -206,8 +208,14 @@ def bits_per_byte(model: NGramModel, texts: Iterable[bytes]) -> float:
     Parameters
     ----------
     model : NGramModel
+        Gives p.
     texts : iterable of bytes
         Every byte with `order` bytes before it in the same text counts.
+
+    Returns
+    -------
+    float
+        At least 0.
 
     Raises
     ------

@@ -1,5 +1,7 @@
 """Pairs of a target and its draft, trained on the same text: building, reading, and the bundled pair."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import platform
@@ -8,6 +10,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +29,24 @@ NOT_SOURCE = ("test", "tests", "idle_test", "site-packages", "__pycache__", "_sy
 HELD_OUT_EVERY = 10
 N_CONTEXTS = 16_384
 CONTEXT_SEED = 2211_17192
+
+
+class Corpus(NamedTuple):
+    """The text of files, and where it is from."""
+
+    source: str
+    training: list[bytes]
+    held_out: list[bytes]
+
+    def facts(self) -> dict[str, str | int]:
+        return {
+            "source": self.source,
+            "training_files": len(self.training),
+            "training_bytes": sum(map(len, self.training)),
+            "training_sha256": hashlib.sha256(b"".join(self.training)).hexdigest(),
+            "held_out_files": len(self.held_out),
+            "held_out_bytes": sum(map(len, self.held_out)),
+        }
 
 
 @cache
@@ -49,7 +70,35 @@ def default_pair() -> ModelPair:
 
 @checked
 def load_pair(path: str | os.PathLike[str]) -> ModelPair:
-    """Read (target, draft) from a file of `build_pair`. Raises ValueError if it is damaged or foreign."""
+    """Read a pair from a file of `build_pair`.
+
+    Parameters
+    ----------
+    path : path
+        The `.npz` file.
+
+    Returns
+    -------
+    target, draft : NGramModel
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged or foreign.
+    OSError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in "abc":
+    ...         _ = Path(folder, f"{name}.txt").write_text(f"This is text {name}.")
+    ...     _ = build_pair(folder, f"{folder}/pair.npz", n_target=3, pattern="*.txt")
+    ...     target, draft = load_pair(f"{folder}/pair.npz")
+    >>> target.n, draft.n
+    (3, 2)
+    """
     target, draft = read_models(path, ["target_", "draft_"])
     return target, draft
 
@@ -92,16 +141,58 @@ def build_pair(
     ------
     ValueError
         If the folder is missing, matches fewer than two files, or has too little text.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in "abc":
+    ...         _ = Path(folder, f"{name}.txt").write_text(f"This is text {name}.")
+    ...     target, draft = build_pair(folder, f"{folder}/pair.npz", pattern="*.txt", exclude=["c.*"])
+    >>> target.n, draft.n, target.provenance["training_bytes"]
+    (5, 2, 15)
     """
     probe_file(out)
     files = _matching_files(Path(folder), pattern, exclude)
-    return _build(files, Path(out), n_target, n_draft, source=f"files {pattern}")
+    return _build(_split(files, f"files {pattern}"), Path(out), n_target, n_draft)
 
 
 def build_default_pair(out: str | os.PathLike[str] = DEFAULT_FILE) -> ModelPair:
-    """Rebuild `default_pair` from the standard library of the running Python, and write it to `out`."""
+    """Train `default_pair` again on the standard library of the running Python, and write it to a file.
+
+    All of the library's source text is read.
+
+    Parameters
+    ----------
+    out : path
+        The `.npz` file to write, by default the bundled one.
+
+    Returns
+    -------
+    target, draft : NGramModel
+
+    Raises
+    ------
+    OSError
+        If `out` cannot be written.
+
+    Examples
+    --------
+    >>> target, draft = build_default_pair("pair.npz")  # doctest: +SKIP
+    """
+    return _build(standard_library(), Path(out), 5, 2)
+
+
+def standard_library() -> Corpus:
+    """The source text of the standard library of the running Python."""
     files = _matching_files(Path(sysconfig.get_paths()["stdlib"]), "*.py", NOT_SOURCE)
-    return _build(files, Path(out), 5, 2, source=f"Python {platform.python_version()} standard library")
+    return _split(files, f"Python {platform.python_version()} standard library")
+
+
+def _split(files: list[Path], source: str) -> Corpus:
+    texts = [file.read_bytes() for file in files]
+    training = [text for i, text in enumerate(texts) if i % HELD_OUT_EVERY]
+    return Corpus(source, training, texts[::HELD_OUT_EVERY])
 
 
 def _matching_files(folder: Path, pattern: str, exclude: Sequence[str]) -> list[Path]:
@@ -126,21 +217,14 @@ def _matching_files(folder: Path, pattern: str, exclude: Sequence[str]) -> list[
     return files
 
 
-def _build(files: list[Path], out: Path, n_target: int, n_draft: int, source: str) -> ModelPair:
-    texts = [file.read_bytes() for file in files]
-    held_out = texts[::HELD_OUT_EVERY]
-    training = [text for i, text in enumerate(texts) if i % HELD_OUT_EVERY]
+def _build(corpus: Corpus, out: Path, n_target: int, n_draft: int) -> ModelPair:
+    training, held_out = corpus.training, corpus.held_out
     longest = max(n_target, n_draft) - 1
     contexts = _draw_contexts(held_out, longest)
     target = NGramModel.train(training, n_target, contexts[:, longest - n_target + 1 :])
     draft = NGramModel.train(training, n_draft, contexts[:, longest - n_draft + 1 :])
     provenance: Provenance = {
-        "source": source,
-        "training_files": len(training),
-        "training_bytes": sum(map(len, training)),
-        "training_sha256": hashlib.sha256(b"".join(training)).hexdigest(),
-        "held_out_files": len(held_out),
-        "held_out_bytes": sum(map(len, held_out)),
+        **corpus.facts(),
         "held_out_bits_per_byte_target": bits_per_byte(target, held_out),
         "held_out_bits_per_byte_draft": bits_per_byte(draft, held_out),
     }

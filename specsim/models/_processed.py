@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from specsim.core import distributions
 from specsim.core._arguments import checked
+from specsim.core._checks import check_count
 from specsim.core._types import Floats, TokenArray
 from specsim.models._base import Model, check_out
 
@@ -112,6 +113,8 @@ class Processed(Processable):
     def __post_init__(self) -> None:
         if not isinstance(self.model, Model):
             raise TypeError(f"model: expected a model, got {type(self.model).__name__}")
+        if self.top_k is not None:
+            check_count("top_k", self.top_k)
         self._process(np.ones(1))  # for its checks
 
     @property

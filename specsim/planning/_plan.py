@@ -103,8 +103,7 @@ class Plan(Shown):
 
 @checked
 def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 64) -> Plan:
-    """The γ with the largest speed-up at a draft/target time ratio `c`, if verifying γ + 1 tokens takes one
-    pass.
+    """The γ with the largest speed-up, if verifying γ + 1 tokens takes one pass of the target.
 
     Parameters
     ----------
@@ -160,8 +159,34 @@ def plan(alpha: ArrayLike, c: float, c_hat: float | None = None, *, most: int = 
 def plan_from_trace(
     found: TraceSummary | TraceBounds, c: float, c_hat: float | None = None, *, most: int = 64
 ) -> tuple[Plan, ...]:
-    """The plan for the acceptance rates by position that `summarise` found; without accept flags two plans,
-    for the least and the largest α that the rows allow. Other parameters and errors as `plan`."""
+    """The plan for the acceptance rates by position that `summarise` found in a trace.
+
+    Parameters
+    ----------
+    found : TraceSummary or TraceBounds
+        Of `specsim.traces.summarise`.
+    c, c_hat : float
+        The ratios draft/target of times and of operations, ≥ 0; `c_hat` is `c` by default.
+    most : int
+        The largest γ to consider, ≥ 1.
+
+    Returns
+    -------
+    tuple of Plan
+        One; of a trace without accept flags two, for the least and the largest α that the rows allow.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `plan`.
+
+    Examples
+    --------
+    >>> from specsim.traces import default_trace, summarise
+    >>> (found,) = plan_from_trace(summarise(default_trace()), c=0.05)
+    >>> found.best.gamma, round(found.best.improvement, 3)
+    (3, 1.372)
+    """
     if isinstance(found, TraceBounds) and not found.flags:
         low, high = found.alpha_context
         return plan(low, c, c_hat, most=most), plan(high, c, c_hat, most=most)
@@ -278,15 +303,25 @@ class Ranking(Shown, tuple[Ranked, ...]):
 
 @checked
 def rank_drafts(candidates: Sequence[Candidate], *, most: int = 64) -> Ranking:
-    """Rank drafts by expected improvement, each at its best γ ≤ `most`, the best first.
+    """Rank drafts by expected improvement, each at its best γ.
 
-    Intervals are those of α at that γ. A draft is surely worse if its interval lies below that of the first
-    one.
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        At least one, each with a name of its own.
+    most : int
+        The largest γ to consider, ≥ 1.
+
+    Returns
+    -------
+    Ranking
+        The best first. Intervals are those of α at the best γ. A draft is surely worse if its interval lies
+        below that of the first one.
 
     Raises
     ------
     ValueError
-        For no candidate, or two of one name.
+        For no candidate, two of one name, or `most` out of range.
 
     Examples
     --------

@@ -55,10 +55,16 @@ def improvement(cost: StepCost, alpha: float, gamma: int) -> float:
     Parameters
     ----------
     cost : StepCost
+        The time of a step.
     alpha : float
         The acceptance rate, in [0, 1].
     gamma : int
         Drafted tokens per step, ≥ 0.
+
+    Returns
+    -------
+    float
+        Below 1 where speculation is slower.
 
     Raises
     ------
@@ -81,7 +87,25 @@ def improvement(cost: StepCost, alpha: float, gamma: int) -> float:
 def best_gamma(cost: StepCost, alpha: float, most: int = 64) -> int:
     """The γ in 0 … `most` with the largest `improvement`; 0: do not speculate.
 
-    Parameters, and errors, as `improvement`. All γ are tried, since costs may jump.
+    All γ are tried, since costs may jump.
+
+    Parameters
+    ----------
+    cost : StepCost
+        The time of a step.
+    alpha : float
+        The acceptance rate, in [0, 1].
+    most : int
+        The largest γ to consider, from 1 to 65536.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments out of range.
 
     Examples
     --------
@@ -163,11 +187,34 @@ class Network:
 
 
 def experts_touched(count: int, active: int, tokens: float) -> float:
-    """count·(1 - (1 - active/count)^tokens): distinct experts that `tokens` ≥ 0 independent tokens use.
+    """count·(1 - (1 - active/count)^tokens): distinct experts that independent tokens use.
 
     Real tokens choose similar experts, so fewer are used: with 256 experts, 10 of them active, arXiv
     2505.19645 measured 36.1 for 5 tokens where this gives 46.2, and 67.6 for 16 tokens where this gives
     120.7.
+
+    Parameters
+    ----------
+    count : int
+        Experts in all.
+    active : int
+        Experts that a token uses, from 1 to `count`.
+    tokens : float
+        Number of tokens, ≥ 0.
+
+    Returns
+    -------
+    float
+        In [0, count].
+
+    Raises
+    ------
+    ValueError
+        Outside these ranges.
+
+    References
+    ----------
+    MoESD, arXiv 2505.19645.
 
     Examples
     --------
@@ -231,14 +278,43 @@ class Roofline:
 
 
 def critical_context(cost: Roofline, alpha: float, gamma: int, longest: float = 1e7) -> float | None:
-    """The context above which doubling the batch does not lower the improvement; None if above `longest`.
+    """The context above which doubling the batch does not lower the improvement.
 
     In short contexts large batches are bound by arithmetic, so verification costs time; in long ones reading
     the caches dominates, and verification is free again. `draft_context` stays fixed.
 
+    Parameters
+    ----------
+    cost : Roofline
+        Its batch is doubled; its context is not used.
+    alpha : float
+        The acceptance rate, in [0, 1].
+    gamma : int
+        Drafted tokens per step, ≥ 0.
+    longest : float
+        The longest context to consider, in tokens.
+
+    Returns
+    -------
+    float or None
+        In tokens; None if it is above `longest`.
+
+    Raises
+    ------
+    ValueError
+        For arguments out of range.
+
     References
     ----------
     MagicDec, arXiv 2408.11049.
+
+    Examples
+    --------
+    >>> target = Network(70e9, cache_bytes_per_token=3e5)
+    >>> draft = Network(7e9, cache_bytes_per_token=1e5)
+    >>> cost = Roofline(target, draft, Hardware(3e12, 1e15), batch=64, draft_context=512)
+    >>> round(critical_context(cost, alpha=0.8, gamma=4))
+    3152
     """
 
     def falls(context: float) -> bool:

@@ -188,6 +188,11 @@ def open_planted(folder: str | Path) -> Planted:
     Parameters
     ----------
     folder : path
+        With the checkpoints of target and draft.
+
+    Returns
+    -------
+    Planted
 
     Raises
     ------

@@ -79,6 +79,7 @@ def plant(
     formats : sequence of {"hf", "gguf"}
         Hugging Face transformers, and llama.cpp, which needs the package gguf.
     rng : int, Generator, SeedSequence or None
+        Draws the laws.
 
     Returns
     -------

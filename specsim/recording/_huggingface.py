@@ -176,6 +176,10 @@ def record_hf(
         cropped, logits that are NaN, or arguments out of range. What was written before stays readable.
     FileExistsError
         If `path` is not empty.
+
+    Examples
+    --------
+    >>> trace = record_hf("trace", "path/to/target", "path/to/draft", ["Once upon"], rng=1)  # doctest: +SKIP
     """
     tell = told(progress)
     sampling = Sampling(temperature, top_k, top_p)

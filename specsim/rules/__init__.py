@@ -20,7 +20,7 @@ from pathlib import Path
 
 from specsim.core._arguments import checked
 from specsim.core._kernels import kernel
-from specsim.core._registry import nearest
+from specsim.core._registry import suggestion
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Parameter, Rule, parse_parameters
 
@@ -72,7 +72,23 @@ def _files(group: str) -> tuple[str, ...]:
 
 
 def group_of(name: str) -> str:
-    """The group, a key of `GROUPS`, of the rule called `name`."""
+    """The group of a rule.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`, without parameters.
+
+    Returns
+    -------
+    str
+        A key of `GROUPS`.
+
+    Examples
+    --------
+    >>> group_of("standard")
+    'chain'
+    """
     return next(group for group in GROUPS if name in names(group))
 
 
@@ -84,6 +100,10 @@ def get(name: str | Rule) -> Rule:
     ----------
     name : str or Rule
         A name, with parameters behind a colon: "lenience:lenience=0.5". A `Rule` is returned as it is.
+
+    Returns
+    -------
+    Rule
 
     Raises
     ------
@@ -103,8 +123,7 @@ def get(name: str | Rule) -> Rule:
         raise TypeError(f"rule: expected a name such as 'standard', got {type(name).__name__}")
     name, colon, given = name.partition(":")
     if name not in names():
-        near = nearest(name, names())
-        raise ValueError(f"unknown rule {name!r}; did you mean {near!r}? Rules: {', '.join(names())}")
+        raise ValueError(f"unknown rule {name!r}{suggestion(name, names())} Rules: {', '.join(names())}")
     rule: Rule = importlib.import_module(f"{__name__}._{group_of(name)}.{name}").RULE
     return rule.with_parameters(**parse_parameters(name, given)) if colon else rule
 
@@ -112,8 +131,22 @@ def get(name: str | Rule) -> Rule:
 def registered_spec(rule: str | Rule) -> str:
     """The name and parameters from which `get` makes the same rule, also in another process.
 
-    Raises ValueError for a `Rule` that no file of this package defines, and as `get`.
+    Parameters
+    ----------
+    rule : str or Rule
+        As for `get`.
 
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a `Rule` that no file of this package defines, and as `get`.
+
+    Examples
+    --------
     >>> registered_spec(get("lenience").with_parameters(lenience=0.5))
     'lenience:lenience=0.5'
     """

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._files import check_file, check_target
+from specsim.core._saving import is_result
 from specsim.core._tensors import read_tensors, save_tensors
 from specsim.simulation._counting import Example, Failure, Interval, Partial
 
@@ -57,9 +58,14 @@ class Part:
         try:
             arrays, metadata = read_tensors(path)
         except ValueError as error:
+            if is_result(path):
+                raise ValueError(
+                    f"{path}: a result, and no checkpoint or part of a run; checkpoint (--out) names the "
+                    "file of the counts so far, save (-o) that of the result: give another file"
+                ) from None
             raise ValueError(
-                f"{path}: not a part of a run, or damaged ({error.__cause__}); delete it, and run its steps "
-                "again"
+                f"{path}: not a part of a run, or damaged ({error.__cause__}); give another file, or, if "
+                "it is a part, delete it, and run its steps again"
             ) from error
         if FORMAT not in metadata:
             raise ValueError(f"{path}: not a part of a run in the format of this version ({FORMAT!r})")

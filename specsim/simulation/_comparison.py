@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 from specsim import rules
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._arguments import checked
+from specsim.core._checks import check_counts
 from specsim.core._kernels import available_threads
-from specsim.core._plotting import axes_or_new
+from specsim.core._plotting import MARKERS, axes_or_new
 from specsim.core._progress import ShowProgress, working
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
@@ -25,7 +26,8 @@ from specsim.core.distributions import Floats, check_rows
 from specsim.drafts import Tree, chain, chains
 from specsim.models import Model, Pair, shared_contexts
 from specsim.rules import GROUPS, Parameter, Rule
-from specsim.simulation._engine import pair_of, simulate
+from specsim.simulation._engine import make_source, pair_of, simulate
+from specsim.traces import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,8 +92,8 @@ class Comparison(Shown):
         return [
             *[Line("interrupted: the rules so far", "bold yellow")] * self.interrupted,
             Table(("rule", "drafts", "tokens/step", "TV"), rows),
-            f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}; TV –: wrong on "
-            "purpose",
+            f"{self.source}, {self.steps:,} steps per rule, seed {self.provenance.root}"
+            + "; TV –: wrong on purpose" * any(one.tv is None for one in self.entries),
         ]
 
     def records(self) -> list[dict[str, Any]]:
@@ -101,11 +103,11 @@ class Comparison(Shown):
     def plot(self, ax: Axes | None = None) -> Axes:
         """Tokens per step against total variation, every rule with a claim a point."""
         ax = axes_or_new(ax)
-        for group in GROUPS:
+        for group, marker in zip(GROUPS, MARKERS, strict=False):
             some = [one for one in self if one.group == group and one.tv is not None]
             points = [(one.tv, one.tokens_per_step) for one in some]
             if points:
-                ax.plot(*zip(*points, strict=True), "o", label=GROUPS[group])
+                ax.plot(*zip(*points, strict=True), marker, label=GROUPS[group])
         ax.set(xlabel="total variation", ylabel="tokens per step")
         ax.legend()
         return ax
@@ -118,7 +120,7 @@ def show_tv(tv: float | None) -> str:
 
 @checked
 def compare(
-    target: ArrayLike | Model | Pair,
+    target: ArrayLike | Model | Trace | Pair,
     draft: ArrayLike | Model | None = None,
     *,
     names: Sequence[str] | None = None,
@@ -134,10 +136,10 @@ def compare(
 
     Parameters
     ----------
-    target, draft : array_like, Model or Pair
-        Two pmfs [V], two models, or a pair of these, as in `simulate`.
+    target, draft : array_like, Model, Trace or Pair
+        As for `simulate`. Frozen rows, of a trace or of positions, must be whole.
     names : sequence of str, optional
-        Rules, with parameters if any; by default all.
+        Rules, with parameters if any; by default all, or of frozen rows those for a chain of `gamma` tokens.
     gamma, drafts : int
         Rules for one draft get a chain of `gamma` tokens, the others `drafts` such chains.
     steps, rng, threads
@@ -163,10 +165,13 @@ def compare(
     >>> [(entry.name, round(entry.tv, 3)) for entry in table]
     [('standard', 0.0), ('lenience', 0.2)]
     """
-    asked = rules.names() if names is None or not len(names) else names
-    chosen = [variant for name in asked for variant in _variants(name, sweep)]
+    check_counts(gamma=gamma, drafts=drafts)
     started, root = time.perf_counter(), root_of(rng)
     pair = pair_of(target, draft)
+    asked = _served(pair, gamma) if names is None or not len(names) else names
+    chosen = [variant for name in asked for variant in _variants(name, sweep)]
+    for rule in chosen:
+        make_source(*pair, rule=rule, gamma=draft_for(rule, gamma, drafts))  # before the work
     p, q = context_rows(*pair)
     entries: list[Entry] = []
     source = ""
@@ -190,6 +195,17 @@ def compare(
     return Comparison(source, gamma, steps, tuple(entries), provenance, pair, interrupted)
 
 
+def _served(pair: Pair, gamma: int) -> list[str]:
+    """The rules that can be compared on a pair: of frozen rows, along one path, those for chains."""
+    target = pair.target
+    if not isinstance(target, Trace) and (isinstance(target, Model) or np.ndim(target) < 2):
+        return rules.names()
+    # q behind the last drafted token may not have been logged
+    bonus = not isinstance(target, Trace) or target.layout.bonus or gamma < target.gamma
+    every = [rules.get(name) for name in rules.names()]
+    return [rule.name for rule in every if not rule.claimed_on_trees and (bonus or not rule.leaf_rows)]
+
+
 def draft_for(rule: Rule, gamma: int, drafts: int) -> Tree:
     """The draft of a rule in a comparison."""
     drawing = rule.draft_sampling[0]
@@ -203,7 +219,17 @@ def describe(tree: Tree, gamma: int) -> str:
 
 
 def load_bundled() -> Comparison:
-    """Load the comparison of all rules on the bundled n-gram pair, as `compare` computed it."""
+    """Load the comparison of all rules on the bundled n-gram pair, as `compare` computed it.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> load_bundled().gamma
+    5
+    """
     stored = json.loads(files("specsim").joinpath("data/rules.json").read_text(encoding="utf-8"))
     entries = tuple(Entry(**entry) for entry in stored["entries"])
     pair, provenance = Pair(**stored["pair"]), Provenance(**stored["provenance"])
@@ -211,7 +237,22 @@ def load_bundled() -> Comparison:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """A Markdown table of every rule with its claim and its results on this pair."""
+    """A Markdown table of every rule with its claim and its results on this pair.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Of `compare`, with rules of the registry.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(as_markdown(load_bundled()).splitlines()[0])
+    **A single draft, lossless**
+    """
     lines = []
     for group, claim in GROUPS.items():
         head = "| rule | lossless for, or law | tokens/step | TV | source |"
@@ -248,14 +289,22 @@ def sweep_values(parameter: Parameter) -> list[float]:
 
 
 def context_rows(target: Any, draft: Any) -> tuple[Floats, Floats]:
-    """Rows of target and draft at up to `CONTEXTS` contexts, evenly spaced over the pool."""
+    """Rows of target and draft at up to `CONTEXTS` contexts where steps begin, evenly spaced over all."""
+    if isinstance(target, Trace):
+        _, p, q = target.steps(_some(np.arange(target.num_steps)))
+        return p[:, 0], q[:, 0]
     if not isinstance(target, Model):
         if draft is None:
-            raise TypeError("draft: missing; rules are compared on two pmfs or two models")
-        return check_rows(target, "target")[None], check_rows(draft, "draft")[None]
-    contexts = shared_contexts(target, draft)
-    some = contexts[:: -(-len(contexts) // CONTEXTS)]
+            raise TypeError("draft: missing; only a trace includes the draft")
+        p, q = np.atleast_2d(check_rows(target, "target"), check_rows(draft, "draft"))
+        return _some(p), _some(q)
+    some = _some(shared_contexts(target, draft))
     return target.rows(some), draft.rows(some)
+
+
+def _some(contexts: Any) -> Any:
+    """Up to `CONTEXTS` of them, evenly spaced."""
+    return contexts[:: -(-len(contexts) // CONTEXTS)]
 
 
 def mean_tv(rule: Rule, p: Floats, q: Floats) -> float:

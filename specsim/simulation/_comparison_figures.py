@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specsim.core._plotting import figure_style, heading
+from specsim.core._plotting import COLORS, LINES, curve, figure_style, heading, points
 from specsim.simulation._comparison import Comparison, Entry
 from specsim.simulation._draft_counts import BOUNDS, RULES, Acceptance
 
@@ -16,24 +16,41 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: Enough colours and markers to tell the lossy rules apart.
-COLORS = ("#2a5c8a", "#d1793b", "#4f8f5b", "#9b5a8c", "#b8a13a", "#3aa6a6", "#7a4b2b", "#5a5a5a")
-MARKERS = ("o", "s", "^", "D")
+#: Panels of lossy rules side by side.
+COLUMNS = 4
 #: Total variation below which a rule is drawn as lossless.
 NONE = 1e-9
 
 
 def pareto_figure(comparison: Comparison) -> Figure:
-    """Tokens per step against TV: lossless rules on the axis, a line for each lossy rule."""
+    """Tokens per step against TV: lossless rules on the left, a panel for each lossy rule, others grey."""
     from matplotlib.figure import Figure
 
     with figure_style():
-        figure = Figure(figsize=(11.0, 5.6))
-        left, right = figure.subplots(1, 2, width_ratios=(1.0, 2.4))
         honest = [entry for entry in comparison if entry.tv is not None]
         exact = [entry for entry in honest if entry.group in ("chain", "tree") and (entry.tv or 0.0) < NONE]
+        lossy: dict[str, list[Entry]] = {}
+        for entry in sorted(honest, key=lambda entry: entry.rule):
+            if entry not in exact:
+                lossy.setdefault(entry.name, []).append(entry)
+        # rules with legends side by side
+        names = sorted(lossy, key=lambda name: -len({entry.line for entry in lossy[name]}))
+        rows = max(1, -(-len(lossy) // COLUMNS))
+        figure = Figure(figsize=(8.3, 1.6 + max(3.0, 1.4 * rows)))
+        grid = figure.add_gridspec(rows, COLUMNS + 1, width_ratios=[1.8, *[1.0] * COLUMNS])
+        left = figure.add_subplot(grid[:, 0])
         _draw_lossless(left, exact)
-        _draw_lossy(right, [entry for entry in honest if entry not in exact])
+        panels = [
+            figure.add_subplot(grid[place // COLUMNS, 1 + place % COLUMNS]) for place in range(len(lossy))
+        ]
+        for place, (panel, name) in enumerate(zip(panels, names, strict=True)):
+            _draw_lossy(panel, lossy, name)
+            panel.sharex(panels[0])
+            panel.sharey(panels[0])
+            panel.tick_params(labelleft=place % COLUMNS == 0, labelbottom=place + COLUMNS >= len(lossy))
+        figure.supxlabel(
+            "total variation between a token's law and the target's, mean over contexts", fontsize=8
+        )
         heading(figure, f"Speed against bias ({comparison.source}, γ = {comparison.gamma})")
         return figure
 
@@ -46,34 +63,52 @@ def _draw_lossless(axis: Axes, entries: list[Entry]) -> None:
     height = -np.inf
     for entry in entries:
         height = max(entry.tokens_per_step, height + step)
-        color = COLORS[0] if entry.group == "chain" else COLORS[1]
-        axis.plot([0.0], [entry.tokens_per_step], "o", color=color)
-        axis.plot([0.0, 0.28], [entry.tokens_per_step, height], color=color, linewidth=0.6)
-        axis.text(0.3, height, entry.name, color=color, fontsize=7.5, va="center")
+        axis.plot([0.0, 0.28], [entry.tokens_per_step, height], color="0.6", linewidth=0.6, linestyle="-")
+        axis.text(0.3, height, entry.name, fontsize=7, va="center")
+    for number, (group, drafts) in enumerate({"chain": "one draft", "tree": "several drafts"}.items()):
+        some = [entry.tokens_per_step for entry in entries if entry.group == group]
+        if some:
+            axis.plot([0.0] * len(some), some, label=drafts, **points(number))
     axis.set_xticks([0.0], ["0"])
-    axis.set(xlim=(-0.05, 1.6), xlabel="total variation", ylabel="tokens per step")
-    axis.set_title("Lossless: one draft (blue) or several")
+    axis.set(xlim=(-0.12, 1.9), ylabel="tokens per step")
+    axis.set_title("Lossless")
+    if entries:
+        axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.03), borderaxespad=0.0)
 
 
-def _draw_lossy(axis: Axes, entries: list[Entry]) -> None:
+def _draw_lossy(axis: Axes, lossy: dict[str, list[Entry]], name: str) -> None:
+    """A line for each parameter of the rule `name`; all other rules as grey points."""
+    others = [entry for rule, entries in lossy.items() if rule != name for entry in entries]
+    axis.plot(*_places(others), ".", color="0.85", markersize=3.0, zorder=1)
     lines: dict[str, list[Entry]] = {}
-    for entry in entries:
+    for entry in lossy[name]:
         lines.setdefault(entry.line, []).append(entry)
-    for number, (name, points) in enumerate(sorted(lines.items())):
-        points.sort(key=lambda entry: (entry.tv or 0.0, entry.tokens_per_step))
-        axis.plot(
-            [float(entry.tv or 0.0) for entry in points],
-            [entry.tokens_per_step for entry in points],
-            marker=MARKERS[number // len(COLORS)],
-            color=COLORS[number % len(COLORS)],
-            linewidth=0.9,
-            markersize=3.5,
-            label=name,
-        )
-    axis.set_xlabel("total variation between a token's law and the target's, mean over contexts")
-    axis.set_title("Lossy, over the range of each parameter")
-    if lines:
-        axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    for number, (line, entries) in enumerate(lines.items()):
+        entries.sort(key=lambda entry: (entry.tv or 0.0, entry.tokens_per_step))
+        style = points(number % len(COLORS)) | {"linestyle": LINES[number % len(LINES)]}
+        label = line.partition(", ")[2] or "default"
+        axis.plot(*_places(entries), label=label, linewidth=1.0, markersize=3.5, **style)
+    if len(lines) == 1:
+        axis.set_title(name, fontsize=8)
+        return
+    axis.legend(
+        title=name,
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        alignment="left",
+        fontsize=7,
+        title_fontsize=8,
+        borderaxespad=0.2,
+        borderpad=0.0,
+        labelspacing=0.2,
+        handlelength=2.0,
+    )
+
+
+def _places(entries: Iterable[Entry]) -> tuple[list[float], list[float]]:
+    """The values of TV, and the tokens per step."""
+    found = [(entry.tv or 0.0, entry.tokens_per_step) for entry in entries]
+    return [tv for tv, _ in found], [tokens for _, tokens in found]
 
 
 def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
@@ -82,13 +117,13 @@ def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
 
     rows = list(found)
     with figure_style():
-        figure = Figure(figsize=(8.4, 4.6))
+        figure = Figure(figsize=(8.3, 4.4))
         axis = figure.subplots()
         for number, drawing in enumerate(BOUNDS):
             bound = [row for row in rows if row.name == "bound" and row.drawing == drawing]
             drafts, best = [row.drafts for row in bound], [(row.theory or 0.0) for row in bound]
             label = f"α*, {drawing}"
-            axis.plot(drafts, best, color=COLORS[number], linewidth=2.4, alpha=0.55, label=label)
+            axis.plot(drafts, best, linewidth=2.4, alpha=0.55, label=label, **curve(number))
         for number, name in enumerate(RULES):
             points = [row for row in rows if row.name == name]
             color = COLORS[BOUNDS.index(points[0].drawing)] if points else COLORS[0]
@@ -97,8 +132,13 @@ def drafts_figure(found: Iterable[Acceptance], pair: str) -> Figure:
             drafts, marker = [row.drafts for row in points], "osD^v<>"[number]
             axis.errorbar(drafts, simulated, yerr=errors, fmt=marker, color=color, label=name)
             closed = [(row.drafts, row.theory) for row in points if row.theory is not None]
-            axis.plot(*(zip(*closed, strict=True) if closed else ((), ())), color=color, linewidth=0.7)
+            axis.plot(
+                *(zip(*closed, strict=True) if closed else ((), ())),
+                color=color,
+                linestyle="-",
+                linewidth=0.7,
+            )
         axis.set(xlabel="drafts K", ylabel="probability that one of them is accepted", ylim=(0.0, 1.02))
-        axis.set_title(f"{pair}: acceptance by number of drafts, and the most that any rule can reach")
+        axis.set_title(f"Acceptance by number of drafts, and its bounds α*: {pair}")
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
         return figure

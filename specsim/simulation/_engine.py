@@ -39,13 +39,13 @@ from specsim.core._provenance import Provenance, this_code
 from specsim.core._saving import decoded, encoded
 from specsim.core._streams import Key, RandomSource, key_of, root_of
 from specsim.core._tables import Line, Piece, Shown, Table, as_dict, bars
-from specsim.core.distributions import Ints, check_rows, check_tokens
+from specsim.core.distributions import Floats, Ints, check_rows, check_tokens
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
 from specsim.models import Model, Pair, check_pair, default_pair, shared_contexts
 from specsim.simulation._checkpoints import CHECKPOINT_SECONDS, Checkpoint, Part, shard_interval
 from specsim.simulation._counting import Interval, Partial, count_chunks, missing, no_counts
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
-from specsim.simulation._rows import DynamicRows, LookupRows, RowReader, TraceRows, model_rows
+from specsim.simulation._rows import DynamicRows, LookupRows, PositionRows, RowReader, TraceRows, model_rows
 from specsim.simulation._sources import Batch, FixedPairSource, RowSource, rule_verifier
 from specsim.theory import accepted_law
 from specsim.theory._rates import rates, with_error
@@ -216,7 +216,8 @@ def simulate(
     Parameters
     ----------
     target, draft : array_like, Model, Trace, PromptLookup or Pair
-        Two pmfs [V], the same at every position; two models, whose steps start at contexts that they share; a
+        Two pmfs [V], the same at every position; the rows [N, V] of N positions of a text, frozen as those of
+        a trace; two models, whose steps start at contexts that they share; a
         trace as `target` without `draft` (*frozen rows*: the logged rows, with drafts drawn again); a model
         and a `specsim.drafts.PromptLookup`, whose steps start anywhere in its text; or a `Pair` of these as
         `target`.
@@ -407,7 +408,7 @@ class _SimulationJob:
     draft: Any
 
     def source(self) -> FixedPairSource | RowSource:
-        if isinstance(self.tree, Tree) and isinstance(self.target, np.ndarray):
+        if isinstance(self.tree, Tree) and isinstance(self.target, np.ndarray) and self.target.ndim == 1:
             return FixedPairSource(rules.get(self.rule), self.target, self.draft, self.tree)
         return make_source(self.target, self.draft, rule=self.rule, gamma=self.tree)
 
@@ -422,6 +423,8 @@ def _models_of(source: FixedPairSource | RowSource) -> tuple[Any, Any]:
     reader: Any = source.reader
     if isinstance(reader, TraceRows):
         return reader.trace, None
+    if isinstance(reader, PositionRows):
+        return reader.p, reader.q
     return reader.target, reader.lookup if isinstance(reader, LookupRows) else reader.draft
 
 
@@ -478,10 +481,26 @@ def make_source(
         raise TypeError("draft: missing; only a trace includes the draft")
     else:
         p, q = check_rows(target, "target"), check_rows(draft, "draft")
-        if p.ndim != 1 or p.shape != q.shape:
-            raise ValueError(f"target {p.shape} and draft {q.shape} must be two pmfs of one shape [V]")
-        return FixedPairSource(chosen, p, q, tree)
+        if p.ndim not in (1, 2) or p.shape != q.shape:
+            raise ValueError(
+                f"target {p.shape} and draft {q.shape} must be two pmfs of one shape [V], or the rows "
+                "[N, V] of N positions of a text"
+            )
+        if p.ndim == 1:
+            return FixedPairSource(chosen, p, q, tree)
+        reader = _position_rows(p, q, tree, chosen.leaf_rows)
     return RowSource(reader, rule_verifier(chosen, tree))
+
+
+def _position_rows(p: Floats, q: Floats, tree: Tree, leaf_rows: bool) -> PositionRows:
+    if not tree.is_chain:
+        raise ValueError("gamma: the rows of positions are along one text, so they cannot answer for a tree")
+    if len(p) <= tree.size:
+        raise ValueError(
+            f"gamma: a step of {tree.size} drafted tokens reads the rows of {tree.size + 1} positions, and "
+            f"there are {len(p)}"
+        )
+    return PositionRows(p, q, tree, leaf_rows)
 
 
 def _lookup_rows(target: Any, lookup: PromptLookup, tree: Tree, rule: rules.Rule) -> LookupRows:
@@ -503,8 +522,9 @@ def _trace_rows(trace: Trace, draft: Any, tree: Tree, leaf_rows: bool) -> TraceR
         raise ValueError(f"{trace.path}: the trace holds no step")
     if trace.top is not None:
         raise ValueError(
-            f"{trace.path}: rows are cut to their {trace.top} most probable tokens; a rule needs whole rows "
-            "of p and q (specsim.traces._expected bounds what some rules would emit)"
+            f"{trace.path}: rows are cut to their {trace.top} most probable tokens, and steps are drawn from "
+            "whole rows of p and q: give a trace that has them; 'specsim simulate' and "
+            "specsim.traces.expect_tokens bound what some rules would emit from these"
         )
     if not tree.is_chain:
         raise ValueError("gamma: a trace logs the rows along one path, so it cannot answer for a tree")

@@ -4,7 +4,8 @@ Uniforms come from Philox in Python integers, and kernels run uncompiled. Tests 
 those of the engine."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,12 +14,13 @@ from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._kernels import interpreted
 from specsim.core._streams import Key, Purpose, RandomSource, key_of, root_of, uniform
+from specsim.core._tables import Shown, as_dict
 from specsim.core._types import Floats, Ints, TokenArray
 from specsim.drafts import Draft, PromptLookup
 from specsim.models import Model
 from specsim.rules._common import fixed_pairs
 from specsim.simulation._engine import make_source
-from specsim.simulation._rows import DynamicRows, LookupRows, ModelRows, TraceRows, start_of
+from specsim.simulation._rows import DynamicRows, LookupRows, ModelRows, PositionRows, TraceRows, start_of
 from specsim.simulation._sources import FixedPairSource, RowSource
 from specsim.traces import Trace
 
@@ -37,8 +39,8 @@ class Node:
     q: float
 
 
-@dataclass(frozen=True)
-class Replay:
+@dataclass(frozen=True, eq=False)
+class Replay(Shown):
     """A replayed step: its start, the drafted nodes, the uniforms of verification, the emitted tokens."""
 
     source: str
@@ -55,7 +57,15 @@ class Replay:
     def num_accepted(self) -> int:
         return len(self.tokens) - 1
 
-    def lines(self) -> Iterator[str]:
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        return as_dict(self, "num_accepted")
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each drafted token."""
+        return [{"node": i, **asdict(node)} for i, node in enumerate(self.nodes, 1)]
+
+    def parts(self) -> Iterator[str]:
         """The lines of a description."""
         yield f"step {self.step} of {self.source}, rule {self.rule}, seed {self.root}"
         yield f"key     {self.key[0]:#010x} {self.key[1]:#010x}   (Philox4x32-10)"
@@ -71,9 +81,6 @@ class Replay:
         if len(self.verify_uniforms) > SHOWN:
             yield f"        … {len(self.verify_uniforms)} in all"
         yield f"emitted {list(self.tokens)}   ({self.num_accepted} accepted)"
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
 
 
 @checked
@@ -150,10 +157,12 @@ def _row_step(
         rows = reader.rows_after(context[None], u)
         start = f"context {context.tolist()}" if context.size else ""
     else:
-        assert isinstance(reader, TraceRows | LookupRows)
+        assert isinstance(reader, TraceRows | PositionRows | LookupRows)
         rows = reader.rows(key, step, 1)
         if isinstance(reader, TraceRows):
             start = f"logged step {step % reader.trace.num_steps}, rows frozen"
+        elif isinstance(reader, PositionRows):
+            start = f"position {step % reader.starts}, rows frozen"
         else:
             start = f"context {reader.context(key, step).tolist()}"
     rule.rows(rows.parents, rows.draft_tokens, rows.p, rows.q, v, rule.array(), tokens, accepted)

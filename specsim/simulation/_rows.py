@@ -1,4 +1,5 @@
-"""Readers of the rows of simulated steps: two models, the frozen rows of a trace, dynamic trees, text.
+"""Readers of the rows of simulated steps: two models, frozen rows of a trace or of positions, dynamic trees,
+text.
 
 A reader draws the drafts of steps with their rows of p and q. Random numbers are functions of (key, purpose,
 step), so the rows of a step do not depend on how a run is split."""
@@ -153,11 +154,48 @@ class TraceRows:
         gamma = self.tree.size
         _, p, q = self.trace.steps(np.arange(first, first + steps) % self.trace.num_steps)
         p, q = np.ascontiguousarray(p[:, : gamma + 1]), np.ascontiguousarray(q[:, : gamma + self.leaf_rows])
-        u = uniforms(key, int(Purpose.DRAFT), first, steps, gamma)
-        tokens = np.empty((steps, gamma), dtype=np.int64)
-        for i in range(gamma):
-            tokens[:, i] = draw_siblings(self.tree.sampling, q[:, i], u[i : i + 1])[0]
-        return Rows(tokens, p, q, tile_parents(self.tree, steps))
+        return _redrawn(self.tree, p, q, key, first)
+
+
+@dataclass(frozen=True)
+class PositionRows:
+    """Steps over the rows p and q [N, V] of N positions of a text, *frozen* as those of a trace.
+
+    Step s begins at position s mod (N - γ); the rows of its later tokens are those of the next positions."""
+
+    p: Floats
+    q: Floats
+    tree: Tree
+    leaf_rows: bool = False
+    kind = "positions of a text, frozen rows"
+
+    @property
+    def vocab_size(self) -> int:
+        return self.p.shape[1]
+
+    @property
+    def starts(self) -> int:
+        """The number of positions where a step may begin."""
+        return len(self.p) - self.tree.size
+
+    def alpha_context(self) -> float:
+        """Over all positions."""
+        return float(np.minimum(self.p, self.q).sum() / len(self.p))
+
+    def rows(self, key: Key, first: int, steps: int) -> Rows:
+        gamma = self.tree.size
+        places = (np.arange(first, first + steps) % self.starts)[:, None] + np.arange(gamma + 1)
+        return _redrawn(self.tree, self.p[places], self.q[places[:, : gamma + self.leaf_rows]], key, first)
+
+
+def _redrawn(tree: Tree, p: Floats, q: Floats, key: Key, first: int) -> Rows:
+    """Steps from `first` on with these rows, and drafts drawn from q."""
+    steps, gamma = len(p), tree.size
+    u = uniforms(key, int(Purpose.DRAFT), first, steps, gamma)
+    tokens = np.empty((steps, gamma), dtype=np.int64)
+    for i in range(gamma):
+        tokens[:, i] = draw_siblings(tree.sampling, q[:, i], u[i : i + 1])[0]
+    return Rows(tokens, p, q, tile_parents(tree, steps))
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,8 @@ class Sweep(Shown):
     """The result of `sweep`: one simulation for each combination of values, all with the same random numbers.
 
     `over` are the settings and their values, `settings` the values of each of `runs`, and `tvs` its mean
-    total variation from the target's law: 0 for a lossless rule, None where the rule has no true claim, or
-    rows are frozen. Of `planned` runs some are missing if the sweep was `interrupted`."""
+    total variation from the target's law, at the contexts where steps begin: 0 for a lossless rule, None
+    where the rule has no true claim. Of `planned` runs some are missing if the sweep was `interrupted`."""
 
     over: Mapping[str, tuple[Any, ...]]
     settings: tuple[tuple[Any, ...], ...]
@@ -222,6 +222,8 @@ class _Cell:
         own = [parameter.name for parameter in chosen.parameters]
         known = (*own, "gamma", "rule", *SAMPLING)
         for name in setting:
+            if name not in known and (owners := _owners(name)):
+                raise ValueError(f"over: {name} is a setting of the rules {owners}, and not of {chosen.name}")
             check_known(f"setting of {chosen.name}", name, known)
         of_rule = {name: value for name, value in setting.items() if name in own}
         sampling = {name: value for name, value in setting.items() if name not in own}
@@ -231,11 +233,18 @@ class _Cell:
 
     def tv(self) -> float | None:
         """The mean total variation of the claimed law from the target's."""
-        if self.rule.control or isinstance(self.pair.target, Trace):
+        if self.rule.control:
             return None
         if self.rule.declared is None:
             return 0.0
         return mean_tv(self.rule, *context_rows(*self.pair))
+
+
+def _owners(setting: str) -> str:
+    """The rules that have this parameter."""
+    return ", ".join(
+        name for name in rules.names() if setting in [one.name for one in rules.get(name).parameters]
+    )
 
 
 def _processed(pair: Pair, sampling: Mapping[str, Any]) -> Pair:
@@ -249,4 +258,5 @@ def _processed(pair: Pair, sampling: Mapping[str, Any]) -> Pair:
     if pair.name is None:
         return Pair(both[0], both[1])
     options = ",".join(f"{name}={value}" for name, value in sampling.items())
-    return Pair(both[0], both[1], f"{pair.name}{',' if ':' in pair.name else ':'}{options}")
+    named = "=" in pair.name.rpartition(":")[2]  # options stand behind the last colon
+    return Pair(both[0], both[1], f"{pair.name}{',' if named else ':'}{options}")

@@ -1,8 +1,9 @@
 """One step of verification on given arrays: the accept test, and the whole step."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,11 +12,15 @@ from specsim import rules
 from specsim.core._arguments import checked
 from specsim.core._kernels import interpreted
 from specsim.core._streams import RandomSource, key_of, root_of
+from specsim.core._tables import Piece, Shown, Table
 from specsim.core.distributions import Floats, Ints, check_probabilities, check_rows, check_tokens
 from specsim.drafts import Tree
 from specsim.rules import Rule
 from specsim.simulation._rows import Rows, tile_parents
 from specsim.simulation._sources import rule_verifier
+
+#: Steps of a batch that are shown.
+SHOWN = 10
 
 
 @checked
@@ -82,8 +87,8 @@ def speculative_accept(draft_tokens: Sequence[int], p: ArrayLike, q: ArrayLike, 
     return accepted
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, eq=False)
+class Verification(Shown):
     """The output of a step. For one step `tokens` is a list and `num_accepted` an int.
 
     For a batch of B: `tokens` int64 [B, γ+1], padded with -1, `num_accepted` int64 [B]. `rng=root` repeats
@@ -93,6 +98,22 @@ class Verification:
     num_accepted: int | Ints
     rule: str
     root: int
+
+    def parts(self) -> Iterator[Piece]:
+        rows = self.records()
+        yield Table.of([row | {"tokens": " ".join(map(str, row["tokens"]))} for row in rows[:SHOWN]])
+        if len(rows) > SHOWN:
+            yield f"… {len(rows):,} steps in all"
+        yield f"rule {self.rule}, seed {self.root}"
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each step: the number of accepted tokens, and the emitted ones."""
+        steps = [self.tokens] if isinstance(self.tokens, list) else self.tokens.tolist()
+        accepted = np.atleast_1d(self.num_accepted).tolist()
+        return [
+            {"step": s, "accepted": n, "tokens": tokens[: n + 1]}
+            for s, (n, tokens) in enumerate(zip(accepted, steps, strict=True))
+        ]
 
 
 @checked

@@ -60,7 +60,24 @@ def acceptance_rate(p: ArrayLike, q: ArrayLike, lenience: float = 1.0) -> Floats
 def divergence(p: ArrayLike, q: ArrayLike) -> Floats | float:
     """D_LK(p, q) = Σ_x `|p(x) - M(x)|` with M = (p + q)/2, which equals 1 - β and the total variation.
 
-    Definition 3.2 and Lemma 3.3 of arXiv 2211.17192. Parameters, result and errors as `acceptance_rate`.
+    Parameters
+    ----------
+    p, q : array_like, shape [..., V]
+        Target and draft; leading axes broadcast.
+
+    Returns
+    -------
+    float or ndarray of the leading shape
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If p and q are not rows over one vocabulary.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Definition 3.2 and Lemma 3.3.
 
     Examples
     --------
@@ -76,8 +93,26 @@ def divergence(p: ArrayLike, q: ArrayLike) -> Floats | float:
 def non_iterative_acceptance(p: ArrayLike, q: ArrayLike) -> Floats | float:
     """1/max_x(p(x)/q(x)), the probability that rejection sampling with a single attempt accepts the draft.
 
-    Never above `acceptance_rate`, and 0 where q lacks a token of p. Appendix A.2 of arXiv 2211.17192.
-    Parameters, result and errors as `acceptance_rate`.
+    Never above `acceptance_rate`, and 0 where q lacks a token of p.
+
+    Parameters
+    ----------
+    p, q : array_like, shape [..., V]
+        Target and draft; leading axes broadcast.
+
+    Returns
+    -------
+    float or ndarray of the leading shape
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If p and q are not rows over one vocabulary.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.2.
 
     Examples
     --------
@@ -96,7 +131,7 @@ def non_iterative_acceptance(p: ArrayLike, q: ArrayLike) -> Floats | float:
 def beam_acceptance(p: ArrayLike, q: ArrayLike, width: int, drafted: int) -> Floats | float:
     """Whether a step of beam search is accepted: are the best tokens of p among the drafted ones of q?
 
-    The mean over rows is α for beams (Appendix A.4 of arXiv 2211.17192).
+    The mean over rows is α for beams.
 
     Parameters
     ----------
@@ -116,6 +151,10 @@ def beam_acceptance(p: ArrayLike, q: ArrayLike, width: int, drafted: int) -> Flo
     ------
     ValueError
         For other shapes or sizes.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Appendix A.4.
 
     Examples
     --------
@@ -145,6 +184,11 @@ def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
     gamma : array_like of int
         At least 0; broadcasts with `alpha`.
 
+    Returns
+    -------
+    float or ndarray of the broadcast shape
+        In [1, γ + 1].
+
     Raises
     ------
     ValueError
@@ -172,9 +216,28 @@ def expected_tokens(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
 
 @checked
 def accepted_law(alpha: float, gamma: int) -> Floats:
-    """P(τ = 0 … γ) of the number τ of accepted tokens, shape [γ+1]: the law behind Equation 1.
+    """P(τ = 0 … γ) of the number τ of accepted tokens: a step emits τ + 1 tokens.
 
-    The step emits τ + 1 tokens. Ranges and errors as `expected_tokens`, for one `alpha` and one `gamma`.
+    Parameters
+    ----------
+    alpha : float
+        In [0, 1].
+    gamma : int
+        Drafted tokens, from 0 to 65536.
+
+    Returns
+    -------
+    ndarray, shape [γ+1]
+        Sums to 1.
+
+    Raises
+    ------
+    ValueError
+        Outside these ranges, and for arrays.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192: the law behind Equation 1.
 
     Examples
     --------

@@ -63,6 +63,11 @@ def accepted_tokens(
     start : (row, row), optional
         The rows (p, q) of the first position; required with a table.
 
+    Returns
+    -------
+    AcceptedTokens
+        `token`, `block` and `bound`, each in [0, γ]; Fractions if the rows are.
+
     Raises
     ------
     ValueError
@@ -136,10 +141,19 @@ def block_range(alpha: float, gamma: int) -> BlockRange:
     gamma : int
         Drafted tokens γ ≥ 1, with 2^γ ≤ `MAX_PATHS`.
 
+    Returns
+    -------
+    BlockRange
+        `low` and `high`, and rows `p` and `q` that reach `high`.
+
     Raises
     ------
     ValueError
         Outside these ranges.
+
+    References
+    ----------
+    Sun et al., "Block verification accelerates speculative decoding", arXiv 2403.10444.
 
     Examples
     --------
@@ -168,6 +182,8 @@ def block_range(alpha: float, gamma: int) -> BlockRange:
 
 def _table(rows: Any, name: str) -> list[Sequence[Any]]:
     """The rows after each token; a single one if they are all the same."""
+    if not isinstance(rows, Sequence | np.ndarray) or isinstance(rows, str | bytes):
+        raise TypeError(f"{name}: expected rows, got {type(rows).__name__}")
     if not 0 < len(rows) <= MAX_PATHS:
         raise ValueError(f"{name}: {len(rows)} entries; expected a pmf, or one after each token")
     if np.ndim(rows[0]) == 0:

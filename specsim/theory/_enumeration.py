@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,9 @@ def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Token
     Parameters
     ----------
     rule : Rule
+        Its law is enumerated.
     target, draft : Model
-        Models with exact rows.
+        Models with exact rows, over one vocabulary.
     tree : Tree
         The drafted tree.
     context : tuple of int
@@ -55,6 +57,21 @@ def step_law(rule: Rule, target: Model, draft: Model, tree: Tree, context: Token
     -------
     dict
         {emitted tokens: probability}, without impossible ones.
+
+    Raises
+    ------
+    ValueError
+        If a row does not sum to exactly 1.
+
+    Examples
+    --------
+    >>> from fractions import Fraction as F
+    >>> from specsim import drafts, rules
+    >>> from specsim.models import TableModel
+    >>> p, q = TableModel([F(1, 2), F(1, 2)]), TableModel([F(3, 4), F(1, 4)])
+    >>> law = step_law(rules.get("standard"), p, q, drafts.chain(1))
+    >>> {tokens: str(mass) for tokens, mass in law.items()}
+    {(1,): '1/4', (0, 0): '1/4', (0, 1): '1/4', (1, 0): '1/8', (1, 1): '1/8'}
     """
     return _as_fractions(_step_law(rule, _rows_of(target), _rows_of(draft), tree, tuple(context))[0])
 
@@ -85,7 +102,35 @@ def _step_law(
 
 @checked
 def target_law(target: Model, length: int, context: Tokens = ()) -> Law:
-    """The target's joint law of `length` tokens after `context`."""
+    """The target's joint law of the next `length` tokens.
+
+    Parameters
+    ----------
+    target : Model
+        A model with exact rows.
+    length : int
+        At least 0.
+    context : tuple of int
+        The tokens before.
+
+    Returns
+    -------
+    dict
+        {tokens: probability}, without impossible ones.
+
+    Raises
+    ------
+    ValueError
+        If `length` is out of range, or a row does not sum to exactly 1.
+
+    Examples
+    --------
+    >>> from fractions import Fraction as F
+    >>> from specsim.models import TableModel
+    >>> law = target_law(TableModel([F(1, 3), F(2, 3)]), 2)
+    >>> {tokens: str(mass) for tokens, mass in law.items()}
+    {(0, 0): '1/9', (0, 1): '2/9', (1, 0): '2/9', (1, 1): '4/9'}
+    """
     check_count("length", length, 0, MAX_NODES)
     return _as_fractions(_target_law(_rows_of(target), length, tuple(context)))
 
@@ -100,18 +145,40 @@ def continued_law(law: Law, target: Model, length: int, context: Tokens = ()) ->
 
 
 def _continued_law(law: Exact, p_rows: Rows, length: int, context: Tokens) -> Exact:
-    continued: Exact = defaultdict(rational)
+    by_length: list[Exact] = [defaultdict(rational) for _ in range(length + 1)]
     for emitted, mass in law.items():
-        if len(emitted) == length:
-            continued[emitted] += mass
-            continue
-        for rest, probability in _target_law(p_rows, length - len(emitted), context + emitted).items():
-            continued[emitted + rest] += mass * probability
-    return dict(continued)
+        by_length[len(emitted)][emitted] = mass
+    for shorter, longer in pairwise(by_length):
+        for emitted, mass in shorter.items():
+            for token, weight in enumerate(p_rows(context + emitted)):
+                if weight:
+                    longer[*emitted, token] += mass * weight
+    return dict(by_length[length])
 
 
 def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
-    """Yield (prefix, law of the next token) for every prefix at which a step may continue."""
+    """The laws of the next token, after every prefix at which a step may continue.
+
+    Parameters
+    ----------
+    law : dict
+        {emitted tokens: probability}, as of `step_law`.
+
+    Yields
+    ------
+    prefix : tuple of int
+        The first emitted tokens, () first.
+    nexts : dict
+        {(token,): probability}, given the prefix and that the step got that far.
+
+    Examples
+    --------
+    >>> from fractions import Fraction as F
+    >>> for prefix, nexts in conditional_laws({(0, 0): F(1, 4), (0, 1): F(1, 4), (1,): F(1, 2)}):
+    ...     print(prefix, [(token, str(mass)) for token, mass in nexts.items()])
+    () [((0,), '1/2'), ((1,), '1/2')]
+    (0,) [((0,), '1/2'), ((1,), '1/2')]
+    """
     following: dict[Tokens, Exact] = defaultdict(lambda: defaultdict(int))
     for emitted, mass in law.items():
         for i in range(len(emitted)):
@@ -205,8 +272,8 @@ def prove(
     ----------
     target, draft : Model or Pair
         Over one vocabulary. Fractions are used exactly. Floats are taken as the rationals that they are, so
-        that their rows must sum to exactly 1, see `specsim.core.distributions.dyadic`. Of a pair of pmfs, as
-        `target`, multiples of 2^-24 are taken.
+        that their rows must sum to exactly 1, see `specsim.core.distributions.dyadic`. Of a `Pair`, floats
+        are taken as multiples of 2^-24.
     rule : str or Rule
         Its claim is tested, also for trees sampled by a method that it does not name.
     gamma : int or Tree
@@ -216,6 +283,11 @@ def prove(
     progress : bool or callable, optional
         A bar by default, as in `specsim.simulate`. A function is called with the drafts enumerated and their
         number.
+
+    Returns
+    -------
+    Proof
+        `exact`, `tv`, and the prefix after which the law deviates most from the claim.
 
     Raises
     ------
@@ -230,11 +302,14 @@ def prove(
     >>> prove(TableModel(p), TableModel(q), gamma=2).exact
     True
     """
-    chosen = rules.get(rule)
+    chosen, rounded = rules.get(rule), False
     if isinstance(target, Pair):
         if draft is not None:
             raise TypeError("draft: a pair as target brings its own draft; leave draft out")
+        if target.draft is None:
+            raise TypeError("target: a pair without a draft, as a trace is; give two pmfs [V] or two models")
         target, draft = map(_as_model, target)
+        rounded = True
     check_pair(target, draft)
     assert isinstance(target, Model)
     assert isinstance(draft, Model)
@@ -245,7 +320,7 @@ def prove(
             f"{size}^{tree.size} drafts are too many to enumerate (at most {MAX_DRAFTS}): lower V or γ"
         )
     context = tuple(shared_contexts(target, draft)[0].tolist() if context is None else context)
-    p_rows, q_rows = _rows_of(target), _rows_of(draft)
+    p_rows, q_rows = _rows_of(target, rounded), _rows_of(draft, rounded)
     law, drafts = _step_law(chosen, p_rows, q_rows, tree, context, told(progress))
     worst_prefix, worst_tv = None, rational()
     for prefix, nexts in conditional_laws(law):
@@ -271,7 +346,13 @@ def prove(
 
 def _as_model(one: Any) -> Any:
     """A pmf as a model whose row sums to exactly 1; models as they are."""
-    return TableModel(dyadic(one)) if isinstance(one, np.ndarray | list | tuple) else one
+    if not isinstance(one, np.ndarray | list | tuple):
+        return one
+    if np.ndim(one) != 1:
+        raise ValueError(
+            f"target: rows of shape {np.shape(one)}; one step is enumerated, of two pmfs [V] or two models"
+        )
+    return TableModel(dyadic(one))
 
 
 def _claimed_law(
@@ -295,12 +376,17 @@ def _draft_row(q_rows: Rows, tree: Tree, context: Tokens, path: Tokens) -> list[
     return q_rows(context + path[:seen], len(path) - seen)
 
 
-def _rows_of(model: Model) -> Rows:
-    """rows(history, ahead=0): the row of `model`, `ahead` tokens after `history`, each computed once."""
+def _rows_of(model: Model, rounded: bool = False) -> Rows:
+    """rows(history, ahead=0): the row of `model`, `ahead` tokens after `history`, each computed once.
+
+    Of `rounded` rows, floats are taken as multiples of 2^-24."""
 
     @cache
     def kept(recent: Tokens, ahead: int) -> list[Any]:
-        row = [rational(weight) for weight in row_ahead(model, recent, ahead)]
+        given = row_ahead(model, recent, ahead)
+        if rounded and np.asarray(given).dtype.kind == "f":
+            given = dyadic(given)
+        row = [rational(weight) for weight in given]
         if sum(row) != 1:
             raise ValueError(
                 f"the row after {recent} sums to {float(sum(row))!r}, not exactly 1: give fractions, or "

@@ -1,15 +1,7 @@
 """K drafts of one token: the probability that one of them is accepted, by known verifiers and at best.
 
-"Accepted" means that the emitted token, whose law is p, is one of the K drafted. All functions take
-
-p, q : array_like, shape [V]
-    The rows of target and draft.
-drafts : int
-    K ≥ 1, and K ≤ V for siblings that are distinct.
-
-and return a float in [0, 1]. They raise ValueError for rows that are not pmfs over one vocabulary and for K
-out of range, and TypeError for a K that is not an integer. Sampling methods are those of
-`specsim.drafts.SAMPLING_METHODS`.
+"Accepted" means that the emitted token, whose law is p, is one of the K drafted. Sampling methods are those
+of `specsim.drafts.SAMPLING_METHODS`.
 """
 
 import math
@@ -38,10 +30,22 @@ def optimal_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, sampling: str = 
 
     Parameters
     ----------
-    p, q, drafts
-        See the module.
+    p, q : array_like, shape [V]
+        The rows of target and draft.
+    drafts : int
+        K ≥ 1 drafted tokens, and K ≤ V unless `sampling` is "sampled".
     sampling : str
-        How the drafts are sampled.
+        How the drafts are sampled, one of `specsim.drafts.SAMPLING_METHODS`.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows that are not pmfs over one vocabulary, a K out of range, or another `sampling`.
 
     References
     ----------
@@ -117,6 +121,27 @@ def draws_inside(q: Floats, drafts: int) -> Floats:
 def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """Σ p(x)·(1 - (1 - q(x))^K): the probability that a sample of p is among K samples of q.
 
+    Parameters
+    ----------
+    p, q : array_like, shape [V]
+        The rows of target and draft.
+    drafts : int
+        K ≥ 1 drafted tokens.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows that are not pmfs over one vocabulary, or a K out of range.
+
+    References
+    ----------
+    Miao et al., "SpecInfer", arXiv 2305.09781, whose baseline it is.
+
     Examples
     --------
     >>> round(naive_matching_acceptance([0.5, 0.5], [0.5, 0.5], 2), 12)
@@ -130,8 +155,28 @@ def naive_matching_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
 def recursive_rejection_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """1 - Π_k TV(R_k, q) with R_1 = p and R_{k+1} ∝ (R_k - q)₊: SpecInfer's verifier of sampled drafts.
 
-    Each round is the standard test against the residual of the rounds before (Miao et al., arXiv 2305.09781,
-    Algorithm 2).
+    Each round is the standard test against the residual of the rounds before.
+
+    Parameters
+    ----------
+    p, q : array_like, shape [V]
+        The rows of target and draft.
+    drafts : int
+        K ≥ 1 drafted tokens.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows that are not pmfs over one vocabulary, or a K out of range.
+
+    References
+    ----------
+    Miao et al., "SpecInfer", arXiv 2305.09781, Algorithm 2.
 
     Examples
     --------
@@ -158,9 +203,30 @@ def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """ρ* in [1, K]: the least ρ with ρ·b ≥ 1 - (1 - b)^K, where b(ρ) = Σ min(q, p/ρ).
 
     K-SEQ accepts the first of K sampled drafts with u ≤ p(x)/(ρ q(x)); a draft passes with probability b. Its
-    output can have the law p iff ρ ≥ ρ*, and it accepts most often at ρ* (Sun et al., "SpecTr", arXiv
-    2310.15141). ρ·b - 1 + (1 - b)^K does not decrease with ρ, so that bisection finds ρ*, ending on the valid
-    side. Disjoint rows have b = 0: there the limit of the condition is ρ ≥ K.
+    output can have the law p iff ρ ≥ ρ*, and it accepts most often at ρ*. ρ·b - 1 + (1 - b)^K does not
+    decrease with ρ, so that bisection finds ρ*, ending on the valid side. Disjoint rows have b = 0: there the
+    limit of the condition is ρ ≥ K.
+
+    Parameters
+    ----------
+    p, q : array_like, shape [V]
+        The rows of target and draft.
+    drafts : int
+        K ≥ 1 drafted tokens.
+
+    Returns
+    -------
+    float
+        In [1, K].
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows that are not pmfs over one vocabulary, or a K out of range.
+
+    References
+    ----------
+    Sun et al., "SpecTr", arXiv 2310.15141.
 
     Examples
     --------
@@ -186,14 +252,30 @@ def k_seq_rho(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
 def k_seq_acceptance(p: ArrayLike, q: ArrayLike, drafts: int, rho: float | None = None) -> float:
     """1 - (1 - b(ρ))^K, the acceptance of K-SEQ.
 
-    At ρ* it is at least 1 - (1 - 1/K)^K > 1 - 1/e of `optimal_acceptance` (SpecTr, arXiv 2310.15141).
+    At ρ* it is at least 1 - (1 - 1/K)^K > 1 - 1/e of `optimal_acceptance`.
 
     Parameters
     ----------
-    p, q, drafts
-        See the module.
+    p, q : array_like, shape [V]
+        The rows of target and draft.
+    drafts : int
+        K ≥ 1 drafted tokens.
     rho : float, optional
         In [1, K], by default ρ*. Below ρ* this is still what the rule accepts, but its output law is not p.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows that are not pmfs over one vocabulary, or a K or `rho` out of range.
+
+    References
+    ----------
+    Sun et al., "SpecTr", arXiv 2310.15141.
 
     Examples
     --------
@@ -213,11 +295,31 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
     """Recursive rejection of drafts without replacement (Sequoia, RSD), by enumeration of orders.
 
     R = p and D = q at first; s drawn from D is accepted with probability min(1, R(s)/D(s)), else R becomes (R
-    - D)₊ and D loses s, both renormalised (Chen et al., "Sequoia", arXiv 2402.12374; Jeon et al., arXiv
-    2402.14160). Once D is empty nothing more is tried; Sequoia's code goes on with a uniform D. If all tokens
-    of p are tokens of q, and q has at most K tokens, one is accepted for certain (Sequoia's cover property).
+    - D)₊ and D loses s, both renormalised. Once D is empty nothing more is tried; Sequoia's code goes on with
+    a uniform D. If all tokens of p are tokens of q, and q has at most K tokens, one is accepted for certain
+    (Sequoia's cover property).
 
-    Raises ValueError where q allows more than `MAX_ORDERS` orders of K tokens.
+    Parameters
+    ----------
+    p, q : array_like, shape [V]
+        The rows of target and draft.
+    drafts : int
+        K from 1 to V drafted tokens.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows that are not pmfs over one vocabulary, a K out of range, or more than `MAX_ORDERS` orders of
+        K tokens of q.
+
+    References
+    ----------
+    Chen et al., "Sequoia", arXiv 2402.12374; Jeon et al., arXiv 2402.14160.
 
     Examples
     --------
@@ -256,8 +358,29 @@ def without_replacement_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> f
 def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> float:
     """p(Top) + Σ_{x ∉ Top} min(p(x), q'(x)): the K - 1 best tokens of q, and a sample of q' on the others.
 
-    These are the drafts of Hu et al., arXiv 2502.18779 ("top and sample"). A standard test of the sampled
-    token against the target without the mass of Top reaches `optimal_acceptance`.
+    A standard test of the sampled token against the target without the mass of Top reaches
+    `optimal_acceptance`.
+
+    Parameters
+    ----------
+    p, q : array_like, shape [V]
+        The rows of target and draft.
+    drafts : int
+        K from 1 to V drafted tokens.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows that are not pmfs over one vocabulary, or a K out of range.
+
+    References
+    ----------
+    Hu et al., "Towards optimal multi-draft speculative decoding", arXiv 2502.18779.
 
     Examples
     --------
@@ -276,10 +399,28 @@ def greedy_multi_draft_acceptance(p: ArrayLike, q: ArrayLike, drafts: int) -> fl
 def gumbel_agreement(p: ArrayLike, q: ArrayLike) -> float:
     """Σ_x 1 / Σ_y max(p(y)/p(x), q(y)/q(x)) over x with p, q > 0: how often argmin E/p and argmin E/q agree.
 
-    E are exponential variables, one a token, shared by draft and target (Daliri, Musco & Suresh, arXiv
-    2408.07978): both choose x iff E_x is below E_y · min(p(x)/p(y), q(x)/q(y)) for every other y. The result
-    is between (1 - TV)/(1 + TV) and 1 - TV. With tokens sorted by p/q the inner sum is a tail of p and a head
-    of q, hence O(V log V).
+    E are exponential variables, one a token, shared by draft and target: both choose x iff E_x is below E_y ·
+    min(p(x)/p(y), q(x)/q(y)) for every other y. The result is between (1 - TV)/(1 + TV) and 1 - TV. With
+    tokens sorted by p/q the inner sum is a tail of p and a head of q, hence O(V log V).
+
+    Parameters
+    ----------
+    p, q : array_like, shape [V]
+        The rows of target and draft.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        For rows that are not pmfs over one vocabulary.
+
+    References
+    ----------
+    Daliri, Musco & Suresh, arXiv 2408.07978.
 
     Examples
     --------

@@ -32,6 +32,11 @@ def expected_tokens_by_position(alphas: ArrayLike) -> Floats | float:
     alphas : array_like, shape [..., γ]
         In [0, 1], γ ≥ 1.
 
+    Returns
+    -------
+    float or ndarray of the leading shape
+        In [1, γ + 1].
+
     Raises
     ------
     ValueError
@@ -85,6 +90,11 @@ def markov_steps(p: ArrayLike, q: ArrayLike, gamma: int) -> MarkovSteps:
         Tables of target and draft, with a row after each context of k tokens, as in `TableModel`.
     gamma : int
         Drafted tokens γ ≥ 1.
+
+    Returns
+    -------
+    MarkovSteps
+        Exact long-run averages.
 
     Raises
     ------

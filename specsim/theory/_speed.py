@@ -1,17 +1,7 @@
 """Speed-ups: wall time, operations, memory accesses, and the best γ.
 
-All formulas assume independent acceptances of one probability α, as Leviathan, Kalman & Matias, arXiv
-2211.17192, whose numbers are given. They take
-
-alpha : array_like
-    In [0, 1].
-gamma : array_like of int
-    Drafted tokens, at least 0.
-c, c_hat : array_like
-    At least 0: the time of a draft's pass, or the operations for one token, relative to the target's.
-
-which broadcast, and raise ValueError outside these ranges. γ+1 parallel positions of the target are assumed
-to take as long as one; `specsim.planning.costs` has better models.
+All formulas assume independent acceptances of one probability α, and that γ+1 parallel positions of the
+target take as long as one; `specsim.planning.costs` has better models.
 """
 
 from typing import NamedTuple
@@ -29,7 +19,29 @@ MAX_GAMMA = 1000
 
 @checked
 def walltime_improvement(alpha: ArrayLike, gamma: ArrayLike, c: ArrayLike) -> Floats | float:
-    """(1 - α^{γ+1})/((1 - α)(γc + 1)), the speed-up over the target alone (Theorem 3.8).
+    """(1 - α^{γ+1})/((1 - α)(γc + 1)), the speed-up over the target alone.
+
+    Parameters
+    ----------
+    alpha : array_like
+        In [0, 1].
+    gamma : array_like of int
+        Drafted tokens per step, at least 0.
+    c : array_like
+        The time of a draft's pass over that of the target's, at least 0. All three broadcast.
+
+    Returns
+    -------
+    float or ndarray of the broadcast shape
+
+    Raises
+    ------
+    ValueError
+        Outside these ranges.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Theorem 3.8.
 
     Examples
     --------
@@ -42,7 +54,30 @@ def walltime_improvement(alpha: ArrayLike, gamma: ArrayLike, c: ArrayLike) -> Fl
 
 @checked
 def operations_factor(alpha: ArrayLike, gamma: ArrayLike, c_hat: ArrayLike) -> Floats | float:
-    """(1 - α)(γĉ + γ + 1)/(1 - α^{γ+1}), arithmetic operations relative to the target alone (Theorem 3.11).
+    """(1 - α)(γĉ + γ + 1)/(1 - α^{γ+1}), arithmetic operations per token relative to the target alone.
+
+    Parameters
+    ----------
+    alpha : array_like
+        In [0, 1].
+    gamma : array_like of int
+        Drafted tokens per step, at least 0.
+    c_hat : array_like
+        The draft's operations for one token over the target's, at least 0. All three broadcast.
+
+    Returns
+    -------
+    float or ndarray of the broadcast shape
+        At least 1.
+
+    Raises
+    ------
+    ValueError
+        Outside these ranges.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Theorem 3.11.
 
     Examples
     --------
@@ -55,7 +90,28 @@ def operations_factor(alpha: ArrayLike, gamma: ArrayLike, c_hat: ArrayLike) -> F
 
 @checked
 def memory_access_factor(alpha: ArrayLike, gamma: ArrayLike) -> Floats | float:
-    """(1 - α)/(1 - α^{γ+1}), reads of weights and cache relative to the target alone (Section 3.5).
+    """(1 - α)/(1 - α^{γ+1}), reads of weights and cache per token relative to the target alone.
+
+    Parameters
+    ----------
+    alpha : array_like
+        In [0, 1].
+    gamma : array_like of int
+        Drafted tokens per step, at least 0; broadcasts with `alpha`.
+
+    Returns
+    -------
+    float or ndarray of the broadcast shape
+        In [1/(γ + 1), 1].
+
+    Raises
+    ------
+    ValueError
+        Outside these ranges.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, section 3.5.
 
     Examples
     --------
@@ -74,7 +130,28 @@ class BreakEven(NamedTuple):
 
 @checked
 def break_even(alpha: ArrayLike, c: ArrayLike) -> BreakEven:
-    """Speculation gains for some γ iff α > c, and then by at least (1 + α)/(1 + c) (Corollary 3.9).
+    """Speculation gains for some γ iff α > c, and then by at least (1 + α)/(1 + c).
+
+    Parameters
+    ----------
+    alpha : array_like
+        In [0, 1].
+    c : array_like
+        The time of a draft's pass over that of the target's, at least 0; broadcasts with `alpha`.
+
+    Returns
+    -------
+    BreakEven
+        `helps` and `improvement`, each of the broadcast shape.
+
+    Raises
+    ------
+    ValueError
+        Outside these ranges.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Corollary 3.9.
 
     Examples
     --------
@@ -98,10 +175,26 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDAr
 
     Parameters
     ----------
-    alpha, c : array_like
-        See the module.
+    alpha : array_like
+        In [0, 1].
+    c : array_like
+        The time of a draft's pass over that of the target's, at least 0; broadcasts with `alpha`.
     most : int
         The largest γ to consider, at least 1.
+
+    Returns
+    -------
+    int or ndarray of the broadcast shape
+        From 0 to `most`.
+
+    Raises
+    ------
+    ValueError
+        Outside these ranges.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, Theorem 3.8, whose formula is maximised.
 
     Examples
     --------
@@ -125,8 +218,27 @@ def optimal_gamma(alpha: ArrayLike, c: ArrayLike, most: int = MAX_GAMMA) -> NDAr
 def oracle_improvement(alpha: ArrayLike, c: ArrayLike) -> Floats | float:
     """[1/(1 - α)]/(1 + cα/(1 - α)), the speed-up if only tokens that will be accepted are drafted.
 
-    Steps then emit 1/(1 - α) tokens and draft one less. Section 3.3 of the paper asks for it and gives no
-    formula. At α = 1 the limit is 1/c; α = 1 with c = 0 raises ValueError.
+    Steps then emit 1/(1 - α) tokens and draft one less. At α = 1 the limit is 1/c.
+
+    Parameters
+    ----------
+    alpha : array_like
+        In [0, 1].
+    c : array_like
+        The time of a draft's pass over that of the target's, at least 0; broadcasts with `alpha`.
+
+    Returns
+    -------
+    float or ndarray of the broadcast shape
+
+    Raises
+    ------
+    ValueError
+        Outside these ranges, and for α = 1 with c = 0.
+
+    References
+    ----------
+    Leviathan, Kalman & Matias, arXiv 2211.17192, ask for it in section 3.3 and give no formula.
 
     Examples
     --------

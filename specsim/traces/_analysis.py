@@ -124,6 +124,7 @@ def read_alpha(
     Parameters
     ----------
     trace : Trace
+        Of `open_trace`.
     entropy_of : {"q", "p"}
         The rows whose entropy is used; a truncated row's tail counts as one token.
     bins : int

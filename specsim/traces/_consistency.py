@@ -140,6 +140,7 @@ def audit_log(
     Parameters
     ----------
     trace : Trace
+        Of `open_trace`.
     lenience : float
         In (0, 1]; 1 is the standard rule.
     rng : int, Generator or None

@@ -76,8 +76,9 @@ class ExpectedTokens(Shown):
 def expect_tokens(
     trace: Trace, rule: str | Rule = "standard", *, rng: RandomSource = 0, progress: ShowProgress = None
 ) -> ExpectedTokens:
-    """Bound the tokens per step of a rule along a trace, with 1, 2, … γ drafted tokens, in one pass over the
-    rows.
+    """Bound the tokens per step of a rule along a trace, with 1, 2, … γ drafted tokens.
+
+    The rows are read once.
 
     Parameters
     ----------

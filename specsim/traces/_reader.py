@@ -14,14 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 from specsim.core._arguments import checked
 from specsim.core._json import parse_json
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
+from specsim.core._registry import check_known
 from specsim.core._tensors import TYPES
 from specsim.core._types import Floats, Ints
 from specsim.traces._checksums import FAULTS, SOUND, decode, measure, normalise
 from specsim.traces._format import AnyColumns, Layout, digest, take
 from specsim.traces._manifest import MANIFEST, Entries, read_manifest, read_unprotected, write_manifest
 
-#: Called with the number of rows read so far and their total.
-
+#: The folder of each bundled trace, by the name of its pair.
+BUNDLED = {
+    "ngram": Path(__file__).parents[1] / "data" / "ngram-trace",
+    "transformers": Path(__file__).parents[1] / "data" / "transformers-trace",
+}
 #: Read at a time: large enough that the cost of a call is negligible.
 CHUNK_BYTES = 16 * 2**20
 
@@ -312,7 +316,12 @@ class Trace:
 
 @checked
 def open_trace(path: str | Path) -> Trace:
-    """Open the trace in the folder `path`; only the manifest is read.
+    """Open a trace; only its manifest is read.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
 
     Returns
     -------
@@ -356,6 +365,20 @@ def upgrade_trace(path: str | Path, *, progress: ShowProgress = None) -> Trace:
     ------
     ValueError
         For another version or damaged rows; the trace is then unchanged.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> from specsim.traces import writer
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with writer(folder, vocab_size=2, gamma=1) as trace:
+    ...         trace.append(context=0, tokens=[0], accepted=1, p=[[0.5, 0.5]] * 2, q=[[0.75, 0.25]] * 2)
+    ...     manifest = Path(folder, "manifest.json")
+    ...     content = json.loads(manifest.read_text())
+    ...     del content["sha256"]
+    ...     _ = manifest.write_text(json.dumps(content | {"version": 1}))
+    ...     upgrade_trace(folder).num_steps
+    1
     """
     folder = Path(path)
     manifest = read_unprotected(folder)
@@ -392,15 +415,35 @@ def _trace(folder: Path, entries: dict[str, Any]) -> Trace:
     return Trace(folder, layout, complete, manifest.get("provenance", dict, "an object"), tuple(shards))
 
 
-def default_trace() -> Trace:
-    """Open the bundled trace, recorded from the bundled n-gram pair by `make bundled-data`.
+@checked
+def default_trace(pair: str = "ngram") -> Trace:
+    """Open a bundled trace, recorded with the standard rule at γ = 4, one text after the other.
 
-    It has 768 steps, γ = 4, standard rule, 24 texts, rows truncated to 16 tokens.
+    Parameters
+    ----------
+    pair : {"ngram", "transformers"}
+        The bundled n-grams, or two small transformers that were trained on the same text: 4 layers and 2,
+        over 1024 tokens. `Trace.provenance` has how they were trained, and how well they predict held-out
+        text.
+
+    Returns
+    -------
+    Trace
+        With rows of the 16 most probable tokens; those of the transformers list all 20 tokens that were
+        sampled from.
+
+    Raises
+    ------
+    ValueError
+        For another name.
 
     Examples
     --------
     >>> trace = default_trace()
     >>> trace.num_steps, trace.gamma, trace.top
     (768, 4, 16)
+    >>> default_trace("transformers").vocab_size
+    1024
     """
-    return open_trace(Path(__file__).parents[1] / "data" / "ngram-trace")
+    check_known("bundled trace", pair, [*BUNDLED])
+    return open_trace(BUNDLED[pair])

@@ -322,6 +322,7 @@ def summarise(
     Parameters
     ----------
     trace : Trace
+        Of `open_trace`.
     progress : bool or callable, optional
         A bar by default, as in `specsim.simulate`. A function is called with the rows read and
         their total, after each shard.
@@ -373,7 +374,7 @@ def summarise(
         raise ValueError(f"{trace.path}: no step to summarise")
     counted = layout.vocab_size, layout.gamma, layout.dtype, total.lengths
     shared: dict[str, Any] = {"rounding": rounding(layout), "skipped": tuple(skipped)}
-    if _is_whole(layout):
+    if is_whole(layout):
         moments: Any = total.moments.tolist()
         return TraceSummary(*counted, total.beta_sums[0], tuple(moments[:2]), tuple(moments[2:]), **shared)
     rows = np.cumsum(total.lengths[::-1])[::-1] if layout.flags else np.full(trace.gamma + 1, total.steps)
@@ -381,7 +382,7 @@ def summarise(
     return TraceBounds(*counted, *logged, total.beta_sums, rows, total.token_sums, **shared)
 
 
-def _is_whole(layout: Layout) -> bool:
+def is_whole(layout: Layout) -> bool:
     """Whether β is known at every row: whole rows, accept flags, and q at the bonus position."""
     return layout.top is None and layout.flags and layout.bonus
 
@@ -406,7 +407,7 @@ def _tally_shard(shard: Shard) -> _Tally:
     for columns, beta in shard.scan():
         if layout.flags:
             _add_steps(columns.accepted, beta[0], lengths, beta_sums[0], moments)
-        if not _is_whole(layout):
+        if not is_whole(layout):
             ends = beta.reshape(2, -1, layout.rows_per_step)
             token_sums += bound_reach(acceptance_chances(columns, layout), ends).sum(axis=1)
             if layout.flags:

@@ -10,10 +10,9 @@ import pytest
 from specsim.auditing._cases.battery import Case, battery
 from specsim.auditing._checks.alternatives import BONUS, DRAFT, alternatives, bins_of
 from specsim.auditing._checks.claimed_law import Claim
-from specsim.auditing._checks.findings import pooled_log_e_of
-from specsim.auditing._checks.tables import plan_tables, pooled_tables
+from specsim.auditing._checks.tables import Joined, plan_tables, pooled_tables
 from specsim.auditing._verifier.contract import Declared
-from specsim.core.stats import log_alternatives_e_value, log_pooled_e_value
+from specsim.core.stats import log_e_value, log_e_values, log_pooled_e_value, log_pooled_e_values, log_shared
 
 ROWS = [
     ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]),
@@ -29,11 +28,11 @@ ROWS = [
 @pytest.mark.parametrize("bonus", [False, True])
 def test_alternatives_are_laws(p, q, bonus):
     p, q = np.array(p), np.array(q)
-    found = alternatives(p, None if bonus else q, q)
+    (found,) = alternatives(p[None], None if bonus else q[None], q[None])
     assert found.shape == (2 + DRAFT + BONUS, 3)
     assert (found >= 0.0).all()
     assert found.sum(axis=1) == pytest.approx(1.0)
-    assert alternatives(p, None, None).sum(axis=1) == pytest.approx(1.0)
+    assert alternatives(p[None], None, None).sum(axis=2) == pytest.approx(1.0)
     unused = found[2 : 2 + DRAFT] if bonus else found[2 + DRAFT :]
     assert (unused == p).all()
 
@@ -53,17 +52,27 @@ def test_bins_are_those_of_the_integral_transform():
 
 
 def test_the_mean_under_the_null_is_one():
-    laws = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.4])
-    ratios = (
-        np.array([[0.2, 0.3, 0.5], [0.9, 0.1, 0.0]]) / laws[0],
-        np.array([[0.5, 0.5], [0.6, 0.4]]) / laws[1],
-    )
-    mean = 0.0
-    for draws in product(range(3), range(3), range(2)):  # two of the first table, one of the second
-        counts = np.bincount(draws[:2], minlength=3), np.bincount(draws[2:], minlength=2)
-        chance = laws[0][draws[0]] * laws[0][draws[1]] * laws[1][draws[2]]
-        mean += chance * np.exp(log_alternatives_e_value(list(zip(counts, ratios, strict=True))))
-    assert mean == pytest.approx(1.0)
+    pmf, starts = np.array([0.5, 0.3, 0.2, 0.6, 0.4]), np.array([0, 3])
+    ratios = np.array([[0.2, 0.3, 0.5, 0.5, 0.5], [0.9, 0.1, 0.0, 0.6, 0.4]]) / pmf
+    outcomes = list(product(range(3), range(3), (3, 4)))  # two of the first table, one of the second
+    counts = np.array([np.bincount(draws, minlength=5) for draws in outcomes])
+    chances = pmf[np.array(outcomes)].prod(axis=1)
+    for against in (None, log_shared(ratios)):
+        found = np.exp(log_pooled_e_values(counts, pmf, starts, against))
+        assert chances @ found == pytest.approx(1.0)
+    assert np.ptp(found) > 0.1
+
+
+def test_many_experiments_are_those_one_by_one():
+    pmf, starts = np.array([0.5, 0.3, 0.2, 1.0, 0.6, 0.4]), np.array([0, 3, 4])
+    counts = np.random.default_rng(1).multinomial(500, pmf / 3.0, size=4)
+    tables = [slice(0, 3), slice(3, 4), slice(4, 6)]
+    found = log_e_values(counts, pmf, starts)
+    for i, observed in enumerate(counts):
+        each = [(observed[cells], pmf[cells]) for cells in tables]
+        assert found[i] == pytest.approx([log_e_value(*table) for table in each])
+        pooled = log_pooled_e_values(counts, pmf, starts)[i]
+        assert pooled == pytest.approx(log_pooled_e_value(each))
 
 
 def plans():
@@ -92,8 +101,9 @@ def test_small_mistakes_of_a_known_kind_need_fewer_steps(share):
     left = np.maximum(p - q, 0.0) / (1.0 - kept.sum())
     wrong = kept + (1.0 - kept.sum()) * ((1.0 - share) * left + share * np.array(p))
     first = [table for table in pooled_tables(tables) if table.position == 0]
-    counts = [np.round(40.0 / ((wrong - p) ** 2 / p).sum() * wrong).astype(np.int64)]
-    against_all = log_pooled_e_value([(counts[0], first[0].law)])
-    assert pooled_log_e_of(first, counts) > against_all + 2.0
-    right = [np.round(counts[0].sum() * np.array(p)).astype(np.int64)]
-    assert pooled_log_e_of(first, right) < 0.0
+    pooled = Joined(first)
+    counts = np.round(40.0 / ((wrong - p) ** 2 / p).sum() * wrong).astype(np.int64)
+    against_all = log_pooled_e_value([(counts, first[0].law)])
+    assert pooled.log_pooled_e(counts[None])[0] > against_all + 2.0
+    right = np.round(counts.sum() * np.array(p)).astype(np.int64)
+    assert pooled.log_pooled_e(right[None])[0] < 0.0

@@ -19,7 +19,7 @@ from specsim.auditing._cases.battery import battery
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._checks.contract_checks import promises_result
 from specsim.auditing._checks.subjects import VerifierSubject
-from specsim.auditing._results import BUDGET, Verdict
+from specsim.auditing._results.audit import BUDGET, Verdict
 from specsim.auditing._runner import CaseRun, check_promises_at, run_case
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, declared, declares
@@ -261,7 +261,8 @@ def seeded(draft_tokens, p, q, rng, seeds, stream=lambda row, seed: seed, defaul
         ({"lengths": True}, ("uneven lengths", "asymmetric")),
         ({"uniforms": True}, ("disjoint", "own rows")),
         ({"one_hot": True}, ("no q", "asymmetric")),
-        ({"batch": 1}, ("zeros",)),
+        pytest.param({"batch": 1}, ("zeros",), marks=pytest.mark.slow),
+        ({"batch": 16}, ("zeros",)),
         (
             {"dtypes": ("float32", "float16", "bfloat16")},
             ("two-point, float16", "zeros, bfloat16", "Markov chain"),
@@ -541,12 +542,21 @@ def recursive_rejection(parents, tokens, p, q, rng, keeps_target=False):
 on_tree = declares(tree=True)
 
 
-def test_a_right_verifier_of_trees_is_consistent(full):
-    others = ("asymmetric, two chains", "irregular, branches") if full else ()
-    is_consistent(on_tree(recursive_rejection), "zeros, branches", "Markov chain", *others)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "zeros, branches",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("Markov chain", "asymmetric, two chains", "irregular, branches")
+        ),
+    ],
+)
+def test_a_right_verifier_of_trees_is_consistent(name, smaller_audits):
+    is_consistent(on_tree(recursive_rejection), name)
 
 
-def test_a_verifier_of_trees_that_takes_one_token_is_given_chains():
+def test_a_verifier_of_trees_that_takes_one_token_is_given_chains(smaller_audits):
     verify = declares(tree=True, gamma=1)(recursive_rejection)
     assert {case.gamma for case in battery(declared(verify))} == {1}
     is_consistent(verify, "asymmetric, branches")
@@ -662,8 +672,10 @@ def test_after_a_failure_the_other_cases_are_still_run(smaller_audits):
         return verifiers.right(draft_tokens, p, q, rng)
 
     verify = declares(vocab_size=96)(verify)
-    result = audit(verify, "smoke", rng=1, timeout=0.5, diagnose=False)
+    names = ["two-point", "disjoint", "opposite"]
+    result = audit(verify, "smoke", rng=1, cases=names, timeout=2.0, diagnose=False)
     assert result.verdict is Verdict.BROKEN
+    assert [case.case for case in result.cases] == ["promises", *names]
     assert {case.case for case in result.cases if case.findings} == {"disjoint"}
     assert {case.case for case in result.cases if not case.steps} == {"promises", "disjoint"}
 
@@ -731,7 +743,7 @@ def test_ctrl_c_inside_a_verifier_is_no_fault_of_its_own():
             raise KeyboardInterrupt
         return verifiers.right(draft_tokens, p, q, rng)
 
-    result = audit(verify, "smoke", rng=1, diagnose=False)
+    result = audit(verify, "smoke", rng=1, cases=["two-point", "zeros"], diagnose=False)
     assert (result.interrupted, result.verdict) == (True, Verdict.INCONCLUSIVE)
 
 

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._offline import MANIFEST, export, score
-from specsim.auditing._results import Verdict
+from specsim.auditing._results.audit import Verdict
 from specsim.auditing._verifier.contract import Declared
 
 #: Cases that are answered; the others' files are left out, which makes them broken.

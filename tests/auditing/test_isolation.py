@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from specsim.auditing import audit
-from specsim.auditing._results import Verdict
+from specsim.auditing._results.audit import Verdict
 from specsim.auditing._verifier import child as isolation
 from specsim.auditing._verifier.child import Child, load
 from specsim.auditing._verifier.contract import BrokenVerifier, LostVerifier
@@ -71,7 +71,7 @@ def sleeping(seconds):
     verify.declared = dict(few, batch=1)
     return verify
 
-slow, slower = sleeping(0.005), sleeping(0.01)
+slow, slower = sleeping(0.002), sleeping(0.01)
 
 not_callable = 3
 '''
@@ -156,7 +156,7 @@ def test_a_call_that_hears_nothing_is_ended_from_outside(name, full):
 def test_a_slow_verifier_is_not_taken_for_one_that_hangs():
     """Its calls are short; all calls of the promises, 2 seconds, take longer than silence is allowed to."""
     started = time.monotonic()
-    result = of("slower", timeout=0.5, seconds=5.0)
+    result = of("slower", timeout=0.5, seconds=6.0)
     assert time.monotonic() - started > 2.0
     assert result.verdict is Verdict.INCONCLUSIVE  # few cases
     assert all(case.steps < case.planned for case in result.cases if case.planned)

@@ -1,18 +1,23 @@
 """Cases whose calls change their shape: what they cover, what they count, and that each axis has power."""
 
+import json
 from collections import Counter
 from dataclasses import replace
+from importlib.resources import files
 
+import jsonschema
 import numpy as np
 import pytest
-from verifiers import verify
+from scipy import stats
+from verifiers import Given, verify
 
 from specsim import audit
-from specsim.auditing._cases.shapes import CALL_BYTES, ORDERS, ShapesCase, bank, shape_cases
+from specsim.auditing._cases.shapes import CALL_BYTES, KINDS, ORDERS, ShapesCase, bank, shape_cases
 from specsim.auditing._checks.findings import judge_case
-from specsim.auditing._checks.shapes import DISTANCES, ShapesTally, plan_shapes
+from specsim.auditing._checks.shapes import CALLS_APART, DISTANCES, ROWS, ShapesTally, plan_shapes
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._execution import Steps, count_case, open_execution
+from specsim.auditing._report import audit_to_json
 from specsim.auditing._report.text import power_by_axis
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
@@ -125,20 +130,23 @@ def test_rows_of_a_bank_are_pmfs_and_every_order_is_one_of_all_tokens():
 
 
 def test_images_and_pairs_are_those_of_a_plain_computation():
-    case = ShapesCase("plain", "", (3, 33), (1, 2, 5), ((1, 3), (4, 2), (9, 3)))
+    case = ShapesCase("plain", "", (3, 33), (1, 2, 5), ((1, 3), (4, 6), (9, 3)))
     subject = VerifierSubject("own", Local(right))
     subject.cases = [case]  # a cached property
     source, tally = subject.counter("plain")
-    counts, images, pairs = tally.zeros(), Counter(), Counter()
+    counts, images, pairs, halves = tally.zeros(), Counter(), Counter(), Counter()
     names = tally.axes.values
     for batch in source.batches(KEY, 0, 2 * case.round_steps):
         before = {name: array.copy() for name, array in counts.items()}
         tally.count(counts, batch, KEY)
         rows, block = batch.rows, batch.rows.block
-        v = uniforms(KEY, int(Purpose.COUNT), batch.first, len(batch.accepted), block.gamma + 1)
-        firsts = []
+        v = uniforms(KEY, int(Purpose.COUNT), batch.first, len(batch.accepted), block.gamma + 2)
+        firsts, bonuses = [], []
         for s in range(len(batch.accepted)):
             previous = None
+            bonuses.append(None)
+            contested = [i for i in range(block.gamma) if rows.places[s, i] == KINDS.index("even odds")]
+            others = set(rows.places[s]) - {KINDS.index("even odds")}
             for i, x in enumerate(batch.tokens[:, s][batch.tokens[:, s] >= 0]):
                 k = rows.places[s, i]
                 p, q = rows.bank.p[k], rows.bank.q[k]
@@ -161,7 +169,14 @@ def test_images_and_pairs_are_those_of_a_plain_computation():
                 if place == block.rows - 1:
                     values.append(("row of its call", "last"))
                 of_gamma = "5 to 7" if block.gamma == 5 else str(block.gamma)
+                if block.gamma == 5 and rows.apart[0, s]:
+                    assert len(contested) == 2
+                    assert others == {KINDS.index("near-equal")}
+                    if i == contested[1]:
+                        apart = str(contested[1] - contested[0])
+                        values.append(("distance of two contested places", apart))
                 if i == block.gamma:
+                    bonuses[s] = image
                     values += [("place in the step", "bonus"), ("bonus of γ", of_gamma)]
                 if i == block.gamma - 1:
                     values += [("place in the step", "last drafted"), ("last drafted of γ", of_gamma)]
@@ -179,7 +194,8 @@ def test_images_and_pairs_are_those_of_a_plain_computation():
                 for value in values:
                     for order in range(4):
                         images[tally.axes.code[value], order, int(image[order] * 16)] += 1
-        for d, distance in enumerate((*DISTANCES, block.rows, 2 * block.rows)):
+        of_calls = [distance * block.rows for distance in CALLS_APART]
+        for d, distance in enumerate((*DISTANCES, *of_calls)):
             apart = distance or block.rows // 2
             for s in range(len(firsts) - apart):
                 place, call = int(rows.inside[s]) % block.rows, int(rows.inside[s]) // block.rows
@@ -197,8 +213,35 @@ def test_images_and_pairs_are_those_of_a_plain_computation():
                         cell = 4 * int(firsts[s][order] * 4) + int(firsts[s + apart][order] * 4)
                         pairs[d, 0, o, cell] += 1
                         pairs[d, 1, o, cell] += alike
+        for s in range(len(firsts) - 1):
+            if bonuses[s] is not None:
+                ends = int(rows.inside[s]) % block.rows == block.rows - 1
+                alike = rows.places[s, block.gamma] == rows.places[s + 1, 0]
+                for o, order in enumerate((0, 2)):
+                    cell = 4 * int(bonuses[s][2] * 4) + int(firsts[s + 1][order] * 4)
+                    d = len(DISTANCES) + len(CALLS_APART) + ends
+                    pairs[d, 0, o, cell] += 1
+                    pairs[d, 1, o, cell] += alike
+        if block.rows > 1:
+            calls = rows.inside // block.rows
+            for call in np.unique(calls):
+                here = np.flatnonzero(calls == call)
+                w = v[block.gamma + 1, here[0]]
+                for j, values in enumerate(
+                    (
+                        [firsts[s][0] for s in here],
+                        [firsts[s][2] for s in here],
+                        [bonuses[s][2] for s in here if bonuses[s] is not None],
+                    )
+                ):
+                    if values:
+                        law = stats.binom(len(values), 0.5)
+                        low = sum(value < 0.5 for value in values)
+                        image = law.cdf(low - 1) + w * law.pmf(low)
+                        halves[{4: 1, 9: 3}[block.rows], j, int(image * 16)] += 1
         assert (counts["images"] >= before["images"]).all()
-    for name, expected in (("images", images), ("pairs", +pairs)):
+    assert ROWS[2:5] == (4, 8, 64)
+    for name, expected in (("images", images), ("pairs", +pairs), ("halves", halves)):
         assert expected
         assert {
             tuple(map(int, at)): int(counts[name][tuple(at)]) for at in np.argwhere(counts[name])
@@ -229,7 +272,7 @@ def test_a_right_verifier_has_no_finding():
     assert len({table.where for table in shapes}) == len(shapes)
     assert {table.where.partition(":")[0] for table in shapes} == {
         "rows of a call", "γ", "vocabulary", "row of its call", "call", "place in the step", "kind of row",
-        "the token before", "last drafted of γ", "bonus of γ",
+        "the token before", "last drafted of γ", "bonus of γ", "distance of two contested places",
     }  # fmt: skip
 
 
@@ -344,7 +387,7 @@ def test_ids_that_do_not_fit_a_narrow_type_are_found():
     assert any(table.rejected and "reversed bits of the id" in table.where for table in result.tables)
 
 
-@pytest.mark.parametrize("apart", [1, 64, "half"])
+@pytest.mark.parametrize("apart", [1, 3, 6, 64, "half"])
 def test_rows_of_a_call_that_share_their_random_numbers_are_found(apart):
     def sharing(draft_tokens, p, q, rng):
         rows, own = len(p), int(rng.integers(2**60))
@@ -355,19 +398,59 @@ def test_rows_of_a_call_that_share_their_random_numbers_are_found(apart):
         first = np.arange(rows) // distance % 2 == 0
         both = np.flatnonzero(first[: rows - distance])
         u[both + distance] = u[both]
-        return verify(draft_tokens, p, q, Fixed(u))
+        return verify(draft_tokens, p, q, Given(u))
 
     result = judged(sharing, FEW)
     assert {finding.kind for finding in result.findings} == {"dependent"}
     assert ("half a call apart" if apart == "half" else f"rows {apart} apart") in texts(result)
 
 
-class Fixed:
-    def __init__(self, u):
-        self.u = u
+@pytest.mark.slow
+def test_random_numbers_that_are_too_even_in_a_call_are_found():
+    def stratified(draft_tokens, p, q, rng):
+        rows, width = p.shape[:2]
+        strata = rng.permuted(np.tile(np.arange(rows)[:, None], (1, width)), axis=0)
+        return verify(draft_tokens, p, q, Given((strata + rng.random((rows, width))) / rows))
 
-    def random(self, shape):
-        return self.u
+    result = judged(stratified, FEW, rounds=24)
+    assert {finding.kind for finding in result.findings} == {"dependent"}
+    assert "varies less from call to call" in texts(result)
+
+
+@pytest.mark.parametrize("which", ["row", "call"])
+def test_a_number_that_a_bonus_shares_with_the_next_test_is_found(which):
+    """A stream's offset that is one too small: the last number is read twice."""
+    kept = [None]
+
+    def overlapping(draft_tokens, p, q, rng):
+        u = rng.random(p.shape[:2])
+        if which == "row":
+            u[1:, 0] = u[:-1, -1]
+        elif kept[0] is not None:
+            u[0, 0] = kept[0]
+        kept[0] = u[-1, -1]
+        return verify(draft_tokens, p, q, Given(u))
+
+    result = judged(overlapping, FEW, rounds=8)
+    assert {finding.kind for finding in result.findings} == {"dependent"}
+    assert f"the bonus of a row and the first token of the {'next' if which == 'row' else 'first'}" in texts(
+        result
+    )
+
+
+@pytest.mark.parametrize("apart", [1, 3, 8, 12])
+def test_a_uniform_that_two_places_share_is_found_at_any_distance(apart):
+    def sharing(draft_tokens, p, q, rng):
+        u = rng.random(p.shape[:2])
+        places = np.arange(draft_tokens.shape[1])
+        u[:, : len(places)] = u[:, places % apart if apart > 1 else places // 2 * 2]
+        return verify(draft_tokens, p, q, Given(u))
+
+    result = judged(sharing, FEW, rounds=4)
+    assert any(
+        table.rejected and f"distance of two contested places: {apart};" in table.where
+        for table in result.tables
+    )
 
 
 def test_random_numbers_kept_from_call_to_call_are_found():
@@ -375,7 +458,7 @@ def test_random_numbers_kept_from_call_to_call_are_found():
 
     def keeping(draft_tokens, p, q, rng):
         kept.setdefault(p.shape, rng.random((len(p), p.shape[1])))
-        return verify(draft_tokens, p, q, Fixed(kept[p.shape]))
+        return verify(draft_tokens, p, q, Given(kept[p.shape]))
 
     result = judged(keeping, FEW, rounds=4)
     assert any(table.rejected and "successive calls" in table.where for table in result.tables)
@@ -391,7 +474,8 @@ def test_what_is_left_of_a_larger_call_is_found():
             output[before:] = verify(draft_tokens[before:], p[before:], q[before:], rng, **RESAMPLED)
         return output
 
-    assert "first after a smaller one" in texts(judged(stale, FEW))
+    result = judged(stale, FEW)
+    assert any(table.rejected and "first after a smaller one" in table.where for table in result.tables)
 
 
 def test_the_report_says_what_each_axis_can_detect(request):
@@ -402,9 +486,20 @@ def test_the_report_says_what_each_axis_can_detect(request):
     assert [*rows] == [
         "rows of a call", "γ", "vocabulary", "row of its call", "call", "place in the step",
         "last drafted of γ", "bonus of γ", "kind of row", "the token before",
+        "distance of two contested places",
     ]  # fmt: skip
     said = dict(part.rsplit(": ", 1) for part in rows["rows of a call"].split(", ") if ": " in part)
     tables = {table.where: table for table in found.cases[0].tables}
     assert said["1"] == f"{tables['rows of a call: 1; tokens ordered by p/q'].detectable_tv:.3f}"
     assert float(said["1"]) > float(said["odd"])
     assert "rows of a call" in found._repr_html_()
+
+
+def test_the_json_of_such_a_case_follows_its_schema(request):
+    shaped = judged(right, FEW, 0.1)
+    request.getfixturevalue("smaller_audits")
+    found = replace(audit(right, "smoke", rng=0, diagnose=False), cases=(shaped,))
+    schema = json.loads((files("specsim") / "data" / "audit.schema.json").read_text(encoding="utf-8"))
+    document = json.loads(audit_to_json(found))
+    assert not [*jsonschema.Draft202012Validator(schema).iter_errors(document)]
+    assert {table["kind"] for table in document["cases"][0]["tables"]} == {"PIT", "shape", "pairs", "halves"}

@@ -1,6 +1,7 @@
 """What all commands share: numbers as people write them, --json, --csv and -o, help, pipes and encodings."""
 
 import csv
+import importlib
 import io
 import json
 import os
@@ -12,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import every_command, help_of, run
+from rich.console import Console
 
 import specsim
-from specsim.cli._options import exact
 from specsim.cli._terminal import in_ascii
+from specsim.core._numbers import exact
 
 FEW_CASES = {"two-point"}
 
@@ -30,6 +32,8 @@ TABLES = [
     "generate --prompt abcd --max-new-tokens 5 --seed 1",
     "rules",
     "engines",
+    "replay zipf --step 3 --seed 1",
+    "trace info",
     "trace alpha",
     "trace audit",
     "trace simulate",
@@ -79,6 +83,13 @@ def test_options_take_such_numbers():
     assert run("simulate", "zipf", "--steps", "1e400").code == 2
 
 
+def test_options_of_a_pair_and_of_a_rule_are_such_numbers():
+    p, q = specsim.read_pair("zipf:vocab_size=.1k,overlap=80%")
+    assert p.shape == (100,)
+    assert np.minimum(p, q).sum() == pytest.approx(0.8)
+    assert specsim.rules.get("lenience:lenience=50%").values == {"lenience": 0.5}
+
+
 @pytest.mark.parametrize("command", TABLES)
 def test_a_table_is_printed_as_json_and_as_csv(command, few_cases_in_module, tmp_path):
     words = command.split()
@@ -120,7 +131,10 @@ def test_a_result_is_written_to_a_file_besides(tmp_path):
     for command, message in (
         ("simulate zipf -o a.txt", "a.txt: expected a file that ends in .json, .csv"),
         ("simulate zipf -o no/a.csv", "there is no such folder"),
-        ("check-metrics --accepted 20 --emitted 27 --steps 7 -o a.png", "a MetricsCheck has no picture"),
+        (
+            "check-metrics --accepted 20 --emitted 27 --steps 7 -o a.png",
+            "a.png: there is no picture of this result",
+        ),
         ("rerun a.csv", "a.csv: not a saved result"),
     ):
         found = run(*command.split(), cwd=tmp_path)
@@ -149,6 +163,105 @@ def test_the_examples_of_every_help_exist():
                 assert "--prompt" in words, words  # quoted words
 
 
+@pytest.mark.parametrize("program", ["experiments", "figures"])
+def test_the_other_programs_have_examples_and_exit_codes_too(program):
+    module = importlib.import_module(f"{program}.__main__")
+    text = io.StringIO()
+    module.app.help_print([], console=Console(file=text, width=100))
+    shown = " ".join(text.getvalue().split())
+    assert f"Examples: python -m {program}" in shown
+    assert "Exit codes: 0 " in shown
+    for line in text.getvalue().partition("Examples:")[2].partition("Exit codes")[0].splitlines():
+        if line.strip():
+            module.app.parse_args(line.split()[3:], exit_on_error=False, print_error=False)
+            assert all(word in module.known() for word in line.split()[3:4] if not word.startswith("-"))
+
+
+@pytest.mark.parametrize("group", ["trace", "models", "record", "audit"])
+def test_groups_have_examples_of_their_own_commands(group):
+    examples = help_of((group,)).partition("Examples:")[2].partition("Exit codes:")[0].splitlines()
+    assert all(line.split()[1] == group for line in examples if line.strip())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "prove zipf", "plan --alpha .8 --c .05", "generate --prompt abcd", "engines", "rules", "trace audit", "trace info",
+        "audit standard --against standard", "replay zipf --step 1 --seed 1", "trace plan --c .1", "trace policies --c .1",
+        "check-metrics --accepted 20 --emitted 27 --steps 7", "simulate transformers", "trace simulate", "trace alpha",
+    ],
+)  # fmt: skip
+def test_a_picture_that_there_is_not_is_refused_before_the_work(command, tmp_path):
+    found = run(*command.split(), "-o", "x.png", cwd=tmp_path)
+    assert (found.code, found.out) == (2, "")
+    assert "x.png: there is no picture of " in found.err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_help_offers_pictures_where_there_are_some():
+    offering = {
+        path
+        for path in every_command()
+        if ".png, .svg or .pdf" in " ".join(help_of(path).replace("│", " ").split())
+    }
+    assert offering == {
+        ("simulate",), ("rerun",), ("compare",), ("sweep",), ("audit",), ("audit", "score"), ("merge",), ("trace", "alpha"),
+        ("trace", "simulate"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("merge missing", "missing: there is no such file"),
+        ("rerun missing", "missing: there is no such file"),
+        ("record hf new --target one --draft two --prompts missing", "missing: there is no such file"),
+        ("simulate missing.npz", "missing.npz: there is no such file"),
+        ("plan --alpha 1.2 --c .1", "--alpha: 1.2 is outside [0, 1]"),
+        ("compare zipf --drafts 0", "--drafts: 0 is not at least 1"),
+        ("simulate zipf --drawing foo", "--drawing: 'foo' is not one of sampled"),
+        ("simulate zipf --drawing=foo", "--drawing: 'foo' is not one of sampled"),
+        ("simulate zipf --overlap 2", "--overlap: 2.0 is outside [0, 1]"),
+        ("simulate zipf --vocab-size 1", "--vocab-size: 1 is too small"),
+        ("simulate zipf:overlap=2", "overlap: 2.0 is outside [0, 1]"),
+        ("audit --time 0", "--time: 0.0 is not a positive number of seconds"),
+    ],
+)
+def test_errors_name_the_file_or_the_option(command, message, tmp_path):
+    found = run(*command.split(), cwd=tmp_path)
+    assert (found.code, found.err) == (2, f"specsim: {message}{found.err[9 + len(message) :]}")
+    assert "Errno" not in found.err
+
+
+def test_a_result_is_not_taken_for_a_damaged_checkpoint(tmp_path):
+    assert run("simulate", "zipf", "--steps", "1k", "-o", "x.json", cwd=tmp_path).code == 0
+    for command in ("simulate zipf --steps 1k --seed 1 --out x.json", "merge x.json"):
+        found = run(*command.split(), cwd=tmp_path)
+        assert (found.code, "x.json: a result, and no checkpoint" in found.err) == (2, True), found.err
+        assert "delete" not in found.err
+    (tmp_path / "notes.txt").write_text("not a part")
+    found = run("merge", "notes.txt", cwd=tmp_path)
+    assert "not a part of a run" in found.err
+    assert "if it is a part, delete it" in found.err
+
+
+def test_a_note_on_wrong_rules_stands_below_wrong_rules():
+    options = ("--steps", "100", "--seed", "1")
+    assert "wrong on purpose" not in run("compare", "zipf", "--rule", "standard", *options).out
+    assert "wrong on purpose" in run("compare", "zipf", "--rule", "pointwise_envelope", *options).out
+
+
+def test_what_a_trace_is_and_a_replay_are_printed_for_programs(tmp_path):
+    about = json.loads(run("trace", "info", "--json").out)
+    assert (about["gamma"], about["vocab_size"], about["complete"]) == (4, 256, True)
+    assert sum(shard["rows"] for shard in about["shards"]) == about["rows"] == about["steps"] * 5
+    words = "replay zipf --step 3 --seed 1 --gamma 2"
+    found = json.loads(run(*words.split(), "--json").out)
+    assert found["tokens"] == list(specsim.replay(*specsim.read_pair("zipf"), step=3, gamma=2, rng=1).tokens)
+    assert run(*words.split(), "-o", "step.json", cwd=tmp_path).code == 0
+    assert specsim.load(tmp_path / "step.json").tokens == tuple(found["tokens"])
+
+
 def test_completion_can_be_installed():
     assert "--install-completion" in help_of(())
     found = run("--install-completion", "--shell", "bash", "--output", os.devnull)
@@ -173,7 +286,21 @@ def test_completion_can_be_installed():
         ("sweep zipf --over gamma=1 --over gamma=2", "give each setting once"),
         ("sweep zipf --over gama=1", "unknown setting of standard 'gama'; did you mean 'gamma'"),
         ("generate zipf", "not a pair of models"),
+        ("simulate zipf:overlap=8x", "pair 'zipf:overlap=8x': overlap: '8x' is not a number such as 12, 1e6"),
+        ("simulate zipf:vocab_size=1.5", "vocab_size: '1.5' is not a whole number"),
+        ("simulate zipf:overlap=1e400", "overlap: '1e400' is out of range"),
         ("audit ours.right", "a function is written with a colon, as ours:right"),
+        ("sweep zipf --over foo=1", "unknown setting of standard 'foo'. There are: gamma, rule,"),
+        ("sweep zipf --over lenience=.5", "over: lenience is a setting of the rules "),
+        ("simulate zipf --rule nosuch", "unknown rule 'nosuch'. Rules: "),
+        ("audit mine", "unknown rule or engine 'mine'. 'specsim rules'"),
+        ("audit ./mine.py:check", "names a file; give its module and the function, as mine:check"),
+        (
+            "audit standard --against mine.py",
+            "names a file; give its module and the function, as mine:verify",
+        ),
+        ("audit standard --against mine", "unknown rule or engine 'mine'. 'specsim rules'"),
+        ("audit mine.py", "names a file; give its module and the function, as mine:verify"),
         ("audit vlm-cpu", "did you mean 'vllm-cpu'"),
         ("audit standrd", "did you mean 'standard'"),
     ],
@@ -227,16 +354,35 @@ def test_a_closed_pipe_is_no_error_and_hides_no_verdict():
     assert shell("$S rules --json | head -c 10").stderr.decode().split() == ["0", "0"]
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("plan --alpha .8 --c .05 -o p.json 2>&1 | true", 0),
+        ("simulate zipf --steps 100 --seed 1 -o s.json 2>&1 | true", 0),
+        ("rules -o r.json 2>&1 | true", 0),
+        ("check-metrics --accepted 20 --emitted 30 --steps 7 -o c.json 2>&1 | true", 1),
+        ("nosuch 2>&1 | true", 2),
+        ("plan --alpha .8 --c .05 >&-", 0),
+        ("plan --alpha .8 --c .05 --json >&- 2>&-", 0),
+        ("nosuch >&- 2>&-", 2),
+        ("nosuch 2>/dev/full", 2),
+        ("plan --alpha .8 --c .05 --json >/dev/full", 2),
+    ],
+)
+def test_no_stream_changes_the_exit_code(line, code, tmp_path):
+    """Whether one of the two is a pipe without a reader, closed, or full."""
+    found = shell(f"cd {tmp_path}; $S {line}", PYTHONUNBUFFERED="1")
+    assert found.stderr.decode().splitlines()[-1].split()[0] == str(code)
+    assert "Traceback" not in found.stderr.decode()
+
+
 def test_without_utf_8_signs_are_written_in_ascii():
     found = shell("$S simulate zipf --steps 100 --seed 1", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     text = found.stdout.decode("ascii")
     assert "alpha verified" in text
     assert "+-" in text
     assert "\\" not in text
-    assert (
-        "α verified"
-        in shell("$S simulate zipf --steps 100 --seed 1", PYTHONIOENCODING="utf-8").stdout.decode()
-    )
+    assert "α verified" in run("simulate", "zipf", "--steps", "100", "--seed", "1").out
 
 
 def test_every_sign_that_commands_print_has_an_ascii_form():

@@ -444,11 +444,11 @@ def test_synthetic_pairs_look_as_their_kind_says():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("zipff",), "unknown kind 'zipff'; one of zipf, geometric"),
-        (("zipf", 10, 1.1), "overlap 1.1"),
-        (("zipf", 10, -0.1), "overlap -0.1"),
-        (("zipf", 10, math.nan), "overlap nan"),
-        (("zipf", 1), "vocab_size 1 is too small"),
+        (("zipff",), "kind: unknown kind 'zipff'; one of zipf, geometric"),
+        (("zipf", 10, 1.1), "overlap: 1.1"),
+        (("zipf", 10, -0.1), "overlap: -0.1"),
+        (("zipf", 10, math.nan), "overlap: nan"),
+        (("zipf", 1), "vocab_size: 1 is too small"),
     ],
 )
 def test_synthetic_pair_names_what_is_out_of_range(arguments, message):

@@ -111,15 +111,20 @@ def test_rows_are_there_for_programs(monkeypatch):
     table = made.to_arrow()
     assert table.column_names == ["gamma", "tokens_per_step", "improvement", "operations"]
     assert table.to_pylist()[8] == dataclasses.asdict(made.best)
+    assert made.to_pandas().to_dict("records") == table.to_pylist()
     run = specsim.simulate([0.5, 0.5], [0.2, 0.8], gamma=2, steps=100, rng=1)
     assert run.to_arrow()["steps"].to_pylist() == run.lengths.tolist()
     compared = compare([0.5, 0.5], [0.2, 0.8], names=["standard", "lenience"], steps=100, rng=1)
     assert compared.to_arrow()["tv"].to_pylist() == [entry.tv for entry in compared]
     checked = specsim.check_metrics(accepted=20, emitted=30, steps=7)
     assert checked.to_arrow()["holds"].to_pylist() == [check.holds for check in checked.checks]
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install pandas, or take to_arrow\(\)"):
-        made.to_pandas()
+    for library, method, remedy in (
+        ("pandas", made.to_pandas, r"pip install 'specsim-decoding\[pandas\]'"),
+        ("pyarrow", made.to_arrow, r"pip install 'specsim-decoding\[arrow\]'"),
+    ):
+        monkeypatch.setitem(sys.modules, library, None)
+        with pytest.raises(ModuleNotFoundError, match=remedy):
+            method()
 
 
 def test_pictures_show_the_numbers_of_the_result():

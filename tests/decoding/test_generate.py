@@ -13,6 +13,7 @@ from specsim import default_pair, generate, rules, sample
 from specsim.core._kernels import interpreted
 from specsim.core.distributions import dyadic, normalise
 from specsim.core.stats import chi_square, merge_cells
+from specsim.decoding import _loop
 from specsim.decoding import _sessions as sides
 from specsim.drafts import Tree, branching, chain, chains
 from specsim.models import Mixture, Session, TableModel
@@ -339,6 +340,30 @@ def test_accepted_and_alpha_by_hand():
     text = generate(TableModel([1.0, 0.0]), TableModel([0.0, 1.0]), [0], max_new_tokens=3, gamma=2)
     assert [tuple(step) for step in text.steps] == [(2, 2, 0), (1, 1, 0), (0, 0, 0)]
     assert (text.alpha_drafted, text.alpha_verified, text.rejected) == (0.0, 0.0, 2)
+
+
+def test_ctrl_c_gives_the_text_so_far(monkeypatch):
+    whole = generate(*default_pair(), b"import ", max_new_tokens=40, rng=5)
+    step = _loop._speculative_step
+
+    def interrupted_at(last):
+        def stepping(target, speculation, shape, key, number, clock):
+            if number == last:
+                raise KeyboardInterrupt
+            return step(target, speculation, shape, key, number, clock)
+
+        monkeypatch.setattr(_loop, "_speculative_step", stepping)
+
+    interrupted_at(3)
+    found = generate(*default_pair(), b"import ", max_new_tokens=40, rng=5)
+    assert found.interrupted
+    assert not whole.interrupted
+    assert found.steps == whole.steps[:3]
+    assert found.tokens == whole.tokens[: len(found.tokens)]
+    assert "interrupted: the text so far" in str(found)
+    interrupted_at(0)
+    with pytest.raises(KeyboardInterrupt):
+        generate(*default_pair(), b"import ", max_new_tokens=40, rng=5)
 
 
 def test_the_same_seed_gives_the_same_text():

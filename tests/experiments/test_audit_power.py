@@ -132,7 +132,7 @@ def subject_of(name):
     [
         ("shared_gumbel", "zeros"),
         pytest.param("block_tokenwise_residual", "Markov chain", marks=pytest.mark.slow),
-        ("draft_top_k", "second order"),
+        pytest.param("draft_top_k", "second order", marks=pytest.mark.slow),
     ],
 )
 def test_as_many_steps_as_predicted_reject_and_a_quarter_mostly_does_not(name, case, full):
@@ -210,7 +210,7 @@ def cases_of(name):
         pytest.param("block", marks=pytest.mark.slow),
         "traversal",
         pytest.param("one_hot_draft", marks=pytest.mark.slow),
-        "draft_one_short",
+        pytest.param("draft_one_short", marks=pytest.mark.slow),
     ],
 )
 def test_exact_verifiers_raise_no_alarms_and_their_p_values_are_uniform(name):
@@ -222,7 +222,7 @@ def test_exact_verifiers_raise_no_alarms_and_their_p_values_are_uniform(name):
     assert found.uniformity > FALSE_ALARM
 
 
-@pytest.mark.parametrize("name", ["lenience", "draft_temperature"])
+@pytest.mark.parametrize("name", [pytest.param("lenience", marks=pytest.mark.slow), "draft_temperature"])
 def test_calibration_of_a_wrong_sampler_fails(name):
     found = calibrate(cases_of(name), ALARM_BUDGET, AUDITS, np.random.default_rng(1))
     assert found.alarm_rate(1 - FALSE_ALARM)[0] > ALARM_BUDGET
@@ -264,9 +264,11 @@ def test_what_must_be_detected_was_rejected_in_every_run():
     assert f"Not rejected in every run: `{rows[0]['mistake']}`" in " ".join(audit_power.page(spoiled).split())
 
 
-def test_a_kept_row_can_be_computed_again():
-    stored = next(row for row in kept("audit_power") if row["mistake"] == "draft_top_k")
-    found = audit_power.run_cell(("draft_top_k",), fast=True, rng=0)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resamples_target", "draft_top_k"])
+def test_a_kept_row_can_be_computed_again(name):
+    stored = next(row for row in kept("audit_power") if row["mistake"] == name)
+    found = audit_power.run_cell((name,), fast=True, rng=0)
     assert found.keys() == stored.keys()
     for name in ("tv", "distance", "total", "needed"):
         assert found.pop(name) == pytest.approx(stored[name])
@@ -286,6 +288,7 @@ def test_the_kept_calibration_is_of_every_exact_rule_and_control_and_stays_withi
             assert row["uniformity"] > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_a_calibration_with_fewer_audits_is_of_the_same_cases_and_tables():
     stored = {row["verifier"]: row for row in kept("audit_calibration") if row["kind"] == "exact control"}
     cell = ("exact control", "draft_one_short")

@@ -13,11 +13,11 @@ import verifiers
 from scipy.special import softmax
 
 from experiments import kill_matrix
+from experiments._criteria import Criterion, criteria, deepspec, vllm
+from experiments._criteria import base as anatomy
+from experiments._criteria import smell as smell_test
 from experiments._kept import kept
 from experiments.kill_matrix import AUDIT, Cell, KillMatrix, exact_tv, kept_matrix, measure
-from experiments.kill_matrix.criteria import Criterion, criteria, deepspec, vllm
-from experiments.kill_matrix.criteria import base as anatomy
-from experiments.kill_matrix.criteria import smell as smell_test
 from experiments.kill_matrix.runs import STANDARD as OWN_STANDARD
 from experiments.kill_matrix.table import show_cell, show_tv
 from figures import kill_matrix as picture
@@ -286,7 +286,8 @@ def test_the_matrix_as_a_table(matrix):
     assert "| `right` | 0 | 1 | 1 | 1 |" in lines
     assert "| `lenient` | 0.037 | 1 | 0 | 0 |" in lines or "| `lenient` | 0.038 | 1 | 0 | 0 |" in lines
     assert "| `greedy_draft` | – | – | – | 0 |" in lines
-    assert "| **wrong, and missed** | | 2 of 3 | 1 of 3 | 0 of 3 |" in lines
+    assert "| **wrong verifiers, missed** | | 1 of 2 | 0 of 2 | 0 of 2 |" in lines
+    assert "| **wrong decoders, missed** | | – | – | 0 of 1 |" in lines
     assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
     assert any(
         line.startswith("- –: not applicable: the criterion draws the drafts itself") for line in lines

@@ -22,8 +22,16 @@ from specsim.core.stats import chi_square
 from specsim.models import TableModel
 from specsim.planning.policies import draft_log
 from specsim.theory import acceptance_rate, expected_tokens, markov_steps
+from specsim.traces import default_trace, summarise
 
-NAMES = ("acceptance_by_temperature", "iid_gap", "precision", "synthetic_acceptance", "lossy_speed")
+NAMES = (
+    "acceptance_by_temperature",
+    "iid_gap",
+    "precision",
+    "synthetic_acceptance",
+    "lossy_speed",
+    "logged_models",
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +48,25 @@ def rows_of(found, **values):
 def only(found, **values):
     (row,) = rows_of(found, **values)
     return row
+
+
+# --- two logs ---------------------------------------------------------------------------------------------
+
+
+def test_two_logs_are_measured_with_both_rules_beside_the_formula(fast):
+    found = fast("logged_models")
+    for log, gammas in (("ngram", 4), ("transformers", 4)):
+        standard, block = (rows_of(found, log=log, rule=rule) for rule in ("standard", "block"))
+        assert [row["gamma"] for row in standard] == [*range(1, gammas + 1)]
+        low, high = summarise(default_trace(log)).beta_by_position[0]
+        assert low - 0.02 < standard[0]["alpha"] < high + 0.02
+        assert standard[0]["formula"] == pytest.approx(standard[0]["tokens_per_step"])
+        for one, other in zip(standard, block, strict=True):
+            assert one["low"] < one["tokens_per_step"] < one["high"]
+            assert other["tokens_per_step"] >= one["tokens_per_step"] - 1e-9
+            geometric = sum(one["alpha"] ** k for k in range(one["gamma"] + 1))
+            assert one["formula"] == pytest.approx(geometric)
+        assert standard[-1]["tokens_per_step"] > standard[-1]["formula"], "acceptances cling together"
 
 
 # --- acceptance against temperature ----------------------------------------------------------------------
@@ -542,6 +569,7 @@ def points_drawn(name, found):
         ("iid_gap", "x", "value", {"quantity": "tokens per step"}),
         ("iid_gap", "x", "value", {"quantity": "autocorrelation", "weight": 0.0}),
         ("precision", "vocab_size", "tv", {}),
+        ("synthetic_acceptance", "x", "value", {"quantity": "probability"}),
         ("synthetic_acceptance", "x", "value", {"quantity": "deviation"}),
         ("synthetic_acceptance", "x", "value", {"quantity": "improvement"}),
         ("synthetic_acceptance", "x", "value", {"quantity": "improvement of a batch"}),
@@ -557,18 +585,11 @@ def test_what_is_drawn_is_the_table(fast, name, x, y, values):
     assert not {(a, b + 0.01) for a, b in wanted} <= points
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "y"),
-    [
-        ("iid_gap", {"quantity": "best gamma"}, "value"),
-        ("synthetic_acceptance", {"quantity": "probability"}, "value"),
-    ],
-)
-def test_bars_are_the_table(fast, name, values, y):
-    found = fast(name)
-    heights = [patch.get_height() for axis in figures.get(name).draw(found).axes for patch in axis.patches]
-    wanted = sorted(row[y] for row in rows_of(found, **values))
-    assert wanted == sorted(height for height in heights if height in set(wanted))
+def test_points_in_groups_are_the_table(fast):
+    found = fast("iid_gap")
+    *_, axis = figures.get("iid_gap").draw(found).axes
+    drawn = sorted(float(y) for line in axis.get_lines() for y in line.get_ydata())
+    assert drawn == sorted(row["value"] for row in rows_of(found, quantity="best gamma"))
 
 
 def test_a_page_names_what_its_rows_lack():

@@ -84,7 +84,7 @@ def is_bounded_by_the_oracle(found):
 
 
 def test_policies_are_bounded_by_the_oracle(fast):
-    found = fast("lookahead_policies")
+    found = fast("draft_length_policies")
     assert len(found) == 4 * 11
     assert is_bounded_by_the_oracle(found)
     assert not is_bounded_by_the_oracle(
@@ -555,7 +555,7 @@ def test_an_experiment_goes_on_where_it_was_interrupted(few, tmp_path, monkeypat
     assert bytes_in(tmp_path)[one] == bytes_in(few)[one]
 
 
-@pytest.mark.parametrize("spoil", ["other seed", "garbage", "numbers"])
+@pytest.mark.parametrize("spoil", ["other seed", "garbage", pytest.param("numbers", marks=pytest.mark.slow)])
 def test_rows_of_another_run_are_not_taken_up(few, tmp_path, monkeypatch, spoil):
     name, right = "simulated_speed", simulated_speed.run_cell
     monkeypatch.setattr(simulated_speed, "run_cell", stops_after(right, 3))
@@ -735,6 +735,7 @@ def test_without_names_experiments_are_listed_with_their_minutes(run_experiments
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 def test_an_experiment_that_takes_hours_has_a_fast_version(run_experiments, tmp_path, monkeypatch, full):
     calibration = experiments.get("audit_calibration")
     cells = calibration.cells(fast=True)[0 if full else -1 :]  # the last one: whole audits
@@ -770,9 +771,9 @@ def test_rows_and_page_are_kept_and_single_cells_run_again(run_experiments, tmp_
 
 
 def _with_kept_rows(folder, module):
-    """The rows of the repository, kept in `folder` too."""
-    place = PACKAGE / "experiments/kept/kill_matrix.json"
-    shutil.copy(place, folder / "FOLDER/kill_matrix.json")
+    """The rows of the repository, kept in `folder` too, with those that its page has besides."""
+    for name in ("kill_matrix", "independent_set"):
+        shutil.copy(PACKAGE / f"experiments/kept/{name}.json", folder / f"FOLDER/{name}.json")
     return _kept.kept("kill_matrix")
 
 

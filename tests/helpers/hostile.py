@@ -298,7 +298,7 @@ def returns_words(draft_tokens, p, q, rng):
 @hostile(*WRONG)
 def patches_the_judge(*_):
     from specsim.auditing._checks import findings
-    from specsim.auditing._results import Audit, CaseResult
+    from specsim.auditing._results.audit import Audit, CaseResult
 
     findings.find = lambda *_: []
     Audit.verdict = CaseResult.verdict = "consistent"

@@ -11,6 +11,7 @@ exceed 1. Where rounding leaves nothing to draw from, the token comes from p. En
 that p/q overflows.
 """
 
+from functools import lru_cache
 from itertools import accumulate
 from math import exp, inf, log, sqrt
 from operator import mul
@@ -426,6 +427,7 @@ def mentor(p, q, alpha):
     return [a / alpha if a < alpha * b else max(low * a, b) for a, b in zip(p, q, strict=True)]
 
 
+@lru_cache(maxsize=64)  # acceptance and residual of a token have the same rows
 def least_alpha(p, q, limit):
     """The least α for which KL(p‖π) is within the limit, by bisection; 0 where q itself is."""
     if limit == 0:
@@ -440,12 +442,12 @@ def least_alpha(p, q, limit):
 
 
 def mentored_chance(p, q, x, divergence):
-    alpha = least_alpha(p, q, divergence)
+    alpha = least_alpha(tuple(p), tuple(q), divergence)
     return p[x] / (alpha * q[x]) if alpha else 1.0
 
 
 def mentored_residual(p, q, x, divergence):
-    return residual(times(one_over_beta(p, q, least_alpha(p, q, divergence)), p), q)
+    return residual(times(one_over_beta(p, q, least_alpha(tuple(p), tuple(q), divergence)), p), q)
 
 
 def two_thresholds(p, q, children, u, threshold_single, threshold_acc):

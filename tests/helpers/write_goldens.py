@@ -101,8 +101,8 @@ COMMANDS = {
         trace alpha
         trace audit --json
         trace audit
-        trace simulate --rule block --gamma 3 --seed 1 --threads 1 --json
-        trace simulate --rule lenience:lenience=0.8 --seed 1 --threads 1
+        trace simulate --rule block --gamma 3 --seed 1 --json
+        trace simulate --rule lenience:lenience=0.8 --seed 1
         trace plan --c 0.05 --json
         trace record whole --steps 200 --gamma 3 --seed 1
         trace alpha whole --json
@@ -220,7 +220,7 @@ NAMES = {
     "verifier",
 }
 #: Keys of what differs from machine to machine, or from run to run.
-VOLATILE = {"seconds", "path", "sha256"}
+VOLATILE = {"seconds", "path", "sha256", "origin"}
 #: Longer lists of numbers and names are kept in short.
 LONGEST = 12
 

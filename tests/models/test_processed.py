@@ -65,7 +65,7 @@ def test_a_processed_model_can_be_processed_and_an_exact_one_becomes_one_of_floa
     [
         ({"temperature": -1.0}, "temperature: -1"),
         ({"temperature": float("nan")}, "temperature: nan"),
-        ({"top_k": 0}, "k: 0 is not at least 1"),
+        ({"top_k": 0}, "top_k: 0 is not at least 1"),
         ({"top_p": 0.0}, r"top_p: 0.0 is outside \(0, 1\]"),
         ({"min_p": 2.0}, "min_p: 2.0 is outside"),
     ],

@@ -57,7 +57,7 @@ def acceptance(rule, p, q, drafts, drawing=None):
         ("lenience:lenience=1", "standard"),
         ("scaled_lenience:lenience=1", "standard"),
         ("judge:overrule=0", "standard"),
-        ("mentored:divergence=0", "standard"),
+        pytest.param("mentored:divergence=0", "standard", marks=pytest.mark.slow),  # each row is a search
         ("two_thresholds:threshold_single=1,threshold_acc=1", "one_hot"),
         ("blockwise", "greedy_match"),
         ("judge:overrule=0.25", "ensemble:weight=0.75"),  # two roads to w·p + (1-w)·q

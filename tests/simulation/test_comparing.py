@@ -15,7 +15,6 @@ from specsim import rules
 from specsim.core.distributions import synthetic_pair
 from specsim.simulation import acceptance_by_drafts, compare, load_bundled
 from specsim.simulation._comparison import sweep_values
-from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
 from specsim.theory import expected_tokens
 
 ROOT = Path(__file__).parents[2]
@@ -23,13 +22,13 @@ P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
 
 
 def test_the_shipped_table_is_what_the_seed_gives(full):
-    """Rules of every kind again, or all of them, from the seed, steps and γ that the table records; bit for
-    bit, but for sums of TV.
+    """Rules of every kind again, or every third one too, from the seed, steps and γ that the table records;
+    bit for bit, but for sums of TV.
     """
     stored = load_bundled()
     assert [entry.rule for entry in stored] == [str(rules.get(name)) for name in rules.names()]
     some = ("standard", "traversal", "lenience", "block_first_failure")
-    kept = [entry for entry in stored if full or entry.name in some]
+    kept = [entry for i, entry in enumerate(stored) if entry.name in some or (full and i % 3 == 0)]
     assert {entry.group for entry in kept} == set(rules.GROUPS)
     again = compare(
         *specsim.default_pair(),
@@ -109,15 +108,3 @@ def test_acceptance_by_the_number_of_drafts():
         if row.theory is not None:
             assert row.simulated == pytest.approx(row.theory, abs=z * row.error + 1e-9)
     assert sum(row.theory is not None for row in simulated) >= 12
-
-
-def test_the_pictures_show_every_rule():
-    table = compare(
-        P, Q, names=[*rules.names("chain", "tree"), "lenience", "typical"], sweep=True, steps=50, rng=1
-    )
-    texts = [text.get_text() for axis in pareto_figure(table).axes for text in axis.texts]
-    assert set(texts) == {name for name in rules.names("chain", "tree") if rules.get(name).lossless}
-    legend = [text.get_text() for text in pareto_figure(table).axes[1].get_legend().get_texts()]
-    assert legend == ["greedy_match", "lenience", "typical, delta", "typical, epsilon"]
-    labels = drafts_figure(acceptance_by_drafts(P, Q, 3, steps=50, rng=1), "a pair").axes[0]
-    assert {"α*, sampled", "k_seq"} <= set(labels.get_legend_handles_labels()[1])

@@ -471,7 +471,8 @@ def test_an_exception_in_a_chunk_ends_the_run(all_sources):
     ("arguments", "options", "message"),
     [
         ((P, [0.5, 0.5]), {}, r"target \(3,\) and draft \(2,\) must be two pmfs of one shape"),
-        (([P], [Q]), {}, r"target \(1, 3\) and draft \(1, 3\) must be two pmfs"),
+        (([[P]], [[Q]]), {}, r"target \(1, 1, 3\) and draft \(1, 1, 3\) must be two pmfs"),
+        (([P], [Q]), {}, "a step of 5 drafted tokens reads the rows of 6 positions, and there are 1"),
         (([0.5, 0.6], [0.5, 0.5]), {}, r"target: sums to 1\.1, off by 0\.1"),
         (([0.5, 0.5], [1.5, -0.5]), {}, r"draft, token 1: -0\.5 is not a probability"),
         (([np.nan, 1.0], [0.5, 0.5]), {}, "target, token 0: nan is not a probability"),

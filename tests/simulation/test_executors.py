@@ -242,6 +242,7 @@ def test_the_first_case_that_fails_is_the_last_one_in_workers_too(pool, found_he
     check_same_cases(there.cases, found_here.cases[:number])
 
 
+@pytest.mark.slow
 def test_an_interrupted_audit_has_the_cases_that_were_done_and_waits_for_no_other():
     told, enough = [], 4
 
@@ -285,6 +286,7 @@ def total(parts):
     return {name: array.tolist() for name, array in found.items()}
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_a_span_costs_only_what_was_under_way(tmp_path):
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -338,6 +340,7 @@ def test_an_executor_of_the_users_that_breaks_is_an_error_that_names_the_checkpo
         simulate(P, Q, steps=STEPS, rng=3, executor=closed)
 
 
+@pytest.mark.slow
 def test_processes_do_not_outlive_the_one_that_started_them():
     code = (
         "import time\n"

@@ -452,6 +452,7 @@ def test_memory_does_not_grow_with_the_number_of_steps(tmp_path, full):
 def audited(audit):
     told = audit.to_dict()
     del told["provenance"]
+    told["origin"] = told["origin"] and told["origin"]["digest"]  # all that parts keep of it
     for case in told["cases"]:
         case.pop("seconds", None)
     return told

@@ -171,7 +171,7 @@ def test_a_replay_prints_every_number():
 
 def test_a_replay_of_a_tree_says_below_which_node_a_token_hangs():
     told = replay([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], step=7, rule="k_seq", gamma=branching(2, 2), rng=1)
-    lines = [line.partition(": u")[0] for line in told.lines() if line.startswith("draft")]
+    lines = [line.partition(": u")[0] for line in told.parts() if line.startswith("draft")]
     assert lines == [
         "draft   1",
         "draft   2 below 0",
@@ -195,7 +195,7 @@ def test_drafts_that_are_not_drawn_have_no_uniform(draft, rule, tree):
     target, ngrams = default_pair()
     told = replay(target, draft or ngrams, step=7, rule=rule, gamma=tree, rng=1)
     assert [node.u for node in told.nodes] == [None] * tree.size
-    lines = [line for line in told.lines() if line.startswith("draft")]
+    lines = [line for line in told.parts() if line.startswith("draft")]
     assert len(lines) == tree.size
     assert not any("u = " in line for line in lines)
     assert all(f"token {node.token} " in line for node, line in zip(told.nodes, lines, strict=True))

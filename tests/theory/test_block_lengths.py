@@ -159,3 +159,9 @@ def test_the_pairs_of_two_tokens_are_symmetric():
 def test_what_is_out_of_range_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("rows", [{1}, "ab", None])
+def test_what_is_no_row_is_refused(rows):
+    with pytest.raises(TypeError, match=f"p: expected rows, got {type(rows).__name__}"):
+        accepted_tokens(rows, [0.5, 0.5], 2)

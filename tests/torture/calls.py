@@ -259,7 +259,14 @@ def _calls():
 
 
 #: Parts of kernels and of an audit's loop, of which arguments are not checked, and a record.
-UNCHECKED = {"ChiSquare", "alias_lookup", "inverse_cdf", "log_e_values"}
+UNCHECKED = {
+    "ChiSquare",
+    "alias_lookup",
+    "inverse_cdf",
+    "log_e_values",
+    "log_pooled_e_values",
+    "log_shared",
+}
 #: Valid values of parameters by name, for functions that are called as they stand.
 USUAL = {
     "p": P, "q": Q, "row": P, "rows": P, "pmf": P, "pmfs": P, "weights": P, "probabilities": P, "delta": 0.01, "cells": 10, "statistic": 3.0, "df": 2, "p_value": 0.5,

@@ -372,7 +372,7 @@ def test_rows_that_are_not_whole_are_not_handed_out(tmp_path):
     trace = write(tmp_path / "cut", make_steps(), top=TOP)
     with pytest.raises(ValueError, match="cut to their 5 most probable"):
         trace.steps([0])
-    with pytest.raises(ValueError, match="a rule needs whole rows"):
+    with pytest.raises(ValueError, match="steps are drawn from whole rows"):
         specsim.simulate(trace, gamma=1, steps=10)
     dense = write(tmp_path / "whole", make_steps(), flags=False)
     run = specsim.simulate(dense, gamma=1, steps=10, rng=1)

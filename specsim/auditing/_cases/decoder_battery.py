@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from specsim.core._types import Floats
 from specsim.core.distributions import dyadic, normalise
 from specsim.models import Mixture, Model, TableModel
-from specsim.models._base import recent_tokens
+from specsim.models._base import last_tokens, recent_tokens
 
 #: How far back the models read that read the whole text.
 BACK = 17
@@ -97,7 +97,8 @@ class WholeText:
         return out
 
     def row(self, context: Sequence[int]) -> Floats:
-        row: Floats = self.rows(np.asarray(context)[None])[0]
+        text = last_tokens(context, len(context), self.vocab_size)
+        row: Floats = self.table[len(text) % 2, text[0], text[-BACK] if len(text) >= BACK else 0, text[-1]]
         return row
 
 

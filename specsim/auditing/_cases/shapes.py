@@ -31,11 +31,15 @@ STEPS_INSTEAD = 512
 ORDERS = ("p/q", "p", "id", "reversed bits of the id")
 #: The kinds of rows in a bank; large vocabularies have only the first ones.
 KINDS = (
-    "Zipf", "peaked", "mostly zeros", "heavy last ids", "disjoint", "one-hot draft", "close", "near-equal"
+    "Zipf", "peaked", "mostly zeros", "heavy last ids", "disjoint", "one-hot draft", "even odds", "close",
+    "near-equal",
 )  # fmt: skip
-#: The last kinds are accepted often: half of the longer drafts have only these, so that late places are
-#: reached; and the length of such a draft.
-OFTEN_ACCEPTED, LONG = 2, 5
+#: The last kinds are accepted often: a quarter of the longer drafts have only these, so that late places are
+#: reached; and the length of such a draft. Half have the last kind but at two *contested* places, where the
+#: uniform alone decides, so that what two tests share is seen at any distance.
+OFTEN_ACCEPTED, CONTESTED, LONG = 2, KINDS.index("even odds"), 5
+#: Most rows of a call in which the rows are alike, as those of several samples of one text; half of them.
+MOST_ALIKE = 8
 #: Vocabulary from which on a bank has fewer kinds, and how many.
 LARGE, KINDS_IF_LARGE = 5000, 5
 
@@ -155,30 +159,44 @@ class ShapesCase:
         bank, gamma = self.bank(block.vocab_size), block.gamma
         inside = start - block.first + np.arange(steps)
         if self.same_rows:
-            of_a_call = uniforms(key, int(Purpose.CONTEXT), block.first, block.rows, gamma + 3)
+            of_a_call = uniforms(key, int(Purpose.CONTEXT), block.first, block.rows, gamma + 6)
             choices = of_a_call.T[inside % block.rows]
         else:
-            choices = uniforms(key, int(Purpose.CONTEXT), start, steps, gamma + 3).T
-        kinds = len(bank.p)
+            before = inside[0] % block.rows  # steps of the first call that are not asked for
+            choices = uniforms(key, int(Purpose.CONTEXT), start - before, before + steps, gamma + 6).T
+            if 1 < block.rows <= MOST_ALIKE:
+                firsts = np.arange(len(choices)) // block.rows * block.rows
+                alike = choices[firsts, gamma + 5] < 0.5
+                choices = np.where(alike[:, None], choices[firsts], choices)
+            choices = choices[before:]
+        kinds, apart = len(bank.p), np.zeros((2, steps), dtype=np.int64)
         scores = choices[:, : gamma + 1] * kinds
         if kinds == len(KINDS) and gamma >= LONG:
-            easy = choices[:, gamma + 1] < 0.5
+            sort = choices[:, gamma + 1]
+            easy = sort < 0.25
             scores[easy] = kinds - OFTEN_ACCEPTED + scores[easy] * (OFTEN_ACCEPTED / kinds)
+            two = np.flatnonzero((sort >= 0.25) & (sort < 0.75))
+            apart[0, two] = 1 + choices[two, gamma + 3] * (gamma - 1)
+            apart[1, two] = apart[0, two] + (choices[two, gamma + 4] * (gamma - apart[0, two])).astype(int)
+            scores[two] = kinds - 1
+            scores[two, apart[1, two] - apart[0, two]] = scores[two, apart[1, two]] = CONTESTED
         places = scores.astype(np.int32)
         u = uniforms(key, int(Purpose.DRAFT), start, steps, gamma).T
         tokens = np.empty((steps, gamma), dtype=np.int64)
         for k, cdf in enumerate(bank.draft_cdf):
             here = places[:, :gamma] == k
             tokens[here] = cdf.searchsorted(u[here] * cdf[-1], side="right")
-        lengths = (choices[:, -1] * (gamma + 1)).astype(np.int64) if self.uneven else None
-        return ShapedRows(tokens, places, bank, block, inside, np.dtype(dtype_of(self.dtype)), lengths)
+        lengths = (choices[:, gamma + 2] * (gamma + 1)).astype(np.int64) if self.uneven else None
+        dtype = np.dtype(dtype_of(self.dtype))
+        return ShapedRows(tokens, places, bank, block, inside, dtype, apart, lengths)
 
 
 @dataclass(frozen=True)
 class ShapedRows:
     """Steps of one block: draft_tokens int64 [B, γ], and the pair of the bank at each place, int32 [B, γ+1].
 
-    `inside` int64 [B] counts the steps from the block's first."""
+    `inside` int64 [B] counts the steps from the block's first; `apart` int64 [2, B] are the distance of the
+    two contested places and the second of them, 0 and 0 where there are none."""
 
     draft_tokens: Ints
     places: NDArray[np.int32]
@@ -186,6 +204,7 @@ class ShapedRows:
     block: Block
     inside: Ints
     dtype: np.dtype[Any]
+    apart: Ints
     lengths: Ints | None = None
 
     @property
@@ -301,6 +320,14 @@ def _one_hot_draft(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]
     return p, (np.arange(size) == peak).astype(np.float64)
 
 
+def _even_odds(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
+    """The draft is certain of a token that has half of p: it is accepted if the uniform is below 1/2."""
+    rest, peak = rng.gamma(0.5, size=size) + 1e-9, int(rng.integers(size))
+    rest[peak] = 0.0
+    one = (np.arange(size) == peak).astype(np.float64)
+    return 0.5 * normalise(rest) + 0.5 * one, one
+
+
 def _close(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
     p, q = normalise(rng.gamma(0.5, size=(2, size)) + 1e-9)
     return p, 0.85 * p + 0.15 * q
@@ -314,7 +341,17 @@ def _near_equal(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
 _PAIRS = dict(
     zip(
         KINDS,
-        (_zipf, _peaked, _mostly_zeros, _heavy_last, _disjoint, _one_hot_draft, _close, _near_equal),
+        (
+            _zipf,
+            _peaked,
+            _mostly_zeros,
+            _heavy_last,
+            _disjoint,
+            _one_hot_draft,
+            _even_odds,
+            _close,
+            _near_equal,
+        ),
         strict=True,
     )
 )

@@ -11,19 +11,20 @@ from collections.abc import Iterator
 import numpy as np
 
 from specsim.core._types import Floats
-from specsim.core.distributions import normalise, temperature
+from specsim.core.distributions import temperature
 
 #: Temperatures on one side only, and the lenience of the alternatives.
 TEMPERATURES, LENIENCE = (0.7, 1.4), 0.5
 
 
 def alternatives_of_draft(p: Floats, q: Floats) -> Iterator[Floats]:
-    """The law [V] of a token after rows p and q, for each kind of mistake in drafting or verification."""
+    """The laws [n, V] of a token after rows p and q [n, V], for each kind of mistake in drafting or
+    verification."""
     chance, left = _ratio(p, q), _residual(p, q)
     for value in TEMPERATURES:  # of the rows that are drawn from, not of those that are handed over
         yield _emitted(temperature(q, value), chance, left)
     yield _emitted(_argmax(q), chance, left)
-    tested = float((q * chance).sum())
+    tested = (q * chance).sum(axis=1, keepdims=True)
     for recovered in (p, _argmax(left), _within(left, tested, 1.0), _within(left, 0.0, 1.0 - tested)):
         yield _emitted(q, chance, recovered)
     yield _without_drafted(p, q, chance)
@@ -31,16 +32,16 @@ def alternatives_of_draft(p: Floats, q: Floats) -> Iterator[Floats]:
     for recovered in (left, _residual(p, LENIENCE * q)):
         yield _emitted(q, accepted, recovered)
     yield _emitted(q, _argmax(p), left)
-    yield _emitted(q, (p > p.max() / 10.0).astype(np.float64), left)
+    yield _emitted(q, (p > _largest(p) / 10.0).astype(np.float64), left)
     yield q
 
 
 def alternatives_of_bonus(p: Floats, q: Floats | None) -> Iterator[Floats]:
-    """The law [V] of a bonus, of row p; q is the row before it, None if there is none."""
+    """The laws [n, V] of a bonus, of rows p; q are the rows before it, None if there are none."""
     yield _argmax(p)
-    yield _never_last(p)
+    yield _normalised(np.where(np.arange(p.shape[1]) < p.shape[1] - 1, p, 0.0), p)  # never the last token
     yield _within(p, 0.0, 0.5)
-    yield normalise(np.where(p > p.max() / 5.0, p, 0.0))
+    yield _normalised(np.where(p > _largest(p) / 5.0, p, 0.0), p)
     for value in TEMPERATURES:
         yield temperature(p, value)
     yield p if q is None else q
@@ -48,36 +49,41 @@ def alternatives_of_bonus(p: Floats, q: Floats | None) -> Iterator[Floats]:
 
 
 def alternatives(p: Floats, q: Floats | None, before: Floats | None) -> Floats:
-    """The laws [M, V] of a token after row p under each kind of mistake; p itself where it does not apply.
+    """The laws [n, M, V] of a token after each of the rows p [n, V] under each kind of mistake; p itself
+    where it does not apply.
 
-    q is the draft's row, None at the bonus, which `before` precedes."""
+    q are the draft's rows, None at the bonus, which the rows `before` precede."""
     everywhere = [temperature(p, value) for value in TEMPERATURES]
     of_draft = [p] * DRAFT if q is None else list(alternatives_of_draft(p, q))
     of_bonus = [p] * BONUS if q is not None else list(alternatives_of_bonus(p, before))
-    return np.array([*everywhere, *of_draft, *of_bonus])
+    return np.stack([*everywhere, *of_draft, *of_bonus], axis=1)
 
 
-def _argmax(row: Floats) -> Floats:
-    found = np.zeros_like(row)
-    found[row.argmax()] = 1.0
+def _largest(rows: Floats) -> Floats:
+    largest: Floats = rows.max(axis=1, keepdims=True)
+    return largest
+
+
+def _argmax(rows: Floats) -> Floats:
+    found = np.zeros_like(rows)
+    np.put_along_axis(found, rows.argmax(axis=1, keepdims=True), 1.0, axis=1)
     return found
 
 
-def _never_last(p: Floats) -> Floats:
-    """p without the last token, if that is possible and not certain."""
-    return p if p[-1] in (0.0, 1.0) else normalise(np.where(np.arange(p.size) < p.size - 1, p, 0.0))
+def _normalised(weights: Floats, otherwise: Floats) -> Floats:
+    """`weights`, normalised; `otherwise` where they are nothing."""
+    total = weights.sum(axis=1, keepdims=True)
+    return np.divide(weights, total, out=otherwise.copy(), where=total > 0.0)
 
 
-def _within(row: Floats, low: float, high: float) -> Floats:
-    """The law of an inverse-CDF draw from `row` with a uniform in [low, high), one that was tested before."""
-    ends = row.cumsum()
-    part = np.maximum(np.minimum(ends, high) - np.maximum(ends - row, low), 0.0)
-    return normalise(part) if part.any() else row
+def _within(rows: Floats, low: Floats | float, high: Floats | float) -> Floats:
+    """The law of an inverse-CDF draw from `rows` with a uniform in [low, high), tested before."""
+    ends = rows.cumsum(axis=1)
+    return _normalised(np.maximum(np.minimum(ends, high) - np.maximum(ends - rows, low), 0.0), rows)
 
 
 def _residual(p: Floats, q: Floats) -> Floats:
-    left = np.maximum(p - q, 0.0)
-    return normalise(left) if left.any() else p
+    return _normalised(np.maximum(p - q, 0.0), p)
 
 
 def _ratio(p: Floats, q: Floats) -> Floats:
@@ -87,18 +93,18 @@ def _ratio(p: Floats, q: Floats) -> Floats:
 def _emitted(drafted: Floats, accepted: Floats, recovered: Floats) -> Floats:
     """The law of a token that is `drafted`, `accepted` with these probabilities, else `recovered`."""
     kept = drafted * accepted
-    found: Floats = kept + (1.0 - kept.sum()) * recovered
+    found: Floats = kept + (1.0 - kept.sum(axis=1, keepdims=True)) * recovered
     return found
 
 
 def _without_drafted(p: Floats, q: Floats, accepted: Floats) -> Floats:
     """The same, recovered from p without the token that was drafted."""
     rejected = np.divide(q * (1.0 - accepted), 1.0 - p, out=np.zeros_like(p), where=p < 1.0)
-    found: Floats = q * accepted + p * (rejected.sum() - rejected)
+    found: Floats = q * accepted + p * (rejected.sum(axis=1, keepdims=True) - rejected)
     return found
 
 
-_EXAMPLE = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
+_EXAMPLE = np.array([[0.5, 0.3, 0.2]]), np.array([[0.2, 0.3, 0.5]])
 #: How many kinds of mistakes there are on the way to a token, and at the bonus.
 DRAFT, BONUS = len(list(alternatives_of_draft(*_EXAMPLE))), len(list(alternatives_of_bonus(*_EXAMPLE)))
 
@@ -109,9 +115,12 @@ def bins_of(laws: Floats, p: Floats, q: Floats | None, bins: int) -> Floats:
     with np.errstate(divide="ignore"):
         score = p[possible] if q is None else p[possible] / q[possible]
     order = possible[np.argsort(score, kind="stable")]
-    ends, edges = _from_zero(p[order]), np.linspace(0.0, 1.0, bins + 1)
-    return np.array([np.diff(np.interp(edges, ends, _from_zero(law[order]))) for law in laws])
+    ends, reached = _from_zero(p[order]), _from_zero(laws[:, order])
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    before = np.clip(np.searchsorted(ends, edges, side="right") - 1, 0, len(order) - 1)
+    part = np.clip((edges - ends[before]) / p[order][before], 0.0, 1.0)
+    return np.diff(reached[:, before] + part * laws[:, order[before]], axis=1)
 
 
 def _from_zero(masses: Floats) -> Floats:
-    return np.concatenate([[0.0], masses.cumsum()])
+    return np.concatenate([np.zeros((*masses.shape[:-1], 1)), masses.cumsum(axis=-1)], axis=-1)

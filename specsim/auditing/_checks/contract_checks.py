@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from specsim.auditing._cases.battery import Case, battery
-from specsim.auditing._results import CaseResult, Finding
+from specsim.auditing._results.audit import CaseResult, Finding
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.requests import Callee

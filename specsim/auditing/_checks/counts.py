@@ -6,9 +6,11 @@ number that is uniform under exactness, F(x-) + v·P(x), v a fresh uniform (the 
 transform). Tokens are ordered by p/q, along which verification errors move mass, and counted in 16 bins;
 ordered by p itself, the same gives bins for the *tail* of rare tokens. *Ids*: of a pair with many tokens,
 which has one law at all positions, how often each token was emitted. *Impossible* tokens, P(x) = 0, are
-kept one by one. *Neighbours*: the quarters of the PIT that the first tokens of two steps fall into, for steps
-side by side in one call and for steps at the same place of two calls; each pair of quarters is equally likely
-if steps are independent.
+kept one by one. Prefix tables, PIT and tail bins are counted a second time of the tokens that *end* a step:
+all others are accepted ones. *Neighbours*: the quarters of the PIT that the first tokens of two steps fall
+into, for steps side by side in one call and for steps at the same place of two calls; each pair of quarters
+is equally likely if steps are independent. *Calls*: sums over calls of the first token's counts by bin, and
+of their squares, which tell how much calls differ.
 
 Where a case relabels the vocabulary row by row, tokens are read in the labels of its pair before they are
 counted."""
@@ -37,7 +39,10 @@ PIT_BINS = 16
 TAIL_EDGES = np.array([1e-5, 1e-3, 2.0**-7, 1.0])
 #: Which steps are compared with each other: neighbours of a call, and steps of successive calls.
 NEIGHBOURS = ("rows of a call", "successive calls")
+CALLS = NEIGHBOURS.index("successive calls")
 QUARTERS = 4
+#: Begins the name of counts of the tokens that end a step: recovered ones and bonuses.
+ENDS = "ends of "
 
 
 def table_positions(case: Case | DecoderCase) -> int:
@@ -67,15 +72,20 @@ class AuditTally:
 
     def zeros(self) -> dict[str, NDArray[Any]]:
         positions = self.case.positions
+        shapes = {
+            "prefixes": (prefix_cells(self.case),),
+            "pit": (positions, PIT_BINS),
+            "tail": (positions, len(TAIL_EDGES)),
+        }
         return {
             "lengths": np.zeros(positions, dtype=np.int64),
             "reference": np.zeros(positions, dtype=np.int64),
-            "prefixes": np.zeros(prefix_cells(self.case), dtype=np.int64),
-            "pit": np.zeros((positions, PIT_BINS), dtype=np.int64),
-            "tail": np.zeros((positions, len(TAIL_EDGES)), dtype=np.int64),
+            **{name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()},
+            **{ENDS + name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()},
             "ids": np.zeros(self.case.target.vocab_size if counts_ids(self.case) else 0, dtype=np.int64),
             "impossible": np.zeros(positions, dtype=np.int64),
             "neighbours": np.zeros((len(NEIGHBOURS), QUARTERS**2), dtype=np.int64),
+            "calls": np.zeros((2, PIT_BINS + 1), dtype=np.int64),
         }
 
     def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> list[Example]:
@@ -83,9 +93,11 @@ class AuditTally:
         steps = len(batch.accepted)
         tokens = _in_labels_of_pair(batch.tokens, batch.rows, self.case.target.vocab_size)
         counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.gamma + 1)
-        count_prefixes(tokens, self.case.target.vocab_size, table_positions(self.case), counts["prefixes"])
+        tables = (counts["prefixes"], counts[ENDS + "prefixes"])
+        count_prefixes(tokens, self.case.target.vocab_size, table_positions(self.case), *tables)
         v = uniforms(key, int(Purpose.COUNT), batch.first, steps, self.case.gamma + 1)
-        bins = (counts["pit"], counts["tail"], TAIL_EDGES, counts["impossible"])
+        both = (counts["pit"], counts["tail"]), (counts[ENDS + "pit"], counts[ENDS + "tail"])
+        bins = (*both, TAIL_EDGES, counts["impossible"])
         first, ids = np.empty(steps), counts["ids"]
         before = counts["impossible"].sum()
         rows = None
@@ -97,6 +109,7 @@ class AuditTally:
             count_pit_of_rows(tokens, v, rows, q, *bins, first)
         if self.claim.rule is None:
             _count_neighbours(first, counts["neighbours"])
+            _count_calls(first, counts["calls"])
         if self.reference is not None and batch.rows is not None:
             _, accepted = self.reference(batch.rows, key, batch.first)
             counts["reference"] += np.bincount(accepted, minlength=self.case.gamma + 1)
@@ -128,6 +141,17 @@ def _in_labels_of_pair(tokens: TokenArray, rows: Rows | None, vocab_size: int) -
     return np.where(tokens < 0, tokens, (tokens - shifts.T) % vocab_size).astype(np.int32)
 
 
+def _count_calls(first: Floats, table: Ints) -> None:
+    """Add to `table` [2, bins + 1] the counts by bin of the two calls that verify a batch, and their squares;
+    last the number of calls, and the squares of their sizes."""
+    half = (len(first) + 1) // 2
+    for call in (first[:half], first[half:]):
+        if len(call):
+            bins = np.minimum((call * PIT_BINS).astype(np.int64), PIT_BINS - 1)
+            found = np.bincount(bins, minlength=PIT_BINS)
+            table += [[*found, 1], [*found**2, len(call) ** 2]]
+
+
 def _count_neighbours(first: Floats, table: Ints) -> None:
     """Add pairs of quarters to `table` [2, 16]; a batch is verified in two calls, one for each half."""
     half, even = (len(first) + 1) // 2, len(first) // 2 * 2
@@ -152,8 +176,10 @@ def _mass_below(p: Floats, score: Floats) -> Floats:
 
 
 @kernel
-def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-untyped-def]
-    """Count tokens[γ+1, B] into table: for each position i in turn, V^i prefixes of V counts each."""
+def count_prefixes(tokens, vocab_size, positions, table, ends):  # type: ignore[no-untyped-def]
+    """Count tokens[γ+1, B] into table: for each position i in turn, V^i prefixes of V counts each.
+
+    The last tokens are counted into `ends` as well."""
     for s in range(tokens.shape[1]):
         start, prefix, size = 0, 0, vocab_size
         for i in range(positions):
@@ -162,15 +188,17 @@ def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-unt
                 break
             prefix = prefix * vocab_size + token
             table[start + prefix] += 1
+            if is_last(tokens, i, s):
+                ends[start + prefix] += 1
             start += size
             size *= vocab_size
 
 
 @kernel
-def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges, impossible, ids, first):  # type: ignore[no-untyped-def]
+def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, bins, ends, edges, impossible, ids, first):  # type: ignore[no-untyped-def]
     """PIT and tail bins of tokens[γ+1, B] for pmfs p[i, V] by position; first[B] is the first token's PIT.
 
-    Without ids, `ids` is empty."""
+    `bins` are the arrays of both, `ends` those of the last tokens. Without ids, `ids` is empty."""
     for i in range(tokens.shape[0]):
         for s in range(tokens.shape[1]):
             x = tokens[i, s]
@@ -185,12 +213,13 @@ def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, pit, tail, edges
                 continue
             if ids.size > 0:
                 ids[x] += 1
-            pit[i, pit_bin(rank, pit.shape[1])] += 1
-            tail[i, tail_bin(below_by_p[i, x] + inside, edges)] += 1
+            add_to_bins(i, rank, below_by_p[i, x] + inside, bins, edges)
+            if is_last(tokens, i, s):
+                add_to_bins(i, rank, below_by_p[i, x] + inside, ends, edges)
 
 
 @kernel
-def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible, first):  # type: ignore[no-untyped-def]
+def count_pit_of_rows(tokens, v, p, q, bins, ends, edges, impossible, first):  # type: ignore[no-untyped-def]
     """The same for rows p[B, γ+1, V], q[B, γ, V]; at the bonus, ordered by p alone."""
     vocab_size = p.shape[2]
     ratio = np.empty(vocab_size)
@@ -218,8 +247,23 @@ def count_pit_of_rows(tokens, v, p, q, pit, tail, edges, impossible, first):  # 
             if own == 0.0:
                 impossible[i] += 1
                 continue
-            pit[i, pit_bin(by_ratio + inside, pit.shape[1])] += 1
-            tail[i, tail_bin(by_p + inside, edges)] += 1
+            add_to_bins(i, by_ratio + inside, by_p + inside, bins, edges)
+            if is_last(tokens, i, s):
+                add_to_bins(i, by_ratio + inside, by_p + inside, ends, edges)
+
+
+@kernel
+def is_last(tokens, i, s):  # type: ignore[no-untyped-def]
+    """Whether token i of step s ends it."""
+    return i + 1 == tokens.shape[0] or tokens[i + 1, s] < 0
+
+
+@kernel
+def add_to_bins(i, by_ratio, by_p, bins, edges):  # type: ignore[no-untyped-def]
+    """Count a token at position i in PIT bins and in tail bins."""
+    pit, tail = bins
+    pit[i, pit_bin(by_ratio, pit.shape[1])] += 1
+    tail[i, tail_bin(by_p, edges)] += 1
 
 
 @kernel

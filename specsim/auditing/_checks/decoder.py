@@ -10,7 +10,7 @@ Whole sequences are counted: how often each token followed each prefix. That cov
 the end of the text. A lossless decoder draws every token from the target's row after prompt and prefix, or
 from the processed row if it declares a temperature, top-k or top-p."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -130,7 +130,7 @@ class DecoderTally:
         for k, table in enumerate(counts["prefixes"]):
             own = np.flatnonzero((batch.first + np.arange(sequences)) % len(case.prompts) == k)
             tokens = np.ascontiguousarray(batch.tokens[:, own])
-            count_prefixes(tokens, case.vocab_size, table_positions(case), table)
+            count_prefixes(tokens, case.vocab_size, table_positions(case), table, np.zeros_like(table))
             impossible[:, own], first[own] = self._impossible(tokens, case.prompts[k], v[own])
         counts["impossible"] += impossible.sum(axis=1)
         even = sequences // 2 * 2
@@ -168,27 +168,30 @@ def plan_decoder_tables(case: DecoderCase, processing: Processing, steps: int) -
                 start = table.start + k * prefix_cells(case)
                 tables.append(replace(table, start=start, where=where))
     law = np.full(QUARTERS**2, 1.0 / QUARTERS**2)
-    pairs = Table("pairs", 0, (), "pairs", 0, np.arange(len(law)), law, "texts that follow each other")
+    pairs = Table(
+        "pairs",
+        0,
+        (),
+        "pairs",
+        0,
+        np.arange(len(law)),
+        law,
+        "the first tokens of texts that follow each other",
+    )
     return [*tables, pairs]
 
 
 def _laws(
     case: DecoderCase, processing: Processing, prompt: Tokens
-) -> Callable[[Tokens], tuple[Floats, Floats, Floats | None]]:
-    """The law after each prefix of the text, how likely each token is followed by another, and the law under
+) -> Callable[[Sequence[Tokens]], tuple[Floats, Floats, Floats | None]]:
+    """The laws after prefixes of the text, how likely each token is followed by another, and the laws under
     each alternative, which a decoder may be anywhere in the text."""
 
-    def laws(prefix: Tokens) -> tuple[Floats, Floats, Floats | None]:
-        text = np.array([(*prompt, *prefix)], dtype=np.int32)
-        law, drafted = (
-            processing.after(text, np.asarray(model.row(text[0].tolist()), dtype=np.float64)[None])[0]
-            for model in (case.target, case.draft)
-        )
-        onward = law if case.eos is None else np.where(np.arange(law.size) == case.eos, 0.0, law)
-        return (
-            law,
-            onward,
-            np.concatenate([alternatives(law, drafted, None), alternatives(law, None, drafted)]),
-        )
+    def laws(prefixes: Sequence[Tokens]) -> tuple[Floats, Floats, Floats | None]:
+        texts = np.array([(*prompt, *prefix) for prefix in prefixes], dtype=np.int32)
+        law, drafted = (processing.after(texts, model.rows(texts)) for model in (case.target, case.draft))
+        onward = law if case.eos is None else np.where(np.arange(law.shape[1]) == case.eos, 0.0, law)
+        others = alternatives(law, drafted, None), alternatives(law, None, drafted)
+        return law, onward, np.concatenate(others, axis=1)
 
     return laws

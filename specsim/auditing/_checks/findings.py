@@ -6,11 +6,12 @@ import numpy as np
 import scipy
 
 from specsim.auditing._cases.battery import Case
-from specsim.auditing._checks.counts import NEIGHBOURS, QUARTERS
+from specsim.auditing._checks.counts import CALLS, NEIGHBOURS, QUARTERS
+from specsim.auditing._checks.excess import excess_kind, in_words
 from specsim.auditing._checks.tables import LOOKS, Plan, Table, interim_looks
-from specsim.auditing._results import BUDGET, Alphas, CaseResult, Efficiency, Finding, TableResult
+from specsim.auditing._results.audit import BUDGET, Alphas, CaseResult, Efficiency, Finding, TableResult
 from specsim.core._accepted_lengths import alpha_drafted, alpha_verified, mean_tokens
-from specsim.core._types import Ints
+from specsim.core._types import Floats, Ints
 from specsim.core.stats import (
     MIN_EXPECTED,
     POWER,
@@ -19,10 +20,7 @@ from specsim.core.stats import (
     certified_tv,
     chi_square,
     detectable_tv,
-    log_alternatives_e_value,
     log_e_value,
-    log_e_values,
-    log_pooled_e_value,
     lower_tail_p_value,
     tv_interval,
 )
@@ -36,10 +34,13 @@ MAX_CERTIFIED_CELLS = 64
 NAMED = 3
 #: The cells of each kind of table, in words.
 BINS = {"prefix": "tokens", "PIT": "PIT bins", "tail": "bins of rare tokens"}
-#: The kinds of tables that count pairs of steps.
-OF_PAIRS = ("neighbours", "pairs")
-#: p-value of independence below which pairs of steps are dependent, if their first tokens deviate too.
+#: The kinds of tables that are about several steps: pairs of them, or all of a call.
+OF_PAIRS, OF_CALLS = ("neighbours", "pairs"), "halves"
+OF_STEPS = (*OF_PAIRS, OF_CALLS)
+#: p-value of independence below which pairs of steps are called dependent.
 DEPENDENT = 1e-6
+#: The probability with which the design effect that widens an interval is too small.
+TOO_NARROW = 0.005
 #: Least degrees of freedom for the lower-tail test of a sum of chi-squares.
 MIN_TOO_GOOD_DF = 30
 
@@ -48,9 +49,13 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
     """Judge a case, each test at false-alarm probability `level`; a case with failures is not tested."""
     case, counts, tested = plan.case, found.counts, bool(found.steps and not found.failures)
     planned = found.steps in interim_looks(plan.steps)
-    results = [judge_table(table, counts, level, planned) for table in plan.tables] if tested else []
+    log_e = plan.log_e(counts) if tested else np.zeros(0)
+    results = [judge_table(*one, counts, level, planned) for one in zip(plan.tables, log_e, strict=tested)]
     pooled = pooled_log_e(plan, counts) if tested else 0.0
     findings = [Finding(*failure) for failure in found.failures]
+    spread = _spread(results, counts) if found.steps else None
+    # its error is that of independent steps
+    efficiency = _efficiency(plan, counts) if spread == 1.0 else None
     return CaseResult(
         case=case.name,
         purpose=case.purpose,
@@ -61,31 +66,32 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
         positions=case.positions,
         steps=found.steps,
         planned=plan.steps,
-        findings=tuple(find(plan, results, pooled, found, level) if tested else findings),
+        findings=tuple(find(plan, results, pooled, found, level, spread) if tested else findings),
         pooled_log10_e=pooled / np.log(10.0),
         interrupted=interrupted,
         tables=tuple(results),
         counts=counts,
         declared_tv=plan.declared_tv,
         alphas=_alphas(plan, counts) if found.steps else None,
-        efficiency=_efficiency(plan, counts) if found.steps else None,
+        efficiency=efficiency,
         examples=found.examples[:NAMED],
         seconds=found.seconds,
     )
 
 
-def judge_table(table: Table, counts: Counts, level: float, planned: bool = True) -> TableResult:
-    """Test one table at false-alarm probability `level`.
+def judge_table(
+    table: Table, log_e: float, counts: Counts, level: float, planned: bool = True
+) -> TableResult:
+    """Test one table, whose e-value is exp(log_e), at false-alarm probability `level`.
 
     The certified bound holds at every interim look; where the steps were not `planned`, there is none."""
     observed = table.counts(counts)
     n = int(observed.sum())
-    log_e = table.log_e(observed)
     rejected = log_e >= -np.log(level)
     few = len(table.law) <= MAX_CERTIFIED_CELLS
     small = table.kind == "prefix" and few
     # a case of changing shape has hundreds of tables, of which only those that reject are shown cell by cell
-    shown = few and (rejected or table.kind not in ("shape", "pairs"))
+    shown = few and (rejected or table.kind not in ("shape", "pairs", OF_CALLS))
     return TableResult(
         kind=table.kind,
         position=table.position,
@@ -120,137 +126,234 @@ def evidence(plan: Plan, counts: Counts, level: float) -> tuple[float, float]:
     one by one; inf if a token was impossible."""
     if counts["impossible"].any():
         return float("inf"), float("inf")
-    by_law: dict[int, list[Table]] = {}  # those of one law together, which is faster
-    for table in plan.tables:
-        by_law.setdefault(id(table) if table.kind == "ids" else id(table.law), []).append(table)
-    largest, alarm = 0.0, -float(np.log(level))
-    for tables in by_law.values():
-        if tables[0].kind == "ids":
-            largest = max(largest, tables[0].log_e(tables[0].counts(counts)))
-            continue
-        observed = np.array([table.counts(counts) for table in tables])
-        largest = max(largest, float(log_e_values(observed, tables[0].law).max()))
-    return max(largest, pooled_log_e(plan, counts)) / alarm, largest / alarm
+    alarm = -float(np.log(level))
+    of_tables = max(0.0, *plan.log_e(counts).tolist())
+    return max(of_tables, pooled_log_e(plan, counts)) / alarm, of_tables / alarm
 
 
 def pooled_log_e(plan: Plan, counts: Counts) -> float:
     """The logarithm of the e-value of the pooled tables of a case."""
-    return pooled_log_e_of(plan.pooled, [table.counts(counts) for table in plan.pooled])
-
-
-def pooled_log_e_of(tables: Sequence[Table], observed: Sequence[Ints]) -> float:
-    """The same of the counts `observed` in each table: the mean of the e-values against all laws, and against
-    the alternatives that the tables have."""
-    against_all = log_pooled_e_value([(n, table.law) for n, table in zip(observed, tables, strict=True)])
-    known = [(n, table.ratios) for n, table in zip(observed, tables, strict=True) if table.ratios is not None]
-    if not known:
-        return against_all
-    return float(np.logaddexp(against_all, log_alternatives_e_value(known)) - np.log(2.0))
+    return float(plan.pooled.log_pooled_e(plan.pooled.counts(counts))[0])
 
 
 def find(
-    plan: Plan, results: Sequence[TableResult], pooled: float, found: Partial, level: float
+    plan: Plan,
+    results: Sequence[TableResult],
+    pooled: float,
+    found: Partial,
+    level: float,
+    spread: float | None,
 ) -> list[Finding]:
-    """All findings of a case, the most direct first."""
-    tables, counts = plan.tables, found.counts
-    planned = found.steps in interim_looks(plan.steps)
+    """All findings of a case, the most direct first; `spread` is the design effect, if it is known."""
+    counts, planned = found.counts, found.steps in interim_looks(plan.steps)
     findings = [
         *_support(counts, found.examples),
-        *_shapes(tables, results, counts, level),
-        *_deviations(tables, results, counts, level),
         *_shared_noise(results, counts),
+        *_shapes(plan, results, counts, level, spread),
+        *_deviations(plan, results, counts, level, spread),
         *(_dependence(results, level) if planned else ()),
     ]
     if not findings and pooled >= -np.log(level):
         findings.append(_pooled(plan, counts, pooled, level))
-    return findings
+    return findings or list(_pairs_alone(plan, results, counts, level))
+
+
+def _pairs_alone(
+    plan: Plan, results: Sequence[TableResult], counts: Counts, level: float
+) -> Iterator[Finding]:
+    """Only pairs of steps reject, and they do not contradict independence: a law deviates."""
+    for table, result in zip(plan.tables, results, strict=True):
+        if result.rejected:
+            yield _deviation(plan, table, counts, level)
 
 
 def _pooled(plan: Plan, counts: Counts, log_e: float, level: float) -> Finding:
     """Tables reject together, and none alone: the one that deviates most, and the e-value of all."""
-    worst = max(plan.pooled, key=lambda table: log_e_value(table.counts(counts), table.law))
-    together = f"all {len(plan.pooled)} tables of tokens together: e = 10^{log_e / np.log(10.0):.0f}"
-    return Finding("deviation", f"{together}; most in {_deviation(worst, worst.counts(counts), level)}")
+    tables = plan.pooled.tables
+    worst = max(tables, key=lambda table: log_e_value(table.counts(counts), table.law))
+    together = f"all {len(tables)} tables of tokens together: e = 10^{log_e / np.log(10.0):.0f}"
+    return _deviation(plan, worst, counts, level, f"{together}; most in ")
 
 
 def _support(counts: Counts, examples: Sequence[Example]) -> Iterator[Finding]:
     total = int(counts["impossible"].sum())
     named = "; ".join(f"step {s}, position {i + 1}: token {x}" for s, i, x in sorted(examples)[:NAMED])
     if total:
-        yield Finding("support", f"{total:,} emitted tokens have probability 0 under the target ({named})")
+        text = f"{total:,} emitted tokens have probability 0 under the target ({named})"
+        _, position, token = min(examples, default=(0, None, None))
+        yield Finding("support", text, position=position, token=token, expected=0.0)
 
 
 def _shapes(
-    tables: Sequence[Table], results: Sequence[TableResult], counts: Counts, level: float
+    plan: Plan, results: Sequence[TableResult], counts: Counts, level: float, spread: float | None
 ) -> Iterator[Finding]:
     """Which calls deviate: the most significant table of all axes."""
-    pairs = [
-        pair for pair in zip(tables, results, strict=True) if pair[1].rejected and pair[1].kind == "shape"
-    ]
+    pairs = [pair for pair in zip(plan.tables, results, strict=True) if pair[1].rejected]
+    pairs = [pair for pair in pairs if pair[0].kind == "shape"]
     if pairs:
         table, _ = max(pairs, key=lambda pair: pair[1].log10_e)
-        yield Finding("deviation", _deviation(table, table.counts(counts), level))
+        yield _deviation(plan, table, counts, level, spread=spread)
 
 
 def _deviations(
-    tables: Sequence[Table], results: Sequence[TableResult], counts: Counts, level: float
+    plan: Plan, results: Sequence[TableResult], counts: Counts, level: float, spread: float | None
 ) -> Iterator[Finding]:
     """One finding for each position: its most significant table, prefix tables before bins."""
-    pairs = [pair for pair in zip(tables, results, strict=True) if pair[1].rejected]
-    pairs = [pair for pair in pairs if pair[0].kind not in ("shape", *OF_PAIRS)]
+    pairs = [pair for pair in zip(plan.tables, results, strict=True) if pair[1].rejected]
+    pairs = [pair for pair in pairs if pair[0].kind not in ("shape", *OF_STEPS)]
     for position in sorted({table.position for table, _ in pairs}):
         here = [pair for pair in pairs if pair[0].position == position]
         full = [pair for pair in here if pair[0].kind == "prefix"]
         table, _ = max(full or here, key=lambda pair: pair[1].log10_e)
-        yield Finding("deviation", _deviation(table, table.counts(counts), level))
+        yield _deviation(plan, table, counts, level, spread=spread)
 
 
-def _deviation(table: Table, observed: Ints, level: float) -> str:
-    """Where a table deviates, by how much, and at which tokens."""
+def _deviation(
+    plan: Plan, table: Table, counts: Counts, level: float, before: str = "", spread: float | None = 1.0
+) -> Finding:
+    """Where a table deviates, by how much, at which tokens, and of which kind these are.
+
+    `spread` is the design effect, if it is known."""
+    observed = table.counts(counts)
+    kind = excess_kind(table, counts, plan.case)
     log10_e = table.log_e(observed) / np.log(10.0)
+    residuals = _residuals(table, observed)
+    cell = int(np.abs(residuals).argmax())
+    members = np.flatnonzero(table.cells == cell)
+    single = table.kind in ("prefix", "ids") and len(members) == 1
+    return Finding(
+        "deviation",
+        before
+        + _deviation_text(table, observed, level, log10_e, spread)
+        + (f"; {in_words(kind)}" if kind else ""),
+        position=table.position,
+        prefix=table.prefix if table.kind == "prefix" else None,
+        cell=table.label(cell),
+        token=int(members[0]) if single else None,
+        observed=float(observed[cell] / observed.sum()),
+        expected=float(table.law[cell]),
+        log10_e=float(log10_e),
+        emitted_as=kind,
+    )
+
+
+def _deviation_text(table: Table, observed: Ints, level: float, log10_e: float, spread: float | None) -> str:
     if table.kind == "ids":  # so many cells are never all full, so that no total variation can be estimated
         return f"{table.where}, e = 10^{log10_e:.0f}: {_extremes(table, observed)}"
-    estimate, lower, upper = tv_interval(observed, table.law, level / len(LOOKS))
+    estimate, *ends = tv_interval(observed, table.law, level / len(LOOKS), spread or 1.0)
+    interval = "" if spread is None else f" [{ends[0]:.4f}, {ends[1]:.4f}]"
     after = f" after {list(table.prefix)}" if table.kind == "prefix" and table.prefix else ""
     place = f"position {table.position + 1}{after}"
     where = f"{table.where}, {place}" if table.where and table.kind == "prefix" else table.where or place
     cells = BINS.get(table.kind, f"{len(table.law)} bins")
     return (
-        f"{where}: TV {estimate:.4f} [{lower:.4f}, {upper:.4f}] on the {cells}, e = 10^{log10_e:.0f}; "
+        f"{where}: TV {estimate:.4f}{interval} on the {cells}, e = 10^{log10_e:.0f}; "
         f"{_extremes(table, observed)}"
     )
 
 
-def dependent(results: Sequence[TableResult], counts: Counts) -> list[TableResult]:
-    """The tables of pairs of steps that show dependence.
+def dependent(results: Sequence[TableResult]) -> list[TableResult]:
+    """The tables of several steps that show dependence.
 
-    If the law of the first token deviates, pairs of independent steps deviate too; the pairs must then also
-    contradict the product of their margins."""
-    off = bool(counts["impossible"][0]) or any(
-        result.rejected and result.position == 0 and result.kind not in OF_PAIRS for result in results
-    )
-    pairs = [result for result in results if result.rejected and result.kind in OF_PAIRS]
-    return [result for result in pairs if not off or _independence(result) < DEPENDENT]
+    If the law of the first token deviates, pairs of independent steps deviate too, and may do so before any
+    other table. So pairs must also contradict the product of their margins, and calls as a whole count only
+    where no table of single tokens is rejected."""
+    rejected = [result for result in results if result.rejected]
+    single = any(result.kind not in OF_STEPS for result in rejected)
+    return [
+        result
+        for result in rejected
+        if (result.kind in OF_PAIRS and independence(np.array(result.observed)) < DEPENDENT)
+        or (result.kind == OF_CALLS and not single)
+    ]
 
 
-def _independence(result: TableResult) -> float:
-    """A conservative p-value of independence, with too many degrees of freedom; it selects labels only."""
-    observed = np.array(result.observed).reshape(QUARTERS, QUARTERS)
+def calls_differ(counts: Counts) -> float | None:
+    """How many times the variance between calls is that of independent steps, where calls differ by more than
+    chance, or None.
+
+    Of the first token's counts by bin. Where all steps of a call share their random numbers, this shows with
+    few calls, and pairs of steps show it only with many."""
+    found = _variance_between_calls(counts)
+    if found is None:
+        return None
+    ratio, df = found
+    return ratio if scipy.stats.chi2.sf(ratio * df, df) < DEPENDENT else None
+
+
+def _variance_between_calls(counts: Counts) -> tuple[float, int] | None:
+    """Pearson's statistic for the homogeneity of calls, by its degrees of freedom; None of less than two."""
+    if "calls" not in counts or counts["calls"][0, -1] < 2:
+        return None
+    (*totals, calls), (*squares, sizes) = counts["calls"].astype(np.float64)
+    shares = np.array(totals) / sum(totals)
+    some = shares > 0.0
+    df = int((some.sum() - 1) * (calls - 1))
+    if not df:
+        return None
+    statistic = ((np.array(squares) - shares**2 * sizes)[some] / (sum(totals) / calls * shares[some])).sum()
+    return float(statistic) / df, df
+
+
+def _spread(results: Sequence[TableResult], counts: Counts) -> float | None:
+    """The design effect of the first token's counts: 1 where steps are independent, None where it is unknown.
+
+    It is known where only steps of one call depend on each other: an upper bound of the variance of calls."""
+    pairs, found = dependent(results), _variance_between_calls(counts)
+    if not pairs and calls_differ(counts) is None:
+        return 1.0
+    if found is None or any(
+        result.kind in ("pairs", OF_CALLS) or result.prefix == (CALLS,) for result in pairs
+    ):
+        return None
+    ratio, df = found
+    return max(1.0, ratio * df / float(scipy.stats.chi2.ppf(TOO_NARROW, df)))
+
+
+def independence(pairs: Ints) -> float:
+    """A conservative p-value of independence, with too many degrees of freedom, of the counts [16] of pairs
+    of quarters; it selects words and names only."""
+    observed = pairs.reshape(QUARTERS, QUARTERS)
     law = np.outer(observed.sum(axis=1), observed.sum(axis=0)).ravel() / float(observed.sum()) ** 2
     return chi_square(observed.ravel()[law > 0], law[law > 0]).p_value
 
 
 def _shared_noise(results: Sequence[TableResult], counts: Counts) -> Iterator[Finding]:
     """Dependent steps: random numbers shared by the rows of a call, or by successive calls."""
-    for result in dependent(results, counts):
+    pairs = dependent(results)
+    for result in pairs:
         pair = int(np.subtract(result.observed, result.expected).argmax())
-        which = NEIGHBOURS[result.prefix[0]] if result.kind == "neighbours" else result.where
+        share, expected = result.observed[pair] / result.n, result.expected[pair] / result.n
+        which = result.where
+        if result.kind == "neighbours":
+            which = f"the first tokens of {NEIGHBOURS[result.prefix[0]]}"
+        if result.kind == OF_CALLS:
+            outer = abs(pair - (len(result.labels) - 1) / 2) > len(result.labels) / 4
+            how = (
+                f"how many of them are in the lower half of the law varies {'more' if outer else 'less'} "
+                "from call to call than for independent steps"
+            )
+        else:
+            how = (
+                f"{result.labels[pair]} of the law occur together in {share:.4f} of the pairs, expected "
+                f"{expected:.4f}"
+            )
         yield Finding(
             "dependent",
-            f"the first tokens of {which} depend on each other, e = "
-            f"10^{result.log10_e:.0f}: {result.labels[pair]} of the law occur together in "
-            f"{result.observed[pair] / result.n:.4f} of the pairs, expected "
-            f"{result.expected[pair] / result.n:.4f}",
+            f"{which} depend on each other, e = 10^{result.log10_e:.0f}: {how}",
+            position=0,
+            cell=result.labels[pair],
+            observed=share,
+            expected=expected,
+            log10_e=result.log10_e,
+        )
+    ratio = calls_differ(counts)
+    if ratio is not None and not pairs and any(result.rejected for result in results):
+        yield Finding(
+            "dependent",
+            f"the counts of the first token vary between calls {ratio:.3g} times as much as those of "
+            "independent steps: the steps of a call depend on each other, or calls differ in law",
+            position=0,
         )
 
 
@@ -278,12 +381,17 @@ def _shown_chi_square(observed: Ints, table: Table) -> ChiSquare:
 
 def _extremes(table: Table, observed: Ints) -> str:
     """The tokens, or bins, that are most significantly too frequent and too rare, by their residuals."""
-    gap = (observed / observed.sum() - table.law) / np.sqrt(table.law * (1.0 - table.law))
-    parts = []
+    gap, parts = _residuals(table, observed), []
     for cell, word in ((int(gap.argmax()), "too often"), (int(gap.argmin()), "too rarely")):
         share = observed[cell] / observed.sum()
         parts.append(f"{table.label(cell)} {word} ({_share(share)} for {_share(table.law[cell])})")
     return ", ".join(parts)
+
+
+def _residuals(table: Table, observed: Ints) -> Floats:
+    """By how much the share of each cell differs from its law, in units of its standard deviation."""
+    gap: Floats = (observed / observed.sum() - table.law) / np.sqrt(table.law * (1.0 - table.law))
+    return gap
 
 
 def _share(probability: float) -> str:

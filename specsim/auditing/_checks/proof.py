@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from specsim.auditing._results import ProofSummary
+from specsim.auditing._results.audit import ProofSummary
 from specsim.drafts import Tree
 from specsim.models import TableModel
 from specsim.rules import Rule

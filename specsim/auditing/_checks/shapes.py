@@ -3,17 +3,22 @@
 Given what came before it, the image of a token in [0, 1), in whatever order of the tokens of its row, is
 uniform if the verifier is exact: whatever the row, the shape of the call, and the place in it. So tokens of
 all rows pool into tables, one for each value of each *axis* (rows of a call, γ, vocabulary, position, …) and
-each order. *Pairs* count the quarters of the images of two first tokens, at distances within a call and at
-the same place of calls that follow each other."""
+each order. *Pairs* count the quarters of the images of two tokens of different steps: of two first tokens, at
+distances within a call and at the same place of calls that follow each other; of a bonus and the first token
+of the next row, which are drawn with neighbouring random numbers. *Halves*: how many first tokens of a call,
+or how many of its bonuses, have an image below one half is binomial; mapped through its own law it is
+uniform, whatever the rows of the call. It varies more if any steps of a call share random numbers, and less
+if these are too even."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtr
 
 from specsim.auditing._cases.shapes import KINDS, KINDS_IF_LARGE, LARGE, ORDERS, Block, ShapedRows, ShapesCase
 from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, pairs_of_quarters, pit_bin
@@ -30,9 +35,11 @@ PAIRED = (0, 2)
 #: nearly the same token.
 ALIKE = (False, True)
 #: Distances of two rows of a call; 0 is half of the call.
-DISTANCES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 0)
+DISTANCES = (*range(1, 9), 16, 32, 64, 128, 256, 512, 1024, 2048, 0)
 #: Distances in calls of two rows at the same place.
 CALLS_APART = (1, 2)
+#: What follows a row whose bonus is paired, and the order of the bonus: its token is drawn by inverse CDF.
+NEXT, OF_BONUS = ("the next row of the call", "the first row of the next call"), 2
 #: The upper end of the last class.
 MOST = 2**30
 #: Upper ends of the classes of rows in a call, of γ, and of the number of a row in its call.
@@ -67,6 +74,7 @@ class Axes:
             "bonus of γ": _classes(GAMMAS, case.gamma),
             "kind of row": kinds,
             "the token before": [f"in quarter {k + 1}" for k in range(QUARTERS)],
+            "distance of two contested places": [str(k) for k in range(1, case.gamma)],
         }
         return [(axis, value) for axis, of_axis in names.items() for value in of_axis]
 
@@ -140,11 +148,12 @@ class ShapesTally:
         return Axes(self.case)
 
     def zeros(self) -> dict[str, NDArray[Any]]:
-        positions, pairs = self.case.positions, len(DISTANCES) + len(CALLS_APART)
+        positions, pairs = self.case.positions, len(DISTANCES) + len(CALLS_APART) + len(NEXT)
         return {
             "lengths": np.zeros(positions, dtype=np.int64),
             "images": np.zeros((len(self.axes.values), len(ORDERS), PIT_BINS), dtype=np.int64),
             "pairs": np.zeros((pairs, len(ALIKE), len(PAIRED), QUARTERS**2), dtype=np.int64),
+            "halves": np.zeros((len(ROWS) - 1, len(PAIRED) + 1, PIT_BINS), dtype=np.int64),
             "tail": np.zeros((0, len(TAIL_EDGES)), dtype=np.int64),
             "impossible": np.zeros(positions, dtype=np.int64),
         }
@@ -155,21 +164,25 @@ class ShapesTally:
         assert isinstance(rows, ShapedRows)
         steps, gamma, axes = len(batch.accepted), rows.block.gamma, self.axes
         counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.positions)
-        v = uniforms(key, int(Purpose.COUNT), batch.first, steps, gamma + 1)
+        v = uniforms(key, int(Purpose.COUNT), batch.first, steps, gamma + 2)
         longest = np.full(steps, gamma) if rows.lengths is None else rows.lengths
-        first = np.empty((len(ORDERS), steps))
+        first, bonus = np.empty((len(ORDERS), steps)), np.full((len(ORDERS), steps), -1.0)
         impossible = np.zeros(self.case.positions, dtype=np.int64)
         place = axes.first("place in the step")
         gammas = _class(GAMMAS, gamma)
         ends = (axes.first("last drafted of γ") + gammas, axes.first("bonus of γ") + gammas)
-        starts = np.array([place, axes.first("kind of row"), axes.first("the token before"), *ends])
+        contested = axes.first("distance of two contested places") if self.case.gamma > 1 else 0
+        kind, before = axes.first("kind of row"), axes.first("the token before")
+        starts = np.array([place, kind, before, *ends, contested])
         count_images(
-            batch.tokens, rows.places, rows.bank.p, rows.bank.below, v, longest,
+            batch.tokens, rows.places, rows.apart, rows.bank.p, rows.bank.below, v, longest,
             np.array(axes.of_block(rows.block)), axes.of_rows(rows.block, rows.inside), starts,
-            counts["images"], impossible, first,
+            counts["images"], impossible, first, bonus,
         )  # fmt: skip
         counts["impossible"] += impossible
-        _count_pairs(first, rows, counts["pairs"])
+        _count_pairs(first, bonus, longest, rows, counts["pairs"])
+        halves = counts["halves"][_class(ROWS, rows.block.rows) - 1]
+        _count_halves([*first[list(PAIRED)], bonus[OF_BONUS]], v[gamma + 1], rows, halves)
         return self._impossible(batch, rows) if impossible.any() else []
 
     def _impossible(self, batch: Batch, rows: ShapedRows) -> list[Example]:
@@ -183,12 +196,12 @@ class ShapesTally:
 
 @kernel
 def count_images(  # type: ignore[no-untyped-def]
-    tokens, places, p, below, v, longest, of_block, of_rows, starts, images, impossible, first
+    tokens, places, apart, p, below, v, longest, of_block, of_rows, starts, images, impossible, first, bonus
 ):
     """Count the images of tokens[γ+1, B] in images[code, order, bin]; first[order, B] are those of the first
-    tokens, -1 for an impossible one."""
+    tokens, -1 for an impossible one, bonus[order, B] those of the bonuses, filled where there is one."""
     orders, bins = images.shape[1], images.shape[2]
-    codes = np.empty(of_block.size + of_rows.shape[1] + 5, np.int64)
+    codes = np.empty(of_block.size + of_rows.shape[1] + 6, np.int64)
     codes[: of_block.size] = of_block
     for s in range(tokens.shape[1]):
         shared = of_block.size
@@ -221,6 +234,9 @@ def count_images(  # type: ignore[no-untyped-def]
             if before >= 0.0:
                 codes[number] = starts[2] + pit_bin(before, 4)
                 number += 1
+            if i > 0 and i == apart[1, s]:
+                codes[number] = starts[5] + apart[0, s] - 1
+                number += 1
             for o in range(orders):
                 image = below[o, k, x] + v[i, s] * mass
                 b = pit_bin(image, bins)
@@ -228,34 +244,66 @@ def count_images(  # type: ignore[no-untyped-def]
                     images[codes[j], o, b] += 1
                 if i == 0:
                     first[o, s] = image
+                if i == longest[s]:
+                    bonus[o, s] = image
                 if o == 0:
                     before_next = image
             before = before_next
 
 
-def _count_pairs(first: Floats, rows: ShapedRows, pairs: Ints) -> None:
-    """Count the quarters of two first tokens' images; no step is in two pairs of one distance."""
+def _count_pairs(first: Floats, bonus: Floats, longest: Ints, rows: ShapedRows, pairs: Ints) -> None:
+    """Count the quarters of two tokens' images; no step is in two pairs of one distance, and a bonus and a
+    first token are in one pair each."""
     block, steps = rows.block, len(rows.inside)
     place, call = rows.inside % block.rows, rows.inside // block.rows
-    each, kinds = np.arange(steps), rows.places[:, 0].astype(np.int64)
-    for d, distance in enumerate(DISTANCES):
-        apart = distance or block.rows // 2
+    each, tables = np.arange(steps), iter(pairs)
+    firsts = _Images(first[list(PAIRED)], rows.places[:, 0])
+    bonuses = _Images(bonus[[OF_BONUS] * len(PAIRED)], rows.places[each, longest])
+    for distance in DISTANCES:
+        apart, of_distance = distance or block.rows // 2, next(tables)
         if apart == 0 or apart >= block.rows:
             continue
         begins = place < apart if distance == 0 else place // apart % 2 == 0
-        _add_pairs(first, kinds, each[begins & (place + apart < block.rows)], apart, pairs[d])
-    for d, distance in enumerate(CALLS_APART, start=len(DISTANCES)):
-        _add_pairs(first, kinds, each[call // distance % 2 == 0], distance * block.rows, pairs[d])
+        _add_pairs(firsts, firsts, each[begins & (place + apart < block.rows)], apart, of_distance)
+    for distance in CALLS_APART:
+        ones = each[call // distance % 2 == 0]
+        _add_pairs(firsts, firsts, ones, distance * block.rows, next(tables))
+    for ones in (each[place + 1 < block.rows], each[place + 1 == block.rows]):
+        _add_pairs(bonuses, firsts, ones, 1, next(tables))
 
 
-def _add_pairs(first: Floats, kinds: Ints, ones: Ints, apart: int, tables: Ints) -> None:
-    """Add the pairs of `ones` with the steps `apart` from them to tables[alike, order, cell]."""
-    ones = ones[ones + apart < len(kinds)]
-    ones = ones[(first[0, ones] >= 0.0) & (first[0, ones + apart] >= 0.0)]  # both tokens are possible
+class _Images(NamedTuple):
+    """A token of each step: its images [order, B], negative where there is none, and its kind of row [B]."""
+
+    images: Floats
+    kinds: NDArray[np.int32]
+
+
+def _add_pairs(one: _Images, other: _Images, ones: Ints, apart: int, tables: Ints) -> None:
+    """Add the pairs of `one` at the steps `ones` with `other` at the steps `apart` from them to tables[alike,
+    order, cell]."""
+    ones = ones[ones + apart < len(one.kinds)]
+    ones = ones[(one.images[0, ones] >= 0.0) & (other.images[0, ones + apart] >= 0.0)]
     for of_alike, alike in zip(tables, ALIKE, strict=True):
-        chosen = ones[kinds[ones] == kinds[ones + apart]] if alike else ones
-        for row, order in zip(of_alike, PAIRED, strict=True):
-            row += pairs_of_quarters(first[order, chosen], first[order, chosen + apart])
+        chosen = ones[one.kinds[ones] == other.kinds[ones + apart]] if alike else ones
+        for row, left, right in zip(of_alike, one.images, other.images, strict=True):
+            row += pairs_of_quarters(left[chosen], right[chosen + apart])
+
+
+def _count_halves(tokens: Sequence[Floats], v: Floats, rows: ShapedRows, halves: Ints) -> None:
+    """Count the image of the number of tokens of a call below one half, under its law.
+
+    A token has images [B], negative where there is none, and a row of `halves`."""
+    if rows.block.rows < 2:
+        return
+    starts = np.flatnonzero(np.diff(rows.inside // rows.block.rows, prepend=-1))
+    for row, images in zip(halves, tokens, strict=True):
+        number = np.add.reduceat(images >= 0.0, starts, dtype=np.int64)
+        low = np.add.reduceat((images >= 0.0) & (images < 0.5), starts, dtype=np.int64)
+        below = np.where(low > 0, bdtr(np.maximum(low - 1, 0), number, 0.5), 0.0)
+        image = below + v[starts] * (bdtr(low, number, 0.5) - below)
+        bins = np.minimum((image[number > 0] * PIT_BINS).astype(np.int64), PIT_BINS - 1)
+        row += np.bincount(bins, minlength=PIT_BINS)
 
 
 def plan_shapes(tally: ShapesTally, steps: int) -> Plan:
@@ -276,12 +324,22 @@ def _tables(tally: ShapesTally, steps: int) -> Iterator[Table]:
             yield Table(kind, position, (code, o), "images", start, np.arange(PIT_BINS), uniform, where)
     law = np.full(QUARTERS**2, 1.0 / QUARTERS**2)
     for number, (where, alike, order) in enumerate(product(_pair_names(), ALIKE, PAIRED)):
-        name = f"{where}{' with the same p and q' * alike}, ordered by {ORDERS[order]}"
+        of_bonus = f"{ORDERS[OF_BONUS]} and " if where.startswith("the bonus") and order != OF_BONUS else ""
+        name = f"{where}{' with the same p and q' * alike}, ordered by {of_bonus}{ORDERS[order]}"
         yield Table("pairs", 0, (number,), "pairs", number * len(law), np.arange(len(law)), law, name)
+    classes = _classes(ROWS, tally.axes.most_rows)[1:]
+    tokens = [*(f"first tokens {{}}, ordered by {ORDERS[order]}" for order in PAIRED), "bonuses {}"]
+    for number, (rows, which) in enumerate(product(classes, tokens)):
+        name = "the " + which.format(f"of calls of {rows} rows")
+        yield Table("halves", 0, (number,), "halves", number * PIT_BINS, np.arange(PIT_BINS), uniform, name)
 
 
 def _pair_names() -> Iterator[str]:
     for distance in DISTANCES:
-        yield f"rows {distance:,} apart in a call" if distance else "rows half a call apart"
+        rows = f"rows {distance:,} apart in a call" if distance else "rows half a call apart"
+        yield f"the first tokens of {rows}"
     for distance in CALLS_APART:
-        yield "rows at the same place of " + ("successive calls" if distance == 1 else "calls two apart")
+        calls = "successive calls" if distance == 1 else "calls two apart"
+        yield f"the first tokens of rows at the same place of {calls}"
+    for following in NEXT:
+        yield f"the bonus of a row and the first token of {following}"

@@ -12,6 +12,7 @@ import numpy as np
 from specsim import rules
 from specsim.auditing._cases.battery import DECLARED_VOCABULARY, LEVELS, Case, battery
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
+from specsim.auditing._cases.pairs import case_of_pair
 from specsim.auditing._cases.rows import rows_of
 from specsim.auditing._cases.shapes import ShapesCase, shape_cases
 from specsim.auditing._checks.claimed_law import Claim
@@ -25,6 +26,7 @@ from specsim.auditing._verifier.contract import Declared, Verifier
 from specsim.auditing._verifier.requests import Callee
 from specsim.core._types import Floats, Ints
 from specsim.drafts import chain
+from specsim.models import Pair
 from specsim.rules import Rule
 from specsim.simulation._counting import Tally, no_counts
 from specsim.simulation._executors import Workers
@@ -63,11 +65,13 @@ class _Counted:
 class RuleSubject(_Counted):
     """A built-in rule, through its fixed-pair kernel where p and q never change, else its row kernel.
 
-    If `workers` are given they count the steps; the rule must then be in the registry."""
+    With a `pair` there is a case of it too. If `workers` are given they count the steps; the rule must then
+    be in the registry."""
 
     rule: Rule
     threads: int
     workers: Workers | None = None
+    pair: Pair | None = None
 
     @property
     def name(self) -> str:
@@ -75,7 +79,7 @@ class RuleSubject(_Counted):
 
     @cached_property
     def cases(self) -> list[Case]:
-        return battery(self.rule)
+        return battery(self.rule) + ([case_of_pair(self.pair, self.rule)] if self.pair is not None else [])
 
     def plan(self, index: int, level: str) -> Plan:
         case = self.cases[index]
@@ -100,6 +104,7 @@ class _FunctionSubject(_Counted):
     name: str
     callee: Callee
     timeout: float = TIMEOUT
+    pair: Pair | None = None
     threads = 1
 
     @property
@@ -122,11 +127,12 @@ def _all_cases(declared: Declared) -> list[Case | ShapesCase]:
 
 
 class VerifierSubject(_FunctionSubject):
-    """A user's verifier."""
+    """A user's verifier; with a `pair` there is a case of it too."""
 
     @cached_property
     def cases(self) -> list[Case | ShapesCase]:
-        return _all_cases(self.declared)
+        own = [] if self.pair is None else [case_of_pair(self.pair, self.declared)]
+        return [*_all_cases(self.declared), *own]
 
     @cached_property
     def rule(self) -> Rule | None:

@@ -1,7 +1,8 @@
 """The plan of a case, fixed before the first draw: its steps, and its tables, which share the budget."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,14 @@ from specsim.auditing._checks.counts import (
     table_positions,
 )
 from specsim.core._types import Floats, Ints, Tokens
-from specsim.core.stats import log_e_value, log_single_cell_e_value, merge_cells
+from specsim.core.stats import (
+    log_e_value,
+    log_e_values,
+    log_pooled_e_values,
+    log_shared,
+    log_single_cell_e_value,
+    merge_cells,
+)
 from specsim.simulation._counting import Counts, Partial, no_counts
 
 #: Fractions of a case's steps at which interim looks are taken; a case ends early only if one rejects. A case
@@ -36,8 +44,9 @@ ALTERNATIVE_CONTEXTS = 64
 class Table:
     """A test of the counts of cells against their law.
 
-    `kind` is "prefix", "PIT", "tail", "ids", "neighbours", "shape" or "pairs"; `position` counts from 0;
-    `prefix` is the emitted prefix of a prefix table; `where` says what a table of other steps is about.
+    `kind` is "prefix", "PIT", "tail", "ids", "neighbours", "shape", "pairs" or "halves"; `position`
+    counts from 0; `prefix` is the emitted prefix of a prefix table; `where` says what a table of other steps
+    is about.
 
     The counts are `[start : start + len(cells)]` of the flattened array `source`; `cells[x]` is the cell of
     outcome x, -1 if impossible; `law` is the law of the cells, `ratios` [M, k] the likelihood ratios to it of
@@ -99,10 +108,62 @@ class Plan:
         """Tables, one test of them pooled, and one for dependence at each of the two last looks."""
         return len(self.tables) + 3
 
-    @property
-    def pooled(self) -> list[Table]:
+    def log_e(self, counts: Counts) -> Floats:
+        """The logarithm of the e-value of each table."""
+        of_bins = iter(self.by_bins.log_e(self.by_bins.counts(counts))[0])
+        return np.array(
+            [one.log_e(one.counts(counts)) if one.kind == "ids" else next(of_bins) for one in self.tables]
+        )
+
+    @cached_property
+    def by_bins(self) -> "Joined":
+        """The tables but those of single ids, which have another test."""
+        return Joined([table for table in self.tables if table.kind != "ids"])
+
+    @cached_property
+    def pooled(self) -> "Joined":
         """The tables that are pooled."""
-        return pooled_tables(self.tables)
+        return Joined(pooled_tables(self.tables))
+
+
+class Joined:
+    """Tables whose cells stand one after the other, so that they are tested at once."""
+
+    def __init__(self, tables: Sequence[Table]):
+        self.tables = tables
+        self.law = np.concatenate([np.zeros(0), *(table.law for table in tables)])
+        self.starts = np.cumsum([0, *(len(table.law) for table in tables)])[:-1]
+
+    @cached_property
+    def log_ratios(self) -> Floats | None:
+        """The logarithms [7M, k] of the alternatives' likelihood ratios; of tables without any they are 0."""
+        kinds = max((len(table.ratios) for table in self.tables if table.ratios is not None), default=0)
+        if not kinds:
+            return None
+        ratios = [
+            np.ones((kinds, len(table.law))) if table.ratios is None else table.ratios
+            for table in self.tables
+        ]
+        return log_shared(np.concatenate(ratios, axis=1))
+
+    def counts(self, counts: Counts) -> Ints:
+        """The counts [1, k] of all cells, from the counts of an `AuditTally`."""
+        return self.merged({name: found.reshape(-1, 1) for name, found in counts.items()})
+
+    def merged(self, flat: Mapping[str, Ints]) -> Ints:
+        """The counts [n, k] of n experiments, from the flattened arrays [cells, n] of a tally by name."""
+        if not self.tables:
+            return np.zeros((len(next(iter(flat.values()))[0]), 0), dtype=np.int64)
+        return np.concatenate([table.merged(flat[table.source]) for table in self.tables]).T
+
+    def log_e(self, observed: Ints) -> Floats:
+        """The logarithm [n, T] of the e-value of each table, of counts [n, k]."""
+        return log_e_values(observed, self.law, self.starts)
+
+    def log_pooled_e(self, observed: Ints) -> Floats:
+        """The logarithm [n] of the e-value of all tables together: the mean of those against all laws, and
+        against the alternatives that the tables have."""
+        return log_pooled_e_values(observed, self.law, self.starts, self.log_ratios)
 
 
 def pooled_tables(tables: Sequence[Table]) -> list[Table]:
@@ -151,12 +212,13 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
     The expected counts of prefixes and positions are those of the standard rule; a wrong estimate costs only
     power."""
 
-    def laws(prefix: Tokens) -> tuple[Floats, Floats, Floats | None]:
-        text = (*case.contexts[0].tolist(), *prefix)
-        p, q = (np.asarray(model.row(text), dtype=np.float64) for model in (case.target, case.draft))
-        law = claim.row(p, q, len(prefix))
-        whole = len(prefix) == case.gamma
-        before = np.asarray(case.draft.row(text[:-1]), dtype=np.float64) if whole and prefix else None
+    def laws(prefixes: Sequence[Tokens]) -> tuple[Floats, Floats, Floats | None]:
+        drafted = len(prefixes[0])
+        texts = np.array([(*case.contexts[0].tolist(), *prefix) for prefix in prefixes], dtype=np.int32)
+        p, q = (model.rows(texts) for model in (case.target, case.draft))
+        law = np.array([claim.row(*rows, drafted) for rows in zip(p, q, strict=True)])
+        whole = drafted == case.gamma
+        before = case.draft.rows(texts[:, :-1]) if whole and drafted else None
         others = alternatives(p, None if whole else q, before) if claim.lossless else None
         return law, np.minimum(law, q), others
 
@@ -172,19 +234,27 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
 
 
 def prefix_tables(
-    case: Case | DecoderCase, steps: int, laws: Callable[[Tokens], tuple[Floats, Floats, Floats | None]]
+    case: Case | DecoderCase,
+    steps: int,
+    laws: Callable[[Sequence[Tokens]], tuple[Floats, Floats, Floats | None]],
 ) -> Iterator[Table]:
-    """A table for each prefix; laws(prefix) is the law after it, how likely each token is followed, and the
-    law under each alternative."""
+    """A table for each prefix.
+
+    `laws` of n prefixes of one length are the laws [n, V] after them, how likely each token is followed, and
+    the laws [n, M, V] under each alternative."""
     size, start = case.target.vocab_size, 0
     reached: dict[Tokens, float] = {(): float(steps)}
     for position in range(table_positions(case)):
         following: dict[Tokens, float] = {}
-        for prefix, visits in reached.items():
+        if not reached:
+            break
+        law, onward, others = laws(list(reached))
+        for i, (prefix, visits) in enumerate(reached.items()):
             code = int(np.ravel_multi_index(prefix, (size,) * position)) if prefix else 0
-            law, onward, others = laws(prefix)
-            yield table_of("prefix", position, prefix, "prefixes", start + code * size, law, visits, others)
-            following |= {(*prefix, x): visits * mass for x, mass in enumerate(onward.tolist()) if mass > 0.0}
+            first, known = start + code * size, None if others is None else others[i]
+            yield table_of("prefix", position, prefix, "prefixes", first, law[i], visits, known)
+            chances = enumerate(onward[i].tolist())
+            following |= {(*prefix, x): visits * mass for x, mass in chances if mass > 0.0}
         start += size ** (position + 1)
         reached = following
 
@@ -207,10 +277,14 @@ def _bin_alternatives(case: Case) -> tuple[Floats, Floats]:
     """The PIT bins [M, 16] under each alternative, where tokens are drafted and at the bonus, the mean over
     some contexts."""
     contexts = case.contexts[:ALTERNATIVE_CONTEXTS]
-    rows = list(zip(*(model.rows(contexts) for model in (case.target, case.draft)), strict=True))
-    drafted = [bins_of(alternatives(p, q, None), p, q, PIT_BINS) for p, q in rows]
-    bonus = [bins_of(alternatives(p, None, q), p, q if case.is_pair else None, PIT_BINS) for p, q in rows]
-    return np.mean(drafted, axis=0), np.mean(bonus, axis=0)
+    p_rows, q_rows = (model.rows(contexts) for model in (case.target, case.draft))
+    drafted, bonus = alternatives(p_rows, q_rows, None), alternatives(p_rows, None, q_rows)
+    found = [
+        (bins_of(one, p, q, PIT_BINS), bins_of(other, p, q if case.is_pair else None, PIT_BINS))
+        for one, other, p, q in zip(drafted, bonus, p_rows, q_rows, strict=True)
+    ]
+    of_draft, of_bonus = np.mean(found, axis=0)
+    return of_draft, of_bonus
 
 
 def _neighbour_tables(steps: int) -> Iterator[Table]:

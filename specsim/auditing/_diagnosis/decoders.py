@@ -24,7 +24,8 @@ from specsim.auditing._diagnosis.likelihood import LEAST, Prediction, log_likeli
 from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
 from specsim.auditing._diagnosis.posterior import Scored, check_time, conclude, drop_far, posterior
 from specsim.auditing._execution import Steps, count_steps
-from specsim.auditing._results import CaseResult, Diagnosis
+from specsim.auditing._results.audit import CaseResult
+from specsim.auditing._results.diagnosis import Diagnosis
 from specsim.auditing._verifier.contract import BrokenVerifier
 from specsim.auditing.mutants import Mutant, catalogue, exact_controls
 from specsim.auditing.mutants._decoding import Decoder, in_a_loop, sequence_law
@@ -164,8 +165,10 @@ def diagnose_decoder(
         if found.settled:
             break
     if not found.named:  # only now those that take longest
-        more, _ = _rank(simulated, seen, in_time)
-        found = posterior(drop_far([*scored, *more]), exact, number)
+        best = max((one.log_likelihood for one in [*scored, *exact]), default=-math.inf)
+        if near_best := [one for one in simulated if _is_near(one, seen, best, in_time)]:
+            more, _ = _rank(near_best, seen, in_time)
+            found = posterior(drop_far([*scored, *more]), exact, number)
     evidence = _evidence(found.named[0][0], seen) if found.named else ""
     return conclude(found, done * len(seen), evidence=evidence)
 
@@ -209,6 +212,14 @@ def _rank(
     close = drop_far(scored)
     exact = [one for one in close if one.mutant.name in EXACT_NAMES]
     return [one for one in close if one.mutant.name not in EXACT_NAMES], exact
+
+
+def _is_near(mutant: Mutant, seen: Sequence[_Seen], best: float, in_time: Callable[[], None]) -> bool:
+    """Whether the likelihood of the texts comes near `best` with a usual draft length."""
+    in_time()
+    shapes = [one for one in _of_all_lengths(mutant, seen) if _decoder(one).gamma in FIRST_LENGTHS]
+    found = (sum(_likelihoods(one, seen, None, log_likelihood)) for one in shapes)
+    return any(best - likelihood <= FAR_WITHOUT_FIT for likelihood in found)
 
 
 def _at_first(mutant: Mutant, seen: Sequence[_Seen]) -> Iterator[tuple[float, Mutant]]:

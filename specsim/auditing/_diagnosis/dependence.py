@@ -1,18 +1,24 @@
 """Which steps of a verifier depend on each other: the signature of shared random numbers.
 
 In many pairs of small calls, how often do two first tokens agree that should be independent: neighbours in a
-call, rows further apart, and rows at the same place of two calls? One case has a random recovered token, the
-other a random acceptance."""
+call, rows further apart, and rows at the same place of two calls? One case has a random recovered token, one
+a random acceptance, and in one every row has its own labels, so that a token copied from another row is not
+one drawn with its random numbers."""
 
 import numpy as np
 
-from specsim.auditing._cases.battery import Case, battery
+from specsim.auditing._cases.battery import BITS, Case, battery
 from specsim.auditing._diagnosis.likelihood import Prediction
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
 from specsim.auditing._verifier.requests import Callee
+from specsim.core.distributions import dyadic
+from specsim.drafts import chain
+from specsim.models import TableModel
 
 CASES = ("disjoint", "one-hot draft")
+#: p of the rows with labels of their own; q has the same probabilities at other tokens.
+OWN = (0.4, 0.3, 0.2, 0.1)
 #: Rows of a call, and pairs of rows of two calls: neighbours, further apart, same place in the other call.
 ROWS = 4
 PAIRS = ((0, 1), (0, 2), (0, ROWS))
@@ -49,9 +55,18 @@ def signatures(callee: Callee, timeout: float, versions: int = 1) -> list[Signat
 
 def independent(declared: Declared) -> Prediction:
     """The law of agreement of exact and independent steps, in the order of `signatures`."""
-    chances = [float((np.asarray(case.target.row(())) ** 2).sum()) for case in _cases(declared)]
+    chances = [
+        1.0 / case.target.vocab_size if case.rotated else float((np.asarray(case.target.row(())) ** 2).sum())
+        for case in _cases(declared)
+    ]
     return Prediction(np.array([[chance, 1.0 - chance] for chance in chances for _ in PAIRS]))
 
 
 def _cases(declared: Declared) -> list[Case]:
-    return [case for case in battery(declared) if case.name in CASES]
+    cases = [case for case in battery(declared) if case.name in CASES]
+    if declared.vocab_size and declared.vocab_size < 2 * len(OWN):
+        return cases
+    dtype, none = declared.dtypes[0], [0.0] * len(OWN)
+    target, draft = (TableModel(dyadic(row, BITS[dtype])) for row in ([*OWN, *none], [*none, *OWN]))
+    purpose = "each row of a call has its own p and q"
+    return [*cases, Case("own disjoint rows", purpose, target, draft, chain(1), rotated=True, dtype=dtype)]

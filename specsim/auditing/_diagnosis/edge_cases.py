@@ -9,7 +9,7 @@ from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_near
 from specsim.auditing._diagnosis.parameters import Values, marginalise
 from specsim.auditing._diagnosis.posterior import STANDARD, Scored, conclude, posterior
-from specsim.auditing._results import Diagnosis
+from specsim.auditing._results.diagnosis import Diagnosis
 from specsim.auditing._verifier.calls import VerifierSource
 from specsim.auditing.mutants import Mutant, catalogue
 from specsim.core._streams import Key

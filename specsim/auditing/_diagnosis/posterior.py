@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 
 from specsim.auditing._diagnosis.likelihood import log_mean_exp
-from specsim.auditing._results import ODDS, Candidate, Diagnosis
+from specsim.auditing._results.diagnosis import ODDS, Candidate, Diagnosis
 from specsim.auditing.mutants import Mutant
 from specsim.auditing.mutants import _reference as pieces
 from specsim.rules import get, names
@@ -90,6 +90,8 @@ def posterior(known: Sequence[Scored], exact: Sequence[Scored], catalogue: int) 
     none = log_mean_exp([log_mean_exp([one.near for one in exact]), near_known])
     logs = [np.log(KNOWN / catalogue) + one.log_likelihood for one in possible]
     logs += [np.log(NONE) + none, np.log(EXACT) + right]
+    if max(logs) == -np.inf:  # nothing is left to compare with
+        return Posterior((), 1.0, 0.0)
     *each, of_none, of_exact = np.exp(np.array(logs) - scipy.special.logsumexp(logs)).tolist()
     ordered = sorted(zip(possible, each, strict=True), key=lambda one: -one[1])
     return Posterior(tuple(ordered), of_none, of_exact)

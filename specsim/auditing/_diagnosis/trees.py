@@ -28,7 +28,8 @@ from specsim.auditing._diagnosis.posterior import (
     posterior,
 )
 from specsim.auditing._execution import Steps, count_steps
-from specsim.auditing._results import CaseResult, Diagnosis
+from specsim.auditing._results.audit import CaseResult
+from specsim.auditing._results.diagnosis import Diagnosis
 from specsim.auditing.mutants import Mutant, catalogue
 from specsim.core._types import Floats, Ints, Row, Tokens
 from specsim.models import row_ahead

@@ -2,22 +2,18 @@
 
 Steps of the diagnostic cases are drawn until one mistake is far likelier than all others, or a limit is
 reached. Mistakes that are alike there, because they show only in a precision, in a tail, or between the rows
-of a call, are separated by the rejected tables of the audit: each mistake is run on the same case."""
+of a call, are separated by the rejected tables of the audit: each mistake is run on the same case. A mistake
+that does not reproduce all cases of the audit is not named."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from specsim.auditing._cases.battery import Case, case_key
-from specsim.auditing._cases.shapes import ShapesCase
-from specsim.auditing._checks.claimed_law import Claim
-from specsim.auditing._checks.counts import AuditTally
-from specsim.auditing._checks.findings import OF_PAIRS, dependent
-from specsim.auditing._checks.shapes import ShapesTally
+from specsim.auditing._checks.findings import OF_STEPS, calls_differ, dependent
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis.dependence import VERSIONS, Signature, independent, signatures
@@ -34,10 +30,12 @@ from specsim.auditing._diagnosis.posterior import (
     posterior,
 )
 from specsim.auditing._diagnosis.predictions import ROUNDING, flat, predict
+from specsim.auditing._diagnosis.reproduction import comparable, refuted, run_on
 from specsim.auditing._execution import Steps, count_steps
-from specsim.auditing._results import ODDS, CaseResult, Diagnosis
-from specsim.auditing._verifier.calls import TIMEOUT, ShapesSource, VerifierSource
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
+from specsim.auditing._results.audit import CaseResult
+from specsim.auditing._results.diagnosis import ODDS, Diagnosis
+from specsim.auditing._verifier.calls import TIMEOUT
+from specsim.auditing._verifier.contract import Declared, NotADraftPath
 from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant, catalogue, exact_controls
 from specsim.auditing.mutants import _acceptance as acceptance
@@ -45,17 +43,16 @@ from specsim.auditing.mutants import _randomness as randomness
 from specsim.core._streams import Key
 from specsim.core._types import Ints
 from specsim.rules import get
-from specsim.simulation._counting import Counts, run
+from specsim.simulation._counting import Counts
 
 #: Steps of each diagnostic case after which the mistakes are ranked.
 SEGMENTS = [2**13, 2**15, 2**17]
 #: Steps that are searched for an outcome.
 SEARCHED_STEPS = 2**13
-#: The most steps of a known mistake that is run on a case of the audit, the most bytes of their rows, and
-#: their key.
-COMPARED_STEPS, COMPARED_BYTES, COMPARISON_KEY = 2**17, 2**31, (0x5EED, 0xCA5E)
-#: The most bytes of one step of such a case.
-STEP_BYTES = 2**20
+#: The most steps of a known mistake that is run on a case that failed.
+COMPARED_STEPS = 2**17
+#: How many names are looked for: after so many that do not reproduce the audit there is none.
+TRIED = 3
 #: Nats by which an outcome that is quoted favours the mistake.
 CLEAR = 5.0
 #: Exact verifiers: the two rules in use, and those that accept less.
@@ -71,26 +68,30 @@ FIRST, FAR_AT_FIRST = 2, 150.0
 #: Why there is no name.
 OFF_THE_PATH = "Tokens are emitted that were not drafted."
 DEPENDENT = "The steps depend on each other, in a pattern of no known mistake."
+TOO_FEW = "It emits impossible tokens, too few to tell by which mistake."
+#: Impossible outcomes from which on they may show a mistake by themselves.
+ENOUGH = 20
 
 
 def diagnose_chain(
     subject: VerifierSubject,
-    failed: Sequence[CaseResult],
+    results: Sequence[CaseResult],
     level: str,
     root: int,
     known: Sequence[Mutant] | None = None,
     deadline: float = math.inf,
 ) -> Diagnosis | None:
-    """Diagnose the verifier `subject`, whose cases `failed`, by default with all known mistakes.
+    """Diagnose the verifier `subject` from the results of its audit, by default with all known mistakes.
 
     Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
 
     def in_time(*_: int) -> None:
         check_time(deadline)
 
+    failed = [result for result in results if result.findings]
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
-    if any(dependent(result.tables, result.counts) for result in failed):
+    if any(dependent(result.tables) or calls_differ(result.counts) for result in failed):
         return _between_steps(mutants, subject, sum(result.steps for result in failed))
     # where the mistake is between steps alone, steps are not independent
     between_steps = mutants
@@ -115,11 +116,39 @@ def diagnose_chain(
         if between.steps and between.exact * ODDS < 1.0:
             return between
     scored, exact = _with_tables(scored, exact, subject, failed, level, in_time)
-    found = posterior(scored, exact, number)
+    reproducing: list[Scored] = []
+    for _ in range(TRIED):
+        found = posterior(scored, exact, number)
+        named = [one for one, _ in found.named if one not in reproducing]
+        wrong = [one for one in named if refuted(one.mutant, subject, results, level, in_time)]
+        if not wrong:
+            break
+        reproducing += [one for one in named if one not in wrong]
+        scored = [replace(one, log_likelihood=-np.inf) if one in wrong else one for one in scored]
+    else:
+        found = posterior((), exact, number)
     if not found.named:
         return conclude(found, done * len(cases))
+    if _shown_by_few(found.named[0][0].mutant, cases, outcomes):
+        return conclude(None, done * len(cases), TOO_FEW)
     evidence, where = _evidence(found.named[0][0], cases, outcomes, subject, root)
     return conclude(found, done * len(cases), evidence=evidence, place=where)
+
+
+def _shown_by_few(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> bool:
+    """Whether only impossible outcomes, and too few of them, tell a mistake from an exact verifier."""
+    for right in EXACT:
+        impossible, gain = 0, 0.0
+        for case, counts in zip(cases, outcomes, strict=True):
+            one, other = predict(mutant, case), predict(right, case)
+            if one is None or other is None:
+                return False
+            possible = counts * (other.law > 0.0)
+            impossible += int((counts - possible).sum())
+            gain += log_likelihood(one, possible) - log_likelihood(other, possible)
+        if impossible < ENOUGH and gain < math.log(ODDS):
+            return True
+    return False
 
 
 def _same_law(mutants: Sequence[Mutant], cases: Sequence[Case]) -> bool:
@@ -203,8 +232,8 @@ def _with_tables(
     in_time: Callable[[], None],
 ) -> tuple[list[Scored], list[Scored]]:
     """The same with the rejected tables of the two worst cases: each mistake is run on them."""
-    comparable = [result for result in failed if _comparable(subject, result)]
-    for result in sorted(comparable, key=lambda result: -result.largest_log10_e)[:2]:
+    compared = [result for result in failed if comparable(subject, result)]
+    for result in sorted(compared, key=lambda result: -result.largest_log10_e)[:2]:
         tables = _rejected(subject, result, level)
         if not tables:
             continue
@@ -213,7 +242,7 @@ def _with_tables(
         again = []
         for one in known:
             in_time()
-            counts = _run_on(one.mutant, subject, result)
+            counts = run_on(one.mutant, subject, result, min(2 * result.steps, COMPARED_STEPS))
             if counts is not None:
                 again.append(one.plus(*_log_likelihood_of_tables(result, tables, counts)))
         known = again
@@ -225,7 +254,7 @@ def _rejected(subject: VerifierSubject, result: CaseResult, level: str) -> list[
     plan = subject.plan(subject.index(result.case), level)
     pairs = list(zip(plan.tables, result.tables, strict=True))
     prefixes = [table for table, judged in pairs if judged.kind == "prefix" and judged.rejected]
-    others = [pair for pair in pairs if pair[1].kind not in OF_PAIRS]
+    others = [pair for pair in pairs if pair[1].kind not in OF_STEPS]
     return prefixes or [table for table, _ in sorted(others, key=lambda pair: -pair[1].log10_e)[:1]]
 
 
@@ -243,29 +272,6 @@ def _log_likelihood_of_tables(
         likely += log_likelihood(prediction, counts)
         near += log_near(prediction, counts)
     return likely, near
-
-
-def _run_on(mutant: Mutant, subject: VerifierSubject, result: CaseResult) -> Counts | None:
-    """The counts of `mutant` in the case of `result`; None if it breaks the contract."""
-    case = subject.cases[subject.index(result.case)]
-    steps = max(8, min(2 * result.steps, COMPARED_STEPS, COMPARED_BYTES // case.step_bytes) // 8 * 8)
-    callee = Local(mutant.function, Declared(batch=subject.declared.batch))
-    source: Any
-    tally: Any
-    if isinstance(case, ShapesCase):
-        source, tally = ShapesSource(callee, case, subject.timeout), ShapesTally(case)
-    else:
-        source = VerifierSource(callee, case, subject.timeout)
-        tally = AuditTally(case, Claim(None, case.tree))
-    try:
-        return run(source, tally, COMPARISON_KEY, 0, steps, threads=1).counts
-    except (BrokenVerifier, NotADraftPath):
-        return None
-
-
-def _comparable(subject: VerifierSubject, result: CaseResult) -> bool:
-    """Whether the known mistakes can be run on the case: not where a step has too many bytes."""
-    return subject.cases[subject.index(result.case)].step_bytes <= STEP_BYTES
 
 
 def _between_steps(mutants: Sequence[Mutant], subject: VerifierSubject, steps: int) -> Diagnosis:

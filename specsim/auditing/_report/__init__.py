@@ -5,7 +5,7 @@ import json
 from specsim.auditing._report.figures import audit_figure
 from specsim.auditing._report.html import audit_page
 from specsim.auditing._report.junit import audit_to_junit
-from specsim.auditing._results import Audit
+from specsim.auditing._results.audit import Audit
 
 __all__ = ["audit_figure", "audit_page", "audit_to_json", "audit_to_junit"]
 

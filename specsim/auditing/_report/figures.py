@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from specsim.auditing._cases.battery import LEVELS
+from specsim.auditing._checks.tables import LOOKS
 from specsim.auditing._report.text import headline
-from specsim.auditing._results import Audit, CaseResult, TableResult
-from specsim.core._plotting import figure_style, lengths_plot
-from specsim.core.stats import detectable_tv
+from specsim.auditing._results.audit import Audit, CaseResult, TableResult
+from specsim.core._plotting import COLORS, curve, figure_style, lengths_plot, points
+from specsim.core.stats import detectable_tv, tv_interval
 from specsim.theory import accepted_law
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, ACCENT, BAND = "#2a5c8a", "#d1793b", "#c9d3dc"
+#: What is expected, and the steps of the levels.
+BAND = "#c9d3dc"
 #: Tables, and cells of a table, that a reader is shown: the most telling.
 MOST_TABLES, MOST_CELLS = 8, 12
 
@@ -38,6 +43,19 @@ class Tested:
         if table.where:
             return f"{self.case.case}, {table.where}"
         return f"{self.case.case}, position {table.position + 1}{what}"
+
+    def title(self, audit: Audit) -> str:
+        """The name, the e-value, and the total variation with its interval, which supposes that steps are
+        independent and is left out where they are not."""
+        table = self.table
+        name = f"{self.name}\ne = 10^{table.log10_e:.0f}"
+        if any(finding.kind == "dependent" for finding in self.case.findings):
+            return name
+        law = np.array(table.expected) / table.n
+        estimate, low, high = tv_interval(
+            np.array(table.observed), law, audit.budget / audit.tests / len(LOOKS)
+        )
+        return f"{name}, TV {estimate:.3f} [{low:.3f}, {high:.3f}]"
 
     def detectable(self, audit: Audit, steps: float) -> float:
         """The deviation that this table would find if the case had so many steps."""
@@ -95,8 +113,8 @@ def draw_deviation(axis: Axes, tested: Tested) -> Axes:
     places = range(len(worst))
     band = (error / expected)[worst]
     axis.barh(places, 4.0 * band, left=1.0 - 2.0 * band, height=0.6, color=BAND)
-    axis.axvline(1.0, color=INK, linewidth=0.8)
-    axis.plot((observed / expected)[worst], places, "o", color=ACCENT)
+    axis.axvline(1.0, color=COLORS[0], linewidth=0.8)
+    axis.plot((observed / expected)[worst], places, "o", color=COLORS[1])
     axis.set_yticks(places, [tested.table.labels[cell] for cell in worst])
     axis.set_xlim(left=max(0.0, axis.get_xlim()[0]))
     axis.invert_yaxis()
@@ -118,9 +136,9 @@ def power_figure(audit: Audit) -> Figure:
     steps = np.geomspace(fewest / 2, max(levels.values()), 24)
     figure = Figure(figsize=(6.4, 3.0))
     axis = figure.subplots()
-    for tested, color in zip(shown, (INK, ACCENT, "#4f8f5b"), strict=False):
-        axis.plot(steps, [tested.detectable(audit, n) for n in steps], color=color, label=tested.name)
-        axis.plot(tested.case.steps, tested.table.detectable_tv, "o", color=color)
+    for number, tested in enumerate(shown):
+        axis.plot(steps, [tested.detectable(audit, n) for n in steps], **curve(number), label=tested.name)
+        axis.plot(tested.case.steps, tested.table.detectable_tv, **points(number))
     for level, n in levels.items():
         axis.axvline(n, color=BAND, linewidth=0.8, zorder=0)
         axis.text(n, 1.02, level, transform=axis.get_xaxis_transform(), ha="center", fontsize=8)
@@ -133,21 +151,27 @@ def power_figure(audit: Audit) -> Figure:
 
 
 def audit_figure(audit: Audit) -> Figure:
-    """α against Σ min(p, q), and the law of emitted lengths against theory: one pair, and the n-gram pair."""
+    """The table that deviates most, if any does; α against Σ min(p, q); and the law of emitted lengths
+    against theory, of one pair and of the n-gram pair."""
     from matplotlib.figure import Figure
 
     pairs = [case for case in audit.cases if case.iid and case.alphas is not None]
     models = [case for case in audit.cases if not case.iid and case.alphas is not None]
+    panels: list[Callable[[Axes], object]] = []
+    worst = worst_tables(audit)
+    if worst and any(case.findings for case in audit.cases):
+        panels.append(lambda axis: draw_deviation(axis, worst[0]).set_title(worst[0].title(audit)))
+    if pairs:
+        panels.append(lambda axis: _draw_alphas(axis, pairs))
+    panels += [partial(_draw_lengths, case=cases[-1]) for cases in (pairs, models) if cases]
     with figure_style():
-        figure = Figure(figsize=(10.5, 3.6))
-        axes = figure.subplots(1, 3)
-        for axis, cases in zip(axes, (pairs, pairs, models), strict=True):
-            if not cases:
+        number = max(len(panels), 3)
+        figure = Figure(figsize=(3.5 * number, 3.6))
+        for axis, draw in zip_longest(figure.subplots(1, number), panels):
+            if draw is None:
                 axis.set_axis_off()
-            elif axis is axes[0]:
-                _draw_alphas(axis, pairs)
             else:
-                _draw_lengths(axis, cases[-1])
+                draw(axis)
         figure.suptitle(headline(audit), x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
         return figure
 
@@ -161,7 +185,7 @@ def _draw_alphas(axis: Axes, cases: list[CaseResult]) -> None:
         tested = int(case.lengths @ np.minimum(np.arange(case.gamma + 1) + 1, case.gamma))
         error = 2.0 * np.sqrt(alpha * (1.0 - alpha) / tested)
         off = 1e4 * (case.alphas.verified - alpha)
-        axis.errorbar(off, y, xerr=1e4 * error, fmt="o", color=INK, capsize=2)
+        axis.errorbar(off, y, xerr=1e4 * error, fmt="o", color=COLORS[0], capsize=2)
         labels.append(f"{case.case}, {alpha:.4g}")
     axis.axvline(0.0, color="0.3", linewidth=0.8)
     axis.set_yticks(range(len(cases)), labels)

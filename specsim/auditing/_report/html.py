@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.auditing._report import figures
 from specsim.auditing._report import text as words
-from specsim.auditing._results import Audit
+from specsim.auditing._results.audit import Audit
+from specsim.core import _plotting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,10 +22,8 @@ INK, GRID = "#1d2329", "#dde3e8"
 COLORS = {
     INK: "--ink",
     GRID: "--line",
-    "#2a5c8a": "--blue",
-    "#d1793b": "--orange",
-    "#4f8f5b": "--green",
-    "#c9d3dc": "--band",
+    **dict(zip(_plotting.COLORS, ("--blue", "--orange", "--green"), strict=False)),
+    figures.BAND: "--band",
 }
 STYLE: Any = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
@@ -38,9 +37,11 @@ def audit_page(audit: Audit) -> str:
     import jinja2
 
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    template = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    ).get_template("page.html.j2")
+    )
+    environment.filters["linked"] = _linked
+    template = environment.get_template("page.html.j2")
     name, verdict = audit.verifier, words.headline(audit).removeprefix(f"{audit.verifier}: ")
     worst, shown = figures.worst_tables(audit), figures.main_tables(audit)
     captions = [f"{one.name}: {one.table.n:,} tokens, e = 10^{one.table.log10_e:.1f}" for one in worst]
@@ -64,6 +65,15 @@ def audit_page(audit: Audit) -> str:
     )
 
 
+def _linked(text: str) -> Any:
+    """`text` with links to the threads that it names, such as owner/name#12."""
+    from markupsafe import Markup, escape
+
+    thread = r"\b([\w.-]+/[\w.-]+)#(\d+)\b"
+    link = r'<a href="https://github.com/\1/issues/\2">\g<0></a>'
+    return Markup(re.sub(thread, link, str(escape(text))))
+
+
 def _detectable(audit: Audit, tested: figures.Tested) -> dict[str, str]:
     levels = {
         f"{level}, {words.short(steps)}": f"{tested.detectable(audit, steps):.4f}"
@@ -77,10 +87,8 @@ def _svg(draw: Callable[[], Figure], prefix: str, label: str) -> Any:
     import matplotlib
     from markupsafe import Markup, escape
 
-    from specsim.core._plotting import figure_style
-
     buffer = io.StringIO()
-    with figure_style(), matplotlib.rc_context(STYLE):
+    with _plotting.figure_style(), matplotlib.rc_context(STYLE):
         draw().savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     drawn = buffer.getvalue()
     drawn = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", drawn[drawn.index("<svg") :])

@@ -4,7 +4,7 @@ import re
 from xml.etree import ElementTree
 
 from specsim.auditing._report import text as words
-from specsim.auditing._results import Audit, CaseResult, Verdict
+from specsim.auditing._results.audit import Audit, CaseResult, Verdict
 
 #: What no XML document may hold, not even as a reference: control characters and lone surrogates.
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -1,10 +1,13 @@
 """The sentences and tables of all forms of a report, ordered by `audit_parts` and `comparison_parts`."""
 
+import shlex
 from collections.abc import Iterator
 
 import numpy as np
 
-from specsim.auditing._results import Audit, CaseResult, Comparison, Difference, Efficiency, Verdict
+from specsim.auditing._cases.pairs import PREFIX
+from specsim.auditing._results.audit import Audit, CaseResult, Efficiency, Verdict
+from specsim.auditing._results.two_sample import Difference, TwoSampleAudit
 from specsim.auditing.adapters import is_engine
 from specsim.core._tables import COLORS, NONE, Line, Piece, Table
 from specsim.core.stats import POWER
@@ -30,6 +33,10 @@ COLUMNS = {
     "draft's most probable tokens, to the most that can be accepted of them; not part of the verdict",
 }
 
+#: The column of the values of an axis, which holds text.
+AXIS = "value: detectable TV"
+#: Kinds of findings of which one step is enough.
+CERTAIN = ("contract", "path", "support")
 #: What is wrong where each row by itself is not.
 DEPENDENT = (
     "Each row of the output has the distribution that the verifier claims, but rows depend on each other, as "
@@ -116,7 +123,7 @@ def progress_lines(audit: Audit) -> list[str]:
 
 
 def finding_lines(audit: Audit) -> list[str]:
-    """The first finding of each case; cases whose findings are alike share a line."""
+    """The first finding of each case, the clearest first; cases whose findings are alike share a line."""
     lines = []
     for cases in grouped(audit):
         first, *others = cases[0].findings
@@ -126,12 +133,19 @@ def finding_lines(audit: Audit) -> list[str]:
 
 
 def grouped(audit: Audit) -> list[list[CaseResult]]:
-    """The cases with findings, those whose findings are alike together."""
+    """The cases with findings, those whose findings are alike together, the clearest first."""
     found: dict[tuple[tuple[str, str], ...], list[CaseResult]] = {}
     for case in audit.cases:
         if case.findings:
             found.setdefault(tuple(finding.alike for finding in case.findings), []).append(case)
-    return list(found.values())
+    return sorted(found.values(), key=lambda cases: -_clarity(cases[0]))
+
+
+def _clarity(case: CaseResult) -> float:
+    """The log10 e-value that its findings say; infinity where one step is enough."""
+    if any(finding.kind in CERTAIN for finding in case.findings):
+        return float("inf")
+    return max((table.log10_e for table in case.tables if table.rejected), default=case.largest_log10_e)
 
 
 def traceback(audit: Audit) -> str:
@@ -212,8 +226,10 @@ def replay(audit: Audit) -> str:
     root = audit.provenance.root
     module, _, function = audit.verifier.partition(":")
     importable = bool(function) and "<" not in function and module != "__main__"
-    if audit.proof is not None or is_engine(audit.verifier) or importable:
-        return f"specsim audit {audit.verifier} --level {audit.level} --seed {root}"
+    own = next((case.case for case in audit.cases if case.case.startswith(PREFIX)), "").split(" ", 1)
+    if (audit.proof is not None or is_engine(audit.verifier) or importable) and own != [PREFIX]:
+        pair = f" --pair {shlex.quote(own[1])}" if own[1:] else ""
+        return f"specsim audit {audit.verifier}{pair} --level {audit.level} --seed {root}"
     return f'the same function or tokens, with level "{audit.level}" and rng={root}'
 
 
@@ -271,7 +287,7 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
     yield Line(headline(audit), f"bold {COLORS[audit.verdict]}")
 
 
-def comparison_parts(found: Comparison) -> Iterator[Piece]:
+def comparison_parts(found: TwoSampleAudit) -> Iterator[Piece]:
     """Two verifiers in the terminal and in Jupyter: a table, differences, what would have been found."""
     if found.interrupted:
         yield Line("interrupted: the results so far", "bold yellow")
@@ -325,7 +341,7 @@ def power_by_axis(audit: Audit) -> list[dict[str, str]]:
                 values = found.setdefault(axis, {})
                 values[value] = min(values.get(value, 1.0), table.detectable_tv)
     return [
-        {"axis": axis, "value: detectable TV": ", ".join(f"{name}: {tv:.3f}" for name, tv in values.items())}
+        {"axis": axis, AXIS: ", ".join(f"{name}: {tv:.3f}" for name, tv in values.items())}
         for axis, values in found.items()
     ]
 

@@ -29,6 +29,7 @@ from specsim.auditing._verifier.contract import (
     declared,
 )
 from specsim.auditing._verifier.local import Local
+from specsim.auditing._verifier.origin import Origin, origin_of
 from specsim.auditing._verifier.requests import (
     FRAME,
     MOST_TEXT,
@@ -64,11 +65,12 @@ CODE = (
 class Child:
     """The function `reference` in a child process, as a `Callee`; ValueError if it cannot be loaded.
 
-    `declared` is what the child says that the function declares, `file` the file of its module."""
+    `declared` is what the child says that the function declares, `origin` where it says that this comes
+    from."""
 
     def __init__(self, reference: str):
         self.reference = reference
-        self.file: str | None = None
+        self.origin = Origin()
         self._grace = GRACE
         self._process: subprocess.Popen[bytes] | None = None
         self._end: socket.socket | None = None
@@ -147,7 +149,7 @@ class Child:
             raise ValueError(content.decode(errors="replace"))
         try:
             said = json.loads(content)
-            self.file = said["file"] if isinstance(said["file"], str) else None
+            self.origin = Origin.told(said["origin"])
             fields = said["declared"]
             return Declared(**fields | {"dtypes": tuple(fields["dtypes"])})
         except (ValueError, TypeError, KeyError) as error:
@@ -268,7 +270,7 @@ def serve(handle: int, nonce: str, reference: str) -> None:
     except (ValueError, TypeError) as error:
         send_frame(end, own, Kind.REFUSED, f"verifier {reference!r}: {error}".encode(errors="replace"))
         return
-    ready = {"declared": asdict(local.declared), "file": _file_of(reference)}
+    ready = {"declared": asdict(local.declared), "origin": asdict(_origin(reference, function))}
     send_frame(end, own, Kind.READY, json.dumps(ready).encode())
     kept: Arrays = {}
     while True:
@@ -322,10 +324,10 @@ def _answer(end: socket.socket, nonce: bytes, local: Local, asked: Asked) -> Non
         send_frame(end, nonce, Kind.ROWS, np.concatenate(waiting).astype("<i8").tobytes())
 
 
-def _file_of(reference: str) -> str | None:
-    """The file of the function's module; None for an engine."""
-    module = sys.modules.get(reference.partition(":")[0])
-    return None if adapters.is_engine(reference) else getattr(module, "__file__", None)
+def _origin(reference: str, function: Verifier) -> Origin:
+    """Of an engine's adapter only the versions: its code is specsim's."""
+    found = origin_of(function)
+    return Origin(libraries=found.libraries) if adapters.is_engine(reference) else found
 
 
 def _text(error: Exception, details: str = "") -> bytes:

@@ -1,9 +1,9 @@
 """What a user's function is asked, and how parent and child send it to each other over a socket.
 
 The child answers with frames: the nonce of the question, a kind, and the size of what follows. The parent
-believes nothing else: no object of the child is ever unpickled, and a frame that is not expected means that
-the verifier is broken. The parent asks with a header in JSON and the bytes of arrays; an array that the child
-got with the question before is not sent again."""
+takes nothing else from it: no object of the child is ever unpickled, and a frame that is not expected means
+that the verifier is broken. The parent asks with a header in JSON and the bytes of arrays; an array that the
+child got with the question before is not sent again."""
 
 from __future__ import annotations
 

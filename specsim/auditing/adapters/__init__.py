@@ -15,7 +15,7 @@ import inspect
 
 from specsim.auditing._verifier.contract import Verifier
 from specsim.auditing.adapters._engines import EngineMissing
-from specsim.core._registry import nearest
+from specsim.core._registry import suggestion
 
 __all__ = ["ENGINES", "EngineMissing", "get", "is_engine", "names"]
 
@@ -81,6 +81,12 @@ ENGINES: dict[str, tuple[str, str]] = {
 def names() -> list[str]:
     """Return the names of the engines that have an adapter; `ENGINES` describes each.
 
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
     >>> names()[:2]
     ['deepspec', 'dflash']
     """
@@ -88,8 +94,19 @@ def names() -> list[str]:
 
 
 def is_engine(reference: str) -> bool:
-    """Return whether `reference` names an engine, with or without parameters, and not a function of a module.
+    """Return whether a text names an engine, with or without parameters, and not a function of a module.
 
+    Parameters
+    ----------
+    reference : str
+        As for `get`.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
     >>> is_engine("hf:generate,top_k=3"), is_engine("mine:verify")
     (True, False)
     """
@@ -115,11 +132,17 @@ def get(name: str) -> Verifier:
         If the name or a parameter is unknown.
     EngineMissing
         A ValueError, if the engine is not installed.
+
+    Examples
+    --------
+    >>> get("hf:generate,temprature=0.7")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: hf:generate: no parameter 'temprature'; it has temperature, ...
     """
     name, *given = name.split(",")
     if name not in ENGINES:
-        near = nearest(name, ENGINES)
-        raise ValueError(f"unknown engine {name!r}; did you mean {near!r}? Engines: {', '.join(ENGINES)}")
+        raise ValueError(f"unknown engine {name!r}{suggestion(name, ENGINES)} Engines: {', '.join(ENGINES)}")
     module, _, function = ENGINES[name][0].partition(":")
     make = getattr(importlib.import_module(f"{__name__}._{module}"), function)
     known = inspect.signature(make).parameters

@@ -26,7 +26,7 @@ from specsim.auditing.mutants import (
 )
 from specsim.auditing.mutants._base import Mutant
 from specsim.auditing.mutants._decoding import sequence_law
-from specsim.core._registry import nearest
+from specsim.core._registry import suggestion
 from specsim.rules._common.base import parse_parameters
 
 __all__ = ["Mutant", "catalogue", "exact_controls", "get", "names", "sequence_law"]
@@ -54,6 +54,12 @@ _FAMILIES = (
 def catalogue() -> tuple[Mutant, ...]:
     """Return all mutants, family by family, with their default parameters.
 
+    Returns
+    -------
+    tuple of Mutant
+
+    Examples
+    --------
     >>> len(catalogue()) > 50
     True
     """
@@ -63,6 +69,12 @@ def catalogue() -> tuple[Mutant, ...]:
 def exact_controls() -> tuple[Mutant, ...]:
     """Return the exact controls: exact but wasteful verifiers and decoders that were reported as biased.
 
+    Returns
+    -------
+    tuple of Mutant
+
+    Examples
+    --------
     >>> [control.name for control in exact_controls()][:2]
     ['one_hot_draft', 'sampler_match']
     """
@@ -131,6 +143,5 @@ def get(name: str) -> Mutant:
     name, colon, given = name.partition(":")
     known = {mutant.name: mutant for mutant in (*catalogue(), *exact_controls())}
     if name not in known:
-        near = nearest(name, known)
-        raise ValueError(f"unknown mutant {name!r}; did you mean {near!r}? Mutants: {', '.join(known)}")
+        raise ValueError(f"unknown mutant {name!r}{suggestion(name, known)} Mutants: {', '.join(known)}")
     return known[name].with_parameters(**parse_parameters(name, given)) if colon else known[name]

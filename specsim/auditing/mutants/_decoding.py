@@ -209,6 +209,16 @@ def sequence_law(
     ------
     ValueError
         If `mutant` is not made of a `Decoder`.
+
+    Examples
+    --------
+    >>> from fractions import Fraction as F
+    >>> from specsim.auditing.mutants import get
+    >>> from specsim.models import TableModel
+    >>> p, q = TableModel([F(1, 2), F(1, 2)]), TableModel([F(3, 4), F(1, 4)])
+    >>> law = sequence_law(get("greedy_draws"), p, q, (0,), max_new_tokens=2, eos=None)
+    >>> {tokens: str(mass) for tokens, mass in law.items()}
+    {(0, 0): '2/3', (1, 0): '1/6', (1, 1): '1/6'}
     """
     if not isinstance(mutant.decode, Decoder) or not mutant.decode.enumerable:
         raise ValueError(f"{mutant.name}: only decoders of the catalogue have a law of whole sequences")
@@ -303,4 +313,5 @@ class _Rows(dict[Tokens, list[Any]]):
 
 
 def _floats(model: Model, text: Tokens) -> list[float]:
-    return [float(a) for a in model.row(read_by(model, text))]
+    row = model.row(read_by(model, text))
+    return row.tolist() if isinstance(row, np.ndarray) else [float(a) for a in row]

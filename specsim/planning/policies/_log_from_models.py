@@ -31,19 +31,18 @@ def draft_log(
     ahead: int = 16,
     temperature: float = 1.0,
 ) -> DraftLog:
-    """Draw a text from `target`, and what `draft` proposes at each of its positions, to simulate draft-length
-    policies.
+    """Draw a text of a target, and what a draft proposes at each position, to simulate draft-length policies.
 
     Parameters
     ----------
     target, draft : Model
         Two models over one vocabulary; the text begins after one of their contexts.
     length : int
-        TokenArray of the text, ≥ 1.
+        Tokens of the text, ≥ 1.
     rng : int, Generator or None
         The seed.
     ahead : int
-        TokenArray kept after each rejected one, ≥ 0: steps of up to `ahead` + 1 drafted tokens are never
+        Tokens kept after each rejected one, ≥ 0: steps of up to `ahead` + 1 drafted tokens are never
         truncated.
     temperature : float
         Of both models' rows, ≥ 0.

@@ -38,6 +38,17 @@ def log_from_trace(trace: Trace) -> DraftLog:
     ------
     ValueError, TypeError
         For anything but such a trace, no step, or a damaged row.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim.traces import open_trace, writer
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with writer(folder, vocab_size=2, gamma=1) as steps:
+    ...         steps.append(context=0, tokens=[0], accepted=1, p=[[0.5, 0.5]] * 2, q=[[0.75, 0.25]] * 2)
+    ...     log = log_from_trace(open_trace(folder))
+    >>> len(log), log.drafted.tolist()
+    (2, [0, -1])
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"trace: expected what open_trace returns, got {type(trace).__name__}")

@@ -39,9 +39,38 @@ class Step(NamedTuple):
 
 
 def simulate_steps(log: DraftLog, policy: Policy, cost: StepCost) -> Iterator[Step]:
-    """The steps of `policy` along `log`; the last ones draft less, so as not to pass the end of the text.
+    """The steps of a policy along a log.
 
-    Raises ValueError for an oracle of another log."""
+    The last ones draft less, so as not to pass the end of the text.
+
+    Parameters
+    ----------
+    log : DraftLog
+        Of `draft_log` or `log_from_trace`.
+    policy : Policy
+        It is reset first.
+    cost : StepCost
+        What the policy knows of the time of a step.
+
+    Yields
+    ------
+    Step
+
+    Raises
+    ------
+    ValueError
+        For an oracle of another log.
+
+    Examples
+    --------
+    >>> from specsim.models import TableModel
+    >>> from specsim.planning.costs import ConstantRatio
+    >>> from specsim.planning.policies import draft_log
+    >>> log = draft_log(TableModel([0.5, 0.5]), TableModel([0.8, 0.2]), 100, rng=1)
+    >>> steps = [*simulate_steps(log, Constant(3), ConstantRatio(0.05))]
+    >>> sum(step.accepted + 1 for step in steps)
+    100
+    """
     if isinstance(policy, Oracle) and policy.log is not log:
         raise ValueError("oracle: made for another log; make one with Oracle(log) for this log")
     policy.reset(cost)
@@ -204,13 +233,16 @@ def simulate_policies(
     constants: Sequence[int] = range(1, 17),
     blocks: int = 50,
 ) -> PolicyRuns:
-    """Simulate draft-length policies on one log, all with the same drafts and tests; the result is
-    deterministic.
+    """Simulate draft-length policies on one log, all with the same drafts and tests.
+
+    The result is deterministic.
 
     Parameters
     ----------
     log : DraftLog
+        Of `draft_log` or `log_from_trace`.
     policies : iterable of Policy
+        At least one.
     draft_cost : float
         The time of one drafted token in passes of the target, ≥ 0.
     verify_cost : callable
@@ -326,11 +358,31 @@ class _StepTimes:
 
 
 def every_policy(train: DraftLog, log: DraftLog) -> tuple[Policy, ...]:
-    """One policy of each kind with its authors' parameters, to be simulated on `log`; learned ones are fitted
-    on `train`.
+    """One policy of each kind, with its authors' parameters.
 
     Policies that look at tokens draft at most `ahead` + 1 tokens, so that the logs never truncate their
-    steps."""
+    steps.
+
+    Parameters
+    ----------
+    train : DraftLog
+        On which learned policies are fitted.
+    log : DraftLog
+        On which the policies are to be simulated.
+
+    Returns
+    -------
+    tuple of Policy
+
+    Examples
+    --------
+    >>> from specsim.models import TableModel
+    >>> from specsim.planning.policies import draft_log
+    >>> pair = TableModel([0.5, 0.5]), TableModel([0.8, 0.2])
+    >>> train, log = (draft_log(*pair, 1000, rng=rng) for rng in (1, 2))
+    >>> print(every_policy(train, log)[0])
+    constant 5
+    """
     most = min(train.ahead, log.ahead) + 1
     return (
         Constant(5),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from specsim.auditing._results import BUDGET, Finding
+from specsim.auditing._results.audit import BUDGET, Finding
 from specsim.core._checks import check_count
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from specsim.auditing._results import BUDGET, Finding
+from specsim.auditing._results.audit import BUDGET, Finding
 from specsim.core._provenance import Provenance
 from specsim.core._tables import COLORS, NONE, Line, Piece, Shown, Table, as_dict
 from specsim.core.stats import POWER

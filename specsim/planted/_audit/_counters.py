@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from specsim.auditing._results import Finding
+from specsim.auditing._results.audit import Finding
 from specsim.core._types import Floats
 from specsim.planted._audit._results import EngineEfficiency
 from specsim.planted._engines._requests import Completion

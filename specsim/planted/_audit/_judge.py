@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.auditing._results import BUDGET, Finding
+from specsim.auditing._results.audit import BUDGET, Finding
 from specsim.core._provenance import Provenance
 from specsim.core._tables import Piece
 from specsim.core._types import Floats, Ints

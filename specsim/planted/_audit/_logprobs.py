@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from specsim.auditing._results import Finding
+from specsim.auditing._results.audit import Finding
 from specsim.core._types import Floats
 from specsim.planted._audit._places import Places, Rows, by_context
 from specsim.planted._audit._results import LogProbabilities

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.auditing._results import Verdict
+from specsim.auditing._results.audit import Verdict
 from specsim.core._checks import check_counts
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
@@ -214,11 +214,12 @@ def audit_matrix(
     engine : str
         As in `audit_engine`.
     planted : Planted
+        What the engine serves.
     without : str, optional
         The address of the same server without speculation. An engine in this process needs none: it is run
         both ways.
     tokens : int
-        Emitted tokens of each audit.
+        Emitted tokens of each audit, at least 1.
     out : path, optional
         Folder in which the texts are kept as they arrive, a file for each setting in `speculative` and in
         `plain`. With texts of the same run in it, the run goes on from there.
@@ -234,6 +235,15 @@ def audit_matrix(
     ------
     ValueError, TypeError, ImportError
         As `audit_engine`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim.planted import plant
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pair = plant(f"{folder}/pair", order=1, vocab_size=4, context=64, rng=1)
+    ...     len(audit_matrix("specsim", pair, tokens=1, rng=1).cells)
+    17
     """
     check_counts(tokens=tokens)
     tell = told(progress)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from specsim.auditing._results import Verdict
+from specsim.auditing._results.audit import Verdict
 from specsim.core._tables import NONE, Line, Piece, Table
 from specsim.core.stats import POWER
 from specsim.planted._audit._results import WANTED_TV, EngineAudit, EngineEfficiency, TestResult

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from specsim.auditing._results import BUDGET, Finding, Verdict
+from specsim.auditing._results.audit import BUDGET, Finding, Verdict
 from specsim.core._provenance import Provenance
 from specsim.core._tables import Shown, as_dict
 from specsim.core.stats import ChiSquare

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.auditing._results import Finding
+from specsim.auditing._results.audit import Finding
 from specsim.core._types import Floats, Ints
 from specsim.core.stats import MIN_EXPECTED, chi_square, detectable_tv, log_e_value, tv_interval
 from specsim.planted._audit._places import Masses, Places, Rows, distinct_contexts

@@ -25,17 +25,23 @@ ENGINES = {
 
 
 def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **options: Any) -> Engine:
-    """The engine with a name of `ENGINES`, or the server at an address such as http://localhost:8000.
+    """Open an engine that serves a planted checkpoint.
 
     Parameters
     ----------
     name_or_url : str
+        A name of `ENGINES`, or the address of a server, such as http://localhost:8000.
     planted : Planted
         What the engine serves.
     speculative : bool
         Decode with the draft. A server is taken as it runs.
     **options
         Of the engine.
+
+    Returns
+    -------
+    Engine
+        To be closed by its `close`.
 
     Raises
     ------
@@ -44,6 +50,16 @@ def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **
         that is not there.
     ImportError
         If the engine's package is not installed; the message says how to install it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim.planted import plant
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     engine = open_engine("specsim", plant(f"{folder}/pair", vocab_size=4, context=64, rng=1))
+    ...     engine.close()
+    >>> engine.name
+    'specsim'
     """
     arguments: tuple[Any, ...] = (planted,)
     if "://" in name_or_url:

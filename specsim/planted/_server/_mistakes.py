@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing import mutants
-from specsim.core._registry import nearest
+from specsim.core._registry import suggestion
 from specsim.core._streams import Purpose, key_of
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import temperature
@@ -394,7 +394,7 @@ def find_mistake(name: str | None) -> Mistake | None:
     if name in own:
         return own[name]
     if name.partition(":")[0] not in mutants.names("verifier"):
-        near = nearest(name, mistake_names())
-        raise ValueError(f"unknown mistake {name!r}; did you mean {near!r}? {', '.join(own)}, or a mutant")
+        meant = suggestion(name, mistake_names())
+        raise ValueError(f"unknown mistake {name!r}{meant} There are: {', '.join(own)}, or a mutant")
     mutant = mutants.get(name)
     return Mistake(str(mutant), mutant.mechanism, "verification", mutant.function)

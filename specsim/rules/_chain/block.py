@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_draws, alias_table, capped_ratio, copy_row, cumulative_draw
 from specsim.drafts import Tree
@@ -82,7 +82,7 @@ def survival(p: Floats, q: Floats) -> Floats:
     return b
 
 
-@kernel
+@inner_kernel
 def scales(draft_tokens, p, q, b):
     """Fill b[γ+1]."""
     b[0] = 1.0
@@ -91,7 +91,7 @@ def scales(draft_tokens, p, q, b):
         b[i + 1] = min(1.0, b[i] * p[i, x] / q[i, x]) if b[i] > 0.0 else 0.0
 
 
-@kernel
+@inner_kernel
 def excess(b, p, q, weights):
     """Fill weights[V] with (b·p - q)₊, and give their sum."""
     mass = 0.0

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
 from specsim.drafts import Draft, Tree
@@ -71,7 +71,7 @@ def recovered(p: Row, q: Row, x: int) -> list[Any]:
     return tokenwise.normalise(weights) if any(weights) else list(p)
 
 
-@kernel
+@inner_kernel
 def target_token(p, q, x, uniforms):
     """The token with the least E/p, given that x has the least E/q; uniforms[V], its entry x for m."""
     m = -math.log(1.0 - uniforms[x])

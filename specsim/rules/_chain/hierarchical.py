@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Row
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.rules._chain.block import survival, tables, verify_fixed_pair
@@ -60,7 +60,7 @@ def backward_law(ratios: Row, p: Sequence[Row], q: Sequence[Row]) -> tuple[list[
     return stop[::-1], follow[::-1]
 
 
-@kernel
+@inner_kernel
 def step_back(ratios, p, q, draft_tokens, uniforms, weights, path):
     """One step, given R[γ+1]: fill path[γ+1] with the tokens emitted, and give the number accepted."""
     n = draft_tokens.size

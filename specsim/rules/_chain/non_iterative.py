@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row
 from specsim.rules._common import tokenwise
@@ -35,7 +35,7 @@ def recovered(p: Row, q: Row, x: int) -> list[Any]:
     return list(p)
 
 
-@kernel
+@inner_kernel
 def envelope(p, q):
     """M = max p/q over p > 0, infinite where q does not cover p."""
     largest = 0.0
@@ -47,12 +47,12 @@ def envelope(p, q):
     return largest
 
 
-@kernel
+@inner_kernel
 def accept(p, q, x, u, values):
     return p[x] > 0.0 and u * envelope(p, q) * q[x] < p[x]
 
 
-@kernel
+@inner_kernel
 def recover(p, q, x, values, weights):
     copy_row(p, weights)
 

@@ -15,12 +15,12 @@ different token is left out each time.
 
 from typing import Any
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
-from specsim.rules._common.fixed_pairs import draw_except
+from specsim.rules._common.fixed_pairs import draw_without
 
 
 def acceptance(p: Row, q: Row, x: int) -> Any:
@@ -33,12 +33,12 @@ def recovered(p: Row, q: Row, x: int) -> list[Any]:
     return tokenwise.normalise(left) if any(left) else list(p)
 
 
-@kernel
+@inner_kernel
 def accept(p, q, x, u, values):
     return u < p[x]
 
 
-@kernel
+@inner_kernel
 def recover(p, q, x, values, weights):
     copy_row(p, weights)
     weights[x] = 0.0
@@ -48,10 +48,10 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
     return p, p
 
 
-@kernel
+@inner_kernel
 def draw(pair, number, x, u):
     """From p without x."""
-    return draw_except(pair.p, pair.p_sums, x, u)
+    return draw_without(pair.p, pair.p_sums, (x,), u)
 
 
 RULE = Rule(

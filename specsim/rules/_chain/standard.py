@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
@@ -43,12 +43,12 @@ def recovered(p: Row, q: Row, x: int, **values: Any) -> list[Any]:
     return positive_part(p, q)
 
 
-@kernel
+@inner_kernel
 def accept(p, q, x, u, values):
     return u * q[x] < p[x]
 
 
-@kernel
+@inner_kernel
 def recover(p, q, x, values, weights):
     for y in range(weights.size):
         weights[y] = max(p[y] - q[y], 0.0)

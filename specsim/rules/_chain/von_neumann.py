@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_table, cumulative_draw
 from specsim.drafts import Draft, Tree
@@ -63,7 +63,7 @@ def recovered(p: Row, q: Row, x: int, slack: Any) -> list[Any]:
     return [mass + left * a for mass, a in zip(law, p, strict=True)]
 
 
-@kernel
+@inner_kernel
 def squeeze(p, q):
     """s = min p/q over the tokens with q > 0."""
     smallest = np.inf
@@ -73,7 +73,7 @@ def squeeze(p, q):
     return smallest
 
 
-@kernel
+@inner_kernel
 def passes(p, q, x, u, height, floor):
     """Whether the proposal x passes under the envelope `height`·q, given that `floor`·q ≤ p."""
     return u * height < floor or (p[x] > 0.0 and u * height * q[x] < p[x])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core._kernels import Kernel
+from specsim.core._numbers import real
 from specsim.core._types import Floats, Row
 from specsim.drafts import Draft, Tree
 
@@ -85,7 +86,7 @@ def parse_parameters(owner: str, given: str) -> dict[str, float]:
         if parameter.strip() in values:
             raise ValueError(f"{owner}: parameter {parameter.strip()} is given twice")
         try:
-            values[parameter.strip()] = float(value)
+            values[parameter.strip()] = real(value)
         except ValueError:
             raise ValueError(
                 f"{owner}: {part!r} is not a parameter; write {owner}:parameter=number, separated by commas"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, kernel
+from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Ints
 from specsim.core.distributions import alias_table
 from specsim.drafts import Tree
@@ -61,7 +61,7 @@ def _sums(weights: Floats) -> Floats:
     return np.concatenate([[0.0], np.cumsum(weights)])
 
 
-@kernel
+@inner_kernel
 def alias_draw(table, u):
     """A token from an alias table, with u in [0, 1)."""
     scaled = u * table.size
@@ -75,82 +75,69 @@ def alias_draw(table, u):
 ACCURATE = 1e-6
 
 
-@kernel
-def mass_without(weights, sums, excluded, count):
-    """The mass of weights[V], with prefix sums[V+1], without the distinct tokens excluded[:count]."""
+@inner_kernel
+def mass_without(weights, sums, excluded):
+    """The mass of weights[V], with prefix sums[V+1], without the few tokens `excluded`."""
     total = sums[sums.size - 1]
     left = total
-    for k in range(count):
-        left -= weights[excluded[k]]
+    x = next_above(excluded, -1)
+    while x >= 0:
+        left -= weights[x]
+        x = next_above(excluded, x)
     if left <= ACCURATE * total:
         left = 0.0
-        for x in range(weights.size):
-            if admissible(weights, excluded[:count], x):
-                left += weights[x]
+        for y in range(weights.size):
+            if admissible(weights, excluded, y):
+                left += weights[y]
     return left
 
 
-@kernel
-def draw_without(weights, sums, excluded, count, u):
-    """A token from the weights that `mass_without` sums; -1 if their mass is 0. O(count² + log V)."""
-    removed = rising(excluded[:count])
-    left = mass_without(weights, sums, removed, count)
+@inner_kernel
+def draw_without(weights, sums, excluded, u):
+    """A token from the weights that `mass_without` sums, -1 if they are 0; O(k² + log V) for k tokens."""
+    left = mass_without(weights, sums, excluded)
     goal = u * left
     if left <= ACCURATE * sums[sums.size - 1]:
         token = -1
-        for x in range(weights.size):
-            if admissible(weights, removed, x):
-                token = x
-                goal -= weights[x]
+        for y in range(weights.size):
+            if admissible(weights, excluded, y):
+                token = y
+                goal -= weights[y]
                 if goal < 0.0:
                     break
         return token
-    for x in removed:  # step over each excluded interval that lies below the goal
+    x = next_above(excluded, -1)
+    while x >= 0:  # step over each excluded interval that lies below the goal
         if goal >= sums[x]:
             goal += weights[x]
+        x = next_above(excluded, x)
     token = min(np.searchsorted(sums, goal, side="right") - 1, weights.size - 1)
-    while not admissible(weights, removed, token):  # where rounding led into an interval of no mass
+    while not admissible(weights, excluded, token):  # where rounding led into an interval of no mass
         token = (token + 1) % weights.size
     return token
 
 
-@kernel
-def draw_except(weights, sums, x, u):
-    """`draw_without` for a single excluded token x, without its overhead. O(log V)."""
-    total = sums[sums.size - 1]
-    left = total - weights[x]
-    if left <= ACCURATE * total:
-        return draw_without(weights, sums, np.array([x]), 1, u)
-    goal = u * left
-    if goal >= sums[x]:
-        goal += weights[x]
-    token = min(np.searchsorted(sums, goal, side="right") - 1, weights.size - 1)
-    while token == x or not weights[token] > 0.0:  # where rounding led into an interval of no mass
-        token = (token + 1) % weights.size
-    return token
-
-
-@kernel
-def admissible(weights, removed, x):
+@inner_kernel
+def admissible(weights, excluded, x):
     if not weights[x] > 0.0:
         return False
-    return index_of(removed, x) < 0
+    return index_of(excluded, x) < 0
 
 
-@kernel
+@inner_kernel
 def scaled_prefix(pair, b, d):
     """Number of tokens, in order of q/p, with b·p > d·q."""
     return np.searchsorted(pair.ratio, b / d, side="left") if d > 0.0 else pair.ratio.size
 
 
-@kernel
+@inner_kernel
 def residual_mass(pair, b, d):
     """Σ (b·p - d·q)₊, for b, d ≥ 0."""
     k = scaled_prefix(pair, b, d)
     return max(b * pair.p_sorted[k] - d * pair.q_sorted[k], 0.0)
 
 
-@kernel
+@inner_kernel
 def draw_residual(pair, b, d, u):
     """A token from (b·p - d·q)₊ by inverse CDF in order of q/p; from p where that has no mass."""
     k = scaled_prefix(pair, b, d)
@@ -168,24 +155,21 @@ def draw_residual(pair, b, d, u):
     return pair.order[low - 1]
 
 
-@kernel
-def rising(tokens):
-    """The few `tokens` in rising order; `np.sort`, made for many, takes numba seconds to compile."""
-    found = tokens.copy()
-    for k in range(1, found.size):
-        x, i = found[k], k
-        while i > 0 and found[i - 1] > x:
-            found[i] = found[i - 1]
-            i -= 1
-        found[i] = x
+@inner_kernel
+def next_above(tokens, x):
+    """The least of the few `tokens`, an array or a tuple, that is greater than x; -1 if none is."""
+    found = -1
+    for k in range(len(tokens)):
+        if tokens[k] > x and (found < 0 or tokens[k] < found):
+            found = tokens[k]
     return found
 
 
-@kernel
-def index_of(children, token):
-    """The index of the first child with the token, -1 if there is none."""
-    for k in range(children.size):
-        if children[k] == token:
+@inner_kernel
+def index_of(tokens, x):
+    """The index of the first of `tokens`, an array or a tuple, that is x; -1 if none is."""
+    for k in range(len(tokens)):
+        if tokens[k] == x:
             return k
     return -1
 
@@ -194,24 +178,27 @@ def index_of(children, token):
 CODES = {"sampled": 0, "without replacement": 1, "top": 2, "top and sample": 3}
 
 
-@kernel
+@inner_kernel
 def draw_child(pair, sampling, siblings, k, count, u):
     """Child number k of `count`, after siblings[:k], drawn from q by the method of code `sampling`."""
     if sampling == 0:
         return alias_draw(pair.q_alias, u)
     if sampling == 2 or (sampling == 3 and k < count - 1):
         return pair.ranked[k]
-    token = draw_without(pair.q, pair.q_sums, siblings, k, u)
+    drawn = siblings[:k]
+    token = draw_without(pair.q, pair.q_sums, drawn, u)
     if token >= 0:
         return token
     # q has no mass on other tokens: uniformly, by stepping over those already drawn
     token = np.int64(u * (pair.q.size - k))
-    for x in rising(siblings[:k]):
+    x = next_above(drawn, -1)
+    while x >= 0:
         token += np.int64(token >= x)
+        x = next_above(drawn, x)
     return token
 
 
-@kernel
+@inner_kernel
 def draw_tree(pair, parents, sampling, u, siblings, drafted):
     """Fill drafted[n] with the tokens of all nodes: node j + 1 is drawn with u[j]."""
     for j in range(parents.size):

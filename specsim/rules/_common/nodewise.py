@@ -15,7 +15,7 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, kernel
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import copy_row, cumulative_draw
+from specsim.core.distributions import copy_row, cumulative_draw, is_zero
 from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair
 from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, draw_child
@@ -83,7 +83,7 @@ def rows(choose: Kernel) -> Kernel:
                 node = parents[b, nodes[0] - 1]
                 chosen = choose(p[b, node], q[b, node], children[:count], u[:count], values, weights)
                 if chosen < 0:
-                    if weights.max() == 0.0:  # only by rounding
+                    if is_zero(weights):  # only by rounding
                         copy_row(p[b, node], weights)
                     break
                 tokens[depth, b] = children[chosen]

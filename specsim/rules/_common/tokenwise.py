@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, kernel
+from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import alias_draws, alias_table, copy_row, cumulative_draw
+from specsim.core.distributions import alias_draws, alias_table, copy_row, cumulative_draw, is_zero
 from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair
 from specsim.rules._common.fixed_pairs import alias_draw, build_tables
@@ -84,7 +84,7 @@ def target_chance(p: Floats, q: Floats) -> Floats:
     return p
 
 
-@kernel
+@inner_kernel
 def no_bonus(p, q, values, weights):
     """The default: the bonus comes from p."""
     copy_row(p, weights)
@@ -110,7 +110,7 @@ def rows(accept: Kernel, recover: Kernel, bonus: Kernel = no_bonus) -> Kernel:
                 n += 1
             if n < gamma:
                 recover(p[b, n], q[b, n], draft_tokens[b, n], values, weights)
-                if weights.max() == 0.0:  # only by rounding
+                if is_zero(weights):  # only by rounding
                     copy_row(p[b, n], weights)
             else:
                 bonus(p[b, n], q[b, q.shape[1] - 1], values, weights)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.drafts import MAX_NODES
 from specsim.drafts._sampling import rank_tokens
@@ -69,7 +69,7 @@ def declared(p: Row, q: Row | None, position: int, top_k: Any, distance: Any, mi
     return weights
 
 
-@kernel
+@inner_kernel
 def passes(p, best, x, top_k, distance):
     """Whether x is near enough to the argmax, `best`."""
     if abs(x - best) <= distance:

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
@@ -78,24 +78,24 @@ def chance(p: Floats, q: Floats, delta: float) -> Floats:
     return capped_ratio(np.minimum(p + root, 1), q)
 
 
-@kernel
+@inner_kernel
 def lifted(chance, delta):
     """h(n) where p(n) = `chance`."""
     return min(chance + math.sqrt(2.0 * delta * chance * max(1.0 - chance, 0.0)), 1.0)
 
 
-@kernel
+@inner_kernel
 def shrunk(chance, delta):
     """What the other tokens are multiplied by, where p(n) = `chance`."""
     return (1.0 - lifted(chance, delta)) / (1.0 - chance) if chance < 1.0 else 1.0
 
 
-@kernel
+@inner_kernel
 def accept(p, q, x, u, values):
     return u * q[x] < lifted(p[x], values[0])
 
 
-@kernel
+@inner_kernel
 def recover(p, q, x, values, weights):
     scale = shrunk(p[x], values[0])
     for y in range(weights.size):  # nothing is left at x, because q(x) > h(x)
@@ -110,7 +110,7 @@ def shares(p: Floats, q: Floats, delta: float) -> tuple[Floats, Floats]:
         return ratio, np.where(p < 1.0, (1.0 - h) / (1.0 - p), 1.0)
 
 
-@kernel
+@inner_kernel
 def draw(pair, number, x, u):
     """From the residual of the rejected token."""
     return draw_residual(pair, number, 1.0, u)

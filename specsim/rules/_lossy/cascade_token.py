@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
@@ -50,7 +50,7 @@ def declared(p: Row, q: Row, position: int, alpha: Any) -> list[Any]:
     return [(v in trusted) * q[v] + redrawn * weight for v, weight in enumerate(p)]
 
 
-@kernel
+@inner_kernel
 def redrawn(p, q, lowest):
     """η: what q puts on tokens outside T, those less probable than `lowest`."""
     eta = 0.0

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
@@ -36,7 +36,7 @@ def chance(p: Floats, q: Floats, weight: float) -> Floats:
     return weight * capped_ratio(p, q) + (1 - weight)
 
 
-@kernel
+@inner_kernel
 def accept(p, q, x, u, values):
     return u * q[x] < values[0] * p[x] + (1.0 - values[0]) * q[x]
 

@@ -18,7 +18,7 @@ standard rule.
 import math
 from typing import Any
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row
 from specsim.rules._common import deferral
 from specsim.rules._common.base import Parameter
@@ -44,7 +44,7 @@ def entropy(row: Row) -> float:
     return -sum(float(weight) * math.log(weight) for weight in row if weight > 0)
 
 
-@kernel
+@inner_kernel
 def defers(p, q, threshold):
     """Whether π is p."""
     divergence = 0.0

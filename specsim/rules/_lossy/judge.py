@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
@@ -39,7 +39,7 @@ def chance(p: Floats, q: Floats, overrule: float) -> Floats:
     return (1 - overrule) * capped_ratio(p, q) + overrule
 
 
-@kernel
+@inner_kernel
 def accept(p, q, x, u, values):
     return u * q[x] < p[x] + values[0] * max(q[x] - p[x], 0.0)
 

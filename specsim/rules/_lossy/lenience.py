@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
@@ -45,7 +45,7 @@ def chance(p: Floats, q: Floats, lenience: float) -> Floats:
     return capped_ratio(p, lenience * q)
 
 
-@kernel
+@inner_kernel
 def accept(p, q, x, u, values):
     return u * (values[0] * q[x]) < p[x]
 

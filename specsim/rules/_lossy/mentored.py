@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
@@ -106,7 +106,7 @@ def sorted_sums(p, q):
     return ratio[order], sums, beyond
 
 
-@kernel
+@inner_kernel
 def zones(ratio, sums, beyond, stray, alpha):
     """How many tokens the residual covers, how many pass for certain, and the mass of what is rejected.
 
@@ -123,7 +123,7 @@ def zones(ratio, sums, beyond, stray, alpha):
     return low, certain, rejected
 
 
-@kernel
+@inner_kernel
 def divergence_at(ratio, sums, beyond, stray, alpha):
     """KL(p‖π)."""
     covered, certain, rejected = zones(ratio, sums, beyond, stray, alpha)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
@@ -40,7 +40,7 @@ def declared(p: Row, q: Row | None, position: int, lenience: Any) -> list[Any]:
     return [min(a / lenience, b) + share * max(a - lenience * b, 0) for a, b in zip(p, q, strict=True)]
 
 
-@kernel
+@inner_kernel
 def recover(p, q, x, values, weights):
     for y in range(weights.size):
         weights[y] = max(p[y] - values[0] * q[y], 0.0)

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio, copy_row
 from specsim.rules._common import nodewise, tokenwise
@@ -74,12 +74,12 @@ def chance(p: Floats, q: Floats, threshold_single: float, threshold_acc: float) 
     return np.where(p >= threshold_single, 1, capped_ratio(p, threshold_acc))
 
 
-@kernel
+@inner_kernel
 def passes(chance, summed, u, threshold_single, threshold_acc):
     return chance > 0.0 and (u * threshold_acc < summed or chance >= threshold_single)
 
 
-@kernel
+@inner_kernel
 def choose(p, q, children, u, values, weights):
     summed = 0.0
     for k in range(children.size):
@@ -92,14 +92,14 @@ def choose(p, q, children, u, values, weights):
     return -1
 
 
-@kernel
+@inner_kernel
 def pick(pair, table, children, u, last):
     summed = 0.0
     for k in range(children.size):
         summed += pair.p[children[k]]
         if passes(pair.p[children[k]], summed, u[0], table[0, 0], table[0, 1]):
             return k, 0
-    token = draw_without(pair.p, pair.p_sums, children, children.size, last)
+    token = draw_without(pair.p, pair.p_sums, children, last)
     if token < 0:  # nothing left but rounding
         token = alias_draw(pair.p_alias, last)
     return -1, token

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import tokenwise
@@ -44,7 +44,7 @@ def declared(p: Row, q: Row | None, position: int, epsilon: Any, delta: Any) -> 
     return kept
 
 
-@kernel
+@inner_kernel
 def threshold(p, epsilon, delta):
     """t = min(ε, δ·exp(-H))."""
     entropy = 0.0
@@ -53,7 +53,7 @@ def threshold(p, epsilon, delta):
     return min(epsilon, delta * math.exp(-entropy))
 
 
-@kernel
+@inner_kernel
 def accept(p, q, x, u, values):
     return p[x] > threshold(p, values[0], values[1])
 

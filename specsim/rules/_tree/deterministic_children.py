@@ -19,9 +19,7 @@ pair.
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row
 from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise, tokenwise
@@ -41,12 +39,14 @@ def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[A
     return accept, left
 
 
-@kernel
+@inner_kernel
 def choose(p, q, children, u, values, weights):
     copy_row(p, weights)
     for k in range(children.size):
         x = children[k]
-        mass = weights.sum()
+        mass = 0.0
+        for y in range(weights.size):
+            mass += weights[y]
         if u[k] * mass < weights[x]:
             return k
         if weights[x] < mass:
@@ -54,18 +54,16 @@ def choose(p, q, children, u, values, weights):
     return -1
 
 
-@kernel
+@inner_kernel
 def pick(pair, table, children, u, last):
-    tried, count, left = np.empty(children.size, np.int64), 0, 1.0
+    left = 1.0
     for k in range(children.size):
         x = children[k]
-        if index_of(tried[:count], x) < 0:
+        if index_of(children[:k], x) < 0:
             if u[k] * left < pair.p[x]:
                 return k, x
-            tried[count] = x
-            count += 1
             left -= pair.p[x]
-    return -1, draw_without(pair.p, pair.p_sums, tried, count, last)
+    return -1, draw_without(pair.p, pair.p_sums, children, last)
 
 
 RULE = Rule(

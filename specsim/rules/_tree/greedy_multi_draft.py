@@ -22,11 +22,9 @@ pair, O(V) where q has fewer than K tokens.
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row
-from specsim.core.distributions import copy_row, cumulative_draw
+from specsim.core.distributions import copy_row, is_zero
 from specsim.drafts._sampling import remaining_weights
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
@@ -45,10 +43,9 @@ def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[A
     return match_law(children, min(1, p[x] / draft[x]), positive_part(p, draft), sampled=len(top))
 
 
-@kernel
+@inner_kernel
 def choose(p, q, children, u, values, weights):
-    rest(q, children[:-1], weights)
-    mass, x = weights.sum(), children[-1]
+    mass, x = rest(q, children[:-1], weights), children[-1]
     if u[0] * (weights[x] / mass) < p[x]:
         return children.size - 1
     for y in range(weights.size):
@@ -56,28 +53,32 @@ def choose(p, q, children, u, values, weights):
     return match(children, u, weights)
 
 
-@kernel
+@inner_kernel
 def rest(q, top, weights):
-    """Fill weights[V] with q without the tokens of `top`; where that is nothing, with ones without them."""
+    """Fill weights[V] with q without the tokens of `top`; where that is nothing, with ones without them.
+
+    Gives their sum."""
     copy_row(q, weights)
     for x in top:
         weights[x] = 0.0
-    if weights.max() == 0.0:
+    if is_zero(weights):
         weights[:] = 1.0
         for x in top:
             weights[x] = 0.0
+    mass = 0.0
+    for y in range(weights.size):
+        mass += weights[y]
+    return mass
 
 
-@kernel
+@inner_kernel
 def pick(pair, table, children, u, last):
     count = children.size
     top, x = children[: count - 1], children[count - 1]
     again = u[1] if count > 1 else last
     if pair.q[x] == 0.0:  # q is exhausted, q' uniform
-        weights = np.empty(pair.q.size)
-        k = choose(pair.p, pair.q, children, u, table, weights)
-        return k, cumulative_draw(weights, again)
-    left = mass_without(pair.q, pair.q_sums, children, count - 1)
+        return pick_uniform(pair.p, children, u, again)
+    left = mass_without(pair.q, pair.q_sums, top)
     if u[0] * (pair.q[x] / left) < pair.p[x]:
         return count - 1, x
     scale = 1.0 / max(left, LEAST)
@@ -94,6 +95,27 @@ def pick(pair, table, children, u, last):
         goal -= share
     y = draw_residual(pair, 1.0, scale, min(max(goal, 0.0) / mass, LAST)) if mass > 0.0 else x
     return index_of(top, y), y
+
+
+@inner_kernel
+def pick_uniform(p, children, u, again):
+    """The choice where q has no mass outside `top`, so that q' is uniform there. O(K·V)."""
+    top, x = children[: children.size - 1], children[children.size - 1]
+    share = 1.0 / (p.size - top.size)
+    if u[0] * share < p[x]:
+        return top.size, x
+    mass = 0.0
+    for y in range(p.size):
+        mass += p[y] if index_of(top, y) >= 0 else max(p[y] - share, 0.0)
+    goal, token = again * mass, x
+    for y in range(p.size):
+        weight = p[y] if index_of(top, y) >= 0 else max(p[y] - share, 0.0)
+        if weight > 0.0:
+            token = y
+            goal -= weight
+            if goal < 0.0:
+                break
+    return index_of(top, token), token
 
 
 RULE = Rule(

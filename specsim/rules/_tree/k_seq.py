@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import interpreted, kernel
+from specsim.core._kernels import inner_kernel, interpreted
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_table
 from specsim.rules._common import nodewise
@@ -69,7 +69,7 @@ def with_rho(p: Row, q: Row, children: Sequence[int], drafts: int, rho: Any) -> 
     return accept, positive_part(p, [factor * weight for weight in kept])
 
 
-@kernel
+@inner_kernel
 def overlap(p, q, rho):
     """b(ρ) = Σ min(q, p/ρ)."""
     total = 0.0
@@ -78,7 +78,7 @@ def overlap(p, q, rho):
     return total
 
 
-@kernel
+@inner_kernel
 def rho_star(p, q, drafts):
     """ρ* by bisection, from the side where K-SEQ is valid."""
     low, high = 1.0, float(drafts)
@@ -92,12 +92,12 @@ def rho_star(p, q, drafts):
     return min(high * (1.0 + MARGIN), float(drafts))
 
 
-@kernel
+@inner_kernel
 def choose(p, q, children, u, values, weights):
     return sequential(p, q, children, u, rho_star(p, q, children.size), children.size, weights)
 
 
-@kernel
+@inner_kernel
 def sequential(p, q, children, u, rho, drafts, weights):
     """Test the children against p/(ρ·q); if none passes, fill weights[V] with the residual of `drafts`."""
     for k in range(children.size):
@@ -130,12 +130,12 @@ def tables_with(p: Floats, q: Floats, drafts: int, rho_for: Any) -> Floats:
     return rows
 
 
-@kernel
+@inner_kernel
 def pick(pair, table, children, u, last):
     return sequential_pick(table, children, u, last, children.size)
 
 
-@kernel
+@inner_kernel
 def sequential_pick(table, children, u, last, drafts):
     """Test the children one after the other with the rows of `table` for `drafts` drafts."""
     for k in range(children.size):

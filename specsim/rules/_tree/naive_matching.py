@@ -18,7 +18,7 @@ Cost: a uniform for each node and one for the last token; O(V) a node from rows,
 from collections.abc import Sequence
 from typing import Any
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row
 from specsim.core.distributions import cumulative_draw
 from specsim.rules._common import nodewise, tokenwise
@@ -34,7 +34,7 @@ def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[A
     return accept, [weight / missed for weight in others] if missed else list(p)
 
 
-@kernel
+@inner_kernel
 def choose(p, q, children, u, values, weights):
     y = cumulative_draw(p, u[0])
     k = index_of(children, y)
@@ -44,7 +44,7 @@ def choose(p, q, children, u, values, weights):
     return k
 
 
-@kernel
+@inner_kernel
 def pick(pair, table, children, u, last):
     y = alias_draw(pair.p_alias, u[0])
     return index_of(children, y), y

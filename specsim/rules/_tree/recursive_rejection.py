@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise
@@ -42,7 +42,7 @@ def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[A
     return accept, left
 
 
-@kernel
+@inner_kernel
 def choose(p, q, children, u, values, weights):
     copy_row(p, weights)
     mass = 1.0
@@ -70,7 +70,7 @@ def residuals(p: Floats, q: Floats, drafts: int) -> Floats:
     return np.array(rows)
 
 
-@kernel
+@inner_kernel
 def pick(pair, table, children, u, last):
     for k in range(children.size):
         x = children[k]

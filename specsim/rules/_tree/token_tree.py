@@ -20,9 +20,9 @@ pair.
 from collections.abc import Sequence
 from typing import Any
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row
-from specsim.core.distributions import cumulative_draw
+from specsim.core.distributions import cumulative_draw, is_zero
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import draw_residual, index_of
@@ -45,7 +45,7 @@ def match_law(
     return accept, [weight / missed for weight in others] if missed else list(residual)
 
 
-@kernel
+@inner_kernel
 def choose(p, q, children, u, values, weights):
     if u[0] * q[children[0]] < p[children[0]]:
         return 0
@@ -54,10 +54,10 @@ def choose(p, q, children, u, values, weights):
     return match(children, u, weights)
 
 
-@kernel
+@inner_kernel
 def match(children, u, weights):
     """Draw a token from weights[V] with u[1]; give the child that has it, or -1 and the token in weights."""
-    if children.size == 1 or weights.max() == 0.0:
+    if children.size == 1 or is_zero(weights):
         return -1
     y = cumulative_draw(weights, u[1])
     k = index_of(children, y)
@@ -67,7 +67,7 @@ def match(children, u, weights):
     return k
 
 
-@kernel
+@inner_kernel
 def pick(pair, table, children, u, last):
     x = children[0]
     if u[0] * pair.q[x] < pair.p[x]:

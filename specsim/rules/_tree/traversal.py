@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._kernels import Kernel, kernel
+from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.drafts import Tree
@@ -93,7 +93,7 @@ def traverse(
     return stop, follow
 
 
-@kernel
+@inner_kernel
 def new_weight(w, mass, draft):
     return mass / (mass + 1.0 - w) if mass > 0.0 else 0.0
 
@@ -200,7 +200,7 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
                             if parents[j] == node[d] and pair.q[drafted[j]] > 0.0:
                                 siblings[tried] = drafted[j]
                                 tried += 1
-                        left[d] = mass_without(pair.q, pair.q_sums, siblings, tried)
+                        left[d] = mass_without(pair.q, pair.q_sums, siblings[:tried])
             for i in range(d):
                 tokens[i, s] = drafted[node[i + 1] - 1]
             tokens[d, s] = draw_residual(pair, of_p[d], of_q[d], verify_uniforms[size, s])

@@ -20,7 +20,7 @@ fixed pair: a token once rejected has no mass in any later R, so R is (bÂ·p - dÂ
 from collections.abc import Sequence
 from typing import Any
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Row
 from specsim.core.distributions import copy_row
 from specsim.rules._common import nodewise
@@ -72,7 +72,7 @@ def choose(p, q, children, u, values, weights):
 LEAST = 1e-300
 
 
-@kernel
+@inner_kernel
 def pick(pair, table, children, u, last):
     b, d, left = 1.0, 0.0, 1.0
     for k in range(children.size):
@@ -86,7 +86,7 @@ def pick(pair, table, children, u, last):
         if not mass > 0.0:
             break
         b, d = b / mass, more / mass
-        left = mass_without(pair.q, pair.q_sums, children, k + 1)
+        left = mass_without(pair.q, pair.q_sums, children[: k + 1])
     return -1, draw_residual(pair, b, d, last)
 
 

@@ -27,6 +27,10 @@ HASHED_AT_ONCE = 2**20
 def formats() -> list[str]:
     """The names of the formats that `import_trace` reads.
 
+    Returns
+    -------
+    list of str
+
     Examples
     --------
     >>> formats()
@@ -76,6 +80,16 @@ def import_trace(
         For a log that is not as expected, naming file and place; the trace has the steps before it.
     FileExistsError, OSError
         If `out` is not empty, or cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     p, q = np.full((1, 2, 2), 0.5), np.full((1, 1, 2), [0.75, 0.25])
+    ...     np.savez(f"{folder}/log.npz", draft_tokens=[[0]], p=p, q=q)
+    ...     import_trace(f"{folder}/log.npz", f"{folder}/trace").num_steps
+    1
     """
     tell = told(progress)
     asked = Source(Path(source), None if draft is None else Path(draft), vocab_size)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._tables import ARROW
 from specsim.traces._steps import Logged, Source, Step, as_computed, check_id
 
 SUFFIXES = (".parquet",)
@@ -32,8 +33,10 @@ NAMES = ("draft_tokens", "token", "p", "q", "p_tokens", "q_tokens", "accepted", 
 
 def read(source: Source) -> Logged:
     """The steps of the table's rows. Raises ValueError for a file that is not Parquet, or lacks a column."""
-    from pyarrow import parquet
-
+    try:
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise ValueError(f"{source.path}: Parquet needs pyarrow: pip install '{ARROW}'") from None
     with _named(source.path):
         table = parquet.ParquetFile(source.path)
     names = [name for name in NAMES if name in table.schema_arrow.names]

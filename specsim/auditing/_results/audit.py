@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from specsim.auditing._results.diagnosis import Diagnosis
+from specsim.auditing._verifier.origin import Origin
 from specsim.core._accepted_lengths import mean_tokens
 from specsim.core._provenance import Provenance
 from specsim.core._tables import Shown, as_dict, plain
@@ -22,14 +24,13 @@ from specsim.theory import expected_tokens
 #: Probability that an audit of an exact verifier raises any alarm at all.
 BUDGET = 1e-6
 #: The total variation of the first token that must be detectable at half of the cases, else there is no
-#: verdict; and the same for the comparison of two verifiers, whose laws are both unknown.
-WANTED_TV, WANTED_TV_OF_TWO = 0.05, 0.1
+#: verdict.
+WANTED_TV = 0.05
 #: Total variation below which two laws differ only by rounding.
 LEAST_TV = 1e-9
-#: The posterior odds from which on a diagnosis gives a name.
-ODDS = 20.0
-#: The exponent of the largest odds that are printed.
-MOST_ODDS = 12
+#: The version of the JSON of an audit. A key that is added changes the number after the dot, one that is gone
+#: or has another meaning the one before it.
+SCHEMA = "specsim-audit 1.2"
 #: The most characters of a finding.
 LONGEST, LONGEST_DETAILS = 1500, 6000
 
@@ -53,11 +54,25 @@ class Finding:
     """One reason for a verdict; `kind` is deviation, support, dependent, path, or contract.
 
     `details` is the traceback of an exception in the verifier. Both may hold its words, so they are escaped
-    and cut for all forms of a report."""
+    and cut for all forms of a report.
+
+    Where a table deviates, `position` counts from 0, `prefix` is the emitted prefix of a table of tokens,
+    `cell` names the most significant token or bin, `token` is its id if it is one token, and `observed` and
+    `expected` are its shares of the draws; `log10_e` is the evidence of the table. `emitted_as` is the kind
+    of token that has most of the excess: "accepted", "recovered" (after a rejection), "bonus" or
+    "recovered or bonus"."""
 
     kind: str
     text: str
     details: str = field(default="", compare=False)
+    position: int | None = None
+    prefix: tuple[int, ...] | None = None
+    cell: str | None = None
+    token: int | None = None
+    observed: float | None = None
+    expected: float | None = None
+    log10_e: float | None = None
+    emitted_as: str | None = None
 
     def __post_init__(self) -> None:
         for name, longest in (("text", LONGEST), ("details", LONGEST_DETAILS)):
@@ -250,93 +265,6 @@ class ProofSummary:
         return self.largest_tv == 0.0
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A known mistake with its likeliest parameters, and its posterior probability.
-
-    `lossy`: it is a built-in rule that is lossy by design, which the verifier does not declare."""
-
-    name: str
-    family: str
-    mechanism: str
-    threads: tuple[str, ...]
-    probability: float
-    lossy: bool = False
-
-    def __str__(self) -> str:
-        return f"lossy ({self.name})" if self.lossy else f"{self.name} ({self.family})"
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """Which known mistakes explain what was seen; `named` is empty where the answer is *unknown*.
-
-    Together the named mistakes are at least `ODDS` times as probable as each alternative: that it is none of
-    the known ones (`none`), or that the single steps are exact (`exact`); each of them is within `ODDS` of
-    the likeliest. `considered` are the likeliest mistakes, named or not. `reason` says why the answer is
-    unknown, `evidence` is the most significant outcome, `place` one step with it."""
-
-    named: tuple[Candidate, ...] = ()
-    considered: tuple[Candidate, ...] = ()
-    none: float = 1.0
-    exact: float = 0.0
-    steps: int = 0
-    reason: str = ""
-    evidence: str = ""
-    place: str = ""
-
-    @property
-    def known(self) -> bool:
-        return bool(self.named)
-
-    def lines(self) -> list[str]:
-        """The diagnosis in words."""
-        if not self.known:
-            return [f"Diagnosis: unknown. {self.reason}"]
-        first, *others = self.named
-        text = [f"Diagnosis: {first}. {first.mechanism}"]
-        if first.lossy:
-            text.append(
-                f"It does what the built-in rule {first.name} does, which is lossy by design. If that is "
-                f'intended, declare it: declares(rule="{first.name}").'
-            )
-        if first.threads:
-            text.append(f"Reported in {', '.join(first.threads)}.")
-        if others:
-            rest = ", ".join(f"{one.name} ({_share(one.probability)})" for one in others)
-            share = _share(first.probability)
-            text.append(f"It may as well be {rest}; {first.name} has probability {share}.")
-        return [*text, self._odds(), *(line for line in (self.evidence, self.place) if line)]
-
-    def _odds(self) -> str:
-        """What the names stand against, with the posterior odds."""
-        together = sum(one.probability for one in self.named)
-        said = [f"{_odds(together, self.none)} against none of the known bugs"]
-        said.append(f"{_odds(together, self.exact)} against exact steps")
-        others = self.considered[len(self.named) :]
-        if others and others[0].probability > 10.0**-MOST_ODDS:
-            said.append(
-                f"{_odds(together, others[0].probability)} against the next known bug, {others[0].name}"
-            )
-        return f"Odds: {'; '.join(said)}. {HINT}"
-
-
-#: What is measured of names, on mistakes outside the catalogue.
-HINT = "A name is a hint: how often names are right is in docs/statistics.md."
-
-
-def _share(probability: float) -> str:
-    return f"{probability:.2g}"
-
-
-def _odds(one: float, other: float) -> str:
-    """Posterior odds: a number, or from 1,000 on a power of ten."""
-    if one >= other * 10.0**MOST_ODDS:
-        return f"over 10^{MOST_ODDS} : 1"
-    odds = one / other
-    return f"{odds:.0f} : 1" if odds < 1000.0 else f"10^{np.log10(odds):.0f} : 1"
-
-
 @dataclass(frozen=True, eq=False)
 class Audit(Shown):
     """The result of `specsim.audit`. `budget` is the total false-alarm probability, split over `tests`.
@@ -344,7 +272,7 @@ class Audit(Shown):
     If `interrupted` by Ctrl-C, cases are missing or have fewer steps than planned. `planned` is the number of
     cases with tests, run or not; `limits` are those that the verifier declares, such as "vocab_size=2", and
     `left_out` the cases that it is not asked for this reason. `wanted_tv` is the total variation that had to
-    be detectable."""
+    be detectable. `origin` is that of a user's function."""
 
     verifier: str
     level: str
@@ -359,6 +287,7 @@ class Audit(Shown):
     limits: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     wanted_tv: float = WANTED_TV
+    origin: Origin | None = field(default=None, repr=False)
 
     @property
     def verdict(self) -> Verdict:
@@ -443,92 +372,15 @@ class Audit(Shown):
         return sum(case.steps for case in self.cases)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
+        """Everything as plain Python values, for JSON; their schema is data/audit.schema.json of the package.
+
+        `findings` has those of all cases, each with the name of its case."""
+        computed = ("verdict", "exit_code", "declared_tv", "dependent", "edge_case", "wasteful", "steps")
         return as_dict(
             self,
-            *(
-                "verdict",
-                "exit_code",
-                "declared_tv",
-                "dependent",
-                "edge_case",
-                "wasteful",
-                "steps",
-                "powerful",
-            ),
-            "needed_log10_e",
+            *computed,
+            *("powerful", "needed_log10_e"),
+            schema=SCHEMA,
             proof=self.proof and as_dict(self.proof, "as_claimed"),
+            findings=[{"case": case.case} | plain(one) for case in self.cases for one in case.findings],
         )
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The comparison of one case: steps of each side, tokens per step, and the most significant table.
-
-    `changed`: a table rejects that both have the same law; `text` says where, or which error made the case
-    `broken`. `twins` is the share of steps with identical tokens for the same rng. A total variation of
-    `detectable_tv` between the laws of the first token is found with probability .999."""
-
-    case: str
-    purpose: str
-    steps: int
-    log10_e: float
-    changed: bool
-    broken: bool
-    text: str
-    twins: float
-    tokens_per_step: tuple[float, float]
-    detectable_tv: float
-    interrupted: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison(Shown):
-    """The result of `audit_against`. `budget` is the total false-alarm probability, split over `tests`.
-
-    `planned` is the number of cases that both take, `wanted_tv` the total variation between the laws of the
-    first token that had to be detectable at half of them."""
-
-    new: str
-    old: str
-    level: str
-    cases: tuple[Difference, ...]
-    budget: float
-    tests: int
-    interrupted: bool
-    provenance: Provenance
-    planned: int = 0
-    wanted_tv: float = WANTED_TV_OF_TWO
-
-    @property
-    def verdict(self) -> str:
-        """same (no difference found), changed, broken (one of the two could not be run), or inconclusive (no
-        difference found, and too little could have been, or interrupted)."""
-        if any(case.broken for case in self.cases):
-            return "broken"
-        if any(case.changed for case in self.cases):
-            return "changed"
-        powerful = sum(case.detectable_tv <= self.wanted_tv for case in self.cases)
-        return "inconclusive" if self.interrupted or 2 * powerful < self.planned else "same"
-
-    @property
-    def identical(self) -> bool:
-        """Whether both returned the same tokens for the same rng."""
-        return bool(self.cases) and all(case.twins == 1.0 for case in self.cases)
-
-    @property
-    def exit_code(self) -> int:
-        """0 same, 1 changed or broken, 3 inconclusive."""
-        return {"same": 0, "inconclusive": 3}.get(self.verdict, 1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, for JSON."""
-        return as_dict(self, "verdict", "identical", "exit_code")
-
-    def records(self) -> list[dict[str, Any]]:
-        """A row for each case."""
-        return [
-            {k: v for k, v in plain(case).items() if k != "tokens_per_step"}
-            | dict(zip(("new_tokens_per_step", "old_tokens_per_step"), case.tokens_per_step, strict=True))
-            for case in self.cases
-        ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import chi2, ncx2
 
-from experiments.kill_matrix.criteria.base import Criterion, chi_square_below, reached, rounds
+from experiments._criteria.base import Criterion, chi_square_below, reached, rounds
 from specsim.auditing._verifier.contract import Verifier
 from specsim.core.distributions import Floats
 

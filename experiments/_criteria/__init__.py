@@ -6,9 +6,9 @@ exactly what the original does, since that determines which bugs it can detect. 
 are listed with each.
 """
 
-from experiments.kill_matrix.criteria import deepspec, flashinfer, hugging_face, tensorrt_llm, vllm
-from experiments.kill_matrix.criteria import smell as smell_test
-from experiments.kill_matrix.criteria.base import Criterion
+from experiments._criteria import deepspec, flashinfer, hugging_face, tensorrt_llm, vllm
+from experiments._criteria import smell as smell_test
+from experiments._criteria.base import Criterion
 
 __all__ = ["Criterion", "criteria"]
 

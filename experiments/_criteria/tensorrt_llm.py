@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import rel_entr
 
-from experiments.kill_matrix.criteria.base import Criterion, rounds, tally
+from experiments._criteria.base import Criterion, rounds, tally
 from specsim.auditing._verifier.contract import Verifier
 from specsim.core.distributions import Floats
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
-from experiments.kill_matrix.criteria.base import Criterion, tally
+from experiments._criteria.base import Criterion, tally
 from specsim.auditing._verifier.contract import Verifier
 from specsim.core.distributions import Floats, Ints
 

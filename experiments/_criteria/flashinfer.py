@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from experiments.kill_matrix.criteria.base import Criterion
+from experiments._criteria.base import Criterion
 from specsim.auditing._verifier.contract import Verifier
 from specsim.core.distributions import Floats, Ints, normalise
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import softmax
 from scipy.stats import chi2
 
-from experiments.kill_matrix.criteria.base import Criterion, rounds, tally
+from experiments._criteria.base import Criterion, rounds, tally
 from specsim.auditing._verifier.contract import Verifier
 from specsim.core.distributions import Floats, normalise
 

@@ -1,4 +1,4 @@
-"""Lookahead policies: steps cut from a log follow the law of speculative sampling, and every policy its own
+"""Draft-length policies: steps cut from a log follow the law of speculative sampling, and every policy its own
 rule.
 """
 
@@ -490,7 +490,7 @@ def test_goodput_takes_the_best_length_for_its_rate():
 
 def test_cascade_turns_itself_off_where_drafting_does_not_pay_and_on_where_it_does():
     rng = np.random.default_rng(0)
-    log = hand_made((rng.random(20_000) < 0.5).astype(int))
+    log = hand_made((rng.random(10_000) < 0.5).astype(int))
     (dear,) = specsim.simulate_policies(log, [Cascade()], draft_cost=0.9)
     (cheap,) = specsim.simulate_policies(log, [Cascade()], draft_cost=0.01)
     always = specsim.simulate_policies(log, [Constant(3)], draft_cost=0.9)[0].speedup
@@ -666,10 +666,10 @@ def test_the_error_of_a_difference_is_what_differences_scatter_by(full):
     """Over 150 logs, or 120: squares of their deviations over the reported ones, against chi-square; and the use of
     pairing.
     """
-    number = 150 if full else 120
+    number, length = (150, 2000) if full else (120, 1000)
     runs = [
         specsim.simulate_policies(
-            specsim.draft_log(*PAIR, length=2000, rng=seed, ahead=0), [Constant(2)], constants=[5]
+            specsim.draft_log(*PAIR, length=length, rng=seed, ahead=0), [Constant(2)], constants=[5]
         )[0]
         for seed in range(number)
     ]

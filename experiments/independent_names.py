@@ -1,0 +1,96 @@
+"""What a diagnosis says of the mistakes of authors who have not seen the catalogue.
+
+`names.json` of `tests/independent` has the names of the catalogue that are right for each wrong subject of
+the first set, by a reader who had seen no diagnosis. Each of them is audited as the code is now, and
+diagnosed. `diagnosed_first.json` has what was named before anybody had read these diagnoses, of the first
+104."""
+
+from __future__ import annotations
+
+import json
+
+from experiments import Row
+from experiments._independent import FOLDER, FOUND, module_of, subjects
+from specsim.auditing import Audit, audit
+from specsim.auditing._checks.contract_checks import PROMISES
+from specsim.auditing._diagnosis.diagnose import diagnose_failed
+from specsim.auditing._execution import open_execution
+from specsim.auditing._results.diagnosis import Diagnosis
+
+TITLE = "Names given to mistakes of authors who have not seen the catalogue"
+MINUTES = 200
+
+SET = "first"
+#: The time of an audit; where it finds nothing, level quick is run to its end.
+SECONDS, LEVEL = 20.0, "quick"
+FAST_SUBJECTS = ("lenience_090",)
+
+#: What `names.json` calls mistakes that the catalogue had no entry for when it was written.
+ENTRIES = {
+    "new: path that depends on place or shape of the call": {"unverified_rest"},
+    "new: random numbers reused across steps": {"steps_share_uniforms", "tests_share_uniform"},
+    "new: accept uniforms of few bits": {"coarse_test"},
+    "new: ids through half precision": {"rounded_ids"},
+    "new: text that differs from its cache": {"text_overwritten"},
+    "new: greedy drafts judged as samples": {"greedy_draws"},
+    "new: product of uniforms with the block residual": {"block_product_block_residual"},
+}
+
+
+def allowed_names() -> dict[str, set[str]]:
+    """The names of the catalogue that are right for each subject, by a reader who had seen no diagnosis.
+
+    The word *dependent* stands for steps that depend on each other in a pattern of no known mistake."""
+    names = json.loads((FOLDER / "names.json").read_text(encoding="utf-8"))["names"]
+    return {name: set().union(*(ENTRIES.get(one, {one}) for one in right)) for name, right in names.items()}
+
+
+def cells(*, fast: bool) -> list[tuple[str]]:
+    """(subject,)."""
+    return [(name,) for name in allowed_names() if not fast or name in FAST_SUBJECTS]
+
+
+def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
+    """The verdict on a subject, and the likeliest name of its mistake, empty where the answer is *unknown*.
+
+    `named` and `outcome` are None where nothing was diagnosed."""
+    (name,) = cell
+    kind = subjects()[f"{SET}:{name}"]["kind"]
+    reference = f"{module_of(SET, kind)}:{name}"
+    found = _audited(reference, fast, rng + 1)
+    diagnosis = _diagnosed(reference, found, rng + 1)
+    return {
+        "subject": name,
+        "kind": kind,
+        "verdict": str(found.verdict),
+        "case": next((case.case for case in found.cases if case.findings), None),
+        "named": None if diagnosis is None else diagnosis.named[0].name if diagnosis.named else "",
+        "outcome": outcome(name, diagnosis),
+    }
+
+
+def _audited(reference: str, fast: bool, rng: int) -> Audit:
+    found: Audit = audit(reference, LEVEL, rng, seconds=SECONDS, diagnose=False)
+    if str(found.verdict) in FOUND or fast:
+        return found
+    return audit(reference, LEVEL, rng, diagnose=False)
+
+
+def _diagnosed(reference: str, found: Audit, rng: int) -> Diagnosis | None:
+    """The diagnosis, without a time limit, so that names do not depend on the machine."""
+    results = [case for case in found.cases if not case.broken and case.case != PROMISES]
+    if not any(case.findings for case in results):
+        return None
+    with open_execution(reference, 1, 60.0) as execution:
+        return diagnose_failed(execution.subject, results, LEVEL, rng)
+
+
+def outcome(name: str, diagnosis: Diagnosis | None) -> str | None:
+    """What a diagnosis is worth: "right", "wrong", "missing", or "rightly unknown"."""
+    right = allowed_names().get(name)
+    if diagnosis is None or right is None:
+        return None
+    if diagnosis.named:
+        return "right" if diagnosis.named[0].name.partition(":")[0] in right else "wrong"
+    dependent = "dependent" in right and "depend on each other" in diagnosis.reason
+    return "rightly unknown" if dependent or not right - {"dependent"} else "missing"

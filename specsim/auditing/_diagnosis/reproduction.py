@@ -1,0 +1,123 @@
+"""Whether a known mistake reproduces what an audit has counted.
+
+The evidence of a diagnosis comes from small cases and from the tables that an audit rejects. Another mistake
+may have the same law there. So a mistake is named only if it also agrees with the verifier where that is
+exact: it is run on every case, and its counts in each table are compared with the audit's."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy
+
+from specsim.auditing._cases.shapes import ShapesCase
+from specsim.auditing._checks.claimed_law import Claim
+from specsim.auditing._checks.counts import AuditTally
+from specsim.auditing._checks.findings import DEPENDENT, OF_STEPS, dependent, independence
+from specsim.auditing._checks.shapes import ShapesTally
+from specsim.auditing._checks.subjects import VerifierSubject
+from specsim.auditing._results.audit import CaseResult
+from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
+from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
+from specsim.auditing._verifier.local import Local
+from specsim.auditing.mutants import Mutant
+from specsim.core._types import Floats, Ints
+from specsim.simulation._counting import Counts, run
+
+#: The most bytes of the rows of a mistake that is run on a case, those of one step of such a case, and
+#: the key of its random numbers.
+RUN_BYTES, STEP_BYTES, KEY = 2**31, 2**20, (0x5EED, 0xCA5E)
+#: Steps of a mistake that is compared with all cases, and the fewest of an audited case.
+STEPS, FEWEST = 2**15, 2**9
+#: Cells of smaller counts are merged before two samples are compared.
+MERGED = 20
+#: The p-value, times the tests of the audit, below which a mistake is refuted.
+REFUTED = 1e-4
+
+
+def comparable(subject: VerifierSubject, result: CaseResult) -> bool:
+    """Whether known mistakes can be run on the case: not where a step has too many bytes."""
+    return subject.cases[subject.index(result.case)].step_bytes <= STEP_BYTES
+
+
+def run_on(mutant: Mutant, subject: VerifierSubject, result: CaseResult, most: int) -> Counts | None:
+    """The counts of `most` steps of `mutant`, or of fewer, in the case of `result`; None if it breaks the
+    contract."""
+    case = subject.cases[subject.index(result.case)]
+    steps = max(8, min(most, RUN_BYTES // case.step_bytes) // 8 * 8)
+    callee = Local(mutant.function, Declared(batch=subject.declared.batch))
+    source: Any
+    tally: Any
+    if isinstance(case, ShapesCase):
+        source, tally = ShapesSource(callee, case, subject.timeout), ShapesTally(case)
+    else:
+        source = VerifierSource(callee, case, subject.timeout)
+        tally = AuditTally(case, Claim(None, case.tree))
+    try:
+        return run(source, tally, KEY, 0, steps, threads=1).counts
+    except (BrokenVerifier, NotADraftPath):
+        return None
+
+
+def refuted(
+    mutant: Mutant,
+    subject: VerifierSubject,
+    results: Sequence[CaseResult],
+    level: str,
+    in_time: Callable[[], None],
+) -> bool:
+    """Whether `mutant` differs from the verifier in a table of `results`, in the accepted lengths or in how
+    often it emits impossible tokens, or has independent steps where those of the verifier are not."""
+    enough = [one for one in results if one.steps >= FEWEST and _same_draws(subject, one)]
+    tests = sum(len(one.tables) + 2 for one in enough)
+    for result in enough:
+        in_time()
+        counts = run_on(mutant, subject, result, STEPS)
+        if counts is None:
+            continue  # a case that is not for every mistake: q is None, or drafts of several lengths
+        plan = subject.plan(subject.index(result.case), level)
+        pairs = [(result.lengths, counts["lengths"])]
+        pairs += [
+            (table.counts(result.counts), table.counts(counts))
+            for table in plan.tables
+            if table.kind not in OF_STEPS
+        ]
+        tied = dependent(result.tables)
+        pairs += [
+            (table.counts(result.counts), table.counts(counts))
+            for table, judged in zip(plan.tables, result.tables, strict=True)
+            if judged in tied and independence(table.counts(counts)) > DEPENDENT
+        ]
+        p_values = [_same_rate(result, counts), *(p_value(*pair) for pair in pairs)]
+        if min(p_values) * tests < REFUTED:
+            return True
+    return False
+
+
+def _same_rate(result: CaseResult, counts: Counts) -> float:
+    """The p-value of Fisher's test that steps emit impossible tokens equally often."""
+    steps = result.steps, int(counts["lengths"].sum())
+    found = [int(some["impossible"].sum()) for some in (result.counts, counts)]
+    table = [[min(some, all_), max(all_ - some, 0)] for some, all_ in zip(found, steps, strict=True)]
+    return float(scipy.stats.fisher_exact(table).pvalue)
+
+
+def _same_draws(subject: VerifierSubject, result: CaseResult) -> bool:
+    """Whether p and q of a step have one law however many steps there are, so that samples are comparable."""
+    return not isinstance(subject.cases[subject.index(result.case)], ShapesCase)
+
+
+def p_value(one: Ints, other: Ints) -> float:
+    """The p-value of the chi-square test that two samples have one law; 1 where counts are too small."""
+    table = _merge(np.array([one, other]))
+    if table.shape[1] < 2 or (table.sum(axis=1) < MERGED).any():
+        return 1.0
+    return float(scipy.stats.chi2_contingency(table, correction=False).pvalue)
+
+
+def _merge(table: Ints) -> Floats:
+    """Cells that have `MERGED` counts together, and the others as one."""
+    often = table.sum(axis=0) >= MERGED
+    rest = table[:, ~often].sum(axis=1)
+    kept = table[:, often].astype(np.float64)
+    return np.column_stack([kept, rest]) if rest.sum() >= MERGED else kept

@@ -1,0 +1,75 @@
+"""Where a user's function comes from: its file, and the versions of the libraries loaded with it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from specsim.core._provenance import installed_version
+
+#: Libraries that verifiers call, by the name that is imported.
+LIBRARIES = (
+    "numpy", "torch", "jax", "mlx", "triton", "transformers", "vllm", "sglang", "flashinfer", "tensorrt_llm",
+    "lmdeploy", "mlx_lm", "xllamacpp", "llama_cpp", "onnxruntime_genai", "openvino_genai", "cupy", "numba",
+)  # fmt: skip
+#: The most characters of a name, a path or a version.
+LONGEST = 500
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The `file` and the `line` of a function, the SHA-256 `digest` of that file, and the versions of
+    `libraries`; what is not known is empty, or 0.
+
+    A verifier in a process of its own says this of itself: it is shown, and nothing depends on it."""
+
+    file: str = ""
+    line: int = 0
+    digest: str = ""
+    libraries: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def told(cls, said: Any) -> Origin:
+        """From what a child process says. Raises ValueError, TypeError or KeyError if that is not one."""
+        libraries = said["libraries"]
+        texts = [said["file"], said["digest"], *libraries, *libraries.values()]
+        if not isinstance(libraries, Mapping) or not all(isinstance(text, str) for text in texts):
+            raise TypeError("the origin of the verifier is no text")
+        if any(len(text) > LONGEST for text in texts) or len(libraries) > len(LIBRARIES):
+            raise ValueError("the origin of the verifier is too long")
+        return cls(said["file"], int(said["line"]), said["digest"], dict(libraries))
+
+
+def origin_of(function: Callable[..., Any]) -> Origin:
+    """The origin of a function in this process."""
+    while isinstance(function, partial):
+        function = function.func
+    file, line = "", 0
+    with suppress(Exception):  # built-in functions, notebooks, objects whose attributes raise anything
+        plain: Any = inspect.unwrap(function)
+        plain = plain if inspect.isroutine(plain) else type(plain)
+        file = inspect.getsourcefile(plain) or ""
+        line = inspect.getsourcelines(plain)[1]
+    loaded = [name for name in LIBRARIES if name in sys.modules]
+    return Origin(file[-LONGEST:], line, digest_of(file) or "", {name: _version(name) for name in loaded})
+
+
+def digest_of(file: str | None) -> str | None:
+    """The SHA-256 of a file, None if there is no such file."""
+    if not file or not Path(file).is_file():
+        return None
+    with open(file, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _version(name: str) -> str:
+    """That of the distribution, or what a module without one says of itself."""
+    found = installed_version(name, "") or str(getattr(sys.modules[name], "__version__", "unknown"))
+    return found[:LONGEST]

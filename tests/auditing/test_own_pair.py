@@ -1,0 +1,82 @@
+"""Audits with a case of the user's own pair."""
+
+import numpy as np
+import pytest
+import verifiers
+
+import specsim
+from specsim import Pair, audit
+from specsim.auditing import declares
+from specsim.auditing._report import text as words
+from specsim.models import TableModel
+
+pytestmark = pytest.mark.usefixtures("smaller_audits")
+P, Q = np.random.default_rng(1).dirichlet(np.ones(11), size=2)
+
+
+@declares(vocab_size=11)
+def wrong_for_eleven_tokens(draft_tokens, p, q, rng):
+    """No case of the battery has eleven."""
+    verify = verifiers.resamples_from_target if p.shape[2] == 11 else verifiers.right
+    return verify(draft_tokens, p, q, rng)
+
+
+def test_a_mistake_that_only_the_own_rows_show_is_found():
+    found = audit(wrong_for_eleven_tokens, "smoke", 1, pair=(P, Q), diagnose=False)
+    assert [case.case for case in found.cases if case.findings] == ["pair"]
+    own = found.cases[-1]
+    assert own.vocab_size == 11
+    assert own.alphas.context == pytest.approx(np.minimum(P, Q).sum(), abs=1e-5)
+    assert audit(wrong_for_eleven_tokens, "smoke", 1, diagnose=False).exit_code == 0
+
+
+@pytest.mark.parametrize("pair", [Pair(P, Q), specsim.read_pair("zipf:vocab_size=30"), "models"])
+def test_a_right_rule_is_consistent_on_it(pair):
+    if pair == "models":
+        rows = np.random.default_rng(2).dirichlet(np.ones(3), size=(2, 3))
+        pair = Pair(TableModel(rows[0]), TableModel(rows[1]), "mine")
+    name = f"pair {pair.name}" if pair.name else "pair"
+    found = audit("standard", "smoke", 1, pair=pair, cases=[name])
+    assert [(case.case, len(case.findings)) for case in found.cases] == [(name, 0)]
+    assert ("--pair" in words.replay(found)) == bool(pair.name)
+
+
+@pytest.mark.parametrize("rule", ["without_replacement", "lenience"])
+def test_rules_of_other_shapes_and_laws_take_it(rule):
+    found = audit(rule, "smoke", 1, pair=(P, Q), cases=["pair"])
+    assert not any(case.findings for case in found.cases)
+
+
+def decoder(target, draft, prompt, max_new_tokens, eos, rng):
+    return []
+
+
+@pytest.mark.parametrize(
+    ("verifier", "pair", "says"),
+    [
+        ("standard", (P, [0.5, 0.5]), "draft 2: they must share one vocabulary"),
+        ("standard", ([0.5, 0.4], [0.5, 0.5]), "sums to 0.9"),
+        ("standard", ([[0.5, 0.5]] * 2, [0.5, 0.5]), "expected pmfs of shape"),
+        ("standard", 3, "expected a Pair, or a target and a draft"),
+        (
+            "standard",
+            specsim.Pair(specsim.open_trace, specsim.open_trace),
+            "expected two pmfs or two models, got function",
+        ),
+        (declares(vocab_size=4)(lambda *given: verifiers.right(*given)), (P, Q), "declares vocab_size=4"),
+        (declares(decoder=True)(decoder), (P, Q), "a decoder is audited with models of its own"),
+        (
+            declares(dtypes="float16")(lambda *given: verifiers.right(*given)),
+            specsim.default_pair(),
+            "takes float16; give pmfs",
+        ),
+    ],
+)
+def test_what_is_no_pair_for_this_verifier(verifier, pair, says):
+    with pytest.raises(ValueError, match=says):
+        audit(verifier, "smoke", 1, pair=pair)
+
+
+def test_workers_do_not_have_it():
+    with pytest.raises(ValueError, match="audit it without an executor"):
+        audit("standard", "smoke", 1, pair=(P, Q), executor="processes")

@@ -1,0 +1,139 @@
+"""Which pairs a command takes, and with which numbers where none are given."""
+
+import json
+
+import numpy as np
+import pytest
+from commands import help_of, run
+
+import specsim
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """A folder with a trace of whole rows, and one of truncated rows of a single text."""
+    folder = tmp_path_factory.mktemp("pairs")
+    pair = specsim.default_pair()
+    specsim.recording.record(folder / "whole", *pair, gamma=3, steps=40, rng=1)
+    specsim.recording.record(folder / "cut", *pair, gamma=2, steps=20, top=8, rng=1)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "vocab_size", "nodes"),
+    [
+        ("prove", 8, 2), ("prove zipf", 8, 2), ("prove zipf:overlap=80%", 8, 2), ("prove zipf --vocab-size 4", 4, 2),
+        ("prove zipf:vocab_size=5 --gamma 3", 5, 3), ("prove zipf --tree 2,1 --rule traversal", 8, 4),
+        ("prove ngram", 256, 1), ("prove zipf:vocab_size=100", 100, 1),
+    ],
+)  # fmt: skip
+def test_prove_enumerates_what_it_can_where_no_numbers_are_given(command, vocab_size, nodes):
+    found = run(*command.split(), "--json")
+    assert found.code == 0, found.err
+    proof = json.loads(found.out)
+    assert (proof["vocab_size"], len(proof["draft"]["parents"]), proof["exact"]) == (vocab_size, nodes, True)
+
+
+def test_the_rows_of_models_are_rounded_to_what_sums_to_one():
+    assert run("prove", "ngram", "--rule", "pointwise_envelope").code == 1
+    assert run("prove", "ngram:top_k=8", "--rule", "greedy_match", "--json").code == 0
+    with pytest.raises(ValueError, match="not exactly 1"):
+        specsim.prove(*specsim.default_pair(), gamma=1)
+
+
+def test_prove_says_its_own_numbers():
+    shown = " ".join(help_of(("prove",)).split())
+    assert "Default: 8" in shown
+    assert "Default: 2, or 1 if there are more than 64 tokens" in shown
+    for other in ("Default: 5", "1000", "trace logged"):
+        assert other not in shown
+
+
+@pytest.mark.parametrize(
+    "command", ["simulate whole", "trace simulate whole", "simulate cut", "simulate transformers"]
+)
+def test_as_many_tokens_are_drafted_as_a_trace_logged(command, here):
+    found = run(*command.split(), "--json", cwd=here)
+    assert found.code == 0, found.err
+    logged = {"whole": 3, "cut": 2, "transformers": 4}[command.split()[-1]]
+    assert json.loads(found.out)["gamma"] == logged
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--steps 5k", "--threads 2", "--executor threads", "--checkpoint x", "--checkpoint x --shard 0/2",
+     "--checkpoint x --checkpoint-seconds 1"],
+)  # fmt: skip
+def test_what_needs_drawn_steps_is_refused_where_none_is_drawn(option, here):
+    found = run("simulate", "transformers", *option.split(), cwd=here)
+    assert (found.code, found.err.startswith(f"specsim: {option.split()[0]} has no effect on ")) == (2, True)
+    assert not (here / "x").exists()
+    if option.split()[0] in ("--steps", "--threads"):
+        assert run("trace", "simulate", "cut", *option.split(), cwd=here).code == 2
+
+
+def test_a_seed_is_taken_where_documents_are_resampled(here):
+    one, other = (run("simulate", "transformers", "--seed", seed, "--json").out for seed in "12")
+    assert json.loads(one)["intervals"] != json.loads(other)["intervals"]
+    assert json.loads(one)["tokens_per_step"] == json.loads(other)["tokens_per_step"]
+    trace = specsim.open_trace(here / "cut")
+    documents = specsim.traces.expect_tokens(trace).documents
+    assert (run("simulate", "cut", "--seed", "1", cwd=here).code == 0) == (documents > 1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["compare whole --steps 100", "sweep whole --over gamma=1,2 --steps 100", "replay whole --step 3 --seed 1",
+     "sweep whole --over rule=standard,block --steps 100", "plan whole --c 0.1", "plan cut --c 0.1"],
+)  # fmt: skip
+def test_a_trace_is_a_pair(command, here):
+    found = run(*command.split(), cwd=here)
+    assert found.code == 0, found.err
+
+
+@pytest.mark.parametrize("command", ["compare {}", "sweep {} --over gamma=1", "replay {} --step 1 --seed 1"])
+def test_truncated_rows_are_refused_with_what_to_give(command, here):
+    for name in ("cut", "transformers"):
+        found = run(*command.format(name).split(), cwd=here)
+        assert (found.code, "whole rows of p and q: give a trace that has them" in found.err) == (2, True)
+        assert "specsim simulate" in found.err
+
+
+@pytest.mark.parametrize("command", ["prove {}", "audit standard --pair {} --level smoke"])
+@pytest.mark.parametrize("name", ["whole", "transformers", "hf:one,two@prompts.txt"])
+def test_where_a_trace_cannot_serve_it_is_said_what_can(command, name, here):
+    found = run(*command.format(name).split(), cwd=here)
+    assert (found.code, f"{name}: rows logged along a text" in found.err) == (2, True), found.err
+    assert "takes two pmfs, such as zipf or mine.npz, or two models" in found.err
+
+
+def test_functions_say_the_same():
+    trace = specsim.models.Pair(specsim.traces.default_trace(), None)
+    with pytest.raises(TypeError, match=r"target: a pair without a draft, as a trace is; give two pmfs"):
+        specsim.prove(trace)
+    with pytest.raises(ValueError, match=r"pair: a pair without a draft, as a trace is; give two pmfs"):
+        specsim.audit("standard", "smoke", 1, pair=trace)
+
+
+@pytest.mark.parametrize(
+    ("command", "traces", "bundled"),
+    [("simulate", True, True), ("compare", True, False), ("sweep", True, False), ("replay", True, False),
+     ("prove", False, False), ("audit", False, False)],
+)  # fmt: skip
+def test_help_offers_the_pairs_that_a_command_takes(command, traces, bundled):
+    shown = help_of((command,))
+    assert ("folder of a trace" in " ".join(shown.replace("│", " ").split())) is traces
+    assert ("'transformers'" in shown) is bundled
+    assert ("hf:" in shown) is traces
+
+
+def test_trees_are_decoded():
+    words = "generate --tree 2,1 --rule traversal --seed 1 --max-new-tokens 10 --json"
+    assert run(*words.split()).code == 0
+    assert "--gamma has no effect on a tree" in run(*words.split(), "--gamma", "3").err
+
+
+def test_few_positions_are_simulated_with_as_many_tokens_as_they_allow(tmp_path):
+    np.savez(tmp_path / "few.npz", p=np.eye(4)[:3], q=np.eye(4)[:3])
+    found = run("simulate", "few.npz", "--steps", "10", "--json", cwd=tmp_path)
+    assert json.loads(found.out)["gamma"] == 2

@@ -1,0 +1,74 @@
+"""The sets of independent authors: every subject is there, what is found, and what a diagnosis is worth."""
+
+import importlib
+
+import pytest
+
+from experiments import _independent, independent_names, independent_set
+from specsim.auditing._results.diagnosis import Candidate, Diagnosis
+
+
+def named(*names):
+    """A diagnosis with these names."""
+    return Diagnosis(tuple(Candidate(name, "", "", (), 1.0) for name in names))
+
+
+@pytest.mark.parametrize("each", _independent.SETS)
+def test_every_subject_is_in_its_module(each, monkeypatch):
+    monkeypatch.syspath_prepend(_independent.FOLDER)
+    rows = _independent.first_verdicts(each)
+    assert {f"{each}:{row['name']}" for row in rows} <= {*_independent.subjects()}
+    for row in rows:
+        module = importlib.import_module(_independent.SETS[each][row["kind"]])
+        assert callable(getattr(module, row["name"]))
+        assert (row["tv"] is None) == row["kind"].startswith("right")
+
+
+def test_a_diagnosis_is_right_wrong_missing_or_rightly_unknown(monkeypatch):
+    right = {"lenient": {"lenience"}, "tied": {"dependent"}, "new": set()}
+    monkeypatch.setattr(independent_names, "allowed_names", lambda: right)
+    unknown, tied = Diagnosis(), Diagnosis(reason="The steps depend on each other, somehow.")
+    cases = [
+        ("lenient", named("lenience:lenience=0.5", "ensemble"), "right"),
+        ("lenient", named("ensemble", "lenience"), "wrong"),
+        ("lenient", unknown, "missing"),
+        ("tied", tied, "rightly unknown"),
+        ("tied", named("reseeded"), "wrong"),
+        ("new", unknown, "rightly unknown"),
+        ("not read", unknown, None),
+        ("lenient", None, None),
+    ]
+    for name, diagnosis, expected in cases:
+        assert independent_names.outcome(name, diagnosis) == expected
+
+
+def test_every_subject_with_right_names_is_one_of_the_first_set():
+    names = {row["name"] for row in _independent.first_verdicts("first") if row["kind"].startswith("wrong")}
+    assert {*independent_names.allowed_names()} <= names
+
+
+def test_the_page_counts_what_is_found():
+    """Of three wrong ones with a TV of .02 at least, two are found; one was not audited."""
+    criteria = {one.name: one.name == "DeepSpec" for one in independent_set.CRITERIA}
+    rows = [
+        {"set": "first", "kind": "wrong verifier", "tv": tv, "verdict": verdict} | criteria
+        for tv, verdict in (
+            (0.01, "consistent"),
+            (0.02, "consistent"),
+            (0.05, "broken"),
+            (0.4, "biased"),
+            (0.4, None),
+        )
+    ]
+    rows.append(rows[0] | {"kind": "right verifier", "tv": None, "DeepSpec": False})
+    rows.append(rows[0] | {"kind": "wrong decoder", "tv": 0.1} | dict.fromkeys(criteria))
+    page = independent_set.page(rows)
+    assert "| first | wrong verifier | 0.02 to 0.05 | 1 | 0 |" in page
+    assert "| first | wrong verifier | 0.3 to 1 | 1 | 1 |" in page
+    assert "| first | right verifier | 0 | 1 | 0 |" in page
+    assert "| DeepSpec | 3 | 3 | 1 | 1 |" in page
+    assert "| HF unit | 0 | 3 | 1 | 1 |" in page
+    assert "| all together | 0 | 3 | 1 | 1 |" in page
+    assert "| specsim audit, first run | 1 | 3 | 0 | 1 |" in page
+    said = "the first set: 2 of 3 wrong verifiers (66.7%) and 0 of 1 wrong decoders (0.0%), and 0 of 1 right ones."
+    assert said in " ".join(page.split())

@@ -1,0 +1,155 @@
+"""How figures look: series that colour alone does not tell apart, titles in one line, legends beside the data,
+texts that can be read in print.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from looks import broken_titles, confused, covered, cut_texts, texts
+from matplotlib.figure import Figure
+
+import figures
+from experiments._tables import read_table
+from specsim import audit, compare, simulate, sweep
+from specsim.core._plotting import COLORS, curve, figure_style, points
+from specsim.simulation import acceptance_by_drafts
+from specsim.simulation._comparison_figures import drafts_figure, pareto_figure
+from specsim.traces import summarise
+
+ARTICLE = (Path(__file__).parents[2] / "paper/paper.tex").read_text(encoding="utf-8")
+#: Inches between the margins of the article: A4 with margins of 2.1 cm.
+LINE = (21.0 - 2 * 2.1) / 2.54
+#: The least size of text in print, in points.
+READABLE = 7.0
+P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
+
+
+@pytest.fixture(scope="module")
+def draw(made):
+    """A figure from its fast tables: draw("precision")."""
+
+    def of(name, **given):
+        module = figures.get(name)
+        return module.draw(
+            *(read_table(table, made[0] / "tables", fast=True) for table in module.TABLES), **given
+        )
+
+    return of
+
+
+def assert_clear(figure):
+    """No series by colour alone, no title broken, no text cut, no legend on the data, no text too small."""
+    assert confused(figure) == []
+    assert broken_titles(figure) == []
+    assert cut_texts(figure) == []
+    assert covered(figure) == []
+    assert min(text.get_fontsize() for text in texts(figure)) >= READABLE
+
+
+@pytest.mark.parametrize("name", figures.names())
+def test_every_figure_is_clear(draw, name):
+    assert_clear(draw(name))
+
+
+def test_the_overview_for_dark_pages_is_clear(draw):
+    assert_clear(draw("overview", page="dark"))
+
+
+@pytest.mark.parametrize("name", ["leviathan_figure_2", "leviathan_figure_3", "leviathan_figure_4"])
+def test_a_figure_of_closed_forms_is_clear(tmp_path, name):
+    from experiments._tables import table
+
+    assert_clear(figures.get(name).draw(table(name, tmp_path, fast=True)))
+
+
+def test_figures_of_the_article_are_printed_in_their_size(draw):
+    """They are included without a width, so a text has in print the size that it is drawn with."""
+    included = re.findall(r"\\includegraphics(\[[^\]]*\])?\{(\w+)\}", ARTICLE)
+    assert len(included) >= 9
+    for options, name in included:
+        assert options == ""
+        assert draw(name).get_figwidth() <= LINE
+
+
+# --- results ---------------------------------------------------------------------------------------------
+
+
+def plotted(name, trace):
+    if name == "simulation":
+        return simulate(P, Q, steps=100, rng=1).plot()
+    if name == "comparison":
+        return compare(P, Q, names=["standard", "k_seq", "lenience"], steps=50, rng=1).plot()
+    if name == "sweep":
+        return sweep(P, Q, over={"gamma": [1, 2, 3], "temperature": [0.5, 1.0, 1.5]}, steps=50, rng=1).plot()
+    if name == "trace":
+        return summarise(trace).plot()
+    return audit("standard", cases=["two-point"], level="smoke", rng=1).plot()
+
+
+@pytest.mark.parametrize("name", ["simulation", "comparison", "sweep", "trace", "audit"])
+def test_the_plot_of_a_result_does_not_depend_on_colour(small_trace, smaller_audits, name):
+    figure = plotted(name, small_trace).figure
+    assert confused(figure) == []
+    assert sum(len(axis.get_lines()) for axis in figure.axes) > 0
+
+
+def test_the_pictures_of_a_comparison_are_clear():
+    names = ["standard", "block", "k_seq", "blockwise", "lenience", "mars", "typical"]
+    found = compare(P, Q, names=names, sweep=True, steps=50, rng=1)
+    assert_clear(pareto_figure(found))
+    assert_clear(drafts_figure(acceptance_by_drafts(P, Q, 3, steps=50, rng=1), "a pair"))
+
+
+# --- what is not clear is seen ---------------------------------------------------------------------------
+
+
+def picture(*styles, label=True, **legend):
+    """A figure of a line for each of `styles`, one above the other."""
+    with figure_style():
+        figure = Figure(figsize=(4.0, 3.0))
+        axis = figure.subplots()
+        for number, style in enumerate(styles):
+            axis.plot([0, 1, 2], [number, number + 1, number], label=f"{number}" if label else None, **style)
+        if legend:
+            axis.legend(**legend)
+        return figure
+
+
+def test_series_that_differ_in_dashes_or_markers_are_told_apart():
+    assert confused(picture(curve(0), curve(1))) == []
+    assert confused(picture(points(0), points(1), loc="best")) == []
+    assert confused(picture(*({"marker": "o", "fillstyle": fill} for fill in ("full", "none")))) == []
+
+
+@pytest.mark.parametrize("label", [True, False])
+@pytest.mark.parametrize("style", [{"linestyle": "-"}, {"linestyle": "none", "marker": "o"}])
+def test_series_that_differ_in_colour_alone_are_seen(style, label):
+    assert confused(picture(*({"color": color} | style for color in COLORS[:2]), label=label))
+
+
+def test_error_bars_that_differ_in_colour_alone_are_seen():
+    figure = Figure()
+    axis = figure.subplots()
+    for color in COLORS[:2]:
+        axis.errorbar([0, 1], [0, 1], yerr=1.0, fmt="o", color=color, label=color)
+    assert (COLORS[0], COLORS[1]) in confused(figure)
+
+
+def test_a_broken_title_is_seen():
+    figure = picture(curve(0))
+    assert broken_titles(figure) == []
+    figure.axes[0].set_title("tokens per step\nagainst α")
+    assert len(broken_titles(figure)) == 1
+    figure.axes[0].set_title("expected tokens per step against the acceptance probability α " * 2)
+    assert len(broken_titles(figure)) == 1
+    assert cut_texts(figure)
+
+
+def test_a_legend_on_the_data_is_seen():
+    assert covered(picture(curve(0), curve(1), loc="center"))
+    assert covered(picture(curve(0), curve(1), loc="upper left")) == []
+    figure = picture(curve(0), loc="upper left")
+    figure.axes[0].bar([0.2], [1.2], width=0.4)
+    assert covered(figure)

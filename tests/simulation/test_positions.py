@@ -1,0 +1,106 @@
+"""Rows of the positions of a text: simulated as the frozen rows of a trace that has them."""
+
+import json
+
+import numpy as np
+import pytest
+from commands import run
+
+import specsim
+from specsim import rules
+from specsim.core.distributions import dyadic
+from specsim.simulation import compare
+from specsim.traces import writer
+
+GAMMA = 3
+#: Exact in float32, as a trace stores them.
+P, Q = dyadic(np.random.default_rng(3).dirichlet(np.ones(5), size=(2, 11)))
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """A step from each position of which GAMMA others follow."""
+    with writer(tmp_path / "trace", vocab_size=5, gamma=GAMMA) as log:
+        for start in range(len(P) - GAMMA):
+            rows = slice(start, start + GAMMA + 1)
+            tokens = Q[rows][:GAMMA].argmax(axis=1)
+            log.append(0, tokens, 0, P[rows], Q[rows])
+    return specsim.open_trace(tmp_path / "trace")
+
+
+@pytest.mark.parametrize("rule", ["standard", "block", "lenience", "fuzzy"])
+def test_positions_are_simulated_as_a_trace_of_them(trace, rule):
+    options = {"rule": rule, "gamma": GAMMA, "steps": 3000, "rng": 1}
+    found, logged = specsim.simulate(P, Q, **options), specsim.simulate(trace, **options)
+    assert found.lengths.tolist() == logged.lengths.tolist()
+    assert found.tokens.tolist() == logged.tokens.tolist()
+    backwards = specsim.simulate(P[::-1], Q[::-1], **options)
+    assert backwards.lengths.tolist() != found.lengths.tolist(), "the test sees the order of positions"
+
+
+def test_one_drafted_token_is_accepted_as_often_as_rows_overlap():
+    found = specsim.simulate(P, Q, gamma=1, steps=200_000, rng=1)
+    overlaps = np.minimum(P, Q).sum(axis=1)
+    assert found.alpha_context == pytest.approx(overlaps.mean())
+    assert abs(found.alpha_verified - overlaps[:-1].mean()) < 6 * found.alpha_verified_error
+    assert abs(found.alpha_verified - overlaps.max()) > 6 * found.alpha_verified_error
+
+
+def test_runs_on_workers_replays_and_reruns_are_the_same(tmp_path):
+    options = {"gamma": 2, "rng": 1}
+    run_of = specsim.simulate(P, Q, steps=40_000, **options)
+    assert specsim.simulate(P, Q, steps=40_000, executor="processes", threads=2, **options) == run_of
+    assert specsim.rerun(run_of) == run_of
+    steps = [specsim.replay(P, Q, step=step, **options) for step in range(20)]
+    assert [step.start for step in steps[8:10]] == ["position 8, rows frozen", "position 0, rows frozen"]
+    few = specsim.simulate(P, Q, steps=20, **options)
+    assert np.bincount([step.num_accepted for step in steps], minlength=3).tolist() == few.lengths.tolist()
+
+
+def test_rules_are_compared_on_positions_and_on_a_trace(trace):
+    for pair in ((P, Q), (trace,)):
+        found = compare(*pair, gamma=GAMMA, steps=300, rng=1)
+        assert [entry.name for entry in found] == [
+            name for name in rules.names() if not rules.get(name).claimed_on_trees
+        ]
+        laws = {entry.name: entry.tv for entry in found}
+        assert laws["standard"] == 0.0
+        starts = slice(None) if pair[0] is P else slice(len(P) - GAMMA)
+        declared = rules.get("lenience").declared
+        law = [
+            declared(*rows, 0, lenience=0.5)
+            for rows in zip(P[starts].tolist(), Q[starts].tolist(), strict=True)
+        ]
+        assert laws["lenience"] == pytest.approx(np.abs(np.array(law) - P[starts]).sum(axis=1).mean() / 2)
+        with pytest.raises(ValueError, match="along one"):
+            compare(*pair, names=["standard", "k_seq"], gamma=GAMMA, steps=300)
+
+
+def test_what_positions_cannot_answer_is_refused():
+    with pytest.raises(
+        ValueError, match="a step of 11 drafted tokens reads the rows of 12 positions, and there are 11"
+    ):
+        specsim.simulate(P, Q, gamma=11, steps=10)
+    with pytest.raises(ValueError, match="must be two pmfs of one shape"):
+        specsim.simulate(P, Q[:5], gamma=2, steps=10)
+    with pytest.raises(ValueError, match="one step is enumerated"):
+        specsim.prove(specsim.models.Pair(P[:5], Q[:5]))
+
+
+def test_files_of_logits_are_taken_by_commands(tmp_path):
+    """One row for each position, as two models write them."""
+    for name, rows in (("target", P), ("draft", Q)):
+        np.save(tmp_path / f"{name}.npy", np.log(rows).astype(np.float32))
+    pair = "logits:target.npy,draft.npy"
+    for command in (
+        "simulate {} --steps 1k", "compare {} --steps 100 --rule standard", "sweep {} --over gamma=1,2 --steps 1k",
+        "sweep {} --over temperature=.5,1 --steps 1k", "plan {} --c .1", "replay {} --step 1 --seed 1",
+    ):  # fmt: skip
+        found = run(*command.format(pair).split(), cwd=tmp_path)
+        assert found.code == 0, found.err
+    planned = json.loads(run("plan", pair, "--c", ".1", "--json", cwd=tmp_path).out)
+    starts = len(P) - len(P) // 2
+    assert planned["alphas"][0] == pytest.approx(np.minimum(P, Q).sum(axis=1)[:starts].mean(), abs=0.01)
+    for command in (f"prove {pair}", f"audit --pair {pair} --level smoke"):
+        found = run(*command.split(), cwd=tmp_path)
+        assert (found.code, "pmfs" in found.err) == (2, True), found.err
