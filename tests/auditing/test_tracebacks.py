@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from contextlib import closing
+from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from specsim.auditing import audit, declares
 from specsim.auditing._report import audit_page, audit_to_json, audit_to_junit
 from specsim.auditing._report import text as words
 from specsim.auditing._verifier.child import Child
-from specsim.auditing._verifier.contract import BrokenVerifier
+from specsim.auditing._verifier.contract import SHOWN_BY, BrokenVerifier
 from specsim.auditing._verifier.local import FRAMES, Local
 from specsim.auditing._verifier.requests import RowsAsked, answer
 
@@ -50,16 +52,16 @@ def raises_silently(*arguments):
     raise Silent
 
 
-def details(function):
+def details(function, asked=ASKED):
     with pytest.raises(BrokenVerifier) as found:
-        answer(Local(function), ASKED)
+        answer(Local(function), asked)
     return str(found.value), found.value.details.splitlines()
 
 
 def test_the_last_frame_has_its_arrays():
     text, lines = details(looks_too_far)
     line = looks_too_far.__code__.co_firstlineno
-    assert lines == [
+    assert lines[: lines.index(SHOWN_BY)] == [
         f"{__file__}:{line + 5}: in looks_too_far",
         "    return token(p)",
         f"{__file__}:{line + 3}: in token",
@@ -68,7 +70,7 @@ def test_the_last_frame_has_its_arrays():
         "      most: 4",
         "IndexError: index 4 is out of bounds for axis 2 with size 4",
     ]
-    assert text == f"raised {lines[-1]}"
+    assert text == f"raised {lines[lines.index(SHOWN_BY) - 1]}"
 
 
 def test_frames_of_installed_packages_have_no_arrays():
@@ -81,6 +83,54 @@ def test_frames_of_installed_packages_have_no_arrays():
     assert lines.index("      p: float64[3, 3, 4]") < max(
         i for i, one in enumerate(lines) if "site-packages" in one
     )
+
+
+def test_frames_of_compiled_modules_have_no_arrays():
+    def draws(draft_tokens, p, q, rng):
+        return rng.choice(4, p=[1.0, 1.0, 0.0, 0.0])
+
+    _, lines = details(draws)
+    assert "      p: float64[3, 3, 4]" in lines
+    assert not [line for line in lines if not line.strip()]
+
+
+def test_a_short_call_can_be_pasted(tmp_path, monkeypatch):
+    source = "def verify(draft_tokens, p, q, rng):\n    return [][int(rng.integers(9)) + len(p)]\n"
+    (tmp_path / "pasted.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    import pasted
+
+    p = np.random.default_rng(1).dirichlet(np.ones(4), size=(3, 3)).astype(np.float32)
+    asked = replace(ASKED, arrays=ROWS | {"p": p})
+    _, lines = details(pasted.verify, asked)
+    code = lines[lines.index(SHOWN_BY) + 1 :]
+    seen = {}
+    with pytest.raises(IndexError, match="list index") as raised:
+        exec("\n".join(code), seen)
+    frame = raised.traceback[-1].frame
+    assert np.array_equal(frame.f_locals["p"], p)
+    assert frame.f_locals["p"].dtype == np.float32
+    assert frame.f_locals["rng"].integers(99) == _second_draw(ASKED.rng)
+
+
+def _second_draw(seed):
+    rng = np.random.default_rng(seed)
+    rng.integers(9)
+    return rng.integers(99)
+
+
+@pytest.mark.parametrize(
+    "arrays", [{"p": np.full((3, 3, 64), 1 / 64)}, {"p": np.zeros((3, 3, 4), dtype=ml_dtypes.bfloat16)}]
+)
+def test_a_call_that_cannot_be_pasted_is_left_out(arrays):
+    assert SHOWN_BY not in details(looks_too_far, replace(ASKED, arrays=ROWS | arrays))[1]
+
+
+def test_functions_within_functions_are_not_pasted():
+    def inner(*arguments):
+        raise OSError
+
+    assert SHOWN_BY not in details(inner)[1]
 
 
 def test_a_deep_recursion_is_cut():
@@ -96,7 +146,7 @@ def test_a_deep_recursion_is_cut():
 def test_exceptions_without_a_message(function, said):
     text, lines = details(function)
     assert text == f"raised {said}"
-    assert lines[-1] == said
+    assert lines[lines.index(SHOWN_BY) - 1] == said
 
 
 def test_a_child_sends_it(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import numpy as np
 from specsim.auditing._cases.pairs import PREFIX
 from specsim.auditing._results.audit import Audit, CaseResult, Efficiency, Verdict
 from specsim.auditing._results.two_sample import Difference, TwoSampleAudit
+from specsim.auditing._verifier.contract import SHOWN_BY
 from specsim.auditing.adapters import is_engine
 from specsim.core._tables import COLORS, NONE, Line, Piece, Table
 from specsim.core.stats import POWER
@@ -149,9 +150,9 @@ def _clarity(case: CaseResult) -> float:
 
 
 def traceback(audit: Audit) -> str:
-    """That of the first finding which has one, for an exception in the verifier; else empty."""
+    """That of the first finding which has one, if possible with a call; empty without an exception."""
     found = (finding.details for case in audit.cases for finding in case.findings if finding.details)
-    return next(found, "")
+    return max(found, key=lambda details: SHOWN_BY in details, default="")
 
 
 def proof_line(audit: Audit) -> str | None:

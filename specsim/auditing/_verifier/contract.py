@@ -38,10 +38,14 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 _OF_CHAINS = ("lengths", "seeds", "uniforms", "one_hot")
 
 
+#: The line between a traceback and the code of a call that raises it.
+SHOWN_BY = "This call shows it:"
+
+
 class BrokenVerifier(Exception):
     """The verifier broke its contract; the message says how and in which step.
 
-    `details` is the traceback of an exception that it raised."""
+    `details` is the traceback of an exception that it raised, with the code of the call if that is short."""
 
     def __init__(self, text: str, details: str = ""):
         super().__init__(text)

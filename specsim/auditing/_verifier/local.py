@@ -26,7 +26,8 @@ from specsim.auditing._verifier.arrays import (
     described,
     padded,
 )
-from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath, Verifier
+from specsim.auditing._verifier.contract import SHOWN_BY, BrokenVerifier, Declared, NotADraftPath, Verifier
+from specsim.auditing._verifier.pasting import call_as_code
 from specsim.auditing._verifier.requests import Asked, RowsAsked, SequencesAsked
 from specsim.core._types import Ints
 
@@ -77,16 +78,24 @@ class Local:
             drafted: Any = asked.arrays["draft_tokens"]
             arrays = (drafted[part], *rows_of(part))
             inputs = [None if array is None else self.convert(array) for array in arrays]
-            given: dict[str, Any] = {
-                name: self.convert(array[part]) for name, array in extras.items() if array is not None
+            handed: dict[str, Any] = {
+                name: array[part] for name, array in extras.items() if array is not None
             }
+            given: dict[str, Any] = {name: self.convert(array) for name, array in handed.items()}
             if asked.seeds is not None:
-                given["seeds"] = asked.seeds[part]
+                given["seeds"] = handed["seeds"] = asked.seeds[part]
             shape = part.stop - part.start, asked.width
-            with call_safely(asked.timeout):
-                output = self.function(*inputs, rng, **given)
-                # a copy, since the verifier may reuse its buffer
-                tokens = as_tokens(output, shape).astype(np.int64)
+            try:
+                with call_safely(asked.timeout):
+                    output = self.function(*inputs, rng, **given)
+                    # a copy, since the verifier may reuse its buffer
+                    tokens = as_tokens(output, shape).astype(np.int64)
+            except BrokenVerifier as error:
+                # a later call has a generator that was used
+                if error.details and not part.start:
+                    code = call_as_code(self.function, self.declared, asked.rng, [*arrays], handed)
+                    error.details = "\n".join([error.details, *[SHOWN_BY] * bool(code), *code])
+                raise
             yield tokens
 
     def _walks(self, asked: RowsAsked) -> Iterator[Ints]:
@@ -185,12 +194,18 @@ def _traceback(error: BaseException, said: str) -> str:
         if frame.f_code.co_filename not in (__file__, contextlib.__file__)
     ][-FRAMES:]
     installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    own = [i for i, (frame, _) in enumerate(frames) if not frame.f_code.co_filename.startswith(installed)]
+    own = [
+        i
+        for i, (frame, _) in enumerate(frames)
+        # compiled modules name files that are not there
+        if not (file := frame.f_code.co_filename).startswith(installed) and linecache.getlines(file)
+    ]
     shown, lines = own[-1] if own else len(frames) - 1, []
     for i, (frame, line) in enumerate(frames):
         file = frame.f_code.co_filename
         lines.append(f"{file}:{line}: in {frame.f_code.co_name}")
-        lines.append(f"    {linecache.getline(file, line).strip()}")
+        if source := linecache.getline(file, line).strip():
+            lines.append(f"    {source}")
         if i == shown:
             lines += [
                 f"      {name}: {form}" for name, value in frame.f_locals.items() if (form := _form(value))
