@@ -179,3 +179,30 @@ def test_feifeibear_cannot_sample_token_0():
         except RuntimeError:
             raised += 1
     assert raised
+
+
+#: The two functions of TensorRT-LLM by their signatures, in a module that imports what no CPU has.
+OF_TENSORRT_LLM = """
+import torch
+from standins import trt_recovered, trt_rejected
+from tensorrt_llm.bindings.executor import FinishReason
+
+
+def get_rejected_indices(draft_probs, target_probs, generator, draft_tokens):
+    drafted = torch.tensor(draft_tokens, dtype=torch.int32, pin_memory=True)
+    return trt_rejected(draft_probs, target_probs, generator, drafted)
+
+
+sample_rejected = trt_recovered
+"""
+
+
+def test_tensorrt_llm_of_a_clone_needs_no_gpu(tmp_path):
+    file = tmp_path / "tensorrt_llm/_torch/pyexecutor/sampling_utils.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(OF_TENSORRT_LLM)
+    verifier = adapters.get(f"tensorrt-llm,source={tmp_path}")
+    assert chain_p_value(verifier, ROWS) > FALSE_ALARM
+    assert chain_p_value(misled(verifier), ROWS) < FALSE_ALARM
+    with pytest.raises(adapters.EngineMissing, match=r"clone NVIDIA/TensorRT-LLM"):
+        adapters.get(f"tensorrt-llm,source={file.parent}")

@@ -35,7 +35,7 @@ def call_as_code(
         lines.append(f"import {library.partition('.')[0]}" + ".numpy" * (declared.arrays == "jax"))
     if function.__module__ != "__main__":
         lines.append(f"from {function.__module__} import {name.partition('.')[0]}")
-    return [*lines, f"{name}(", *(f"    {line}" for one in shown for line in f"{one},".splitlines()), ")"]
+    return [*lines, f"{name}(", *(f"    {one}," for one in shown), ")"]
 
 
 def _value(value: Any, library: str) -> str:

@@ -9,7 +9,7 @@ All positions are tested; the first rejected index is the number of accepted tok
 bonus from the target's last row, which the adapter does with the same generator.
 
 Known issues: rejects where u > q/p; no guard where the residual is zero, so that `multinomial` raises;
-drafted tokens go through pinned memory, which asks for a GPU in some versions.
+drafted tokens go through pinned memory, which asks for a GPU: from a clone the request is dropped.
 """
 
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 
 from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters import _engines as engines
+from specsim.auditing.adapters import _stubs as stubs
 
 MODULE = "tensorrt_llm._torch.pyexecutor.sampling_utils"
 
@@ -49,10 +50,17 @@ def adapt(
     return verify
 
 
-verifier = engines.installed(
-    adapt,
-    f"{MODULE}:get_rejected_indices",
-    f"{MODULE}:sample_rejected",
-    install="pip install tensorrt-llm",
-    device="cuda",
-)
+def verifier(source: str = "") -> Verifier:
+    """Adapt the two functions: installed, for a GPU, or of `source`, a clone. Raises EngineMissing."""
+    names = ("get_rejected_indices", "sample_rejected")
+    if not source:
+        install = (
+            "pip install tensorrt-llm, or clone NVIDIA/TensorRT-LLM: specsim audit tensorrt-llm,source=FOLDER"
+        )
+        functions = [engines.engine_function(f"{MODULE}:{name}", install) for name in names]
+        return adapt(*functions, device="cuda")
+    file = f"{MODULE.replace('.', '/')}.py"
+    folder = stubs.clone_folder(source, "tensorrt-llm", "NVIDIA/TensorRT-LLM", file)
+    module = stubs.part(folder, MODULE)
+    module.torch = stubs.Unpinned()  # type: ignore[attr-defined]
+    return adapt(*(getattr(module, name) for name in names))
