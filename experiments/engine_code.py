@@ -9,6 +9,7 @@ the rows of the others.
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import textwrap
 import time
@@ -48,11 +49,12 @@ class Clone(NamedTuple):
 
 class Subject(NamedTuple):
     """What is audited: the name of an engine or a rule, where its code comes from, and the seconds that it
-    gets; without any it runs to the end of level quick."""
+    gets; without any it runs to the end of level quick. A slow one gets few `cases`, with more power each."""
 
     engine: str
     origin: Wheel | Clone
     seconds: float | None = None
+    cases: tuple[str, ...] | None = None
 
 
 SPECSIM = Wheel("specsim-decoding", "specsim")
@@ -66,17 +68,19 @@ FEIFEIBEAR = Clone("feifeibear/LLMSpeculativeSampling")
 GPT_FAST = Clone("pytorch-labs/gpt-fast")
 
 #: Functions that verify a whole batch at once, or one row after the other; interpreted kernels; loops.
-BATCHED, BY_ROW, INTERPRETED, LOOP = 60.0, 120.0, 120.0, 120.0
+BATCHED, BY_ROW, INTERPRETED, LOOP = 60.0, 120.0, 300.0, 120.0
+#: The case of interpreted kernels: 8 tokens, γ = 3, and p and q that differ everywhere.
+ONE_CASE = ("asymmetric",)
 SUBJECTS = [
     Subject("vllm-cpu", VLLM, BATCHED),
-    Subject("vllm", VLLM, INTERPRETED),
-    Subject("vllm2", VLLM, INTERPRETED),
-    Subject("vllm2:block", VLLM, INTERPRETED),
+    Subject("vllm", VLLM, INTERPRETED, ONE_CASE),
+    Subject("vllm2", VLLM, INTERPRETED, ONE_CASE),
+    Subject("vllm2:block", VLLM, INTERPRETED, ONE_CASE),
     Subject("vllm-ascend:whole", ASCEND, BATCHED),
     Subject("vllm-ascend:block", ASCEND, BATCHED),
     Subject("tpu-inference", Wheel("tpu-inference", "tpu_inference"), 4 * BATCHED),
-    Subject("sglang:chain", SGLANG, INTERPRETED),
-    Subject("sglang:block", SGLANG, INTERPRETED),
+    Subject("sglang:chain", SGLANG, INTERPRETED, ONE_CASE),
+    Subject("sglang:block", SGLANG, INTERPRETED, ONE_CASE),
     Subject("sglang:uno", SGLANG, BATCHED),
     Subject("sglang:dspark", SGLANG, BATCHED),
     Subject("lmdeploy", Wheel("lmdeploy", "lmdeploy"), BATCHED),
@@ -86,10 +90,10 @@ SUBJECTS = [
     Subject("hsd", HSD),
     Subject("hsd:naive", HSD),
     Subject("hsd:capped", HSD),
-    Subject("eagle", Wheel("eagle-llm", "eagle"), BY_ROW),
-    Subject("eagle2", EAGLE, BY_ROW),
+    Subject("eagle", Wheel("eagle-llm", "eagle"), 2 * BY_ROW),
+    Subject("eagle2", EAGLE, 2 * BY_ROW),
     Subject("eagle:batched", EAGLE, BY_ROW),
-    Subject("eagle-harness", Wheel("eagle-harness", "eagle_harness"), BY_ROW),
+    Subject("eagle-harness", Wheel("eagle-harness", "eagle_harness"), 2 * BY_ROW),
     Subject("medusa", Clone("FasterDecoding/Medusa"), BY_ROW),
     Subject("deepspec", Clone("deepseek-ai/DeepSpec"), BY_ROW),
     Subject("naive-speculate", Clone("VioletsOleander/naive-speculate"), BY_ROW),
@@ -99,14 +103,17 @@ SUBJECTS = [
     Subject("sequoia", Clone("Infini-AI-Lab/Sequoia"), LOOP),
     Subject("triforce", Clone("Infini-AI-Lab/TriForce"), LOOP),
     Subject("layerskip", Clone("facebookresearch/LayerSkip"), LOOP),
-    Subject("lookahead", Clone("hao-ai-lab/LookaheadDecoding"), LOOP),
+    Subject("lookahead", Clone("hao-ai-lab/LookaheadDecoding"), 2 * LOOP),
     Subject("jaymody", Clone("jaymody/speculative-sampling"), LOOP),
+    Subject("lucidrains", Wheel("speculative-decoding", "speculative_decoding"), LOOP),
+    Subject("mlx-lm", Wheel("mlx-lm", "mlx_lm"), LOOP),
+    Subject("hf:generate", Wheel("transformers", "transformers"), LOOP),
     Subject("romsto", ROMSTO, LOOP),
     Subject("romsto:greedy", ROMSTO, LOOP),
     Subject("romsto:cached", ROMSTO, LOOP),
     Subject("romsto:unadjusted", ROMSTO, LOOP),
     Subject("feifeibear", FEIFEIBEAR, LOOP),
-    Subject("feifeibear:v2", FEIFEIBEAR, LOOP),
+    Subject("feifeibear:v2", FEIFEIBEAR, 2 * LOOP),
     Subject("feifeibear:seeded", FEIFEIBEAR, LOOP),
     Subject("feifeibear:unshifted", FEIFEIBEAR, LOOP),
     Subject("standard", SPECSIM),
@@ -130,7 +137,8 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     """The audit of one engine's code."""
     subject = BY_ENGINE[cell[0]]
     started = time.perf_counter()
-    found = audit(_reference(subject, CLONES), seconds=5.0 if fast else subject.seconds, rng=rng)
+    seconds = 5.0 if fast else subject.seconds
+    found = audit(_reference(subject, CLONES), seconds=seconds, cases=subject.cases, rng=rng)
     return {
         "engine": subject.engine,
         "origin": subject.origin[0],
@@ -169,7 +177,8 @@ def _reference(subject: Subject, clones: Path) -> str:
 
 def _command(subject: Subject, seed: int) -> str:
     limit = "" if subject.seconds is None else f" --time {subject.seconds:g}"
-    return f"specsim audit {_reference(subject, Path())}{limit} --seed {seed}"
+    cases = "".join(f" --case {shlex.quote(case)}" for case in subject.cases or ())
+    return f"specsim audit {_reference(subject, Path())}{limit}{cases} --seed {seed}"
 
 
 def _findings(found: Audit) -> Iterator[str]:
@@ -345,9 +354,9 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
     yield (
         f"The audits ran {'from ' + dates[0] + ' to ' + dates[-1] if dates[1:] else 'on ' + dates[0]}, on a "
         "shared machine. *Power* is the number of cases in which a total variation of 0.05 of the first "
-        "token was detectable, and *detectable TV* the median over cases. Where that is too little, as with "
-        "interpreted kernels, of which a row takes milliseconds, the verdict is inconclusive: nothing was "
-        "found, and more time would be needed."
+        "token was detectable, and *detectable TV* the median over cases. Where that is too little, the "
+        "verdict is inconclusive: nothing was found, and more time would be needed. A row of an interpreted "
+        "kernel takes milliseconds, so these get one case."
     )
 
 

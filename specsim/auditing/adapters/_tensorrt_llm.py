@@ -57,10 +57,10 @@ def verifier(source: str = "") -> Verifier:
         install = (
             "pip install tensorrt-llm, or clone NVIDIA/TensorRT-LLM: specsim audit tensorrt-llm,source=FOLDER"
         )
-        functions = [engines.engine_function(f"{MODULE}:{name}", install) for name in names]
-        return adapt(*functions, device="cuda")
+        rejected, recovered = (engines.engine_function(f"{MODULE}:{name}", install) for name in names)
+        return adapt(rejected, recovered, device="cuda")
     file = f"{MODULE.replace('.', '/')}.py"
     folder = stubs.clone_folder(source, "tensorrt-llm", "NVIDIA/TensorRT-LLM", file)
     module = stubs.part(folder, MODULE)
     module.torch = stubs.Unpinned()  # type: ignore[attr-defined]
-    return adapt(*(getattr(module, name) for name in names))
+    return adapt(module.get_rejected_indices, module.sample_rejected)
