@@ -12,7 +12,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,21 @@ def check_file(path: PathLike) -> Path:
     return place
 
 
+class _Named(FileIO):
+    """A file that is read, and whose errors name it, as those of the system do not."""
+
+    def readinto(self, buffer: Any) -> int | None:
+        with naming(str(self.name)):
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        with naming(str(self.name)):
+            return super().readall()
+
+
 def open_file(path: PathLike) -> BufferedReader:
     """The regular file `path`, open for reading; raises as `check_file`."""
-    return check_file(path).open("rb")
+    return BufferedReader(_Named(check_file(path)))
 
 
 def read_text(path: PathLike) -> str:

@@ -23,15 +23,13 @@ class Line(NamedTuple):
 
 
 def log_files(path: Path) -> list[Path]:
-    """`path`, or the JSON Lines files in the folder `path`. Raises ValueError for anything but files."""
+    """`path`, or the JSON Lines files in the folder `path`. Raises as `check_file`."""
     found = [path]
     if path.is_dir():
         found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
         if not found:
             raise ValueError(f"{path}: no file in it ends in {' or '.join(SUFFIXES)}")
     for file in found:
-        if not file.exists():
-            raise ValueError(f"{file}: there is no such file")
         check_file(file)
     return found
 

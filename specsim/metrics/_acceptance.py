@@ -124,6 +124,8 @@ def read_acceptance(path: str | Path) -> Acceptance:
     ------
     ValueError
         For a file without accepted lengths, or that is no regular file.
+    OSError
+        If the file is missing or cannot be read.
 
     References
     ----------

@@ -182,3 +182,10 @@ def test_path_of_a_command_may_be_a_fifo(tmp_path):
         code, _, said = run(*words, cwd=tmp_path)
         assert (code, "FIFO, not a regular file" in said) == (2, True), words
     assert Path(tmp_path, "fifo").is_fifo()
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no file here that opens and cannot be read")
+@pytest.mark.parametrize("count", [-1, 1])
+def test_what_cannot_be_read_is_named(count):
+    with files.open_file("/proc/self/mem") as file, pytest.raises(OSError, match="'/proc/self/mem'"):
+        file.read(count)

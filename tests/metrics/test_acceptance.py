@@ -191,7 +191,7 @@ def test_files_without_accepted_lengths_are_refused(text, tmp_path):
             read_acceptance(path)
         ran = run("check-metrics", path)
         assert (ran.code, len(ran.err.splitlines())) == (2, 1)
-    with pytest.raises(ValueError, match="no such file"):
+    with pytest.raises(FileNotFoundError, match=str(tmp_path / "none")):
         read_acceptance(tmp_path / "none")
 
 

@@ -468,6 +468,8 @@ def _names(error, function, given, replaced):
     for value in replaced.values():
         if isinstance(HOSTILE[value], str | Path) and value != "''":
             words.add(ascii(str(HOSTILE[value])[:20])[1:-1].partition(":")[0])
+        if HOSTILE[value] is TRACE:
+            words.add(str(TRACE.path))
     return any(re.search(rf"(?<!\w){re.escape(word)}", text) for word in words)
 
 

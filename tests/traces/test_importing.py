@@ -210,7 +210,7 @@ def test_files_that_are_not_what_they_should_be(tmp_path):
     (tmp_path / "log.txt").write_text("")
     with pytest.raises(ValueError, match=r"log\.txt: \.txt tells of no format; give one of jsonl"):
         import_trace(tmp_path / "log.txt", tmp_path / "out")
-    with pytest.raises(ValueError, match="there is no such file"):
+    with pytest.raises(FileNotFoundError, match=r"nothing\.npz"):
         import_trace(tmp_path / "nothing.npz", tmp_path / "out")
     with pytest.raises(ValueError, match="did you mean 'npz'"):
         import_trace(tmp_path / "log.npz", tmp_path / "out", format="npy")

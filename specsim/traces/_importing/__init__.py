@@ -79,7 +79,7 @@ def import_trace(
     ValueError
         For a log that is not as expected, naming file and place; the trace has the steps before it.
     FileExistsError, OSError
-        If `out` is not empty, or cannot be written.
+        If `out` is not empty, or cannot be written, or the log is missing or cannot be read.
 
     Examples
     --------
@@ -94,8 +94,6 @@ def import_trace(
     tell = told(progress)
     asked = Source(Path(source), None if draft is None else Path(draft), vocab_size)
     for path in (asked.path, asked.draft):
-        if path is not None and not path.exists():
-            raise ValueError(f"{path}: there is no such file")
         for file in _inside(path) if path is not None else ():
             check_file(file)
     check_new_trace(out)  # before the logs are read, which may take long

@@ -71,6 +71,8 @@ def audit_served(
     ------
     ValueError
         For arguments out of range, a path that is no log, or a log without any response.
+    OSError
+        If the file is missing or cannot be read.
 
     Examples
     --------
