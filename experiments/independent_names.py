@@ -1,16 +1,18 @@
 """What a diagnosis says of the mistakes of authors who have not seen the catalogue.
 
-`names.json` of `tests/independent` has the names of the catalogue that are right for each wrong subject of
-the first set, by a reader who had seen no diagnosis. Each of them is audited as the code is now, and
-diagnosed. `diagnosed_first.json` has what was named before anybody had read these diagnoses, of the first
-104."""
+`first_names.json` of `tests/independent`, and one such file for each other set, has the names of the
+catalogue that are right for each wrong subject, by readers who had seen no diagnosis. Each of them is audited
+as the code is now, and diagnosed. `diagnosed_first.json` has what was named of 104 of the first set before
+anybody had read these diagnoses; `diagnosed_third.json` the same of the third set, with the diagnosis that
+the first set had led to."""
 
 from __future__ import annotations
 
 import json
+from functools import cache
 
 from experiments import Row
-from experiments._independent import FOLDER, FOUND, module_of, subjects
+from experiments._independent import FOLDER, FOUND, SETS, module_of, subjects
 from specsim.auditing import Audit, audit
 from specsim.auditing._checks.contract_checks import PROMISES
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
@@ -18,14 +20,13 @@ from specsim.auditing._execution import open_execution
 from specsim.auditing._results.diagnosis import Diagnosis
 
 TITLE = "Names given to mistakes of authors who have not seen the catalogue"
-MINUTES = 200
+MINUTES = 400
 
-SET = "first"
 #: The time of an audit; where it finds nothing, level quick is run to its end.
 SECONDS, LEVEL = 20.0, "quick"
-FAST_SUBJECTS = ("lenience_090",)
+FAST_SUBJECTS = ("first:lenience_090",)
 
-#: What `names.json` calls mistakes that the catalogue had no entry for when it was written.
+#: What `first_names.json` calls mistakes that the catalogue had no entry for when it was written.
 ENTRIES = {
     "new: path that depends on place or shape of the call": {"unverified_rest"},
     "new: random numbers reused across steps": {"steps_share_uniforms", "tests_share_uniform"},
@@ -37,16 +38,22 @@ ENTRIES = {
 }
 
 
+@cache
 def allowed_names() -> dict[str, set[str]]:
-    """The names of the catalogue that are right for each subject, by a reader who had seen no diagnosis.
+    """The names of the catalogue that are right for each subject, as "set:name", by readers who had seen no
+    diagnosis.
 
     The word *dependent* stands for steps that depend on each other in a pattern of no known mistake."""
-    names = json.loads((FOLDER / "names.json").read_text(encoding="utf-8"))["names"]
-    return {name: set().union(*(ENTRIES.get(one, {one}) for one in right)) for name, right in names.items()}
+    found = {}
+    for each in SETS:
+        names = json.loads((FOLDER / f"{each}_names.json").read_text(encoding="utf-8"))["names"]
+        for name, right in names.items():
+            found[f"{each}:{name}"] = set().union(*(ENTRIES.get(one, {one}) for one in right))
+    return found
 
 
 def cells(*, fast: bool) -> list[tuple[str]]:
-    """(subject,)."""
+    """(subject,), as "set:name"."""
     return [(name,) for name in allowed_names() if not fast or name in FAST_SUBJECTS]
 
 
@@ -55,13 +62,13 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
 
     `named` and `outcome` are None where nothing was diagnosed."""
     (name,) = cell
-    kind = subjects()[f"{SET}:{name}"]["kind"]
-    reference = f"{module_of(SET, kind)}:{name}"
+    about = subjects()[name]
+    reference = f"{module_of(about['set'], about['kind'])}:{about['name']}"
     found = _audited(reference, fast, rng + 1)
     diagnosis = _diagnosed(reference, found, rng + 1)
     return {
         "subject": name,
-        "kind": kind,
+        "kind": about["kind"],
         "verdict": str(found.verdict),
         "case": next((case.case for case in found.cases if case.findings), None),
         "named": None if diagnosis is None else diagnosis.named[0].name if diagnosis.named else "",

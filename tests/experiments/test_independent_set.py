@@ -5,6 +5,7 @@ import importlib
 import pytest
 
 from experiments import _independent, independent_names, independent_set
+from specsim.auditing import mutants
 from specsim.auditing._results.diagnosis import Candidate, Diagnosis
 
 
@@ -42,9 +43,14 @@ def test_a_diagnosis_is_right_wrong_missing_or_rightly_unknown(monkeypatch):
         assert independent_names.outcome(name, diagnosis) == expected
 
 
-def test_every_subject_with_right_names_is_one_of_the_first_set():
-    names = {row["name"] for row in _independent.first_verdicts("first") if row["kind"].startswith("wrong")}
-    assert {*independent_names.allowed_names()} <= names
+def test_the_right_names_are_of_wrong_subjects_and_in_the_catalogue():
+    wrong = {name for name, row in _independent.subjects().items() if row["kind"].startswith("wrong")}
+    right = independent_names.allowed_names()
+    assert {*right} <= wrong
+    assert {name for name in wrong if not name.startswith("first:")} <= {*right}
+    for name, names in right.items():
+        if not name.startswith("first:"):
+            assert names <= {*mutants.names(), "dependent"}
 
 
 def test_the_page_counts_what_is_found():
