@@ -134,6 +134,16 @@ def test_drafts_of_different_lengths_and_certain_drafts(name, one_hot):
     assert uneven(verifier, one_hot) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("name", ["vllm", "vllm2", "ascend"])
+def test_a_call_without_any_draft_samples_the_target(name):
+    verifier = ASCEND if name == "ascend" else CHAINS[name][0]
+    p, q = torch.tensor([[0.0, 1.0]]).repeat(2, 3, 1), torch.full((2, 2, 2), 0.5)
+    output = verifier(
+        torch.zeros(2, 2, dtype=torch.int64), p, q, np.random.default_rng(0), lengths=np.zeros(2, int)
+    )
+    assert np.asarray(output).tolist() == [[1, -1, -1]] * 2
+
+
 def test_a_wrong_verifier_of_uneven_or_certain_drafts_is_seen():
     assert uneven(CHAINS["vllm"][1]) < FALSE_ALARM
     assert uneven(ASCEND_WRONG, one_hot=True) < FALSE_ALARM

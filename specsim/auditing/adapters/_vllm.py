@@ -54,6 +54,8 @@ def adapt(rejection_sample: engines.Function, device: str = "cpu") -> Verifier:
             bonus = torch.multinomial(p[range(steps), counts], 1)
             for step, generator in generators.items():
                 bonus[step] = torch.multinomial(p[step, counts[step]], 1, generator=generator)
+            if not any(counts):  # the engine then samples without it
+                return torch.nn.functional.pad(bonus, (0, gamma), value=-1)
             output = rejection_sample(
                 flatten(draft_tokens, counts),
                 counts,

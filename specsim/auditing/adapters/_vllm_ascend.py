@@ -56,6 +56,8 @@ def adapt(rejection_random_sample: engines.Function, sample_recovered_tokens: en
         recovered = torch.empty_like(flat)
         with engines.seeded_torch(rng):
             bonus = torch.multinomial(p[range(steps), counts], 1)
+            if not any(counts):  # the engine then samples without them
+                return torch.nn.functional.pad(bonus, (0, gamma), value=-1)
             uniforms = torch.rand(len(flat), dtype=torch.float64)
             exponentials = torch.empty((steps, vocab_size)).exponential_()
         sample_recovered_tokens(recovered, ends, flat, *rows, exponentials, vocab_size, IS_NGRAM=q is None)
