@@ -1,23 +1,26 @@
 """The steps that an audit needs for each known mistake, beside those of the most powerful test.
 
 The most powerful test (Neyman and Pearson) knows the mistake, and rejects for a large likelihood ratio of its
-law to the claimed one. With K the Kullback-Leibler divergence of a step's tokens under the mistake from the
-claim, it needs about (z(α) + z(1 - power))² / 2K steps. For each mistake of known law that needs statistics
-at all, that is computed from the prefix tables of an audit, at the whole error budget, in the case where it
-is fewest. Then counts of those tables are drawn from the law of the mistake: the audit needs the steps with
-which the logarithm of its largest e-value, of a table or of the tables together, is above the alarm with the
-same power, by its mean and standard deviation.
+law to the claimed one. For each mistake of known law that needs statistics at all, its number of steps is
+computed from the prefix tables of an audit, at the whole error budget, in the case where the Kullback-Leibler
+divergence of a step's tokens from the claim is largest: likelihood ratios L are drawn from the law of the
+mistake, the test rejects above the quantile that gives the power, and its false-alarm probability is the mean
+of 1/L above that quantile. Then counts of those tables are drawn from the same law: the audit needs the steps
+with which the logarithm of its largest e-value, of a table or of the tables together, is above the alarm with
+the same power, by its mean and standard deviation.
 """
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from experiments import Row
 from experiments._step_laws import Known, alarm, known_steps
@@ -36,6 +39,8 @@ MINUTES = 5
 
 #: Draws of the counts at each number of steps, and the precision of the ratio of both numbers.
 DRAWS, FAST_DRAWS, PRECISION = 200, 40, 1.03
+#: Draws of the likelihood ratio; one of a thousand is below the quantile.
+RATIOS, FAST_RATIOS = 100_000, 20_000
 #: The largest ratio that is looked for.
 MOST = 50.0
 #: Probability of a step that rejects at once from which on no statistics are needed.
@@ -70,8 +75,9 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
         return {"mistake": mutant.name} | dict.fromkeys(
             ("case", "divergence", "most_powerful", "audit", "ratio", "first_look")
         )
-    least = (scipy.special.ndtri(1.0 - BUDGET) + scipy.special.ndtri(POWER)) ** 2 / (2.0 * best.divergence)
-    needed = _needed(best, level, least, FAST_DRAWS if fast else DRAWS, np.random.default_rng(rng))
+    generator = np.random.default_rng(rng)
+    least = _least(best, FAST_RATIOS if fast else RATIOS, generator)
+    needed = _needed(best, level, least, FAST_DRAWS if fast else DRAWS, generator)
     return {
         "mistake": mutant.name,
         "case": best.known.case,
@@ -106,6 +112,21 @@ class _Shown:
                 total += float(scipy.special.rel_entr(visits, visits.sum() * table.law).sum())
         return total
 
+    @property
+    def log_ratios(self) -> Floats:
+        """[sequences], log of the probability of its tokens under the mistake over that of the claim."""
+        rates = self._merged(self.known.law[:, None])[0]
+        sums = np.add.reduceat(rates, self.tables.starts)
+        sizes = np.diff([*self.tables.starts, len(rates)])
+        claimed = np.repeat(sums, sizes) * self.tables.law
+        each = np.log(np.divide(rates, claimed, out=np.ones_like(rates), where=(rates > 0) & (claimed > 0)))
+        found: Floats = self._merged(np.eye(len(self.known.law))) @ each
+        return found
+
+    def _merged(self, outcomes: NDArray[Any]) -> Any:
+        """[n, cells], of n columns of probabilities or counts of the sequences."""
+        return self.tables.merged({"prefixes": self.known.prefixes(outcomes)})
+
 
 def _shown(mutant: mutants.Mutant, subject: Subject, index: int) -> _Shown | None:
     case = subject.cases[index]
@@ -118,22 +139,42 @@ def _shown(mutant: mutants.Mutant, subject: Subject, index: int) -> _Shown | Non
     return _Shown(known, Joined(tables), interim_looks(plan.steps)[0])
 
 
+def _least(shown: _Shown, draws: int, rng: np.random.Generator) -> float:
+    """The steps of the most powerful test at the whole budget."""
+    values, which = np.unique(shown.log_ratios.round(12), return_inverse=True)
+    law = np.bincount(which, weights=shown.known.law)
+
+    def rejects(steps: float) -> bool:
+        ratios = rng.multinomial(int(steps), law, size=draws) @ values
+        above = ratios[ratios >= np.quantile(ratios, 1.0 - POWER, method="lower")]
+        return bool(np.exp(-above).sum() / draws <= BUDGET)
+
+    # where the logarithm of the ratio is nearly normal
+    normal = (scipy.special.ndtri(1.0 - BUDGET) + scipy.special.ndtri(POWER)) ** 2 / (2.0 * shown.divergence)
+    return _fewest(rejects, normal)
+
+
 def _needed(shown: _Shown, level: float, least: float, draws: int, rng: np.random.Generator) -> float:
-    """The steps that reject at false-alarm probability `level` of each test; infinite beyond `MOST`."""
+    """The steps of an audit, at false-alarm probability `level` of each test; infinite beyond `MOST`."""
 
     def rejects(steps: float) -> bool:
         largest = _largest_log_e(shown, rng.multinomial(int(steps), shown.known.law, size=draws))
         return bool(largest.mean() - scipy.special.ndtri(POWER) * largest.std() >= -math.log(level))
 
+    return _fewest(rejects, least)
+
+
+def _fewest(rejects: Callable[[float], bool], about: float) -> float:
+    """The number of steps from which on `rejects` is true, in units of `about` up to `MOST`."""
     low, high = 0.2, 1.0
-    while not rejects(high * least):
+    while not rejects(high * about):
         low, high = high, 1.5 * high
         if high > MOST:
             return math.inf
-    while high / low > PRECISION:
+    while high / low > PRECISION and math.ceil(low * about) < math.floor(high * about):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if rejects(middle * least) else (middle, high)
-    return high * least
+        low, high = (low, middle) if rejects(middle * about) else (middle, high)
+    return float(math.ceil(high * about))
 
 
 def _largest_log_e(shown: _Shown, outcomes: Ints) -> Floats:
@@ -156,8 +197,8 @@ def page(rows: Sequence[Row]) -> str:
         "For each known mistake of a verifier whose law is known: the steps of the most powerful test, which "
         "knows the mistake, and those that an audit at level quick needs, which does not, in the case of the "
         f"battery where the first are fewest, at a false-alarm probability of {BUDGET:g} for the whole audit "
-        f"and with power {POWER:g}. The most powerful test needs about (z + z')²/2K steps, K the divergence "
-        "of the tokens of a step; those of an audit are measured on counts drawn from the mistake's law. "
+        f"and with power {POWER:g}. Both are measured on tokens drawn from the mistake's law; the "
+        "*divergence* is that of the tokens of a step from the claim, in nats. "
         "Mistakes that break the contract or emit impossible tokens need no statistics, and are left out. "
         "`python -m experiments sample_sizes --keep` computes this table again.",
         f"Of {len(shown)} mistakes an audit needs at most {GOAL:g} times the least sample size for "
