@@ -5,7 +5,7 @@ import pytest
 
 from specsim.auditing import audit
 from specsim.auditing._checks.counts import PIT_BINS, _count_calls
-from specsim.auditing._checks.findings import _spread, calls_differ
+from specsim.auditing._checks.findings import calls_differ, design_effect
 from specsim.auditing.mutants import get
 from specsim.core.stats import tv_interval
 
@@ -30,7 +30,7 @@ def covered(shared, widened):
     inside = 0
     for seed in range(200):
         counts = counted(seed, 8, shared)
-        spread = _spread([], counts) if widened else 1.0
+        spread = design_effect([], counts) if widened else 1.0
         inside += tv_interval(counts["pit"][0], LAW, 0.05, spread)[1] == 0.0
     return inside
 
@@ -46,7 +46,7 @@ def test_steps_that_share_random_numbers_make_calls_differ(calls):
     assert np.median([ratio for ratio in ratios if ratio]) == pytest.approx(SHARED, rel=0.3)
 
 
-def test_one_call_says_nothing_of_the_spread():
+def test_one_call_says_nothing_of_thedesign_effect():
     table = np.zeros((2, PIT_BINS + 1), dtype=np.int64)
     _count_calls(np.full(1, 0.5), table)
     assert calls_differ({"calls": table}) is None
@@ -70,7 +70,7 @@ def test_the_finding_of_a_call_that_shares_its_random_numbers_says_so():
 
 def test_intervals_between_calls_that_depend_on_each_other_are_not_given():
     counts = counted(0, 8, 1)
-    assert _spread([], counts) == 1.0
+    assert design_effect([], counts) == 1.0
     reseeded = audit(get("reseeded").function, rng=2, cases=["asymmetric"], diagnose=False)
     (case,) = (case for case in reseeded.cases if case.findings)
-    assert _spread(case.tables, case.counts) is None
+    assert design_effect(case.tables, case.counts) is None

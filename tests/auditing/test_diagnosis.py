@@ -240,6 +240,7 @@ def test_two_samples_are_compared_where_counts_are_large():
     same, other = (drawn(law[:1], 20_000)[0] for law in (LAW, LAW[:, [1, 0, 2]]))
     assert p_value(same, drawn(LAW[:1], 50_000, seed=1)[0]) > 1e-3
     assert p_value(same, other) < 1e-9
+    assert p_value(same, other, effect=1e6) > 0.1, "of dependent draws"
     assert p_value(np.array([0, 0, 30]), np.array([30, 0, 0])) < 1e-9
     assert p_value(np.array([0, 9]), np.array([9, 0])) == 1.0, "too few"
     assert p_value(np.array([0, 0]), np.array([9, 90])) == 1.0, "nothing was counted"
@@ -262,17 +263,28 @@ def test_a_mistake_whose_steps_are_independent_does_not_explain_those_that_are_n
     def wrong(draft_tokens, p, q, rng):
         return verifiers.verify(draft_tokens, p, q, rng, residual="target")
 
-    mutant, names = mutants.get("resamples_target"), ("disjoint", "asymmetric")
-    for function, expected in ((own, True), (wrong, False)):
-        with open_execution(function, 1, 60) as place:
-            cases = [case.name for case in place.subject.cases]
-            results = [
-                run_case(
-                    place.subject, CaseRun(place.subject.plan(cases.index(name), "smoke"), SEED, 1e-60)
-                ).result()
-                for name in names
-            ]
-            assert refuted(mutant, place.subject, results, "smoke", lambda: None) is expected
+    assert refuted_by_audit("resamples_target", own)
+    assert not refuted_by_audit("resamples_target", wrong)
+
+
+@pytest.mark.parametrize("name", ["neighbours_token", "pairs_share_uniforms"])
+def test_dependent_steps_are_compared_by_their_law_too(name):
+    """Steps of both depend on each other in pairs, and only those of the second are exact one by one."""
+    for other in ("neighbours_token", "pairs_share_uniforms"):
+        assert refuted_by_audit(other, mutants.get(name).function) is (other != name)
+
+
+def refuted_by_audit(name, function):
+    """Whether a known mistake is refuted as that of `function`, by two of its cases."""
+    with open_execution(function, 1, 60) as place:
+        cases = [case.name for case in place.subject.cases]
+        results = [
+            run_case(
+                place.subject, CaseRun(place.subject.plan(cases.index(case), "smoke"), SEED, 1e-60)
+            ).result()
+            for case in ("disjoint", "asymmetric")
+        ]
+        return refuted(mutants.get(name), place.subject, results, "smoke", lambda: None)
 
 
 def test_few_impossible_tokens_alone_give_no_name():

@@ -53,7 +53,7 @@ def judge_case(plan: Plan, found: Partial, level: float, interrupted: bool = Fal
     results = [judge_table(*one, counts, level, planned) for one in zip(plan.tables, log_e, strict=tested)]
     pooled = pooled_log_e(plan, counts) if tested else 0.0
     findings = [Finding(*failure) for failure in found.failures]
-    spread = _spread(results, counts) if found.steps else None
+    spread = design_effect(results, counts) if found.steps else None
     # its error is that of independent steps
     efficiency = _efficiency(plan, counts) if spread == 1.0 else None
     return CaseResult(
@@ -295,16 +295,23 @@ def _variance_between_calls(counts: Counts) -> tuple[float, int] | None:
     return float(statistic) / df, df
 
 
-def _spread(results: Sequence[TableResult], counts: Counts) -> float | None:
+def design_effect(results: Sequence[TableResult], counts: Counts) -> float | None:
     """The design effect of the first token's counts: 1 where steps are independent, None where it is unknown.
 
-    It is known where only steps of one call depend on each other: an upper bound of the variance of calls."""
-    pairs, found = dependent(results), _variance_between_calls(counts)
+    It is known where only steps of one call depend on each other."""
+    pairs = dependent(results)
     if not pairs and calls_differ(counts) is None:
         return 1.0
-    if found is None or any(
-        result.kind in ("pairs", OF_CALLS) or result.prefix == (CALLS,) for result in pairs
-    ):
+    if any(result.kind in ("pairs", OF_CALLS) or result.prefix == (CALLS,) for result in pairs):
+        return None
+    return effect_of_calls(counts)
+
+
+def effect_of_calls(counts: Counts) -> float | None:
+    """An upper bound of the design effect of steps that depend on those of their call, None of less than two
+    calls."""
+    found = _variance_between_calls(counts)
+    if found is None:
         return None
     ratio, df = found
     return max(1.0, ratio * df / float(scipy.stats.chi2.ppf(TOO_NARROW, df)))

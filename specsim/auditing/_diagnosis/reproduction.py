@@ -13,7 +13,14 @@ import scipy
 from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.claimed_law import Claim
 from specsim.auditing._checks.counts import AuditTally
-from specsim.auditing._checks.findings import DEPENDENT, OF_STEPS, dependent, independence
+from specsim.auditing._checks.findings import (
+    DEPENDENT,
+    OF_STEPS,
+    dependent,
+    design_effect,
+    effect_of_calls,
+    independence,
+)
 from specsim.auditing._checks.shapes import ShapesTally
 from specsim.auditing._checks.subjects import VerifierSubject
 from specsim.auditing._results.audit import CaseResult
@@ -67,7 +74,10 @@ def refuted(
     in_time: Callable[[], None],
 ) -> bool:
     """Whether `mutant` differs from the verifier in a table of `results`, in the accepted lengths or in how
-    often it emits impossible tokens, or has independent steps where those of the verifier are not."""
+    often it emits impossible tokens, or has independent steps where those of the verifier are not.
+
+    Where steps of a call depend on each other, a difference must be larger by their design effect; where
+    that is unknown, nothing is compared."""
     enough = [one for one in results if one.steps >= FEWEST and _same_draws(subject, one)]
     tests = sum(len(one.tables) + 2 for one in enough)
     for result in enough:
@@ -75,6 +85,8 @@ def refuted(
         counts = run_on(mutant, subject, result, STEPS)
         if counts is None:
             continue  # a case that is not for every mistake: q is None, or drafts of several lengths
+        if (effect := _design_effect(result, counts)) is None:
+            continue
         plan = subject.plan(subject.index(result.case), level)
         pairs = [(result.lengths, counts["lengths"])]
         pairs += [
@@ -88,10 +100,20 @@ def refuted(
             for table, judged in zip(plan.tables, result.tables, strict=True)
             if judged in tied and independence(table.counts(counts)) > DEPENDENT
         ]
-        p_values = [_same_rate(result, counts), *(p_value(*pair) for pair in pairs)]
+        p_values = [_same_rate(result, counts), *(p_value(*pair, effect) for pair in pairs)]
         if min(p_values) * tests < REFUTED:
             return True
     return False
+
+
+def _design_effect(result: CaseResult, counts: Counts) -> float | None:
+    """The larger design effect of the verifier's steps and of a mistake's `counts`; 1 if the verifier's are
+    independent, and None if it is unknown."""
+    effect = design_effect(result.tables, result.counts)
+    if effect is None or effect == 1.0:
+        return effect
+    other = effect_of_calls(counts)
+    return None if other is None else max(effect, other)
 
 
 def _same_rate(result: CaseResult, counts: Counts) -> float:
@@ -107,12 +129,15 @@ def _same_draws(subject: VerifierSubject, result: CaseResult) -> bool:
     return not isinstance(subject.cases[subject.index(result.case)], ShapesCase)
 
 
-def p_value(one: Ints, other: Ints) -> float:
-    """The p-value of the chi-square test that two samples have one law; 1 where counts are too small."""
+def p_value(one: Ints, other: Ints, effect: float = 1.0) -> float:
+    """The p-value of the chi-square test that two samples have one law; 1 where counts are too small.
+
+    `effect` is the design effect of their draws."""
     table = _merge(np.array([one, other]))
     if table.shape[1] < 2 or (table.sum(axis=1) < MERGED).any():
         return 1.0
-    return float(scipy.stats.chi2_contingency(table, correction=False).pvalue)
+    found = scipy.stats.chi2_contingency(table, correction=False)
+    return float(scipy.stats.chi2.sf(found.statistic / effect, found.dof))
 
 
 def _merge(table: Ints) -> Floats:

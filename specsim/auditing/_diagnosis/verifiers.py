@@ -23,6 +23,7 @@ from specsim.auditing._diagnosis.parameters import marginalise
 from specsim.auditing._diagnosis.posterior import (
     FAR,
     STANDARD,
+    Posterior,
     Scored,
     check_time,
     conclude,
@@ -91,8 +92,12 @@ def diagnose_chain(
     failed = [result for result in results if result.findings]
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
+
+    def reproduces(one: Scored) -> bool:
+        return not refuted(one.mutant, subject, results, level, in_time)
+
     if any(dependent(result.tables) or calls_differ(result.counts) for result in failed):
-        return _between_steps(mutants, subject, sum(result.steps for result in failed))
+        return _between_steps(mutants, subject, sum(result.steps for result in failed), reproduces)
     # where the mistake is between steps alone, steps are not independent
     between_steps = mutants
     mutants = [one for one in mutants if one.law is not None or one.family != randomness.FAMILY]
@@ -112,27 +117,33 @@ def diagnose_chain(
         if found.settled or (found.named and _same_law([one.mutant for one, _ in found.named], cases)):
             break
     if posterior(scored, exact, number).exact > 0.5:
-        between = _between_steps(between_steps, subject, done * len(cases))
+        between = _between_steps(between_steps, subject, done * len(cases), reproduces)
         if between.steps and between.exact * ODDS < 1.0:
             return between
     scored, exact = _with_tables(scored, exact, subject, failed, level, in_time)
-    reproducing: list[Scored] = []
-    for _ in range(TRIED):
-        found = posterior(scored, exact, number)
-        named = [one for one, _ in found.named if one not in reproducing]
-        wrong = [one for one in named if refuted(one.mutant, subject, results, level, in_time)]
-        if not wrong:
-            break
-        reproducing += [one for one in named if one not in wrong]
-        scored = [replace(one, log_likelihood=-np.inf) if one in wrong else one for one in scored]
-    else:
-        found = posterior((), exact, number)
+    found = _reproducing(scored, exact, number, reproduces)
     if not found.named:
         return conclude(found, done * len(cases))
     if _shown_by_few(found.named[0][0].mutant, cases, outcomes):
         return conclude(None, done * len(cases), TOO_FEW)
     evidence, where = _evidence(found.named[0][0], cases, outcomes, subject, root)
     return conclude(found, done * len(cases), evidence=evidence, place=where)
+
+
+def _reproducing(
+    scored: Sequence[Scored], exact: Sequence[Scored], number: int, reproduces: Callable[[Scored], bool]
+) -> Posterior:
+    """The posterior in which all named mistakes reproduce the audit; without any after `TRIED` trials."""
+    right: list[Scored] = []
+    for _ in range(TRIED):
+        found = posterior(scored, exact, number)
+        named = [one for one, _ in found.named if one not in right]
+        wrong = [one for one in named if not reproduces(one)]
+        if not wrong:
+            return found
+        right += [one for one in named if one not in wrong]
+        scored = [replace(one, log_likelihood=-np.inf) if one in wrong else one for one in scored]
+    return posterior((), exact, number)
 
 
 def _shown_by_few(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> bool:
@@ -274,7 +285,9 @@ def _log_likelihood_of_tables(
     return likely, near
 
 
-def _between_steps(mutants: Sequence[Mutant], subject: VerifierSubject, steps: int) -> Diagnosis:
+def _between_steps(
+    mutants: Sequence[Mutant], subject: VerifierSubject, steps: int, reproduces: Callable[[Scored], bool]
+) -> Diagnosis:
     """Rank the mistakes without a law of a step by which steps depend on each other.
 
     The outcomes are not used, since the steps are not independent."""
@@ -291,7 +304,7 @@ def _between_steps(mutants: Sequence[Mutant], subject: VerifierSubject, steps: i
         known.append(Scored(mutant, likely, anything))
     right = independent(subject.declared)
     exact = Scored(EXACT[0], log_likelihood(right, counts), log_near(right, counts))
-    return conclude(posterior(known, [exact], max(len(among), 1)), steps, DEPENDENT)
+    return conclude(_reproducing(known, [exact], max(len(among), 1), reproduces), steps, DEPENDENT)
 
 
 @cache  # the same in every diagnosis
