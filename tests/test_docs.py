@@ -45,7 +45,11 @@ from specsim.theory._enumeration import prove, step_law
 ROOT = Path(__file__).parents[1]
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for path in (
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs/engines").glob("*.md")),
+    )
 }
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
@@ -234,11 +238,13 @@ def test_there_are_commands_of_every_kind():
     assert len([*cheap()]) > 5
 
 
-def test_the_page_about_engines_has_the_commands_of_a_planted_folder():
+def test_the_pages_about_engines_have_the_commands_of_a_planted_folder():
     commands = re.findall(r"(?:^    .*\n)+", guide(2048, 8, ("hf", "gguf")), re.M)
     assert len(commands) == 10
-    page = PAGES["docs/auditing-engines.md"]
-    assert not [command for command in commands if command not in page]
+    pages = "".join(
+        PAGES[name] for name in PAGES if name.startswith(("docs/auditing-engines", "docs/engines/"))
+    )
+    assert not [command for command in commands if command not in pages]
 
 
 def example_rule(page):

@@ -28,7 +28,7 @@ def audit_engine(
         Parameter(
             help="hf, hf-lookup, hf-universal, hf-early-exit, hf-mtp, llama.cpp, mlx-lm, onnxruntime, "
             "onnxruntime-ngram, openvino, specsim, or the address of an OpenAI-compatible server, such as "
-            "http://127.0.0.1:8000/v1."
+            "http://127.0.0.1:8000/v1; or texts.jsonl of an earlier audit, to judge it again."
         ),
     ],
     *,
@@ -83,7 +83,9 @@ def audit_engine(
     ] = None,
     rule: Annotated[str | None, Parameter(help="Of the engine specsim: its verification rule.")] = None,
     gamma: Annotated[
-        int | None, Count, Parameter(help="Drafted tokens per step, where it can be set.")
+        int | None,
+        Count,
+        Parameter(help="Drafted tokens per step; of a server, those that it was started with."),
     ] = None,
     mistake: Annotated[
         str | None, Parameter(help="Of the engine specsim: what it does wrong, see 'specsim serve'.")
@@ -114,6 +116,7 @@ def audit_engine(
         options["tolerance"] = tolerance
     if out is not None:
         make_folder(out)  # before the work, in case it cannot be
+    plain = engines.Sampling()
     sampling = engines.Sampling(
         temperature,
         top_k,
@@ -123,7 +126,23 @@ def audit_engine(
         None if logprobs < 0 else logprobs,
         penalties,
     )
+    requested = {
+        "temperature": temperature != plain.temperature,
+        "top-k": top_k is not None,
+        "top-p": top_p != plain.top_p,
+        "min-p": min_p != plain.min_p,
+        "stop": stop is not None,
+        "texts": texts != 1,
+        "penalties": penalties,
+        "no-request-seeds": not request_seeds,
+        "unequal-prompts": unequal_prompts,
+        "logprobs": logprobs != plain.logprobs,
+        "no-speculative": not speculative,
+        "time": seconds is not None,
+    }
     options["rng"] = seed
+    if tokens is not None:
+        options["tokens"] = tokens
     if against is not None:
         refuse(
             {
@@ -141,41 +160,28 @@ def audit_engine(
             "is not an option of --against, which compares servers as they run",
         )
         options |= {"sampling": sampling, "texts": texts, "seconds": seconds, "out": out}
-        options |= {} if tokens is None else {"tokens": tokens}
         found: Any = engines.compare_servers(engine, against, prompts_of(prompts), **options)
     elif prompts is not None:
         raise ValueError("--prompts belongs to --against; an audit draws its prompts from the checkpoint")
     elif planted is None:
         raise ValueError("--planted DIR is missing; 'specsim plant DIR' makes a checkpoint")
+    elif engine.endswith(".jsonl"):
+        asked = {
+            name: value is not None for name, value in {"tokens": tokens, "seed": seed, **chosen}.items()
+        }
+        asked |= requested | {"matrix": matrix, "without": without is not None}
+        refuse(asked, "cannot be chosen for texts that are there; they are judged as they were asked for")
+        found = engines.judge_texts(engine, engines.open_planted(planted), tolerance=tolerance)
     elif matrix:
-        plain = engines.Sampling()
-        refuse(
-            {
-                "temperature": temperature != plain.temperature,
-                "top-k": top_k is not None,
-                "top-p": top_p != plain.top_p,
-                "min-p": min_p != plain.min_p,
-                "stop": stop is not None,
-                "texts": texts != 1,
-                "penalties": penalties,
-                "no-request-seeds": not request_seeds,
-                "unequal-prompts": unequal_prompts,
-                "logprobs": logprobs != plain.logprobs,
-                "no-speculative": not speculative,
-                "time": seconds is not None,
-            },
-            "is not an option of --matrix, which audits settings of its own, to the end",
-        )
-        pair = engines.open_planted(planted)
-        options |= {"without": without, "tokens": tokens or 20_000, "out": out}
-        found = engines.audit_matrix(engine, pair, **options)
+        refuse(requested, "is not an option of --matrix, which audits settings of its own, to the end")
+        options |= {"without": without, "out": out}
+        found = engines.audit_matrix(engine, engines.open_planted(planted), **options)
     elif without is not None:
         raise ValueError("--without belongs to --matrix; an audit alone asks one server")
     else:
         found = engines.audit_engine(
             engine,
             engines.open_planted(planted),
-            tokens=tokens or 100_000,
             sampling=sampling,
             texts=texts,
             request_seeds=request_seeds,

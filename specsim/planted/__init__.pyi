@@ -6,6 +6,7 @@ from ._audit._judge import EngineAudit as EngineAudit
 from ._audit._matrix import EngineMatrix as EngineMatrix
 from ._audit._matrix import audit_matrix as audit_matrix
 from ._audit._run import audit_engine as audit_engine
+from ._audit._run import judge_texts as judge_texts
 from ._check import PlantCheck as PlantCheck
 from ._check import check as check
 from ._engines._opening import open_engine as open_engine

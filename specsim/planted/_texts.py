@@ -51,7 +51,7 @@ def mean_overlap(target: Law, draft: Law, rng: np.random.Generator) -> tuple[flo
     tokens = max(LEAST_TOKENS, target.order)
     texts = continued(target, random_prompts(target, n, max(1, target.start), rng), 2 * tokens, rng)
     found = [overlaps(target, draft, contexts_at(target, texts, -place)) for place in range(1, tokens + 1)]
-    return float(np.mean(found)), f"{n * tokens:,} contexts of sampled texts"
+    return min(1.0, float(np.mean(found))), f"{n * tokens:,} contexts of sampled texts"
 
 
 def overlaps(target: Law, draft: Law, contexts: Ints) -> Floats:
@@ -77,4 +77,5 @@ def _stationary_mean(target: Law, draft: Law) -> float:
         weights = (weights + after) / 2
         if change < 1e-15:
             break
-    return float(weights.ravel() @ overlaps(target, draft, contexts))
+    # rows of equal laws add up to 1 but for rounding
+    return min(1.0, float(weights.ravel() @ overlaps(target, draft, contexts)))

@@ -107,6 +107,8 @@ def read_unprotected(folder: Path) -> dict[str, Any]:
 def _load(folder: Path) -> tuple[dict[str, Any], str]:
     """The JSON object in `folder`, and the SHA-256 that it should have."""
     file = folder / MANIFEST
+    if not folder.exists():
+        raise ValueError(f"{folder}: there is no such file or folder")
     if not file.is_file():
         raise ValueError(f"{folder}: not a trace, it has no {MANIFEST}")
     try:

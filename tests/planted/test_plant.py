@@ -70,6 +70,16 @@ def test_equal_logits_are_moved_apart_where_the_range_allows_it():
     np.testing.assert_array_equal(_apart(logits, 16.0), [moved, logits[1]])
 
 
+@pytest.mark.parametrize(("options", "alpha"), [({"overlap": 1.0}, 1.0), ({"overlap": 0.0}, 0.0)])
+@pytest.mark.parametrize("offsets", [(1, 2), (1, 17)])
+def test_drafts_that_are_the_target_or_nothing_of_it_can_be_planted(options, alpha, offsets, tmp_path):
+    for seed in range(3):
+        made = plant(tmp_path / str(seed), offsets=offsets, rng=seed, **options)
+        assert made.alpha == pytest.approx(alpha, abs=1e-9)
+        assert made.alpha <= 1.0
+        assert made.tokens_per_step(4) == pytest.approx(1.0 + 4.0 * alpha)
+
+
 def test_additive_laws_have_the_overlap_on_average():
     target, draft = draw_pair(70, (1, 2), 0, "zipf", 0.4, np.random.default_rng(3))
     contexts = np.random.default_rng(4).integers(70, size=(2000, 2))

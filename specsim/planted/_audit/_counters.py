@@ -1,73 +1,190 @@
 """Drafted and accepted tokens as an engine reports them, beside what the standard rule would accept."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from specsim.auditing._results.audit import Finding
-from specsim.core._types import Floats
+from specsim.core._types import Floats, Ints
+from specsim.planted._audit._places import Masses, Places
 from specsim.planted._audit._results import EngineEfficiency
 from specsim.planted._engines._requests import Completion
-from specsim.theory import expected_tokens
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """The drafts of texts with `emitted` tokens; `steps` is None where it is not reported."""
+
+    number: int
+    drafted: int
+    accepted: int
+    steps: int | None
+    emitted: int
+    texts: int
+
+
+def reported(texts: Sequence[Completion]) -> list[Drafts]:
+    """What an engine reports of each request: of each text, or of all with the first."""
+    requests: dict[int, list[Completion]] = defaultdict(list)
+    for one in texts:
+        requests[one.number].append(one)
+    found = []
+    for number, group in requests.items():
+        told = [one for one in group if one.drafted is not None and one.accepted is not None]
+        if not told:
+            continue
+        steps = [one.steps for one in told if one.steps is not None]
+        found.append(
+            Drafts(
+                number,
+                sum(one.drafted or 0 for one in told),
+                sum(one.accepted or 0 for one in told),
+                sum(steps) if len(steps) == len(told) else None,
+                sum(len(one.tokens) for one in group),
+                len(group),
+            )
+        )
+    return found
+
+
+def _total(drafts: Sequence[Drafts]) -> Drafts:
+    steps = [one.steps for one in drafts if one.steps is not None]
+    return Drafts(
+        -1,
+        sum(one.drafted for one in drafts),
+        sum(one.accepted for one in drafts),
+        sum(steps) if len(steps) == len(drafts) else None,
+        sum(one.emitted for one in drafts),
+        sum(one.texts for one in drafts),
+    )
+
+
+def _of_server(texts: Sequence[Completion], server: Mapping[str, int] | None) -> Drafts | None:
+    """The differences of server-wide counters; None without them."""
+    if not server or "drafted" not in server or "accepted" not in server:
+        return None
+    emitted = sum(len(one.tokens) for one in texts)
+    return Drafts(-1, server["drafted"], server["accepted"], server.get("steps") or None, emitted, len(texts))
+
+
+def draft_length(
+    texts: Sequence[Completion], server: Mapping[str, int] | None, gamma: int | None
+) -> float | None:
+    """Drafted tokens per step: `gamma` where it is known, else the mean that the counters tell.
+
+    Without a count of steps it is estimated, since each step emits its accepted tokens and one more."""
+    if gamma:
+        return float(gamma)
+    told = reported(texts)
+    counted = [*([_total(told)] if told else []), *([one] if (one := _of_server(texts, server)) else [])]
+    for one in counted:
+        if one.steps:
+            return one.drafted / one.steps
+    steps = [one.emitted - one.accepted for one in counted]
+    return counted[0].drafted / steps[0] if counted and steps[0] > 0 else None
 
 
 def efficiency(
-    texts: Sequence[Completion], server: Mapping[str, int] | None, overlap: Floats, gamma: int | None
+    texts: Sequence[Completion],
+    server: Mapping[str, int] | None,
+    places: Places,
+    masses: Masses,
+    length: float | None,
 ) -> EngineEfficiency | None:
     """What speculation gained; None if the engine reports no drafted tokens.
 
-    `server` has the differences of server-wide counters, which count where the texts have none; `overlap` is
-    Σ min(p, q) at every place; `gamma` the length of drafts where it is known. Otherwise it is estimated by
-    drafted tokens per step, where each step emits its accepted tokens and one more."""
-    told = [one for one in texts if one.drafted is not None and one.accepted is not None]
-    if told:
-        drafted = sum(one.drafted or 0 for one in told)
-        accepted = sum(one.accepted or 0 for one in told)
-        emitted = sum(len(one.tokens) for one in told)
-        steps = emitted - accepted
-    elif server and server.get("drafted") is not None and server.get("accepted") is not None:
-        drafted, accepted = server["drafted"], server["accepted"]
-        emitted = sum(len(one.tokens) for one in texts)
-        steps = server.get("steps") or emitted - accepted
-    else:
+    `server` has the differences of server-wide counters, which count where the texts have none; `places` and
+    `masses` are those of the texts, `length` the drafted tokens per step."""
+    told = reported(texts)
+    counted = _total(told) if told else _of_server(texts, server)
+    if counted is None or counted.drafted <= 0 or not len(places):
         return None
-    if drafted <= 0 or not len(overlap):
-        return None
-    alpha = float(overlap.mean())
-    length = float(gamma) if gamma else (drafted / steps if steps > 0 else None)
-    expected = float(expected_tokens(alpha, gamma)) if gamma else None
-    if expected is None and length:
-        expected = length + 1.0 if alpha == 1.0 else (1.0 - alpha ** (length + 1.0)) / (1.0 - alpha)
+    expected = _tokens_per_step(places, masses, length) if length else None
     return EngineEfficiency(
-        drafted=drafted,
-        accepted=accepted,
-        alpha=alpha,
+        drafted=counted.drafted,
+        accepted=counted.accepted,
+        alpha=float(masses.overlap.mean()),
         gamma=length,
-        accepted_share=accepted / drafted,
+        accepted_share=counted.accepted / counted.drafted,
         expected_share=(expected - 1.0) / length if expected and length else None,
-        tokens_per_step=1.0 + accepted * length / drafted if length else None,
+        tokens_per_step=1.0 + counted.accepted * length / counted.drafted if length else None,
         expected_tokens_per_step=expected,
     )
 
 
-def impossible(texts: Sequence[Completion], gamma: int | None) -> Finding | None:
+def _tokens_per_step(places: Places, masses: Masses, length: float) -> float:
+    """The tokens per step that the standard rule is expected to have had on these texts.
+
+    Given its text, each drafted token that the rule tested was accepted with probability min(p, q) / p of the
+    emitted one, independently of the others, so a step's end is a function of these alone. Behind the end of
+    a text the mean of Σ min(p, q) stands for it. A mean length between two whole ones is interpolated."""
+    most = int(np.ceil(length))
+    kept = np.full((int(places.text.max()) + 1, int(places.place.max()) + 1 + most), masses.overlap.mean())
+    kept[places.text, places.place] = masses.accepted
+    ends = np.zeros(len(kept), dtype=np.int64)
+    np.maximum.at(ends, places.text, places.place + 1)
+    low, share = int(length), length - int(length)
+    shorter = _mean_step(kept, ends, low) if share < 1.0 else 0.0
+    return shorter if share == 0.0 else (1.0 - share) * shorter + share * _mean_step(kept, ends, most)
+
+
+def _mean_step(kept: Floats, ends: Ints, gamma: int) -> float:
+    """Expected tokens over expected steps, with γ drafted tokens; step by step from the beginning of a text.
+
+    `kept` [N, n + γ] has the probability of acceptance at each place, `ends` [N] the length of each text."""
+    begins = np.zeros((len(kept), kept.shape[1] + 1))
+    begins[ends > 0, 0] = 1.0  # the probability that a step begins at the place
+    steps = tokens = 0.0
+    for place in range(int(ends.max())):
+        alive = np.where(place < ends, begins[:, place], 0.0)
+        steps += alive.sum()
+        for drafted in range(gamma):
+            tokens += alive.sum()
+            passed = alive * kept[:, place + drafted]
+            begins[:, place + drafted + 1] += alive - passed
+            alive = passed
+        tokens += alive.sum()
+        begins[:, place + gamma + 1] += alive
+    return float(tokens / steps)
+
+
+def impossible(texts: Sequence[Completion], length: float | None) -> Finding | None:
     """Counters that no run can have.
 
-    With drafts of at most γ tokens there are at least drafted / γ steps, each of which emits its accepted
-    tokens and one more; only the last step of a text may emit fewer."""
-    told = [one for one in texts if one.drafted is not None and one.accepted is not None]
+    Each step emits its accepted tokens and one more; only the last step of a text may emit fewer. Where steps
+    are not counted, there are at least drafted / γ. A mean `length` that is no whole number tells no γ."""
+    told = reported(texts)
     for one in told:
-        if not 0 <= (one.accepted or 0) <= (one.drafted or 0):
+        if one.accepted > one.drafted:
             return Finding(
                 "counters",
                 f"request {one.number} reports {one.accepted:,} accepted of {one.drafted:,} drafted tokens",
             )
-    if gamma and told:
-        drafted, accepted = sum(one.drafted or 0 for one in told), sum(one.accepted or 0 for one in told)
-        emitted = sum(len(one.tokens) for one in told)
-        least = accepted + drafted // gamma - (gamma + 1) * len(told)
-        if least > emitted:
-            return Finding(
-                "counters",
-                f"{accepted:,} accepted of {drafted:,} drafted tokens, {gamma} a step, make at least "
-                f"{least:,} tokens; the texts have {emitted:,}",
-            )
+    if told and (text := _surplus(_total(told), length)):
+        return Finding("counters", text)
     return None
+
+
+def impossible_of_server(
+    texts: Sequence[Completion], server: Mapping[str, int] | None, length: float | None
+) -> str:
+    """What is impossible of server-wide counters, unless others were served too; "" if nothing, or if the
+    requests have counters of their own."""
+    counted = None if reported(texts) else _of_server(texts, server)
+    return _surplus(counted, length) if counted else ""
+
+
+def _surplus(total: Drafts, length: float | None) -> str:
+    if not length or not length.is_integer():
+        return ""
+    gamma = int(length)
+    steps = total.drafted // gamma if total.steps is None else total.steps
+    least = total.accepted + steps - (gamma + 1) * total.texts
+    if least <= total.emitted:
+        return ""
+    return (
+        f"{total.accepted:,} accepted of {total.drafted:,} drafted tokens, {gamma} a step, make at least "
+        f"{least:,} tokens; the texts have {total.emitted:,}"
+    )

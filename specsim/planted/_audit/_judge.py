@@ -90,7 +90,10 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
     asked = {request.number: request for request in run.requests}
     fresh = asked if len(asked) <= REPEATED else {n: asked[n] for n in sorted(asked)[:-REPEATED]}
     law, sampling = run.planted.target, run.requests[0].sampling
-    texts = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts if one.number in fresh]
+    every = [_with_stop(run.planted, one, asked[one.number]) for one in run.texts]
+    texts = [one for one in every if one.number in fresh]
+    length = _counters.draft_length(every, run.counters, run.gamma)
+    surplus = _counters.impossible_of_server(every, run.counters, length)
     places = places_of(law, asked, texts)
     if tolerance is None:
         tolerance = max(LEAST_TOLERANCE, TOKEN_TOLERANCE * law.vocab_size)
@@ -114,10 +117,10 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
         *(one for one in [support_finding(places, masses, lambda i: f"request {texts[i].number}")] if one),
         *_deviations(tests),
         *(one for one in [_logprobs.finding(logs, max(tolerance, LEAST_TOLERANCE))] if one),
-        *(one for one in [_counters.impossible(texts, run.gamma)] if one),
+        *(one for one in [_counters.impossible(every, length)] if one),
     ]
     deviates = any(finding.kind in ("deviation", "support") for finding in findings)
-    efficiency = _counters.efficiency(run.texts, run.counters, masses.overlap, run.gamma)
+    efficiency = _counters.efficiency(every, run.counters, places, masses, length)
     return EngineAudit(
         engine=run.engine,
         version=run.version,
@@ -130,7 +133,7 @@ def judge(run: Run, *, orders: Sequence[str] = (), tolerance: float | None = Non
         findings=tuple(findings),
         logprobs=logs,
         efficiency=efficiency,
-        notes=tuple(_notes(run, kind, order, asked)),
+        notes=tuple(_notes(run, kind, order, asked, surplus)),
         diagnosis=_ranked(tests, diagnose(few, fitted, given) if deviates else ()),
         tolerance=tolerance,
         order=order,
@@ -335,7 +338,7 @@ def _ranked(tests: Sequence[TestResult], of_law: Sequence[KnownMistake]) -> tupl
     return tuple(replace(one, behind=found[0].gained - one.gained) for one in found)
 
 
-def _notes(run: Run, kind: str, order: str, asked: Mapping[int, Request]) -> list[str]:
+def _notes(run: Run, kind: str, order: str, asked: Mapping[int, Request], surplus: str) -> list[str]:
     """Facts that are no part of the verdict."""
     notes = []
     sampling = run.requests[0].sampling
@@ -353,6 +356,8 @@ def _notes(run: Run, kind: str, order: str, asked: Mapping[int, Request]) -> lis
     if pairs and asked[numbers[0]].seed is not None:
         same = sum(first == again for first, again in pairs)
         notes.append(f"The same seed gave the same text in {same} of {len(pairs)} repeated requests.")
+    if surplus:
+        notes.append(f"The server's counters are wrong, or it served others too: {surplus}.")
     if run.failures:
         last = run.failures[-1]
         notes.append(f"{len(run.failures):,} requests have no text, the last one: {last.kind}, {last.text}")

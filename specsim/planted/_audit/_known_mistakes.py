@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from specsim.core._types import Floats, Ints
-from specsim.planted._audit._places import Places
+from specsim.planted._audit._places import ENTRIES, Places, distinct_contexts
 from specsim.planted._audit._rows import Given, residual
 from specsim.planted._engines._requests import Completion, Request, Sampling
 from specsim.planted._folder import Planted
@@ -23,6 +23,8 @@ from specsim.planted._sampling import possible_orders
 PAGES = (16, 32, 64, 128)
 #: Largest vocabulary for which rows are summed over a token, one that is read wrongly or rejected.
 MOST_WORDS = 64
+#: Combinations of words over which rows are averaged, where some tokens that are read may be any.
+MOST_AVERAGED = 256
 #: Other temperatures than the one asked for.
 TEMPERATURES = (0.5, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
 LENIENCES = (0.5, 0.8, 0.9)
@@ -261,17 +263,24 @@ def _unknown_tokens(law: Law) -> Iterator[tuple[str, str, FromRows]]:
 
 
 def _averaged(wrong: Sequence[int], g: Given) -> Floats:
-    """Rows averaged over the words in the columns `wrong`, at most 256 combinations of them."""
+    """Rows averaged over the words in the columns `wrong`, at most `MOST_AVERAGED` combinations of them.
+
+    They are made once for all contexts that differ in these columns alone."""
     law, rng = g.planted.target, np.random.default_rng(0)
     count = law.words ** len(wrong)
-    found = np.zeros((len(g.contexts), law.vocab_size))
     every = np.stack(np.unravel_index(np.arange(count), (law.words,) * len(wrong)), axis=1)
-    some = every if count <= 256 else rng.permutation(every)[:256]
-    for words in some:
-        read = g.contexts.copy()
-        read[:, list(wrong)] = words
-        found += g.reading(read).p
-    return found / len(some)
+    some = every if count <= MOST_AVERAGED else rng.permutation(every)[:MOST_AVERAGED]
+    known = g.contexts.copy()
+    known[:, list(wrong)] = 0
+    distinct, which = distinct_contexts(known)
+    found = np.zeros((len(distinct), law.vocab_size))
+    at_once = max(1, ENTRIES // found.size)
+    for start in range(0, len(some), at_once):
+        words = some[start : start + at_once]
+        read = np.repeat(distinct, len(words), axis=0)
+        read[:, list(wrong)] = np.tile(words, (len(distinct), 1))
+        found += g.reading(read).p.reshape(len(distinct), len(words), -1).sum(axis=1)
+    return found[which] / len(some)
 
 
 def _misread(

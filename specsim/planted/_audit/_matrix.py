@@ -127,10 +127,18 @@ class EngineMatrix(Shown):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of all cells."""
+        """The worst verdict of all cells; those that an engine refuses have none."""
         worst = (Verdict.BROKEN, Verdict.BIASED, Verdict.INCONCLUSIVE)
-        found = {audit.verdict for cell in self.cells for audit in (cell.speculative, cell.plain) if audit}
-        return next((one for one in worst if one in found), Verdict.CONSISTENT)
+        found = {audit.verdict for _, _, audit in self._audits() if not audit.refused}
+        none = Verdict.CONSISTENT if found else Verdict.INCONCLUSIVE
+        return next((one for one in worst if one in found), none)
+
+    def _audits(self) -> Iterator[tuple[MatrixCell, bool, EngineAudit]]:
+        """All audits: the cell, whether with speculation, and the audit."""
+        for cell in self.cells:
+            yield cell, True, cell.speculative
+            if cell.plain is not None:
+                yield cell, False, cell.plain
 
     @property
     def exit_code(self) -> int:
@@ -145,22 +153,27 @@ class EngineMatrix(Shown):
             [
                 (
                     cell.setting,
-                    str(cell.speculative.verdict),
-                    str(cell.plain.verdict) if cell.plain else NONE,
-                    f"{cell.speculative.detectable_tv:.4f}",
+                    _mark(cell.speculative),
+                    _mark(cell.plain) if cell.plain else NONE,
+                    f"{cell.speculative.detectable_tv:.4f}" if cell.speculative.texts else NONE,
                     _efficiency(cell.speculative),
                 )
                 for cell in self.cells
             ],
         )
-        for cell in self.cells:
-            for audit, what in ((cell.speculative, ""), (cell.plain, ", without speculation")):
-                if audit is not None and audit.findings:
-                    yield Line(f"{cell.setting}{what}: {audit.findings[0].text}", "red")
-                    nearest = next((one for one in audit.diagnosis if one.fits), None)
-                    if nearest:
-                        yield f"Closest known mistake: {nearest.name} ({nearest.mechanism})."
-                    yield f"Again: {cell.command}{' --no-speculative' if what else ''}"
+        for cell, speculative, audit in self._audits():
+            name = cell.setting if speculative else f"{cell.setting}, without speculation"
+            if audit.findings:
+                yield Line(f"{name}: {audit.findings[0].text}", "red")
+                nearest = next((one for one in audit.diagnosis if one.fits), None)
+                if nearest:
+                    yield f"Closest known mistake: {nearest.name} ({nearest.mechanism})."
+            elif audit.failures:
+                yield f"{name}: {audit.notes[-1]}"
+            if audit.findings or audit.failures:
+                yield f"Again: {cell.command}{'' if speculative else ' --no-speculative'}"
+        if refused := sum(audit.refused for _, _, audit in self._audits()):
+            yield f"{refused} audits were refused, and say nothing of the engine."
         orders = sorted({cell.order for cell in self.cells if cell.order})
         if orders:
             yield f"Rows are processed in the order {' or '.join(orders)}."
@@ -171,22 +184,29 @@ class EngineMatrix(Shown):
         return [
             {
                 "setting": cell.setting,
-                "speculative": audit is cell.speculative,
+                "speculative": speculative,
                 "verdict": str(audit.verdict),
+                "refused": audit.refused,
                 "tokens": audit.tokens,
                 "detectable_tv": audit.detectable_tv,
                 "findings": len(audit.findings),
                 "order": cell.order,
                 "command": cell.command,
             }
-            for cell in self.cells
-            for audit in (cell.speculative, cell.plain)
-            if audit is not None
+            for cell, speculative, audit in self._audits()
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
         return as_dict(self, "verdict", "exit_code")
+
+
+def _mark(audit: EngineAudit) -> str:
+    """The verdict, with the kinds of what was found."""
+    if audit.refused:
+        return "refused"
+    kinds = ", ".join(dict.fromkeys(finding.kind for finding in audit.findings))
+    return f"{audit.verdict} ({kinds})" if kinds else str(audit.verdict)
 
 
 def _efficiency(audit: EngineAudit) -> str:

@@ -81,23 +81,27 @@ class Masses:
 
     `mass` is the probability of the emitted token. `u` has, for each order of the tokens, the randomised
     probability integral transform: independent and uniform on [0, 1) if the tokens follow the law. `overlap`
-    is Σ min(p, q)."""
+    is Σ min(p, q), and `accepted` min(p, q) / p of the emitted token: the probability that the standard rule
+    accepted it, if it tested a draft there."""
 
     mass: Floats
     u: dict[str, Floats]
     overlap: Floats
+    accepted: Floats
 
 
 def masses_of(places: Places, rows: RowPairs, rng: np.random.Generator) -> Masses:
     """`Masses` under the rows of the target, with tokens ordered by p/q, by p and by id."""
     n = len(places)
-    mass, overlap = np.zeros(n), np.zeros(n)
+    mass, overlap, accepted = np.zeros(n), np.zeros(n), np.zeros(n)
     u = {order: np.zeros(n) for order in ("p/q", "p", "id")}
     noise = rng.random(n)
     for at, p, q in _chunks(places, rows):
         tokens, each = places.tokens[at], np.arange(len(at))
         mass[at] = p[each, tokens]
         overlap[at] = np.minimum(p, q).sum(axis=1)
+        own_p, own_q = mass[at], q[each, tokens]
+        accepted[at] = np.minimum(own_p, own_q) / np.where(own_p > 0, own_p, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(p > 0, p / q, 0.0)
         scores = {"p/q": ratio, "p": p, "id": np.broadcast_to(np.arange(p.shape[1], dtype=float), p.shape)}
@@ -106,7 +110,7 @@ def masses_of(places: Places, rows: RowPairs, rng: np.random.Generator) -> Masse
             below = (p * (score < own)).sum(axis=1)
             tied = (p * (score == own)).sum(axis=1)
             u[order][at] = np.minimum(below + noise[at] * tied, np.nextafter(1.0, 0.0))
-    return Masses(mass, u, overlap)
+    return Masses(mass, u, overlap, accepted)
 
 
 def masses_under(contexts: Ints, tokens: Ints, rows: Rows, width: int) -> Floats:

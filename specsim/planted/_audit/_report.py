@@ -74,7 +74,7 @@ def diagnosis_lines(audit: EngineAudit) -> Iterator[str]:
     """The nearest known mistakes."""
     if not audit.diagnosis:
         if any(finding.kind == "deviation" for finding in audit.findings):
-            yield "No known mistake fits."
+            yield f"No known mistake fits{_other_weights(audit)}."
         return
     first, *others = audit.diagnosis
     share = "" if first.share == 1.0 else f", in a share of about {first.share:.2g}"
@@ -82,13 +82,24 @@ def diagnosis_lines(audit: EngineAudit) -> Iterator[str]:
     if first.fits:
         yield f"Closest known mistake: {first.name} ({first.mechanism}), {where}."
     else:
-        yield f"No known mistake fits. Nearest: {first.name} ({first.mechanism}), {where}."
+        yield (
+            f"No known mistake fits{_other_weights(audit)}. Nearest: {first.name} ({first.mechanism}), "
+            f"{where}."
+        )
     close = [one for one in others if one.behind < 3.0]
     if close:
         yield f"It cannot be distinguished from {', '.join(one.name for one in close)}."
     elif others:
         odds = others[0].behind / np.log(10.0)
         yield f"The next one, {others[0].name}, is less likely by a factor of 10^{odds:.0f}."
+
+
+def _other_weights(audit: EngineAudit) -> str:
+    """What explains texts and log-probabilities that are both wrong; "" if the latter are mostly right."""
+    logs = audit.logprobs
+    if logs is not None and logs.wrong - logs.zeros <= logs.returned / 2:
+        return ""
+    return "; the engine may hold other weights than those of this pair"
 
 
 def efficiency_line(found: EngineEfficiency) -> str:

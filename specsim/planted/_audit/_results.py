@@ -56,8 +56,8 @@ class EngineEfficiency:
     """What speculation gained, as the engine's counters tell, beside the standard rule on sampled drafts.
 
     `alpha` is the mean of Σ min(p, q) over the places of the texts; `gamma` drafted tokens per step.
-    `accepted_share` is accepted / drafted, `expected_share` the same of the standard rule with drafts of that
-    length; `ratio` compares the tokens per step."""
+    `accepted_share` is accepted / drafted, `expected_share` what is expected of the standard rule on these
+    texts with sampled drafts of that length; `ratio` compares the tokens per step."""
 
     drafted: int
     accepted: int
@@ -172,6 +172,11 @@ class EngineAudit(Shown):
         if kinds:
             return Verdict.BIASED
         return Verdict.INCONCLUSIVE if self.detectable_tv > WANTED_TV else Verdict.CONSISTENT
+
+    @property
+    def refused(self) -> bool:
+        """Whether the engine does not support what was asked for: it refused all requests."""
+        return not self.texts and set(self.failures) == {"refused"}
 
     @property
     def exit_code(self) -> int:

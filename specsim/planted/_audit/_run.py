@@ -13,7 +13,7 @@ from specsim.core._streams import RandomSource, root_of
 from specsim.planted._audit._asking import Asking
 from specsim.planted._audit._judge import EngineAudit, Run, judge, likely_orders
 from specsim.planted._audit._requests_plan import plan_requests
-from specsim.planted._audit._store import TextStore
+from specsim.planted._audit._store import TextStore, read_store
 from specsim.planted._engines._opening import open_engine
 from specsim.planted._engines._requests import Completion, Engine, Request, Sampling
 from specsim.planted._folder import Planted
@@ -117,12 +117,11 @@ def audit_engine(
     consistent
     """
     check_counts(tokens=tokens, texts=texts)
-    if len(sampling.stop) > 1 or any(len(planted.encode(stop)) != 1 for stop in sampling.stop):
+    if len(sampling.stop) > 1 or not all(_is_token(planted, stop) for stop in sampling.stop):
         raise ValueError(
             f"stop: {sampling.stop} is not the text of one token, such as {planted.decode([0])!r}"
         )
-    if tolerance is not None:
-        check_between("tolerance", tolerance, 0.0, 1.0, "difference of log p")
+    _check_tolerance(tolerance)
     if seconds is not None and not 0 < seconds < float("inf"):
         raise ValueError(f"seconds: {seconds} is not a positive number of seconds")
     if isinstance(engine, str):
@@ -145,6 +144,87 @@ def audit_engine(
         if opened is not engine:
             opened.close()
     return judge(run, orders=orders, tolerance=tolerance)
+
+
+def _is_token(planted: Planted, text: str) -> bool:
+    try:
+        return len(planted.encode(text)) == 1
+    except ValueError:  # it has other characters than the tokens
+        return False
+
+
+def _check_tolerance(tolerance: float | None) -> None:
+    if tolerance is not None:
+        check_between("tolerance", tolerance, 0.0, 1.0, "difference of log p")
+
+
+def judge_texts(
+    path: str | Path, planted: Planted, *, order: str | None = None, tolerance: float | None = None
+) -> EngineAudit:
+    """Judge the texts that an audit kept, without the engine.
+
+    Counters that a server keeps for all requests together are not in the file.
+
+    Parameters
+    ----------
+    path : path
+        `texts.jsonl` of an audit, or the file of a setting of `audit_matrix`.
+    planted : Planted
+        What the engine served.
+    order, tolerance
+        As in `audit_engine`.
+
+    Returns
+    -------
+    EngineAudit
+        As of `audit_engine`, from what is in the file; interrupted if texts are missing.
+
+    Raises
+    ------
+    ValueError
+        For a file that holds no such texts, or those of another checkpoint.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from specsim.planted import audit_engine, judge_texts, plant
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pair = plant(f"{folder}/pair", vocab_size=4, context=128, rng=1)
+    ...     first = audit_engine("specsim", pair, tokens=2_000, out=f"{folder}/run", rng=1)
+    ...     judge_texts(f"{folder}/run/texts.jsonl", pair).tests == first.tests
+    True
+    """
+    _check_tolerance(tolerance)
+    file = Path(path)
+    header, store = read_store(file)
+    if header.get("planted") != planted.digest:
+        whose = "another checkpoint" if "planted" in header else "no planted checkpoint"
+        raise ValueError(f"{file}: these are texts of {whose}; that in {planted.folder} has another digest")
+    try:
+        sampling = Sampling(**header["sampling"] | {"stop": tuple(header["sampling"]["stop"])})
+        form = {name: header[name] for name in ("request_seeds", "unequal_prompts")}
+        requests = plan_requests(planted, header["seed"], sampling, header["tokens"], header["texts"], **form)
+        described = dict(header["described"])
+        engine, version = str(header["engine"]), str(header["version"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{file}, line 1: not the settings of an audit ({error!r})") from None
+    asked = {one.number: one.n for one in requests}
+    for one in store.completions.values():
+        if not 0 <= one.index < asked.get(one.number, 0):
+            raise ValueError(f"{file}: text {one.index} of request {one.number} was not asked for")
+    run = Run(
+        engine=engine,
+        version=version,
+        described=described,
+        planted=planted,
+        requests=requests,
+        texts=store.texts(),
+        failures=[store.failures[number] for number in sorted(store.failures)],
+        gamma=described.get("gamma"),
+        root=header["seed"],
+        interrupted=len(store.completions) < sum(asked[one] for one in asked if one not in store.failures),
+    )
+    return judge(run, orders=[] if order is None else [order], tolerance=tolerance)
 
 
 def plain_orders(

@@ -40,9 +40,11 @@ class TextStore:
         if path.exists():
             kept = read_header(path)
             if different := [name for name in header if kept.get(name) != header[name]]:
+                first = different[0]
                 raise ValueError(
-                    f"{path}: these texts are of another run: its {', '.join(different)} differ; give "
-                    "another folder, or judge them with the settings that they were made with"
+                    f"{path}: these texts are of another run: its {', '.join(different)} differ ({first} "
+                    f"{_short(kept.get(first))}, now {_short(header[first])}); give another folder, or judge "
+                    f"them as they are with 'specsim audit engine {path} --planted DIR'"
                 )
             for answer in _read(path):
                 self._keep(answer)
@@ -70,6 +72,20 @@ class TextStore:
     def texts(self) -> list[Completion]:
         """All completions, by request and index: the same whatever order they arrived in."""
         return [self.completions[key] for key in sorted(self.completions)]
+
+
+def read_store(path: Path) -> tuple[dict[str, Any], TextStore]:
+    """The header of a file of texts and what is in it, which stays as it is. Raises ValueError for others."""
+    header, store = read_header(path), TextStore(None, {})
+    for answer in _read(path):
+        store._keep(answer)
+    return header, store
+
+
+def _short(value: Any) -> str:
+    """A value of a header, cut to a length that can be printed."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -117,6 +133,11 @@ def _parsed(line: bytes, path: Path, number: int) -> Any:
     except ValueError as error:
         raise ValueError(f"{path}, line {number}: not JSON ({error})") from error
     if isinstance(entry, dict) and entry.pop(CHECKSUM, None) != _checksum(entry):
+        if number == 1:
+            raise ValueError(
+                f"{path}, line 1: not the header of a file that specsim audit engine wrote, or damaged: its "
+                "checksum is wrong"
+            )
         raise ValueError(
             f"{path}, line {number}: damaged, its checksum is wrong; delete the line, and it is asked for "
             "again"

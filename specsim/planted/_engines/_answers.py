@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from specsim.planted._engines._requests import Completion, Request
 from specsim.planted._server._pair import Pair
@@ -55,9 +55,18 @@ def read_completions(
             logprobs, top = logprobs[: len(tokens)], top and top[: len(tokens)]
         if not request.sampling.logprobs:
             top = None
-        drafted, accepted = read_drafts(answer, choice, index)
+        drafts = read_drafts(answer, choice, index)
         found.append(
-            Completion(request.number, index, tokens, logprobs, top, drafted, accepted, finish, seconds)
+            Completion(
+                request.number,
+                index,
+                tokens,
+                logprobs,
+                top,
+                **drafts._asdict(),
+                finish=finish,
+                seconds=seconds,
+            )
         )
     return sorted(found, key=lambda one: one.index)
 
@@ -184,26 +193,35 @@ def id_in(name: str) -> int | None:
     return int(number) if not head and number.isdecimal() and len(number) < 10 else None
 
 
-def read_drafts(answer: dict[str, Any], choice: dict[str, Any], index: int) -> tuple[int | None, int | None]:
-    """Drafted and accepted tokens of text `index`. Those of a whole request are those of its first text."""
-    own = _pair_of(_object(choice, "meta_info"), "spec_num_proposed_drafts", "spec_num_correct_drafts")
-    return own or (_drafts(answer) if index == 0 else (None, None))
+class Drafts(NamedTuple):
+    """What a server reports of drafts, each None where it reports nothing."""
+
+    drafted: int | None = None
+    accepted: int | None = None
+    steps: int | None = None
 
 
-def _drafts(answer: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Drafted and accepted tokens of a request, where the server reports them.
+def read_drafts(answer: dict[str, Any], choice: dict[str, Any], index: int) -> Drafts:
+    """The drafts of text `index`. Those of a whole request are those of its first text.
 
-    llama.cpp: `timings`; vLLM, if it is told to: `metrics.speculative_decoding`; OpenAI's
-    form: `usage`. SGLang has `meta_info` in each choice."""
-    timings = _object(answer, "timings")
-    if (counted := _pair_of(timings, "draft_n", "draft_n_accepted")) is not None:
-        return counted
-    metrics = _object(_object(answer, "metrics"), "speculative_decoding")
-    if (counted := _pair_of(metrics, "num_draft_tokens", "num_accepted_draft_tokens")) is not None:
-        return counted
+    SGLang has `meta_info` in each choice, or `sglext` in the answer; llama.cpp `timings`; vLLM, if it is told
+    to, `metrics.speculative_decoding`; OpenAI's form is `usage`."""
+    sglang = "spec_num_proposed_drafts", "spec_num_correct_drafts", "spec_verify_ct"
+    own = _counts(_object(choice, "meta_info"), *sglang)
+    if own is not None or index:
+        return own or Drafts()
     details = _object(_object(answer, "usage"), "completion_tokens_details")
-    counted = _pair_of(details, "rejected_prediction_tokens", "accepted_prediction_tokens")
-    return (None, None) if counted is None else (sum(counted), counted[1])
+    rejected = _counts(details, "rejected_prediction_tokens", "accepted_prediction_tokens")
+    found = (
+        _counts(_object(answer, "timings"), "draft_n", "draft_n_accepted"),
+        _counts(
+            _object(_object(answer, "metrics"), "speculative_decoding"),
+            *("num_draft_tokens", "num_accepted_draft_tokens", "num_spec_steps"),
+        ),
+        _counts(_object(_object(answer, "sglext"), "spec_tokens_details"), *sglang),
+        rejected and Drafts((rejected.drafted or 0) + (rejected.accepted or 0), rejected.accepted),
+    )
+    return next((one for one in found if one is not None), Drafts())
 
 
 def _object(given: dict[str, Any], name: str) -> dict[str, Any]:
@@ -211,9 +229,13 @@ def _object(given: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _pair_of(given: dict[str, Any], first: str, second: str) -> tuple[int, int] | None:
-    a, b = given.get(first), given.get(second)
-    return (a, b) if type(a) is int and type(b) is int and a >= 0 and b >= 0 else None
+def _counts(given: dict[str, Any], drafted: str, accepted: str, steps: str = "") -> Drafts | None:
+    """The counts under these names; None unless drafted and accepted tokens are there."""
+    counts = [
+        given[name] if type(given.get(name)) is int and given[name] >= 0 else None
+        for name in (drafted, accepted, steps)
+    ]
+    return None if None in counts[:2] else Drafts(*counts)
 
 
 def _int(value: Any, where: str) -> int:

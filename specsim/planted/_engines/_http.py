@@ -32,8 +32,8 @@ VERSIONS = (("/version", "version"), ("/get_server_info", "version"), ("/props",
 WEB_SERVERS = {"", "uvicorn"}
 #: Statuses after which a request is sent again, and the first of the growing pauses, in seconds.
 BUSY, PAUSE = {429, 502, 503, 504}, 0.2
-#: Statuses of a server that refuses how a request is written.
-REFUSED = {400, 404, 415, 422}
+#: Statuses of a server that refuses how a request is written, and those of them that tell of its parameters.
+REFUSED, UNSUPPORTED = {400, 404, 415, 422}, {400, 422}
 
 
 class _FailedError(Exception):
@@ -50,7 +50,7 @@ class HttpServer:
     Parameters
     ----------
     url : str
-        Such as http://localhost:8000; a path before /v1 is kept.
+        Such as http://localhost:8000 or http://localhost:8000/v1; a path before /v1 is kept.
     model : str, optional
         The name of the model; by default the first that the server lists.
     connections : int
@@ -84,7 +84,7 @@ class HttpServer:
             raise ValueError(f"url: {url!r} is not an address such as http://localhost:8000")
         if not 0 < timeout < 1e6:
             raise ValueError(f"timeout: {timeout} is not a number of seconds above 0")
-        self._place, self._port, self._base = place, port, place.path.rstrip("/").removesuffix("/v1")
+        self._place, self._port, self._base = place, port, _base(place.path)
         self._model = model
         self._connections = check_count("connections", connections)
         self._timeout, self._retries = float(timeout), check_count("retries", retries, 0)
@@ -95,7 +95,7 @@ class HttpServer:
         self._lock, self._naming = threading.Lock(), threading.Lock()
         self._dialect: Dialect | None = None
         self._named: str | None = None
-        self._header, self._owner, self._reached = "", "", False
+        self._header, self._owner, self._reached, self._absent = "", "", False, False
 
     def _write(self, request: Request, dialect: Dialect) -> bytes:
         """The body of `request`."""
@@ -175,7 +175,8 @@ class HttpServer:
             self._check_model(answer)
             return [*self._read(answer, request, time.perf_counter() - started)]
         except _FailedError as error:
-            return [Failure(request.number, error.kind, str(error))]
+            kind = "refused" if error.status in UNSUPPORTED else error.kind
+            return [Failure(request.number, kind, str(error))]
         except UnmappableError as error:
             return [Failure(request.number, "unmappable", str(error))]
         except GarbageError as error:
@@ -218,20 +219,23 @@ class HttpServer:
 
     def _send_again(self, path: str, payload: bytes) -> bytes:
         """POST until there is an answer; only what brought none is sent again."""
-        for left in range(self._retries, -1, -1):
+        # where one request has not found a server in all its tries, the others do not wait for it
+        retries = 0 if self._absent and not self._reached else self._retries
+        for left in range(retries, -1, -1):
             if self._stopping.is_set():
                 raise _FailedError("connection", "the engine was closed")
             try:
                 status, body = self._send("POST", path, payload)
             except _FailedError as error:
                 if error.kind != "connection" or not left:
+                    self._absent = error.kind == "connection"
                     raise
             else:
                 if status == 200:
                     return body
                 if status not in BUSY or not left:
                     raise _FailedError("http", f"status {status}: {error_message(body)}", status)
-            self._stopping.wait(PAUSE * 2 ** (self._retries - left))
+            self._stopping.wait(PAUSE * 2 ** (retries - left))
         raise AssertionError("the last try returns or raises")
 
     def _send(self, method: str, path: str, payload: bytes | None = None) -> tuple[int, bytes]:
@@ -288,8 +292,8 @@ class HttpServer:
 class HttpEngine(HttpServer):
     """A server that holds a planted checkpoint.
 
-    `pair` is what it serves. Whether it is `speculative` is only noted; the other options are those of
-    `HttpServer`."""
+    `pair` is what it serves. Whether it is `speculative`, and with drafts of `gamma` tokens, is only noted;
+    the other options are those of `HttpServer`."""
 
     _dialects = DIALECTS
 
@@ -299,6 +303,7 @@ class HttpEngine(HttpServer):
         pair: Pair,
         *,
         speculative: bool = True,
+        gamma: int | None = None,
         model: str | None = None,
         connections: int = 8,
         timeout: float = 60.0,
@@ -306,9 +311,11 @@ class HttpEngine(HttpServer):
     ):
         super().__init__(url, model=model, connections=connections, timeout=timeout, retries=retries)
         self._pair, self._speculative = pair, speculative
+        self._gamma = None if gamma is None else check_count("gamma", gamma)
 
     def describe(self) -> dict[str, Any]:
-        return super().describe() | {"speculative": self._speculative}
+        gamma = {} if self._gamma is None else {"gamma": self._gamma}
+        return super().describe() | {"speculative": self._speculative} | gamma
 
     def _write(self, request: Request, dialect: Dialect) -> bytes:
         prompt = list(request.prompt) if dialect.token_ids else self._pair.decode(request.prompt)
@@ -316,6 +323,11 @@ class HttpEngine(HttpServer):
 
     def _read(self, answer: dict[str, Any], request: Request, seconds: float) -> Sequence[Completion]:
         return read_completions(answer, request, self._pair, seconds)
+
+
+def _base(path: str) -> str:
+    """The part of an address before /v1; an address may have what is asked for at its end."""
+    return path.rstrip("/").removesuffix("/completions").removesuffix("/v1")
 
 
 def _hang_up(connection: http.client.HTTPConnection, late: threading.Event | None = None) -> None:

@@ -1,5 +1,6 @@
 """The engines by name."""
 
+import re
 from importlib import import_module
 from inspect import signature
 from typing import Any
@@ -8,6 +9,8 @@ from specsim.core._registry import check_known
 from specsim.planted._engines._requests import Engine
 from specsim.planted._server._pair import Pair
 
+#: An address without its beginning: a host with a port, or with a path.
+ADDRESS = re.compile(r"[\w.-]+(:\d+|/)")
 #: The engines by name: file and class.
 ENGINES = {
     "specsim": ("_local", "LocalEngine"),
@@ -65,13 +68,18 @@ def open_engine(name_or_url: str, planted: Pair, *, speculative: bool = True, **
     if "://" in name_or_url:
         file, kind, arguments = "_http", "HttpEngine", (name_or_url, planted)
     else:
+        if ADDRESS.match(name_or_url):
+            raise ValueError(
+                f"engine {name_or_url!r}: an address begins with http://, as http://{name_or_url}"
+            )
         check_known("engine", name_or_url, list(ENGINES))
         file, kind = ENGINES[name_or_url]
     make = getattr(import_module(f"{__package__}.{file}"), kind)
     options["speculative"] = speculative
-    try:
-        signature(make).bind(*arguments, **options)
-    except TypeError as error:
-        raise ValueError(f"engine {name_or_url!r}: {error}") from None
+    taken = [name for name in signature(make).parameters if name not in ("url", "pair", "planted")]
+    if unknown := [name for name in options if name not in taken]:
+        raise ValueError(
+            f"{unknown[0]}: engine {name_or_url!r} has no such option; it has {', '.join(taken)}"
+        )
     engine: Engine = make(*arguments, **options)
     return engine

@@ -59,9 +59,9 @@ class Request:
 class Completion:
     """Text `index` of request `number`.
 
-    `logprobs` has an entry for each token, None where the engine gave none. `drafted` and `accepted` are
-    what the engine reports for this request, None if it reports nothing. `seconds` is the time from sending
-    the request to its answer."""
+    `logprobs` has an entry for each token, None where the engine gave none. `drafted`, `accepted` and `steps`
+    are what the engine reports for this text, or with the first text of a request for all of them; None where
+    it reports nothing. `seconds` is the time from sending the request to its answer."""
 
     number: int
     index: int
@@ -72,6 +72,7 @@ class Completion:
     accepted: int | None = None
     finish: str | None = None
     seconds: float = 0.0
+    steps: int | None = None
 
 
 #: Why a request has no completion, by kind.

@@ -49,14 +49,12 @@ class TextServer(HttpServer):
         found = []
         for index, finish, choice in read_choices(answer, request):
             forms = _forms(choice, request, f"choice {index}")
-            drafted, accepted = read_drafts(answer, choice, index)
             found.append(
                 TextCompletion(
                     request.number,
                     index,
                     (),
-                    drafted=drafted,
-                    accepted=accepted,
+                    **read_drafts(answer, choice, index)._asdict(),
                     finish=finish,
                     seconds=seconds,
                     forms=forms,

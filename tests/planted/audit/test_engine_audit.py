@@ -10,8 +10,17 @@ from commands import run
 from listening import listening
 
 from specsim.auditing import Verdict
-from specsim.core._tables import to_rich
-from specsim.planted import Completion, Failure, Sampling, audit_engine, audit_matrix, open_engine, plant
+from specsim.core._tables import to_rich, to_text
+from specsim.planted import (
+    Completion,
+    Failure,
+    Sampling,
+    audit_engine,
+    audit_matrix,
+    judge_texts,
+    open_engine,
+    plant,
+)
 from specsim.planted._audit import _diagnosis, _judge, _matrix, _places
 from specsim.planted._audit._judge import judge, likely_orders
 from specsim.planted._audit._matrix import settings
@@ -106,6 +115,14 @@ def test_a_wrong_server_is_audited_like_the_engine_that_it_serves(pair, wrong):
     assert found.verdict == here.verdict == Verdict.BIASED
     assert found.tests == here.tests
     assert (found.engine, found.efficiency.drafted) == ("specsim", here.efficiency.drafted)
+
+
+def test_an_engine_that_serves_another_pair(pair, tmp_path):
+    other = plant(tmp_path / "other", vocab_size=6, context=160, rng=2)
+    with listening(Server(Decoder(other), port=0)) as url:
+        found = audit_engine(url, pair, tokens=2_000, rng=1)
+    assert {finding.kind for finding in found.findings} == {"deviation", "log-probabilities"}
+    assert "may hold other weights than those of this pair" in to_text(found.parts())
 
 
 def test_few_tokens_are_inconclusive(pair):
@@ -237,7 +254,7 @@ def test_what_follows_the_law_is_left_alone(name, pair, full):
 def test_right_engines_are_left_alone_many_times(rule, pair):
     options = {"plain": {"speculative": False}, "gamma 1": {"gamma": 1}, "block": {"rule": "block"}}
     sampling = PROCESSED if rule == "processed" else Sampling()
-    for seed in range(16):
+    for seed in range(40):
         found = audit_engine(
             "specsim", pair, tokens=2_000, rng=seed, sampling=sampling, **options.get(rule, {})
         )
@@ -341,6 +358,70 @@ def test_a_run_goes_on_from_its_texts(pair, tmp_path):
         audit_engine(second, pair, tokens=3_000, rng=2, out=tmp_path)
 
 
+def test_texts_are_judged_again_without_the_engine(pair, tmp_path):
+    sampling = Sampling(temperature=1.5, stop=(" a",), logprobs=2)
+    options = {"tokens": 1_000, "texts": 2, "sampling": sampling, "mistake": "greedy_recovered", "rng": 1}
+    first = audit_engine("specsim", pair, out=tmp_path, unequal_prompts=True, **options)
+    file = tmp_path / "texts.jsonl"
+    before = file.read_bytes()
+    again = judge_texts(file, pair)
+    assert (again.tests, again.findings, again.logprobs) == (first.tests, first.findings, first.logprobs)
+    assert (again.engine, again.efficiency, again.diagnosis) == ("specsim", first.efficiency, first.diagnosis)
+    assert not again.interrupted
+    found = run("audit", "engine", file, "--planted", pair.folder, "--json")
+    assert (found.code, json.loads(found.out)["verdict"]) == (first.exit_code, str(first.verdict))
+    lines = before.splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:9]) + lines[9][:30])  # a run that was killed
+    part = judge_texts(file, pair)
+    assert (part.texts, part.interrupted) == (8, True)
+    assert file.read_bytes() == b"".join(lines[:9]) + lines[9][:30]
+
+
+def test_texts_that_cannot_be_judged_again(pair, opened, tmp_path):
+    audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=1)
+    file = tmp_path / "texts.jsonl"
+    with pytest.raises(ValueError, match="texts of another checkpoint"):
+        judge_texts(file, opened)
+    with pytest.raises(ValueError, match="tolerance: 2 is outside"):
+        judge_texts(file, pair, tolerance=2)
+    with pytest.raises(ValueError, match="seed 1, now 2"):
+        audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=2)
+    head = {"format": "specsim engine texts 2", "planted": pair.digest}
+    file.write_text(line(head), encoding="utf-8")
+    with pytest.raises(ValueError, match="line 1: not the settings of an audit"):
+        judge_texts(file, pair)
+    file.write_text('{"choices": []}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="not the header of a file"):
+        judge_texts(file, pair)
+    file.write_text(line({"format": "specsim engine texts 2"}), encoding="utf-8")
+    with pytest.raises(ValueError, match="texts of no planted checkpoint"):
+        judge_texts(file, pair)
+
+
+def test_a_text_that_was_not_asked_for_is_refused(pair, tmp_path):
+    audit_engine("specsim", pair, tokens=200, out=tmp_path, rng=1)
+    file = tmp_path / "texts.jsonl"
+    store = TextStore(file, {})
+    list(store.add([Completion(999, 0, (1,))]))
+    with pytest.raises(ValueError, match="text 0 of request 999 was not asked for"):
+        judge_texts(file, pair)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--tokens", "5"], "--tokens cannot be chosen"),
+        (["--matrix"], "--matrix cannot be chosen"),
+        (["--temperature", "0.5"], "--temperature cannot be chosen"),
+        (["--model", "a"], "--model cannot be chosen"),
+    ],
+)
+def test_kept_texts_take_no_settings(options, said, pair):
+    ran = run("audit", "engine", "texts.jsonl", "--planted", pair.folder, *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
 def line(entry):
     """A line of a file of texts; the header, if nothing is given."""
     entry = entry or {"format": "specsim engine texts 2"}
@@ -384,6 +465,7 @@ def test_a_text_is_kept_once(tmp_path):
         ({"seconds": 0.0}, "seconds: 0.0 is not a positive"),
         ({"tolerance": -1.0}, "tolerance: -1.0 is outside"),
         ({"sampling": Sampling(stop=(" a b",))}, "is not the text of one token, such as ' a'"),
+        ({"sampling": Sampling(stop=("hello",))}, "is not the text of one token, such as ' a'"),
         ({"mistake": "nothing"}, "nothing"),
         ({"window": 3}, "window"),
     ],
@@ -470,6 +552,33 @@ def test_a_matrix_keeps_its_texts_and_goes_on_from_them(pair, two_settings, monk
     ):
         audit_matrix("specsim", pair, **how | {"rng": 2})
     assert len(asked) == 5
+
+
+def test_a_matrix_says_what_is_refused_and_what_was_found(pair, monkeypatch):
+    """A setting that an engine refuses is no evidence for or against it."""
+    monkeypatch.setattr(_matrix, "settings", lambda planted: settings(planted)[:2])
+    complete = LocalEngine.complete
+
+    def strict(self, requests):
+        if requests[0].sampling.temperature == 0.0:
+            yield from (Failure(one.number, "refused", "status 400: no [red]zeros") for one in requests)
+        else:
+            yield from complete(self, requests)
+
+    monkeypatch.setattr(LocalEngine, "complete", strict)
+    found = audit_matrix("specsim", pair, tokens=TOKENS, rng=1)
+    assert (found.verdict, found.exit_code) == (Verdict.CONSISTENT, 0)
+    said = to_text(found.parts())
+    assert "temperature 0  refused" in said
+    assert "the last one: refused, status 400: no [red]zeros" in said
+    assert "--temperature 0.0" in said
+    assert "2 audits were refused" in said
+    assert [row["refused"] for row in found.records()] == [False, False, True, True]
+    wrong = audit_matrix("specsim", pair, tokens=WRONG_TOKENS, rng=1, mistake="logprobs_zero")
+    assert "biased (log-probabilities)" in to_text(wrong.parts())
+    monkeypatch.setattr(_matrix, "settings", lambda planted: settings(planted)[1:2])
+    none = audit_matrix("specsim", pair, tokens=WRONG_TOKENS, rng=1)
+    assert (none.verdict, none.exit_code) == (Verdict.INCONCLUSIVE, 3)
 
 
 @pytest.mark.parametrize("stopped", [False, True])

@@ -202,30 +202,41 @@ def test_answers_in_the_forms_of_engines(content, logprobs, top):
 @pytest.mark.parametrize(
     ("more", "counted"),
     [
-        ({"timings": {"draft_n": 9, "draft_n_accepted": 4}}, (9, 4)),
-        ({"metrics": {"speculative_decoding": {"num_draft_tokens": 8, "num_accepted_draft_tokens": 3}}}, (8, 3)),
-        (choice(meta_info={"spec_num_proposed_drafts": 6, "spec_num_correct_drafts": 1}), (6, 1)),
+        ({"timings": {"draft_n": 9, "draft_n_accepted": 4}}, (9, 4, None)),
+        (
+            {"metrics": {"speculative_decoding": {
+                "num_draft_tokens": 8, "num_accepted_draft_tokens": 3, "num_spec_steps": 2,
+            }}},
+            (8, 3, 2),
+        ),
+        (choice(meta_info={"spec_num_proposed_drafts": 6, "spec_num_correct_drafts": 1}), (6, 1, None)),
+        (
+            {"sglext": {"spec_tokens_details": {
+                "spec_num_proposed_drafts": 6, "spec_num_correct_drafts": 0, "spec_verify_ct": 3,
+            }}},
+            (6, 0, 3),
+        ),
         (
             {"usage": {"completion_tokens_details": {
                 "accepted_prediction_tokens": 2, "rejected_prediction_tokens": 5,
             }}},
-            (7, 2),
+            (7, 2, None),
         ),
-        ({"timings": {"draft_n": "9", "draft_n_accepted": 4}}, (None, None)),
-        ({"timings": [], "usage": 3}, (None, None)),
+        ({"timings": {"draft_n": "9", "draft_n_accepted": 4}}, (None, None, None)),
+        ({"timings": [], "usage": 3}, (None, None, None)),
     ],
 )  # fmt: skip
 def test_drafts_that_are_reported(more, counted):
     with answering(lambda *_: choice() | more) as url:
         (one,) = answers(url)
-    assert (one.drafted, one.accepted) == counted
+    assert (one.drafted, one.accepted, one.steps) == counted
 
 
-@pytest.mark.parametrize("status", [301, 400, 401, 404, 418, 500])
+@pytest.mark.parametrize("status", [301, 400, 401, 404, 418, 422, 500])
 def test_statuses(status):
     with answering(lambda *_: (status, {"error": {"message": "not \x1b[31mtoday"}})) as url:
         (one,) = answers(url, retries=3)
-    assert one.kind == "http"
+    assert one.kind == ("refused" if status in (400, 422) else "http")
     assert one.text == f"status {status}: not [31mtoday"
 
 
@@ -317,6 +328,32 @@ def test_who_stops_reading_waits_for_nothing():
     assert time.monotonic() - started < 3
 
 
+def test_the_first_request_alone_waits_for_a_server_that_is_not_there(monkeypatch):
+    sent, send = [], _http.HttpServer._send
+    monkeypatch.setattr(_http, "PAUSE", 0.001)
+    monkeypatch.setattr(_http.HttpServer, "_send", lambda *given: sent.append(given[1]) or send(*given))
+    found = answers("http://127.0.0.1:9", [Request(i, (0,), 1) for i in range(9)], connections=1, retries=3)
+    assert {one.kind for one in found} == {"connection"}
+    assert sent.count("POST") == 4 + 8
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/v1/completions", "/completions"])
+def test_addresses_with_what_is_asked_for(path):
+    with answering(lambda *_: choice()) as url:
+        assert answers(f"{url}{path}")[0].tokens == (0, 1, 2)
+
+
+@pytest.mark.parametrize("address", ["localhost:8000", "127.0.0.1:8000/v1", "gpu-3.example.org/v1"])
+def test_addresses_without_their_beginning(address):
+    with pytest.raises(ValueError, match=f"an address begins with http://, as http://{address}"):
+        open_engine(address, PAIR)
+
+
+def test_options_that_an_engine_does_not_have():
+    with pytest.raises(ValueError, match=r"rule: engine 'http://localhost:1' has no such option; it has"):
+        open_engine("http://localhost:1", PAIR, rule="standard")
+
+
 def test_counters_of_prometheus():
     text = "\n".join(
         [
@@ -353,7 +390,7 @@ def test_engines_by_name():
     ("name", "options", "message"),
     [
         ("vlm", {}, "unknown engine 'vlm'"),
-        ("specsim", {"gama": 3}, "engine 'specsim': got an unexpected keyword argument 'gama'"),
+        ("specsim", {"gama": 3}, "gama: engine 'specsim' has no such option; it has speculative, rule"),
         ("ftp://host", {}, "not an address such as http://localhost:8000"),
         ("http://", {}, "not an address such as http://localhost:8000"),
         ("http://host:99999", {}, "Port out of range"),

@@ -1,0 +1,124 @@
+"""Counters of drafts: what the standard rule is expected to accept, and what cannot be."""
+
+import numpy as np
+import pytest
+from listening import listening
+
+from specsim.planted import Completion, Sampling, audit_engine, plant
+from specsim.planted._audit._counters import (
+    _mean_step,
+    draft_length,
+    impossible,
+    impossible_of_server,
+    reported,
+)
+from specsim.planted._server._decoding import Decoder
+from specsim.planted._server._http import Server
+from specsim.theory import expected_tokens
+
+TOKENS = 20_000
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return plant(tmp_path_factory.mktemp("planted") / "pair", vocab_size=6, context=160, rng=1)
+
+
+@pytest.mark.parametrize("gamma", [0, 1, 4])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_with_one_probability_the_steps_are_those_of_the_closed_form(alpha, gamma):
+    found = _mean_step(np.full((3, 20), alpha), np.array([12, 1, 0]), gamma)
+    assert found == pytest.approx(expected_tokens(alpha, gamma) if gamma else 1.0)
+
+
+def test_the_steps_of_a_text_are_enumerated():
+    rng, length, gamma = np.random.default_rng(1), 5, 2
+    kept = rng.random((1, length + gamma))
+
+    def counts(place):
+        """Expected steps and tokens of the steps that begin at `place` or later."""
+        if place >= length:
+            return np.zeros(2)
+        total, alive = np.zeros(2), 1.0
+        for accepted in range(gamma + 1):
+            ends = alive * (1.0 - kept[0, place + accepted] if accepted < gamma else 1.0)
+            total += ends * (np.array([1, accepted + 1]) + counts(place + accepted + 1))
+            alive -= ends
+        return total
+
+    steps, tokens = counts(0)
+    assert _mean_step(kept, np.array([length]), gamma) == pytest.approx(tokens / steps, rel=1e-12)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5), Sampling(2.0, 3)])
+@pytest.mark.parametrize("gamma", [1, 5])
+def test_the_standard_rule_accepts_what_is_expected(sampling, gamma, pair):
+    found = audit_engine("specsim", pair, tokens=TOKENS, sampling=sampling, gamma=gamma, rng=1).efficiency
+    assert found.gamma == gamma
+    assert found.expected_share == pytest.approx(found.accepted_share, abs=0.012)
+
+
+def test_a_server_that_counts_too_many_is_found(pair):
+    with listening(Server(Decoder(pair, mistake="bonus_counted"), port=0)) as url:
+        found = audit_engine(url, pair, tokens=1_000, rng=1)
+    assert found.findings[0].kind == "counters"
+    assert "4 a step" in found.findings[0].text
+
+
+def test_the_texts_of_a_request_are_counted_together(pair):
+    with listening(Server(Decoder(pair), port=0)) as url:
+        found = audit_engine(url, pair, tokens=3_000, texts=3, rng=1)
+    assert (found.findings, found.efficiency.gamma) == ((), 4.0)
+    assert found.efficiency.ratio == pytest.approx(1.0, abs=0.06)
+
+
+def texts(*drafts, tokens=10):
+    """Texts of `tokens` tokens; (drafted, accepted, steps) of each."""
+    return [
+        Completion(i, 0, (0,) * tokens, drafted=drafted, accepted=accepted, steps=steps)
+        for i, (drafted, accepted, steps) in enumerate(drafts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("drafts", "server", "gamma", "length"),
+    [
+        ([(20, 5, 5), (12, 7, 3)], None, None, 4.0),
+        ([(20, 5, 5), (13, 7, 3)], None, None, 4.125),
+        ([(20, 5, 5)], None, 7, 7.0),
+        ([(20, 5, None)], {"drafted": 60, "accepted": 9, "steps": 20}, None, 3.0),  # of others too
+        ([(20, 5, None)], None, None, 4.0),  # each of the 10 - 5 steps emits one token more
+        ([(20, 10, None)], None, None, None),
+        ([(None, None, None)], {"drafted": 20, "accepted": 6, "steps": 0}, None, 5.0),
+        ([(None, None, None)], None, None, None),
+    ],
+)
+def test_the_length_of_drafts(drafts, server, gamma, length):
+    assert draft_length(texts(*drafts), server, gamma) == length
+
+
+def test_counters_of_several_texts_are_added_up():
+    one, other = texts((20, 5, 5), (None, None, None))
+    first = Completion(0, 1, (0,) * 3)
+    (found,) = reported([one, first, other])
+    assert (found.drafted, found.accepted, found.steps, found.emitted, found.texts) == (20, 5, 5, 13, 2)
+
+
+def test_what_no_run_can_have():
+    many = texts(*[(40, 8, 10)] * 3, tokens=64)
+    assert impossible(many, 4.0) is None
+    over = texts(*[(40, 62, 10)], tokens=64)
+    assert "62 accepted of 40" in impossible(over, 4.0).text
+    surplus = texts(*[(64, 64, 16)] * 3, tokens=64)
+    assert "make at least" in impossible(surplus, 4.0).text
+    assert impossible(surplus, 4.1) is None  # no length of all drafts
+    uncounted = texts(*[(160, 24, None)] * 3, tokens=64)  # 40 steps of 4
+    assert impossible(uncounted, 4.0) is None
+    assert impossible(texts(*[(160, 34, None)] * 3, tokens=64), 4.0)
+    assert (
+        impossible(texts(*[(200, 24, 40)] * 3, tokens=64), 4.0) is None
+    )  # the root of a tree is counted too
+    silent, counted = texts((None, None, None), tokens=64), {"drafted": 64, "accepted": 64, "steps": 16}
+    assert "64 accepted of 64" in impossible_of_server(silent, counted, 4.0)
+    assert impossible_of_server(silent, counted | {"accepted": 40}, 4.0) == ""
+    assert impossible_of_server(surplus, counted, 4.0) == ""
