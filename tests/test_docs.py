@@ -486,6 +486,14 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         f"these names were right; {after['missing']} were called unknown although a name would have been right, "
     ) in text
     assert f"in one shape of calls only, and {after['rightly unknown']} rightly." in text
+    third = json.loads((ROOT / "tests/independent/diagnosed_third.json").read_text())["rows"]
+    held_out = {one: sum(row["outcome"] == one for row in third) for one in outcomes}
+    assert (
+        f"Of its {len(third)} wrong subjects {len(third) - held_out[None]} could be diagnosed, "
+        f"{held_out['right'] + held_out['wrong']} were given a name, and {held_out['right']} of these names was right; "
+        f"{held_out['missing']} were called unknown although a name would have been right, and "
+        f"{held_out['rightly unknown']} rightly."
+    ) in text
     renamed = json.loads((ROOT / "tests/independent/renamed.json").read_text())["rows"]
     names = [row["outcome"] for row in renamed if row["named"]]
     assert {*names} == {"right"}
