@@ -44,6 +44,7 @@ from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Findi
 from specsim.auditing._results.diagnosis import Diagnosis
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
+from specsim.core._checks import check_seconds
 from specsim.core._kernels import available_threads
 from specsim.core._plotting import axes_or_new
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
@@ -235,8 +236,8 @@ def check_limits(
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}; one of {', '.join(LEVELS)}")
     for name, limit in (("seconds", seconds), ("timeout", timeout)):
-        if limit is not None and not 0 < limit < math.inf:
-            raise ValueError(f"{name}: {limit} is not a positive number of seconds")
+        if limit is not None:
+            check_seconds(name, limit)
     if not 0 < wanted_tv <= 1:
         raise ValueError(f"wanted_tv: {wanted_tv} is not a total variation in (0, 1]")
 

@@ -41,6 +41,18 @@ def check_between(name: str, value: Any, low: float, high: float, what: str) -> 
         raise ValueError(f"{name}: {value} is outside {allowed}; give a {what}")
 
 
+#: The most seconds of a time limit, three years: clocks and sockets take no arbitrary number.
+MOST_SECONDS = 1e8
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Raise ValueError or TypeError unless `value` is a time limit above 0 of at most `MOST_SECONDS`."""
+    if not _is_number(value):
+        raise TypeError(f"{name}: expected a number of seconds, got {type(value).__name__}")
+    if not 0 < value <= MOST_SECONDS:
+        raise ValueError(f"{name}: {value} is not a positive number of seconds, of at most {MOST_SECONDS:g}")
+
+
 def _is_number(value: Any) -> bool:
     """Whether `value` is a real number, and no bool."""
     return isinstance(value, Real) and not isinstance(value, bool)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copyreg
 import hashlib
 import io
-import math
 import os
 import pickle
 import time
@@ -30,7 +29,7 @@ from specsim.core._accepted_lengths import (
     mean_tokens,
 )
 from specsim.core._arguments import checked
-from specsim.core._checks import check_between, check_count
+from specsim.core._checks import MOST_SECONDS, check_between, check_count
 from specsim.core._files import check_target
 from specsim.core._kernels import available_threads, kernel
 from specsim.core._plotting import axes_or_new, lengths_plot
@@ -43,11 +42,12 @@ from specsim.core.distributions import Floats, Ints, check_rows, check_tokens
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
 from specsim.models import Model, Pair, check_pair, default_pair, shared_contexts
 from specsim.simulation._checkpoints import CHECKPOINT_SECONDS, Checkpoint, Part, shard_interval
+from specsim.simulation._closed_form import accepted_law_by_position
 from specsim.simulation._counting import Interval, Partial, count_chunks, missing, no_counts
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 from specsim.simulation._rows import DynamicRows, LookupRows, PositionRows, RowReader, TraceRows, model_rows
 from specsim.simulation._sources import Batch, FixedPairSource, RowSource, rule_verifier
-from specsim.theory import accepted_law
+from specsim.theory import accepted_law, expected_tokens_by_position
 from specsim.theory._rates import rates, with_error
 from specsim.traces import Trace
 
@@ -99,9 +99,11 @@ class Simulation(Shown):
     """The counts of a simulated run, and the rates that follow from them.
 
     `lengths[k]` is the number of steps with k accepted tokens, `tokens[x]` the number of emitted tokens x.
-    `alpha_context` is the mean acceptance probability over the contexts where steps begin (exact, not
-    simulated). `source` describes the origin of p and q, `pair` is what they were, `tree` the shape of the
-    draft. Of `planned` steps fewer were drawn if the run was `interrupted`."""
+    `alpha_context` is the mean acceptance probability of the standard rule over the contexts where steps
+    begin, and `acceptance[i]` the probability that this rule accepts the token at i, given that those before
+    it were: both are exact, not simulated. `acceptance` is known for a fixed pair and many rules, else None.
+    `source` describes the origin of p and q, `pair` is what they were, `tree` the shape of the draft. Of
+    `planned` steps fewer were drawn if the run was `interrupted`."""
 
     source: str
     rule: str
@@ -113,6 +115,7 @@ class Simulation(Shown):
     planned: int
     pair: Pair
     provenance: Provenance = field(repr=False)
+    acceptance: tuple[float, ...] | None = field(default=None, repr=False)
 
     @property
     def interrupted(self) -> bool:
@@ -150,6 +153,16 @@ class Simulation(Shown):
         return mean_tokens(self.lengths)[1]
 
     @property
+    def expected_tokens(self) -> float | None:
+        """The closed form of `tokens_per_step`, from `acceptance`."""
+        return None if self.acceptance is None else float(expected_tokens_by_position(self.acceptance))
+
+    @property
+    def _has_formula(self) -> bool:
+        """Whether the formula of i.i.d. acceptances with probability α is about this rule and shape."""
+        return self.rule == "standard" and self.tree.is_chain and self.tree.sampling == "sampled"
+
+    @property
     def alpha_verified_error(self) -> float:
         """Standard error of `alpha_verified`, for independent steps."""
         return alpha_verified_error(self.lengths)
@@ -157,7 +170,7 @@ class Simulation(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
         derived = ("gamma", "alpha_verified", "alpha_verified_error", "alpha_drafted")
-        means = ("tokens_per_step", "tokens_per_step_error", "interrupted")
+        means = ("tokens_per_step", "tokens_per_step_error", "expected_tokens", "interrupted")
         return as_dict(self, *derived, *means, without=("tree",), draft=self.tree)
 
     def parts(self) -> Iterator[Piece]:
@@ -166,7 +179,7 @@ class Simulation(Shown):
         if self.interrupted:
             yield self._interruption()
         errors = {"tokens_per_step": self.tokens_per_step_error, "alpha_verified": self.alpha_verified_error}
-        yield rates(self, self.gamma if self.tree.is_chain else None, errors)
+        yield rates(self, self.gamma if self._has_formula else None, errors, self.expected_tokens)
         shares = [row["share"] for row in self.records()]
         shown = zip(map("{:.4f}".format, shares), bars(shares), strict=True)
         yield Table(("accepted", "share of steps", ""), [(k, *row) for k, row in enumerate(shown)])
@@ -190,9 +203,15 @@ class Simulation(Shown):
         return [{"accepted": k, "steps": n, "share": n / self.steps} for k, n in counts]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The share of steps by number of emitted tokens, with the law for i.i.d. acceptances on a chain."""
-        law = accepted_law(self.alpha_context, self.gamma) if self.tree.is_chain else None
-        return lengths_plot(axes_or_new(ax), self.lengths, {} if law is None else {"i.i.d., α context": law})
+        """The share of steps by number of emitted tokens, with the closed form if there is one.
+
+        For the standard rule on a chain it is the law of i.i.d. acceptances, also where rows change."""
+        laws = {}
+        if self._has_formula:
+            laws["i.i.d., α context"] = accepted_law(self.alpha_context, self.gamma)
+        elif self.acceptance is not None:
+            laws["closed form"] = accepted_law_by_position(self.acceptance)
+        return lengths_plot(axes_or_new(ax), self.lengths, laws)
 
 
 @checked
@@ -267,12 +286,15 @@ def simulate(
     source = make_source(*pair, rule=rule, gamma=gamma)
     steps, root = check_count("steps", steps), _root(rng, checkpoint, shard)
     threads = available_threads(threads)
-    check_between("checkpoint_seconds", checkpoint_seconds, 0.0, math.inf, "number of seconds")
+    check_between("checkpoint_seconds", checkpoint_seconds, 0.0, MOST_SECONDS, "number of seconds")
     first, end = shard_interval(steps, source.chunk, shard)
-    tally, alpha_context = StepTally(source.tree.depth, source.vocab_size), source.alpha_context()
+    tally, exact = (
+        StepTally(source.tree.depth, source.vocab_size),
+        (source.alpha_context(), source.acceptance()),
+    )
     total, kept = no_counts(tally), None
     if checkpoint is not None:
-        about = {"threads": threads, "alpha_context": alpha_context, "pair": encoded(pair)}
+        about = {"threads": threads, "exact": encoded(exact), "pair": encoded(pair)}
         kept = Checkpoint(checkpoint, _which_run(source, rule, steps, root), about, checkpoint_seconds)
         total = kept.part.found.get(STEPS, total)
         if total.steps and not first <= total.intervals[0][0] < total.intervals[-1][1] <= end:
@@ -306,7 +328,7 @@ def simulate(
     provenance = Provenance.record(root, threads, total.seconds)
     pair = replace(pair, sha256=_digest(source))
     about_run = (source.kind, str(rules.get(rule)), source.tree)
-    return _simulation(*about_run, total, alpha_context, end - first, pair, provenance)
+    return _simulation(*about_run, total, exact, end - first, pair, provenance)
 
 
 def pair_of(target: Any, draft: Any) -> Pair:
@@ -355,7 +377,7 @@ def merge_simulation(part: Part) -> Simulation:
     provenance = Provenance.record(run["seed"], part.about["threads"], total.seconds)
     pair = replace(decoded(part.about["pair"]), sha256=run["p and q"])
     about_run = (run["source"], run["rule"], tree)
-    return _simulation(*about_run, total, part.about["alpha_context"], run["steps"], pair, provenance)
+    return _simulation(*about_run, total, decoded(part.about["exact"]), run["steps"], pair, provenance)
 
 
 def _simulation(
@@ -363,14 +385,15 @@ def _simulation(
     rule: str,
     tree: Draft,
     total: Partial,
-    alpha_context: float,
+    exact: tuple[float, tuple[float, ...] | None],
     planned: int,
     pair: Pair,
     provenance: Provenance,
 ) -> Simulation:
     lengths, tokens = total.counts["lengths"], total.counts["tokens"].sum(axis=0)[1:]
     counts = (total.steps, lengths, tokens)
-    return Simulation(source, rule, tree, *counts, alpha_context, planned, pair, provenance)
+    alpha_context, acceptance = exact
+    return Simulation(source, rule, tree, *counts, alpha_context, planned, pair, provenance, acceptance)
 
 
 def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: tuple[int, int] | None) -> int:

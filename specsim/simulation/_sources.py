@@ -16,6 +16,7 @@ from specsim.core._types import TokenArray
 from specsim.core.distributions import Floats, Ints
 from specsim.drafts import Draft, Tree
 from specsim.rules import Rule
+from specsim.simulation._closed_form import acceptance_by_position
 from specsim.simulation._rows import ROW_BATCH_BYTES, Described, RowReader, Rows, pieces
 from specsim.theory import acceptance_rate
 
@@ -75,6 +76,10 @@ class FixedPairSource:
     def alpha_context(self) -> float:
         return float(acceptance_rate(self.p, self.q))
 
+    def acceptance(self) -> tuple[float, ...] | None:
+        found = acceptance_by_position(self.rule, self.p, self.q, self.tree)
+        return None if found is None else tuple(found.tolist())
+
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         pair, size = self.rule.fixed_pair, 0
         for start, n in pieces(first, steps, FIXED_PAIR_BATCH):
@@ -117,6 +122,9 @@ class RowSource:
 
     def alpha_context(self) -> float:
         return self.reader.alpha_context()
+
+    def acceptance(self) -> None:
+        return None
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
         row_bytes = 8 * self.vocab_size * (2 * self.tree.size + 1)

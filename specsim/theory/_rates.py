@@ -16,10 +16,16 @@ LABELS = {
 }
 
 
-def rates(found: Any, gamma: int | None, errors: Mapping[str, float] | None = None) -> Table:
+def rates(
+    found: Any,
+    gamma: int | None,
+    errors: Mapping[str, float] | None = None,
+    closed_form: float | None = None,
+) -> Table:
     """`found` has each rate as a number or as bounds; `errors` its standard error, by name.
 
-    For steps of a chain of `gamma` tokens with what the i.i.d. formula makes of each α."""
+    For steps of a chain of `gamma` tokens with what the i.i.d. formula makes of each α, else with the closed
+    form of the tokens per step, if there is one."""
     rows = []
     for name, label in LABELS.items():
         value = getattr(found, name)
@@ -28,6 +34,9 @@ def rates(found: Any, gamma: int | None, errors: Mapping[str, float] | None = No
             continue
         iid = "" if gamma is None or name == "tokens_per_step" else f"{expected_tokens(value, gamma):.5f}"
         rows.append([label, with_error(value, (errors or {}).get(name)), iid])
+    if gamma is None and closed_form is not None:
+        rows = [[label, mean, f"{closed_form:.5f}" * (label == rows[0][0])] for label, mean, _ in rows]
+        return Table(("", "mean", "closed form"), rows)
     if gamma is None:
         return Table((), [row[:2] for row in rows])
     return Table(("", "mean", "i.i.d. formula: tokens per step"), rows)

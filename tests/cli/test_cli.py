@@ -74,6 +74,11 @@ def test_audit_of_a_wrong_verifier_exits_with_1(run, theirs, few_cases_in_module
         (["audit", "--level", "forever"], "unknown level"),
         (["audit", "--time", "0"], "--time: 0.0 is not a positive number of seconds"),
         (["audit", "--time", "inf"], "--time: inf is not a positive number of seconds"),
+        (
+            ["audit", "--time", "1e308"],
+            "is not a positive number of seconds, of at most 1e+08",
+        ),
+        (["audit", "--timeout", "9" * 29], "is not a positive number of seconds, of at most"),
         (["audit", "--timeout", "-1"], "timeout: -1.0 is not a positive number of seconds"),
         (["audit", "verifiers:right", "--against", "standrad"], "did you mean 'standard'"),
         (["audit", "verifiers:right", "--against", "k_seq"], "only rules for chains"),

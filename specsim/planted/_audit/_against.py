@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from specsim.auditing._results.audit import BUDGET, Finding
-from specsim.core._checks import check_count
+from specsim.core._checks import check_count, check_seconds
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, root_of
@@ -115,8 +115,8 @@ def compare_servers(
         raise TypeError("prompts: expected a sequence of str")
     if not prompts or not all(prompts):
         raise ValueError(f"prompts: {'one is empty' if prompts else 'there is none'}; give at least one text")
-    if seconds is not None and not 0 < seconds < float("inf"):
-        raise ValueError(f"seconds: {seconds} is not a positive number of seconds")
+    if seconds is not None:
+        check_seconds("seconds", seconds)
     greedy = sampling.temperature == 0.0
     usual = GREEDY_LENGTH if greedy else LENGTH
     length = usual if length is None else check_count("length", length)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from specsim.core._checks import check_between, check_counts
+from specsim.core._checks import check_between, check_counts, check_seconds
 from specsim.core._files import make_folder
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
@@ -122,8 +122,8 @@ def audit_engine(
             f"stop: {sampling.stop} is not the text of one token, such as {planted.decode([0])!r}"
         )
     _check_tolerance(tolerance)
-    if seconds is not None and not 0 < seconds < float("inf"):
-        raise ValueError(f"seconds: {seconds} is not a positive number of seconds")
+    if seconds is not None:
+        check_seconds("seconds", seconds)
     if isinstance(engine, str):
         opened = open_engine(engine, planted, speculative=speculative, **options)
     elif options:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from specsim.core._checks import check_count
+from specsim.core._checks import check_count, check_seconds
 from specsim.planted._engines._answers import (
     GarbageError,
     UnmappableError,
@@ -82,8 +82,7 @@ class HttpServer:
         port = place.port  # raises ValueError for a number that is none
         if place.scheme not in ("http", "https") or not place.hostname:
             raise ValueError(f"url: {url!r} is not an address such as http://localhost:8000")
-        if not 0 < timeout < 1e6:
-            raise ValueError(f"timeout: {timeout} is not a number of seconds above 0")
+        check_seconds("timeout", timeout)
         self._place, self._port, self._base = place, port, _base(place.path)
         self._model = model
         self._connections = check_count("connections", connections)

@@ -20,6 +20,7 @@ from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
 from specsim.drafts import Tree
+from specsim.rules._chain import one_hot
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
 
@@ -79,7 +80,7 @@ RULE = Rule(
     draft_sampling=("sampled", "top"),
     law=tokenwise.law("sampler_match", acceptance, recovered),
     rows=verify_rows,
-    fixed_pair=FixedPair(tables, verify_fixed_pair),
+    fixed_pair=FixedPair(tables, verify_fixed_pair, acceptance=tokenwise.acceptance_of(one_hot.shares)),
     survival=tokenwise.survival(tokenwise.target_chance),
     reads_draft=False,
 )

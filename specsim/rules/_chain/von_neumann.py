@@ -32,6 +32,7 @@ from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_table, cumulative_draw
 from specsim.drafts import Draft, Tree
+from specsim.rules._chain import non_iterative
 from specsim.rules._chain.non_iterative import envelope
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Parameter, Rule
@@ -141,6 +142,11 @@ def verify_fixed_pair(proposal, target, chance, draft_uniforms, verify_uniforms,
         accepted[s] = n
 
 
+def shares(p: Floats, q: Floats, slack: float) -> tuple[Floats]:
+    """The probability that each drafted token passes."""
+    return (non_iterative.shares(p, q)[0] / slack,)
+
+
 RULE = Rule(
     name="von_neumann",
     citation="von Neumann 1951; Leviathan, Kalman & Matias 2023, arXiv 2211.17192, Appendix A.2",
@@ -148,6 +154,6 @@ RULE = Rule(
     law=tokenwise.law("von_neumann", acceptance, recovered),
     rows=verify_rows,
     uniforms=uniforms,
-    fixed_pair=FixedPair(tables, verify_fixed_pair, uniforms),
+    fixed_pair=FixedPair(tables, verify_fixed_pair, uniforms, tokenwise.acceptance_of(shares)),
     parameters=(Parameter("slack", 1.0, 1.0, 1e6, "M over the tightest envelope max p/q"),),
 )

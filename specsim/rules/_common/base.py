@@ -124,11 +124,15 @@ class FixedPair:
         steps]: one for each node to draw it, and `uniforms(tree)` to verify.
     uniforms : callable
         uniforms(tree) gives the number of uniforms of a verification.
+    acceptance : callable, optional
+        `acceptance(p, q, tree, **values)` gives, for a chain, the probability [γ] that the i-th token is
+        accepted, given that those before it were. None where it depends on which tokens these are.
     """
 
     tables: Callable[..., tuple[Any, ...]]
     kernel: Kernel
     uniforms: Callable[[Tree], int] = uniform_per_node
+    acceptance: Callable[..., Floats] | None = None
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def fixed_pair(shares: Callable[..., tuple[Floats, Floats, Floats]]) -> FixedPai
         last = [alias_table(weights if weights.any() else p) for weights in (recovered, bonus)]
         return alias_table(draft_pmf(q, tree)), np.concatenate(last), np.atleast_2d(accept)[: tree.size]
 
-    return FixedPair(tables, verify_fixed_pair)
+    return FixedPair(tables, verify_fixed_pair, acceptance=acceptance_of(shares))
 
 
 @kernel
@@ -163,6 +163,18 @@ def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, toke
     for s in range(steps):
         accepted[s] = length[s]
         tokens[np.uint64(length[s]), s] = drawn[s]
+
+
+def acceptance_of(shares: Callable[..., tuple[Floats, ...]]) -> Callable[..., Floats]:
+    """Build `FixedPair.acceptance` from shares(p, q, **values), of which the first is as in `fixed_pair`."""
+
+    def acceptance(p: Floats, q: Floats, tree: Tree, **values: float) -> Floats:
+        by_position = np.atleast_2d(shares(p, q, **values)[0]) @ draft_pmf(q, tree)
+        last = len(by_position) - 1
+        found: Floats = np.clip(by_position[np.minimum(np.arange(tree.size), last)], 0.0, 1.0)
+        return found
+
+    return acceptance
 
 
 def draft_pmf(q: Floats, tree: Tree) -> Floats:
@@ -200,4 +212,4 @@ def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kern
             last = alias_draw(pair.p_alias, u) if alive[s] else draw(pair, number[x], x, u)
             tokens[accepted[s], s] = last
 
-    return FixedPair(tables, kernel(verify_fixed_pair))
+    return FixedPair(tables, kernel(verify_fixed_pair), acceptance=acceptance_of(shares))

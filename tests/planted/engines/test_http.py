@@ -394,7 +394,7 @@ def test_engines_by_name():
         ("ftp://host", {}, "not an address such as http://localhost:8000"),
         ("http://", {}, "not an address such as http://localhost:8000"),
         ("http://host:99999", {}, "Port out of range"),
-        ("http://host", {"timeout": 0}, "timeout: 0 is not a number of seconds above 0"),
+        ("http://host", {"timeout": 0}, "timeout: 0 is not a positive number of seconds"),
         ("http://host", {"connections": 0}, "connections: 0 is not at least 1"),
     ],
 )
