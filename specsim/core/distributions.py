@@ -7,6 +7,7 @@ The rows of a user must sum to 1 up to the rounding of their own dtype (`TOLERAN
 float64. A larger deviation is an error that states its size; rows are never renormalised silently.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -268,7 +269,7 @@ def temperature(p: ArrayLike, t: float) -> Floats:
     array([0.9412, 0.0588])
     """
     rows = check_rows(p)
-    if not (np.isfinite(t) and t >= 0):
+    if not (math.isfinite(t) and t >= 0):
         raise ValueError(f"temperature: {t} is not a finite number ≥ 0")
     if t == 0:
         best = np.zeros_like(rows)

@@ -228,6 +228,8 @@ class Candidate:
     high: float
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"name: expected str, got {type(self.name).__name__}")
         ConstantRatio(self.c)  # for its check
         if not 0 <= self.low <= self.alpha <= self.high <= 1:
             raise ValueError(

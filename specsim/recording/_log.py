@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from specsim.core._checks import check_count
 from specsim.core._provenance import Provenance
 from specsim.core._types import Floats
 from specsim.traces import truncate, writer
@@ -32,7 +33,7 @@ def new_log(
     provenance = {**facts, **Provenance.record(root, 1, 0.0).to_dict()}
     del provenance["seconds"]  # not known before the end, and the manifest is written first
     if top is not None:
-        top = min(top, vocab_size)
+        top = min(check_count("top", top), vocab_size)
     layout: dict[str, Any] = {"vocab_size": vocab_size, "gamma": gamma, "dtype": dtype, "top": top}
     with writer(path, provenance=provenance, **layout) as trace:
 

@@ -95,9 +95,8 @@ def writer(
         steps = max(1, SHARD_BYTES // (layout.row_bytes * stride))
     else:  # at least the gamma + 1 rows of one step
         steps = check_count("rows_per_shard", rows_per_shard, stride) // stride
-    facts = dict(provenance or {})
-    json.dumps(facts, allow_nan=False)  # raises here rather than after an hour of recording
-    sink = TraceWriter(path, layout, steps, facts)
+    # raises here rather than after an hour of recording
+    sink = TraceWriter(path, layout, steps, _as_json(dict(provenance or {})))
     finished = False
     try:
         yield sink
@@ -338,6 +337,21 @@ def _header(path: Path) -> bytes:
         return length + file.read(int.from_bytes(length, "little"))
 
 
+def _as_json(facts: dict[str, Any]) -> dict[str, Any]:
+    """`facts` with NumPy's numbers as Python's. Raises TypeError or ValueError for what JSON cannot hold."""
+
+    def number(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        raise TypeError(f"provenance: {type(value).__name__} cannot be written as JSON")
+
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(facts, allow_nan=False, default=number))
+    except ValueError as error:
+        raise ValueError(f"provenance: {error}") from None
+    return plain
+
+
 def _layout(vocab_size: int, gamma: int, dtype: str, top: int | None, flags: bool, bonus: bool) -> Layout:
     if check_count("vocab_size", vocab_size) > MOST_TOKENS:
         raise ValueError(f"vocab_size: {vocab_size} is more than {MOST_TOKENS}; ids are stored as int32")
@@ -346,7 +360,7 @@ def _layout(vocab_size: int, gamma: int, dtype: str, top: int | None, flags: boo
     if dtype not in DTYPES:
         raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
     if top is not None:
-        check_count("top", top)
+        top = check_count("top", top)
     return Layout(int(vocab_size), int(gamma), dtype, top, bool(flags), bool(bonus))
 
 

@@ -214,6 +214,7 @@ def test_an_array_of_rows_is_reshaped_row_by_row(batch):
 
 
 def test_the_documented_corner_cases():
+    assert np.array_equal(temperature([0.2, 0.8], Fraction(1, 2)), temperature([0.2, 0.8], 0.5))
     assert temperature([0.2, 0.4, 0.4], 0).tolist() == [0.0, 1.0, 0.0]  # the lowest token among ties
     assert temperature([1e-300, 1.0], 1e-3).tolist() == [0.0, 1.0]
     assert top_k([0.25, 0.25, 0.25, 0.25], 1).tolist() == [0.25] * 4

@@ -147,3 +147,8 @@ def test_the_command_says_what_is_wrong(arguments, message):
     assert run.code == 2
     assert message in run.err
     assert len(run.err.strip().splitlines()) == 1
+
+
+def test_a_candidate_has_a_text_as_its_name():
+    with pytest.raises(TypeError, match="name: expected str, got list"):
+        Candidate.of_rate([float("nan")], 0.5, 0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from specsim.drafts import branching
 from specsim.models import TableModel
 from specsim.recording import STEPS_PER_TEXT, record, record_hf
 from specsim.recording._prompts import read_prompts
-from specsim.traces import open_trace, summarise
+from specsim.traces import open_trace, summarise, writer
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +109,20 @@ def test_stopping_early_leaves_a_readable_trace(tmp_path):
     assert not [path for path in (tmp_path / "trace").iterdir() if "tmp" in path.name]
 
 
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    counts = {"gamma": np.int64(2), "steps": np.int32(5), "top": np.int64(3)}
+    found = record(tmp_path / "a", *default_pair(), rng=1, **counts)
+    same = record(tmp_path / "b", *default_pair(), rng=1, **{name: int(n) for name, n in counts.items()})
+    assert summarise(found).to_dict() == summarise(same).to_dict()
+    with writer(tmp_path / "c", vocab_size=2, gamma=1, provenance={"temperature": np.float32(0.5)}):
+        pass
+    with (
+        pytest.raises(TypeError, match="provenance: Fraction cannot be written as JSON"),
+        writer(tmp_path / "d", vocab_size=2, gamma=1, provenance={"temperature": Fraction(1, 2)}),
+    ):
+        pass
+
+
 def test_bad_arguments(tmp_path, recorded):
     with pytest.raises(ValueError, match="steps"):
         record(tmp_path / "a", *default_pair(), steps=0)
@@ -121,6 +136,8 @@ def test_bad_arguments(tmp_path, recorded):
         record(tmp_path / "a", *default_pair(), rule="lenience:lenience=3")
     with pytest.raises(ValueError, match="unknown rule 'k_sec'; did you mean 'k_seq'"):
         record(tmp_path / "a", *default_pair(), rule="k_sec")
+    with pytest.raises(TypeError, match="top: expected an int, got str"):
+        record(tmp_path / "a", *default_pair(), steps=5, top="2")
     assert not (tmp_path / "a").exists()
     with pytest.raises(FileExistsError):
         record(recorded.path, *default_pair(), steps=5)

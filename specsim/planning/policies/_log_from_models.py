@@ -3,6 +3,7 @@
 Every random number is a function of the seed and the position, so a longer log begins with the shorter one.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def draft_log(
     """
     check_pair(target, draft)
     length, ahead = check_count("length", length), check_count("ahead", ahead, 0)
-    if not (np.isfinite(temperature) and temperature >= 0):
+    if not (math.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature: {temperature} is not a finite number ≥ 0")
     root = root_of(rng)
     pair = _Pair(target, draft, temperature)
