@@ -138,6 +138,8 @@ def _read(source: str) -> tuple[Any, Any]:
         if len(files) != 2:
             raise ValueError(f"pair {source!r}: give two files, {LOGITS}TARGET,DRAFT")
         return _both([_softmax(_vector(file), file) for file in files], source)
+    if not source:
+        raise ValueError(f"name: it is empty; a pair is {SOURCES}")
     path = Path(source)
     if path.is_dir():
         return open_trace(path), None

@@ -60,8 +60,12 @@ def rerun(
                 "target: missing; the result has no name of its pair, whose models no file can hold"
             )
         pair = read_pair(pair.name)
-    options: dict[str, Any] = {"rule": saved.rule, "gamma": saved.tree, "steps": saved.planned}
-    again = simulate(pair, **options, rng=saved.provenance.root, threads=threads, progress=progress)
+    how: dict[str, Any] = {"rule": saved.rule, "gamma": saved.tree}
+    if saved.method is not None:
+        how = {"method": saved.method}
+    again = simulate(
+        pair, **how, steps=saved.planned, rng=saved.provenance.root, threads=threads, progress=progress
+    )
     if again.pair != saved.pair:
         raise ValueError(
             f"target: another pair than that of the result ({again.pair.sha256}, not {saved.pair.sha256}); "

@@ -22,6 +22,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     >>> "unknown rule 'nosuch'" + suggestion("nosuch", ["block", "standard"])
     "unknown rule 'nosuch'."
     """
+    if not isinstance(name, str):
+        return "."
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=SIMILAR)
     return f"; did you mean {near[0]!r}?" if near else "."
 

@@ -187,6 +187,7 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> fl
     observed, law = _check_table(counts, pmf)
     if not 0 <= tolerance <= MOST_TOLERANCE:
         raise ValueError(f"tolerance: {tolerance}; expected a number from 0 to {MOST_TOLERANCE:g}")
+    tolerance = float(tolerance)
     log_e = float(log_e_values(observed[None], law)[0])
     if tolerance == 0 or len(law) == 1:
         return log_e
@@ -545,8 +546,9 @@ def binomial_p_value(hits: int, n: int, probability: float) -> float:
     check_count("hits", hits, 0, n)
     check_count("n", n, 0)
     check_between("probability", probability, 0, 1, "probability")
-    lower = scipy.stats.binom.cdf(hits, n, probability)
-    upper = scipy.stats.binom.sf(hits - 1, n, probability)
+    chance = float(probability)
+    lower = scipy.stats.binom.cdf(hits, n, chance)
+    upper = scipy.stats.binom.sf(hits - 1, n, chance)
     return float(min(1.0, 2.0 * min(lower, upper)))
 
 

@@ -191,8 +191,13 @@ def rank_acceptance(p: Sequence[Any], q: Sequence[Any], count: int) -> list[Any]
     >>> rank_acceptance([F(1, 2), F(1, 2)], [F(3, 4), F(1, 4)], 2)
     [Fraction(3, 4), Fraction(1, 4)]
     """
-    if np.ndim(p) != 1 or np.ndim(q) != 1:
-        raise ValueError("p, q: expected a probability for each token, [V]")
+    for name, row in (("p", p), ("q", q)):
+        if not isinstance(row, Sequence | np.ndarray):
+            raise ValueError(f"{name}: expected a probability for each token, [V]")
+        if len(row) > MAX_DRAWS:
+            raise ValueError(f"{name}: {len(row)} tokens; at most {MAX_DRAWS} are enumerated")
+        if any(np.ndim(one) for one in row):
+            raise ValueError(f"{name}: expected a probability for each token, [V]")
     if len(p) != len(q) or not len(q):
         raise ValueError(f"q: {len(q)} probabilities, and p has {len(p)}; expected one for each token")
     if not all(isinstance(one, Real) for one in (*p, *q)):

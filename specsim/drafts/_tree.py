@@ -58,8 +58,7 @@ class Tree:
             raise TypeError(f"sampling: expected a str, got {type(self.sampling).__name__}")
         if self.sampling not in SAMPLING_METHODS:
             raise ValueError(f"sampling: {self.sampling!r} is not one of {', '.join(SAMPLING_METHODS)}")
-        if not isinstance(self.block, int) or self.block < 1:
-            raise ValueError(f"block: {self.block!r} is not an integer of at least 1")
+        object.__setattr__(self, "block", check_count("block", self.block))
 
     def __str__(self) -> str:
         heads = "" if self.block == 1 else f", {self.block} at a time"

@@ -248,6 +248,8 @@ class Candidate:
         """From accepted and tested counts, with Wilson's interval for independent tests."""
         from scipy.stats import binomtest
 
+        check_count("accepted", accepted, 0)
+        check_count("tested", tested, 0)
         if not 0 <= accepted <= tested or tested == 0:
             raise ValueError(
                 f"{name}: {accepted} accepted of {tested} tested; expected 0 ≤ accepted ≤ tested, tested > 0"

@@ -169,11 +169,10 @@ def _at_most(name: str, value: int, most: int) -> int:
 
 
 def _formats(formats: Sequence[str]) -> list[str]:
-    chosen = list(dict.fromkeys(formats))
-    for format in chosen:
+    for format in formats:
         if format not in FORMATS:
             raise ValueError(f"format: {format!r} is not one of {', '.join(FORMATS)}")
-    if not chosen:
+    if not (chosen := list(dict.fromkeys(formats))):
         raise ValueError(f"format: none is given; choose from {', '.join(FORMATS)}")
     if "gguf" in chosen:
         check_installed()

@@ -170,7 +170,10 @@ def compare(
     started, root = time.perf_counter(), root_of(rng)
     pair = pair_of(target, draft)
     asked = _served(pair, gamma) if names is None or not len(names) else names
-    chosen = [variant for name in asked for variant in _variants(name, sweep)]
+    try:
+        chosen = [variant for name in asked for variant in _variants(name, sweep)]
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"names: {error}") from None
     for rule in chosen:
         make_source(*pair, rule=rule, gamma=draft_for(rule, gamma, drafts))  # before the work
     p, q = context_rows(*pair)

@@ -41,12 +41,14 @@ from specsim.core._tables import Line, Piece, Shown, Table, as_dict, bars
 from specsim.core.distributions import Floats, Ints, check_rows, check_tokens
 from specsim.drafts import Draft, DynamicTree, PromptLookup, Tree, as_tree
 from specsim.models import Model, Pair, check_pair, default_pair, shared_contexts
+from specsim.simulation import methods
 from specsim.simulation._checkpoints import CHECKPOINT_SECONDS, Checkpoint, Part, shard_interval
 from specsim.simulation._closed_form import accepted_law_by_position
 from specsim.simulation._counting import Interval, Partial, count_chunks, missing, no_counts
 from specsim.simulation._executors import LostWorkers, Workers, count_spans, workers_of
 from specsim.simulation._rows import DynamicRows, LookupRows, PositionRows, RowReader, TraceRows, model_rows
 from specsim.simulation._sources import Batch, FixedPairSource, RowSource, rule_verifier
+from specsim.simulation.methods import Method
 from specsim.theory import accepted_law, expected_tokens_by_position
 from specsim.theory._rates import rates, with_error
 from specsim.traces import Trace
@@ -102,8 +104,9 @@ class Simulation(Shown):
     `alpha_context` is the mean acceptance probability of the standard rule over the contexts where steps
     begin, and `acceptance[i]` the probability that this rule accepts the token at i, given that those before
     it were: both are exact, not simulated. `acceptance` is known for a fixed pair and many rules, else None.
-    `source` describes the origin of p and q, `pair` is what they were, `tree` the shape of the draft. Of
-    `planned` steps fewer were drawn if the run was `interrupted`."""
+    `method` is the drafting system, if one was named. `source` describes the origin of p and q, `pair` is
+    what they were, `tree` the shape of the draft. Of `planned` steps fewer were drawn if the run was
+    `interrupted`."""
 
     source: str
     rule: str
@@ -116,6 +119,7 @@ class Simulation(Shown):
     pair: Pair
     provenance: Provenance = field(repr=False)
     acceptance: tuple[float, ...] | None = field(default=None, repr=False)
+    method: str | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -175,7 +179,8 @@ class Simulation(Shown):
 
     def parts(self) -> Iterator[Piece]:
         seed = self.provenance.root
-        yield f"{self.source}, rule {self.rule}, {self.tree}: {self.steps:,} steps, seed {seed}"
+        how = "" if self.method is None else f"{self.method}: "
+        yield f"{how}{self.source}, rule {self.rule}, {self.tree}: {self.steps:,} steps, seed {seed}"
         if self.interrupted:
             yield self._interruption()
         errors = {"tokens_per_step": self.tokens_per_step_error, "alpha_verified": self.alpha_verified_error}
@@ -187,7 +192,8 @@ class Simulation(Shown):
     def brief(self) -> Iterator[Piece]:
         """Tokens per step and α, in three lines."""
         mean = with_error(self.tokens_per_step, self.tokens_per_step_error)
-        yield f"{mean} tokens per step of {self.rule}, {self.tree}, on {self.pair.name or self.source}"
+        how = self.method or f"{self.rule}, {self.tree}"
+        yield f"{mean} tokens per step of {how}, on {self.pair.name or self.source}"
         if self.interrupted:
             yield self._interruption()
         verified = with_error(self.alpha_verified, self.alpha_verified_error)
@@ -221,6 +227,7 @@ def simulate(
     *,
     rule: str | rules.Rule = "standard",
     gamma: int | Draft = 5,
+    method: str | Method | None = None,
     steps: int = 1_000_000,
     rng: RandomSource = None,
     threads: int | None = None,
@@ -244,6 +251,9 @@ def simulate(
         A built-in rule, with parameters if any.
     gamma : int or Draft
         Drafted tokens of a chain, a `specsim.drafts.Tree`, or for two models a `DynamicTree`.
+    method : str or Method, optional
+        A drafting system in place of `rule` and `gamma`, of `specsim.simulation.methods`, such as
+        "eagle2:nodes=30".
     steps : int
         Number of steps.
     rng : int, Generator, SeedSequence or None
@@ -282,8 +292,14 @@ def simulate(
     >>> int(run.lengths.sum()), round(run.alpha_context, 12)
     (10000, 0.7)
     """
-    pair = pair_of(target, draft)
-    source = make_source(*pair, rule=rule, gamma=gamma)
+    pair = drafted = pair_of(target, draft)
+    system = None if method is None else methods.get(method)
+    if system is not None:
+        if gamma != 5 or rules.get(rule).name != "standard":
+            raise ValueError(f"method: {system.name} has its own rule and draft; leave rule and gamma out")
+        drafting = system.drafting(pair)
+        drafted, rule, gamma = drafting.pair, system.rule, drafting.shape
+    source = make_source(*drafted, rule=rule, gamma=gamma)
     steps, root = check_count("steps", steps), _root(rng, checkpoint, shard)
     threads = available_threads(threads)
     check_between("checkpoint_seconds", checkpoint_seconds, 0.0, MOST_SECONDS, "number of seconds")
@@ -295,6 +311,7 @@ def simulate(
     total, kept = no_counts(tally), None
     if checkpoint is not None:
         about = {"threads": threads, "exact": encoded(exact), "pair": encoded(pair)}
+        about["method"] = None if system is None else str(system)
         kept = Checkpoint(checkpoint, _which_run(source, rule, steps, root), about, checkpoint_seconds)
         total = kept.part.found.get(STEPS, total)
         if total.steps and not first <= total.intervals[0][0] < total.intervals[-1][1] <= end:
@@ -328,7 +345,8 @@ def simulate(
     provenance = Provenance.record(root, threads, total.seconds)
     pair = replace(pair, sha256=_digest(source))
     about_run = (source.kind, str(rules.get(rule)), source.tree)
-    return _simulation(*about_run, total, exact, end - first, pair, provenance)
+    name = None if system is None else str(system)
+    return _simulation(*about_run, total, exact, end - first, pair, provenance, name)
 
 
 def pair_of(target: Any, draft: Any) -> Pair:
@@ -377,7 +395,8 @@ def merge_simulation(part: Part) -> Simulation:
     provenance = Provenance.record(run["seed"], part.about["threads"], total.seconds)
     pair = replace(decoded(part.about["pair"]), sha256=run["p and q"])
     about_run = (run["source"], run["rule"], tree)
-    return _simulation(*about_run, total, decoded(part.about["exact"]), run["steps"], pair, provenance)
+    exact, method = decoded(part.about["exact"]), part.about["method"]
+    return _simulation(*about_run, total, exact, run["steps"], pair, provenance, method)
 
 
 def _simulation(
@@ -389,11 +408,13 @@ def _simulation(
     planned: int,
     pair: Pair,
     provenance: Provenance,
+    method: str | None,
 ) -> Simulation:
     lengths, tokens = total.counts["lengths"], total.counts["tokens"].sum(axis=0)[1:]
     counts = (total.steps, lengths, tokens)
     alpha_context, acceptance = exact
-    return Simulation(source, rule, tree, *counts, alpha_context, planned, pair, provenance, acceptance)
+    found = Simulation(source, rule, tree, *counts, alpha_context, planned, pair, provenance)
+    return replace(found, acceptance=acceptance, method=method)
 
 
 def _root(rng: RandomSource, checkpoint: str | os.PathLike[str] | None, shard: tuple[int, int] | None) -> int:

@@ -136,6 +136,8 @@ def target_law(target: Model, length: int, context: Tokens = ()) -> Law:
 
 
 def _target_law(p_rows: Rows, length: int, context: Tokens) -> Exact:
+    if length == 0:
+        return {(): rational(1)}
     return dict(chain(length).drafts(lambda seen, ahead: p_rows(context + seen)))
 
 

@@ -166,6 +166,7 @@ def audit_log(
     """
     if not 0 < lenience <= 1:
         raise ValueError(f"lenience: {lenience} is outside (0, 1]")
+    lenience = float(lenience)
     if trace.gamma == 0 or not trace.num_steps:
         raise ValueError(f"{trace.path}: nothing was drafted, so that there is nothing to audit")
     layout, root = trace.layout, root_of(rng)

@@ -36,7 +36,7 @@ from specsim.auditing._replay import replay_step
 from specsim.auditing._runner import PROMISES, CaseRun, run_case
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
-from specsim.auditing.mutants._decoding import in_a_loop
+from specsim.auditing.mutants._decoding import Decoder, in_a_loop
 
 SEED = 3
 #: An audit's alarm level for one test, roughly.
@@ -545,9 +545,9 @@ def test_a_mistake_is_named_in_a_verifier_of_trees():
 
 def diagnosed_decoder(function, names=("second order", "peaked"), known=None):
     decoder = declares(decoder=True)(function)
-    failed = failures(decoder, names)
+    results = audited(decoder, names, "smoke")
     with open_execution(decoder, 1, 60) as place:
-        return diagnose_decoder(place.subject, failed, SEED, known)
+        return diagnose_decoder(place.subject, results, SEED, known)
 
 
 #: Mistakes of loops and of verifiers, none with a parameter: its fit takes longest.
@@ -561,6 +561,22 @@ def test_a_decoders_mistake_is_named(full):
     found = diagnosed_decoder(mistake.function, ("peaked",), known)
     assert first(found) == "draft_temperature"
     assert "of the tokens after" in found.evidence
+
+
+def test_a_mistake_that_would_show_where_nothing_was_found_is_not_named():
+    """Token 0 is the end of the text of one case, and emitted untested there; a halved q(0) shows in others."""
+    mistake = mutants.get("merged_ids")
+
+    def only_with_an_end(target, draft, prompt, max_new_tokens, eos, rng):
+        loop = Decoder() if eos is None else mistake.decode
+        return loop(target, draft, prompt, max_new_tokens, eos, rng)
+
+    known = [mistake, mutants.get("greedy_draft"), mutants.get("accepts_everything")]
+    alone = diagnosed_decoder(only_with_an_end, ("end in the draft",), known)
+    assert first(alone) == "merged_ids"
+    assert first(diagnosed_decoder(only_with_an_end, ("end in the draft", "peaked"), known)) == "unknown"
+    everywhere = diagnosed_decoder(mistake.function, ("end in the draft", "peaked"), known)
+    assert first(everywhere) == "merged_ids"
 
 
 def test_a_loop_is_compared_with_the_mistakes_of_verifiers():

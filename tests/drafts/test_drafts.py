@@ -213,9 +213,18 @@ def test_numpy_integers_are_parents():
     assert all(type(parent) is int for parent in tree.parents)
 
 
-@pytest.mark.parametrize("block", [0, -1, 1.0, "2"])
-def test_bad_blocks(block):
-    with pytest.raises(ValueError, match=f"block: {block!r} is not an integer of at least 1"):
+@pytest.mark.parametrize(
+    ("block", "error", "said"),
+    [
+        (0, ValueError, "block: 0 is not at least 1"),
+        (-(10**5000), ValueError, "block: a number of so many digits is not at least 1"),
+        (1.0, TypeError, "block: expected an int, got float"),
+        ("2", TypeError, "block: expected an int, got str"),
+    ],
+    ids=["0", "many digits", "float", "str"],
+)
+def test_bad_blocks(block, error, said):
+    with pytest.raises(error, match=said):
         Tree((0,), block=block)
 
 

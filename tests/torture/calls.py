@@ -299,7 +299,8 @@ def _guessed(function):
 
 def _written(**options):
     with traces.writer(**options) as log:
-        log.append(0, [0, 1], 1, ROWS_P[0], ROWS_P[0])
+        if type(options["gamma"]) is int:  # of another number of tokens `append` speaks, rightly
+            log.append(0, [0, 1], 1, ROWS_P[0], ROWS_P[0])
 
 
 def _branching(width, sampling, block):

@@ -22,7 +22,15 @@ from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.subjects import DecoderSubject
 from specsim.auditing._diagnosis.likelihood import LEAST, Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
-from specsim.auditing._diagnosis.posterior import Scored, check_time, conclude, drop_far, posterior
+from specsim.auditing._diagnosis.posterior import (
+    FAR,
+    OTHERWISE,
+    Scored,
+    check_time,
+    conclude,
+    drop_far,
+    posterior,
+)
 from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results.audit import CaseResult
 from specsim.auditing._results.diagnosis import Diagnosis
@@ -114,12 +122,12 @@ def _run(mutant: Mutant, case: DecoderCase, models: tuple[Model, Model]) -> Coun
 
 def diagnose_decoder(
     subject: DecoderSubject,
-    failed: Sequence[CaseResult],
+    results: Sequence[CaseResult],
     root: int,
     known: Sequence[Mutant] | None = None,
     deadline: float = math.inf,
 ) -> Diagnosis | None:
-    """Diagnose the decoder `subject`, whose cases `failed`, by default with all known mistakes.
+    """Diagnose the decoder `subject` from the `results` of its audit, by default with all known mistakes.
 
     Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
 
@@ -134,6 +142,7 @@ def diagnose_decoder(
         if table_positions(case) == case.max_new_tokens and not case.reads_all and len(case.prompts) == 1
     ]
     # the longer the texts, the longer it takes to enumerate them
+    failed = [result for result in results if result.findings]
     worst = sorted(failed, key=lambda result: (result.positions, -result.largest_log10_e))
     chosen = [result.case for result in worst if result.case in whole][:CASES]
     if not chosen:
@@ -169,8 +178,32 @@ def diagnose_decoder(
         if near_best := [one for one in simulated if _is_near(one, seen, best, in_time)]:
             more, _ = _rank(near_best, seen, in_time)
             found = posterior(drop_far([*scored, *more]), exact, number)
+    passed = [
+        _read_texts(subject, result.case, result.counts["prefixes"][0])
+        for result in results
+        if result.case in whole and not result.findings
+    ]
+    if any(_would_show(one.mutant, passed, in_time) for one, _ in found.named):
+        return conclude(None, done * len(seen), OTHERWISE)
     evidence = _evidence(found.named[0][0], seen) if found.named else ""
     return conclude(found, done * len(seen), evidence=evidence)
+
+
+def _would_show(mutant: Mutant, passed: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
+    """Whether the cases that an audit `passed` are far less likely with `mutant` than with an exact decoder.
+
+    The mistake is then another one, which does not show there."""
+    if not _decoder(mutant).enumerable:
+        return False
+    behind = 0.0
+    for one in passed:
+        in_time()
+        length = one.case.max_new_tokens
+        right, wrong = (
+            log_likelihood(one.prediction(each, length), one.observed(length)) for each in (EXACT[0], mutant)
+        )
+        behind += right - wrong
+    return behind > FAR
 
 
 def _read_texts(subject: DecoderSubject, name: str, prefixes: Ints) -> _Seen:

@@ -27,7 +27,7 @@ def diagnose_failed(
     Raises OutOfTime after `deadline`, a time of `time.monotonic`."""
     failed = [result for result in results if result.findings]
     if isinstance(subject, DecoderSubject):
-        return diagnose_decoder(subject, failed, root, known, deadline)
+        return diagnose_decoder(subject, results, root, known, deadline)
     if not isinstance(subject, VerifierSubject):
         return None
     if subject.declared.tree:

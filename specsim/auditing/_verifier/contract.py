@@ -111,12 +111,16 @@ class Declared:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        dtypes = (self.dtypes,) if isinstance(self.dtypes, str) else tuple(dict.fromkeys(self.dtypes))
+        given = (self.dtypes,) if isinstance(self.dtypes, str) else self.dtypes
+        for dtype in given:
+            if dtype not in DTYPES:
+                raise ValueError(f"dtypes: {dtype!r} is not one of {', '.join(DTYPES)}")
+        dtypes = tuple(dict.fromkeys(given))
         object.__setattr__(self, "dtypes", dtypes)
         if self.arrays not in ARRAYS:
             raise ValueError(f"arrays: {self.arrays!r} is not one of {', '.join(ARRAYS)}")
-        if not dtypes or not set(dtypes) <= set(DTYPES):
-            raise ValueError(f"dtypes: {dtypes} must be some of {', '.join(DTYPES)}")
+        if not dtypes:
+            raise ValueError(f"dtypes: there is none; give some of {', '.join(DTYPES)}")
         for name, least in (("batch", 1), ("gamma", 1), ("vocab_size", 2)):
             size = getattr(self, name)
             if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < least):

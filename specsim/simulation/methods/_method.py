@@ -1,0 +1,132 @@
+"""The parts of a drafting system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from specsim.core.distributions import check_rows
+from specsim.drafts import Draft, PromptLookup
+from specsim.models import Mixture, Model, Pair, TableModel
+from specsim.rules import Parameter
+from specsim.rules._common.base import check_parameters, format_spec
+from specsim.traces import Trace
+
+
+def size_parameter(
+    default: float, meaning: str = "parameters of the drafter / those of the target"
+) -> Parameter:
+    """The parameter `size`, which the cost of drafting hangs on."""
+    return Parameter("size", default, 0.0, 1.0, meaning)
+
+
+def count(name: str, default: int, meaning: str, most: int = 128) -> Parameter:
+    """A parameter that counts something, from 1 to `most`."""
+    return Parameter(name, float(default), 1.0, float(most), meaning, whole=True)
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """What a system drafts on one pair.
+
+    Parameters
+    ----------
+    pair : Pair
+        The target, and the draft as the system has it.
+    shape : Draft
+        The shape of a step's draft, and how it is drawn.
+    passes : tuple of int
+        Tokens of each sequence that the drafter computes in each of its passes of a step, one after another.
+    """
+
+    pair: Pair
+    shape: Draft
+    passes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A drafting system.
+
+    Parameters
+    ----------
+    name, title, citation : str
+    rule : str
+        The rule that verifies its drafts, as `specsim.rules.get` reads it.
+    modelled : str
+        What is modelled, in a sentence.
+    left_out : str
+        What is not.
+    make : callable
+        make(pair, **values) gives the `Drafting` on a pair.
+    parameters : tuple of Parameter
+        One of them is `size`, the drafter's parameters as a share of the target's.
+    values : mapping
+        Values of the parameters.
+    """
+
+    name: str
+    title: str
+    citation: str
+    rule: str
+    modelled: str
+    left_out: str
+    make: Callable[..., Drafting]
+    parameters: tuple[Parameter, ...]
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", check_parameters(self.name, self.parameters, self.values))
+
+    def __str__(self) -> str:
+        """The name with the values of its parameters, which `get` reads back."""
+        return format_spec(self.name, self.values)
+
+    def with_parameters(self, **values: float) -> Method:
+        """The same system with other values of some parameters.
+
+        Raises ValueError for a parameter that is unknown or out of range."""
+        return replace(self, values={**self.values, **values})
+
+    def drafting(self, pair: Pair) -> Drafting:
+        """What the system drafts on `pair`. Raises ValueError for a pair that lacks what it needs."""
+        if isinstance(pair.target, Trace) or (
+            np.ndim(pair.target) == 2 and not isinstance(pair.target, Model)
+        ):
+            raise ValueError(
+                f"{self.name}: the rows of a trace or of positions are along one text; a system drafts other "
+                "tokens too, so give two models or two pmfs"
+            )
+        if pair.draft is None or isinstance(pair.draft, PromptLookup):
+            raise ValueError(f"{self.name}: the pair has no draft with rows; give two models or two pmfs")
+        whole = {one.name for one in self.parameters if one.whole}
+        values = {name: int(value) if name in whole else value for name, value in self.values.items()}
+        return self.make(pair, **values)
+
+
+def as_models(pair: Pair) -> tuple[Model, Model]:
+    """Target and draft of a pair as models; two pmfs as tables without a context."""
+    made = [one if isinstance(one, Model) else TableModel(check_rows(one)) for one in pair]
+    return made[0], made[1]
+
+
+def moved(pair: Pair, weight: float) -> Pair:
+    """The pair with its draft moved towards its target: (1 - weight)·q + weight·p."""
+    if weight == 0:
+        return pair
+    if isinstance(pair.target, Model):
+        return Pair(pair.target, Mixture(pair.draft, pair.target, weight))
+    p, q = check_rows(pair.target, "target"), check_rows(pair.draft, "draft")
+    return Pair(p, (1.0 - weight) * q + weight * p)
+
+
+def level_sizes(widths: Sequence[int]) -> list[int]:
+    """The number of nodes at depths 1, 2, … of a tree whose nodes at depth i have widths[i] children."""
+    return np.cumprod(widths).tolist()
+
+
+def passes_of(widths: Sequence[int]) -> tuple[int, ...]:
+    """The passes of an autoregressive drafter of such a tree: one a level, over the nodes above it."""
+    return (1, *level_sizes(widths)[:-1])

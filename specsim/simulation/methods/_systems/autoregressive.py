@@ -1,0 +1,22 @@
+"""A separate draft model that writes γ tokens one after another."""
+
+from specsim.drafts import chain
+from specsim.models import Pair
+from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
+from specsim.simulation.methods._sizes import SMALL_MODEL
+
+
+def make(pair: Pair, gamma: int, size: float) -> Drafting:
+    return Drafting(pair, chain(gamma), (1,) * gamma)
+
+
+METHOD = Method(
+    name="autoregressive",
+    title="Speculative decoding with a draft model",
+    citation="Leviathan, Kalman & Matias 2023, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318",
+    rule="standard",
+    modelled="A chain of γ tokens, each sampled from q after those before it.",
+    left_out="Prefill of the draft model.",
+    make=make,
+    parameters=(count("gamma", 5, "drafted tokens"), size_parameter(SMALL_MODEL)),
+)

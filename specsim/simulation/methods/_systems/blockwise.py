@@ -1,0 +1,23 @@
+"""Blockwise parallel decoding: heads of the target guess γ tokens at once, and its argmax accepts them."""
+
+from specsim.drafts import chain
+from specsim.models import Pair
+from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
+from specsim.simulation.methods._sizes import heads
+
+
+def make(pair: Pair, gamma: int, size: float) -> Drafting:
+    return Drafting(pair, chain(gamma, "top", block=gamma), (1,))
+
+
+METHOD = Method(
+    name="blockwise",
+    title="Blockwise parallel decoding",
+    citation="Stern, Shazeer & Uszkoreit 2018, arXiv 1811.03115",
+    rule="greedy_match",
+    modelled="Head i guesses the i-th token ahead from the context alone; a guess that is the target's "
+    "argmax is accepted, so the text is greedy.",
+    left_out="Top-k and distance criteria (the rule `blockwise`), and that one pass predicts and verifies.",
+    make=make,
+    parameters=(count("gamma", 8, "heads, the block size k"), size_parameter(heads(8))),
+)

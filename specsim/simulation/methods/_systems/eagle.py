@@ -1,0 +1,28 @@
+"""EAGLE-1: a static tree of the most probable tokens of a drafter with one decoder layer."""
+
+from specsim.drafts import branching
+from specsim.models import Pair
+from specsim.simulation.methods._method import Drafting, Method, count, passes_of, size_parameter
+from specsim.simulation.methods._sizes import ONE_LAYER
+from specsim.simulation.methods._systems.medusa import widths_of
+
+
+def make(pair: Pair, depth: int, top: int, size: float) -> Drafting:
+    widths = widths_of(depth, top)
+    return Drafting(pair, branching(*widths, sampling="top"), passes_of(widths))
+
+
+METHOD = Method(
+    name="eagle",
+    title="EAGLE-1",
+    citation="Li et al. 2024, arXiv 2401.15077",
+    rule="deterministic_children",
+    modelled="The same tree in every step: the most probable `top`, top/2, … tokens of q after each path.",
+    left_out="The features of the target that q is computed from, and siblings that are sampled.",
+    make=make,
+    parameters=(
+        count("depth", 5, "levels of the tree", 16),
+        count("top", 4, "children of the root; half as many at each further level"),
+        size_parameter(ONE_LAYER),
+    ),
+)

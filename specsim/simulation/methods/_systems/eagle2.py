@@ -1,0 +1,28 @@
+"""EAGLE-2: a dynamic tree of the draft's most confident paths."""
+
+from specsim.drafts import DynamicTree
+from specsim.models import Pair
+from specsim.simulation.methods._method import Drafting, Method, as_models, count, size_parameter
+from specsim.simulation.methods._sizes import ONE_LAYER
+
+
+def make(pair: Pair, width: int, depth: int, nodes: int, size: float) -> Drafting:
+    shape = DynamicTree(width, depth, nodes)
+    return Drafting(Pair(*as_models(pair)), shape, (1, *[width] * (depth - 1)))
+
+
+METHOD = Method(
+    name="eagle2",
+    title="EAGLE-2",
+    citation="Li et al. 2024, arXiv 2406.16858",
+    rule="deterministic_children",
+    modelled="The draft's confidence chooses the tree anew in every step.",
+    left_out="The features of the target that q is computed from.",
+    make=make,
+    parameters=(
+        count("width", 10, "candidates that are expanded in a level"),
+        count("depth", 6, "levels of the tree", 32),
+        count("nodes", 60, "drafted tokens"),
+        size_parameter(ONE_LAYER),
+    ),
+)

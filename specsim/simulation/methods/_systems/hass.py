@@ -1,0 +1,30 @@
+"""HASS: a dynamic tree of the draft's most confident paths."""
+
+from specsim.drafts import DynamicTree
+from specsim.models import Pair
+from specsim.rules import Parameter
+from specsim.simulation.methods._method import Drafting, Method, as_models, count, moved, size_parameter
+from specsim.simulation.methods._sizes import ONE_LAYER
+
+
+def make(pair: Pair, width: int, depth: int, nodes: int, nearer: float, size: float) -> Drafting:
+    shape = DynamicTree(width, depth, nodes)
+    return Drafting(Pair(*as_models(moved(pair, nearer))), shape, (1, *[width] * (depth - 1)))
+
+
+METHOD = Method(
+    name="hass",
+    title="HASS",
+    citation="Zhang et al. 2024, arXiv 2408.15766",
+    rule="deterministic_children",
+    modelled="EAGLE-2's tree, with a draft moved towards the target by the weight `nearer`.",
+    left_out="Harmonised training of objective and context: taken to make q better, by one number.",
+    make=make,
+    parameters=(
+        count("width", 10, "candidates that are expanded in a level"),
+        count("depth", 6, "levels of the tree", 32),
+        count("nodes", 60, "drafted tokens"),
+        Parameter("nearer", 0.15, 0.0, 1.0, "weight of the target in the draft's rows"),
+        size_parameter(ONE_LAYER),
+    ),
+)

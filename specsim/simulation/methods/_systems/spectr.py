@@ -1,0 +1,26 @@
+"""SpecTr: several chains sampled side by side."""
+
+from specsim.drafts import chains
+from specsim.models import Pair
+from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
+from specsim.simulation.methods._sizes import SMALL_MODEL
+
+
+def make(pair: Pair, drafts: int, gamma: int, size: float) -> Drafting:
+    return Drafting(pair, chains(drafts, gamma), (1, *[drafts] * (gamma - 1)))
+
+
+METHOD = Method(
+    name="spectr",
+    title="SpecTr",
+    citation="Sun et al. 2023, arXiv 2310.15141",
+    rule="k_seq",
+    modelled="`drafts` chains of γ tokens, i.i.d. from q, selected token by token by K-SEQ.",
+    left_out="The optimal transport plan, of which K-SEQ is an approximation.",
+    make=make,
+    parameters=(
+        count("drafts", 8, "chains", 16),
+        count("gamma", 4, "tokens of a chain", 16),
+        size_parameter(SMALL_MODEL),
+    ),
+)
