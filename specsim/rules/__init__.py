@@ -122,6 +122,8 @@ def get(name: str | Rule) -> Rule:
     if not isinstance(name, str):
         raise TypeError(f"rule: expected a name such as 'standard', got {type(name).__name__}")
     name, colon, given = name.partition(":")
+    if not name:
+        raise ValueError(f"name: the name of a rule is empty. Rules: {', '.join(names())}")
     if name not in names():
         raise ValueError(f"unknown rule {name!r}{suggestion(name, names())} Rules: {', '.join(names())}")
     rule: Rule = importlib.import_module(f"{__name__}._{group_of(name)}.{name}").RULE

@@ -127,6 +127,7 @@ class TraceWriter:
         self.closed = False
         self.write_manifest([], complete=False)
 
+    @checked
     def append(
         self, context: int, tokens: ArrayLike, accepted: int | None, p: ArrayLike | Rows, q: ArrayLike | Rows
     ) -> None:
