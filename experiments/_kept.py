@@ -44,6 +44,7 @@ PAGES = {
     "engines": "engines.md",
     "independent_set": "independent-set.md",
     "kill_matrix": "kill-matrix.md",
+    "methods": "methods.md",
     "published": "published.md",
     "rules": "rules.md",
     "run_times": "run-times.md",
@@ -58,6 +59,7 @@ KEPT = (
     "engines",
     "independent_set",
     "kill_matrix",
+    "methods",
     "sample_sizes",
 )
 FOLDER = ROOT / "experiments" / "kept"

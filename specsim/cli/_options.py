@@ -122,6 +122,13 @@ Rule = Annotated[
     str,
     Parameter(help="Verification rule, with parameters if any: lenience:lenience=0.5; see 'specsim rules'."),
 ]
+Method = Annotated[
+    str | None,
+    Parameter(
+        help="A drafting system in place of rule and draft, with parameters if any: eagle2:nodes=60,depth=6; "
+        "see 'specsim methods'."
+    ),
+]
 Widths = Annotated[
     str | None,
     Parameter(

@@ -50,7 +50,11 @@ def rules(*, form: Form = TEXT) -> None:
 
 
 @app.command(
-    help_epilogue=ending("compare --rule standard --rule block --seed 1", "compare zipf --overlap 0.9 --csv")
+    help_epilogue=ending(
+        "compare --rule standard --rule block --seed 1",
+        "compare zipf --overlap 0.9 --csv",
+        "compare ngram --methods all -o methods.png",
+    )
 )
 def compare(
     pair: WholePairName = "ngram",
@@ -67,11 +71,30 @@ def compare(
     vocab_size: VocabSize = None,
     overlap: Overlap = None,
     gamma: GammaOfPair = None,
-    drafts: Annotated[int, Parameter(converter=whole, help="Chains for rules that take several drafts.")] = 2,
-    steps: Annotated[int, Parameter(converter=whole, help="Steps of each rule.")] = 2**16,
+    drafts: Annotated[
+        int | None, Parameter(converter=whole, help="Chains for rules that take several drafts. Default: 2.")
+    ] = None,
+    steps: Annotated[
+        int | None, Parameter(converter=whole, help="Steps of each rule (65536) or method (4096).")
+    ] = None,
     sweep: Annotated[
         bool, Parameter(negative="", help="Simulate lossy rules at several parameter values.")
     ] = False,
+    methods: Annotated[
+        list[str] | None,
+        Parameter(
+            name=("--method", "--methods"),
+            negative="",
+            help="Compare drafting systems instead of rules: one of 'specsim methods', with parameters if "
+            "any; may be repeated; or all.",
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None, Parameter(converter=whole, help="With --method: sequences decoded together. Default: 1.")
+    ] = None,
+    context: Annotated[
+        int | None, Parameter(converter=whole, help="With --method: tokens before the step. Default: 1024.")
+    ] = None,
     seed: Seed = None,
     threads: Threads = None,
     out: Annotated[
@@ -80,9 +103,18 @@ def compare(
     ] = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Compare rules on one pair: tokens per step and total variation."""
+    """Compare rules on one pair, by tokens per step and total variation; or drafting systems, by speed."""
     from specsim.simulation import compare as compare_rules
 
+    work: dict[str, Any] = {"rng": seed, "threads": threads}
+    if steps is not None:
+        work["steps"] = steps
+    if methods is not None:
+        of_rules = {"rule": names, "gamma": gamma, "drafts": drafts, "sweep": sweep, "out": out}
+        _refuse(of_rules, "with --method")
+        both = pair_of(pair, vocab_size, overlap)
+        return _compare_methods(both, methods, batch, context, work, form)
+    _refuse({"batch": batch, "context": context}, "without --method")
     if out is not None:
         make_folder(out)
     both = pair_of(pair, vocab_size, overlap)
@@ -90,16 +122,64 @@ def compare(
         both,
         names=names,
         gamma=gamma_for(both, gamma),
-        drafts=drafts,
-        steps=steps,
+        drafts=2 if drafts is None else drafts,
         sweep=sweep,
-        rng=seed,
-        threads=threads,
+        **work,
     )
     print_result(found, form)
     if out is not None:
         _write_comparison(out, found, vocab_size or 1000, 0.8 if overlap is None else overlap)
     return 3 if found.interrupted else 0
+
+
+def _refuse(options: dict[str, Any], where: str) -> None:
+    """Raise ValueError for the first option that was given and has no effect."""
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise ValueError(f"--{name} has no effect {where}")
+
+
+def _compare_methods(
+    pair: Any,
+    names: list[str],
+    batch: int | None,
+    context: int | None,
+    work: dict[str, Any],
+    form: PictureForm,
+) -> int:
+    from specsim.planning import compare_methods
+
+    machine: dict[str, Any] = {"batch": batch, "context": context}
+    machine = {name: value for name, value in machine.items() if value is not None}
+    found = compare_methods(pair, methods=None if names == ["all"] else names, **machine, **work)
+    print_result(found, form)
+    return 3 if found.interrupted else 0
+
+
+@app.command(help_epilogue=ending("methods", "methods --json", codes="0 done"))
+def methods(*, form: Form = TEXT) -> None:
+    """List the drafting systems: paper, rule, parameters, what is modelled and what is not."""
+    from specsim.core._tables import Table
+    from specsim.simulation.methods import get, names
+
+    rows, records = [], []
+    parts: list[Any] = []
+    for name in names():
+        one = get(name)
+        rows.append((name, one.title, one.rule, one.citation))
+        parameters = [
+            {"name": each.name, "default": each.default, "range": each.range, "meaning": each.meaning}
+            for each in one.parameters
+        ]
+        about: dict[str, Any] = {"method": name, "title": one.title, "rule": one.rule, "paper": one.citation}
+        records.append(
+            about | {"modelled": one.modelled, "not_modelled": one.left_out, "parameters": parameters}
+        )
+        parts += [f"{name}: {one.modelled}", f"  not modelled: {one.left_out}"]
+        parts += [
+            f"  {each.name} in {each.range}, {each.default:g}: {each.meaning}" for each in one.parameters
+        ]
+    print_result(listing([Table(("method", "system", "rule", "paper"), rows), *parts], records), form)
 
 
 @app.command(

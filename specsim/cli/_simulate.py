@@ -19,6 +19,7 @@ from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, list
         "simulate zipf --overlap 80% --steps 10M --seed 1",
         "simulate ngram --rule block --gamma 4 -o lengths.png",
         "simulate mine.npz --tree 4,2,1 --rule traversal --json",
+        "simulate ngram --method eagle2:nodes=30 --steps 10k",
     )
 )
 def simulate(
@@ -30,6 +31,7 @@ def simulate(
     gamma: option.GammaOfPair = None,
     tree: option.Widths = None,
     drawing: option.Drawing = None,
+    method: option.Method = None,
     steps: option.Steps = None,
     seed: option.Seed = None,
     threads: option.Threads = None,
@@ -45,12 +47,18 @@ def simulate(
     if checkpoint_seconds is not None and checkpoint is None:
         raise ValueError("--checkpoint-seconds has no effect without --checkpoint")
     found = pair_of(pair, vocab_size, overlap)
-    shape = draft_of(found, rule, gamma, tree, drawing)
+    if method is not None:
+        given = {"rule": rule != "standard", "gamma": gamma, "tree": tree, "drawing": drawing}
+        if taken := [name for name, value in given.items() if value]:
+            raise ValueError(f"--{taken[0]} has no effect with --method, which has its own rule and draft")
+        how: dict[str, Any] = {"method": method}
+    else:
+        how = {"rule": rule, "gamma": draft_of(found, rule, gamma, tree, drawing)}
     work: dict[str, Any] = {"threads": threads, "executor": executor, "checkpoint": checkpoint}
     if checkpoint_seconds is not None:
         work["checkpoint_seconds"] = checkpoint_seconds
     part = None if shard is None else option.shard_of(shard)
-    return simulate_and_print(found, form, rule=rule, gamma=shape, steps=steps, rng=seed, shard=part, **work)
+    return simulate_and_print(found, form, **how, steps=steps, rng=seed, shard=part, **work)
 
 
 def simulate_and_print(pair: Any, form: Form, checkpoint: Path | None = None, **options: Any) -> int:
@@ -60,7 +68,7 @@ def simulate_and_print(pair: Any, form: Form, checkpoint: Path | None = None, **
     from specsim.traces import Trace
 
     trace = pair.target
-    if isinstance(trace, Trace) and (trace.top is not None or trace.gamma == 0):
+    if "method" not in options and isinstance(trace, Trace) and (trace.top is not None or trace.gamma == 0):
         for name, value in ({"checkpoint": checkpoint} | options).items():
             if name not in ("rule", "gamma", "rng") and value is not None:
                 raise ValueError(

@@ -1,5 +1,8 @@
 from . import costs as costs
 from . import policies as policies
+from ._methods import MethodComparison as MethodComparison
+from ._methods import MethodEntry as MethodEntry
+from ._methods import compare_methods as compare_methods
 from ._plan import Candidate as Candidate
 from ._plan import Choice as Choice
 from ._plan import Plan as Plan

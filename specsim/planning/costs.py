@@ -256,8 +256,13 @@ class Roofline:
         The draft makes one pass per depth, over the nodes above. Tree attention is free."""
         if not widths or min(widths) < 1:
             raise ValueError(f"widths: {list(widths)} must name at least one node at each depth")
-        drafting = sum(self._draft_pass(width) for width in (1, *widths[:-1]))
-        return (drafting + self._target_pass(1 + sum(widths))) / self._target_pass(1)
+        return self.step_of((1, *widths[:-1]), sum(widths))
+
+    def step_of(self, passes: Sequence[int], tokens: int) -> float:
+        """The time of a step whose draft computes `passes` tokens of a sequence, pass after pass, and whose
+        `tokens` the target verifies in one pass."""
+        drafting = sum(self._draft_pass(width) for width in passes)
+        return (drafting + self._target_pass(1 + tokens)) / self._target_pass(1)
 
     @property
     def free_tokens(self) -> int:

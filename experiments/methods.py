@@ -1,0 +1,84 @@
+"""Every drafting system on the n-gram pair that comes with specsim: tokens per step, cost, and speed.
+
+Each system of `specsim.simulation.methods` has its default parameters. The cost is that of a roofline: a
+target with the dimensions of LLaMA-7B on an A100, at two batch sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments import Row
+from specsim.models import Pair, default_pair
+from specsim.planning import compare_methods
+from specsim.planning._methods import A100, CONTEXT, step_cost
+from specsim.simulation._comparison import show_tv
+from specsim.simulation.methods import Method, get, names
+
+TITLE = "Drafting systems on the n-gram pair: tokens per step, cost and speed"
+MINUTES = 5
+
+STEPS, FAST_STEPS = 2**13, 2**7
+#: Sequences decoded together.
+BATCHES = (1, 64)
+FAST_METHODS = ("autoregressive", "spectr")
+
+
+def cells(*, fast: bool) -> list[tuple[str]]:
+    """(method,)."""
+    return [(name,) for name in names() if not fast or name in FAST_METHODS]
+
+
+def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
+    """Of one system: `tokens` per step with their standard `error`, and `cost` and `speed` at each batch."""
+    steps, pair, method = FAST_STEPS if fast else STEPS, Pair(*default_pair()), get(cell[0])
+    (one,) = compare_methods(pair, methods=[method], steps=steps, rng=rng, progress=False).entries
+    row: Row = {"method": method.name, "spec": one.method, "rule": one.rule, "drafted": one.drafted}
+    row |= {"steps": steps, "tokens": one.tokens_per_step, "error": one.error, "tv": one.tv}
+    drafting = method.drafting(pair)
+    for batch in BATCHES:
+        cost = step_cost(method, drafting, A100, batch, CONTEXT)
+        row |= {f"cost_{batch}": cost, f"speed_{batch}": one.tokens_per_step / cost}
+    return row
+
+
+def page(rows: Sequence[Row]) -> str:
+    """docs/results/methods.md."""
+    ordered = sorted(rows, key=lambda row: -row["speed_1"])
+    head = "".join(f" cost, batch {batch} | speed |" for batch in BATCHES)
+    lines = [f"| method | rule | drafted | tokens/step | TV |{head}", "|---" * (5 + 2 * len(BATCHES)) + "|"]
+    for row in ordered:
+        costs = "".join(f" {row[f'cost_{b}']:.3f} | {row[f'speed_{b}']:.2f} |" for b in BATCHES)
+        tokens, tv = f"{row['tokens']:.3f} ± {row['error']:.3f}", show_tv(row["tv"])
+        lines.append(f"| `{row['method']}` | `{row['rule']}` | {row['drafted']} | {tokens} | {tv} |{costs}")
+    table = "\n".join(lines)
+    systems = "\n".join(_described(get(name)) for name in names())
+    return f"""# Drafting systems
+
+Every system that `specsim methods` lists, on the n-gram pair that comes with specsim, with
+{rows[0]["steps"]:,} steps each. *Cost* is the time of a step in passes of the target over one token of each
+sequence, by a roofline: a target with the dimensions of LLaMA-7B on an A100 after {CONTEXT:,.0f} tokens of
+context, and drafters whose size is a share of the target's. *Speed* is tokens per step divided by cost: the
+speed-up over decoding with the target alone. TV is the total variation between the law of a token and the
+target's, 0 for a lossless rule. `specsim compare ngram --methods all` computes the numbers for a batch of one
+again, with `--batch {BATCHES[-1]}` the others; on another pair the order is another.
+
+{table}
+
+![Speed of the drafting systems](../methods.svg)
+
+## The systems
+
+{systems}
+
+Lookahead decoding drafts from its own earlier guesses, so that its steps have no context to begin at:
+`specsim.drafts.Lookahead` has its window and its pool.
+"""
+
+
+def _described(one: Method) -> str:
+    parameters = ", ".join(f"`{each.name}` = {each.default:g} ({each.meaning})" for each in one.parameters)
+    return f"""### {one.title}
+
+`specsim simulate ngram --method {one.name}`. {one.citation}. {one.modelled} Not modelled: {one.left_out}
+Parameters: {parameters}.
+"""

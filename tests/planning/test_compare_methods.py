@@ -1,0 +1,74 @@
+"""Drafting systems compared: their costs against those of the cost models, and the form of the result."""
+
+import pytest
+
+import specsim
+from specsim import load
+from specsim.models import Pair
+from specsim.planning import compare_methods
+from specsim.planning._methods import A100, CACHE_BYTES, step_cost
+from specsim.planning.costs import Network, Roofline
+from specsim.simulation import methods
+from specsim.simulation.methods._sizes import TARGET
+
+PAIR = Pair([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])
+
+
+def cost_of(spec, batch=1, context=1024.0):
+    method = methods.get(spec)
+    return step_cost(method, method.drafting(PAIR), A100, batch, context)
+
+
+def roofline(size, batch=1, context=1024.0):
+    draft = Network(size * TARGET, cache_bytes_per_token=size * CACHE_BYTES)
+    return Roofline(Network(TARGET, cache_bytes_per_token=CACHE_BYTES), draft, A100, batch, context)
+
+
+@pytest.mark.parametrize("batch", [1, 256])
+def test_chains_and_trees_cost_what_the_roofline_says(batch):
+    assert cost_of("autoregressive:gamma=4,size=0.1", batch) == roofline(0.1, batch).step(4)
+    tree = roofline(0.05, batch).tree_step([4, 8, 8])
+    assert cost_of("eagle:depth=3,top=4,size=0.05", batch) == tree
+
+
+def test_what_costs_nothing_and_what_costs_more():
+    assert cost_of("prompt_lookup") == pytest.approx(1.0)
+    assert cost_of("prompt_lookup", batch=256) > 1.5
+    assert cost_of("self_speculation:gamma=2,size=0.5") == pytest.approx(2.0, rel=0.01)
+    assert cost_of("medusa:size=0.1") == pytest.approx(1.1, rel=0.01)
+
+
+def test_a_comparison(tmp_path):
+    chosen = ["autoregressive:gamma=3", "spectr:drafts=2,gamma=3", "blockwise:gamma=2"]
+    found = compare_methods(PAIR, methods=chosen, steps=2000, rng=1)
+    assert [one.method.partition(":")[0] for one in found.entries] == [
+        "autoregressive",
+        "spectr",
+        "blockwise",
+    ]
+    assert [one.tv == 0 for one in found.entries] == [True, True, False]
+    for one in found.entries:
+        assert one.speed == pytest.approx(one.tokens_per_step / one.cost)
+    run = specsim.simulate(PAIR, method=chosen[0], steps=2000, rng=1)
+    assert found.entries[0].tokens_per_step == run.tokens_per_step
+    assert [row["method"] for row in found.records()] == [one.method for one in found.entries]
+    assert len(found.plot().patches) == 3
+    found.save(tmp_path / "found.json")
+    assert load(tmp_path / "found.json") == found
+
+
+def test_more_sequences_make_drafted_tokens_cost():
+    one, many = (compare_methods(PAIR, methods=["eagle"], batch=b, steps=100, rng=1) for b in (1, 512))
+    assert one.entries[0].tokens_per_step == many.entries[0].tokens_per_step
+    assert one.entries[0].speed > 1.5 * many.entries[0].speed
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="methods: there is none; give some of autoregressive"):
+        compare_methods(PAIR, methods=[])
+    with pytest.raises(ValueError, match="unknown method 'medsua'; did you mean 'medusa'"):
+        compare_methods(PAIR, methods=["medsua"])
+    with pytest.raises(ValueError, match="context"):
+        compare_methods(PAIR, context=-1.0)
+    with pytest.raises(ValueError, match="batch: 0 is not at least 1"):
+        compare_methods(PAIR, batch=0)
