@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
 #: Two-sided confidence of intervals.
 CONFIDENCE = 0.95
-#: The share of requests at each end of a replication that is not counted, unless a batch is more.
-UNCOUNTED = 0.1
+#: The share of requests at each end of a replication that is not counted, and the number of batches, if that
+#: is more: the first batch begins at once, and takes a while to lose step.
+UNCOUNTED, UNCOUNTED_BATCHES = 0.1, 2
 #: The largest batch, and how many batches of requests a replication needs.
-MOST_BATCH, BATCHES = 65_536, 4
+MOST_BATCH, BATCHES = 65_536, 10
 PERCENTILES = (50, 90, 99)
 #: What is measured: {name: (in words, unit)}. Those in `QUEUE` have no limit where the queue grows.
 QUANTITIES = {
@@ -225,8 +226,8 @@ def simulate_batch(
         too, it emits one token, and nothing is drafted for it; if the policy drafts at all, the draft has a
         pass over the prompts too. Else caches of prompts are there, as where other machines make them.
     requests, replications : int
-        Independent replications of so many requests; the first and last tenth of each, or a batch if that is
-        more, are not counted.
+        Independent replications of so many requests; the first and last tenth of each, or two batches if
+        that is more, are not counted.
     rng, threads, progress
         As in `specsim.simulate`. The same seed gives the same requests to every server, and the same
         uniforms to their steps; another rate stretches the arrivals.
@@ -247,7 +248,7 @@ def simulate_batch(
     Examples
     --------
     >>> from specsim.planning.batch import Fixed, preset, simulate_batch
-    >>> run = simulate_batch(preset("llama-8b"), Fixed(4), rate=100.0, requests=300, rng=1)
+    >>> run = simulate_batch(preset("llama-8b"), Fixed(4), rate=100.0, requests=400, rng=1)
     >>> run.load
     'overloaded'
     """
@@ -326,22 +327,24 @@ def _replicate(server: _Server, work: Workload, key: tuple[int, int]) -> dict[st
     """The quantities of one replication."""
     drawn = work.draw(key)
     count = len(drawn.arrivals)
-    edge = max(int(UNCOUNTED * count), server.max_batch)
+    edge = max(int(UNCOUNTED * count), UNCOUNTED_BATCHES * server.max_batch)
     served = server.serve(drawn, key, edge, until_counted=False)
     full = served
     if drawn.arrivals[-1] > 0.0:
         full = server.serve(_all_at_once(drawn), key, edge, until_counted=True)
+    # by tokens, since the requests that a window cuts are not equally far at its ends
+    capacity = full.totals["tokens"] / full.totals["seconds"] / float(drawn.outputs.mean())
     counted = slice(edge, count - edge)
     totals, started, finished = served.totals, served.started[counted], served.finished[counted]
     latency, arrivals = finished - drawn.arrivals[counted], drawn.arrivals[counted]
     half = len(latency) // 2
     found = {
         "goodput": totals["tokens"] / totals["seconds"],
-        "request_rate": totals["finished"] / totals["seconds"],
-        "capacity": full.totals["finished"] / full.totals["seconds"],
+        "request_rate": capacity if full is served else totals["finished"] / totals["seconds"],
+        "capacity": capacity,
         "tokens_per_pass": totals["tokens"] / totals["request_steps"],
         "alpha_drafted": totals["accepted"] / totals["drafted"] if totals["drafted"] else math.nan,
-        "time_per_token": float(np.mean((finished - started) / drawn.outputs[counted])),
+        "time_per_token": float((finished - started).sum() / drawn.outputs[counted].sum()),
         "utilisation": totals["busy"] / totals["seconds"],
         "mean_batch": totals["batch_seconds"] / totals["busy"],
         "wait": float(np.mean(started - arrivals)),

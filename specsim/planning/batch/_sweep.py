@@ -175,7 +175,7 @@ def sweep_batch(
     Examples
     --------
     >>> from specsim.planning.batch import Fixed, preset, sweep_batch
-    >>> settings = {"alpha": 0.6, "prefill": False, "requests": 1024, "rng": 1}
+    >>> settings = {"alpha": 0.5, "prefill": False, "requests": 2560, "rng": 1}
     >>> found = sweep_batch(preset("llama-8b"), Fixed(4), over={"max_batch": [1, 256]}, **settings)
     >>> found.capacity_gain(0).mean > 1 > found.capacity_gain(1).mean
     True
