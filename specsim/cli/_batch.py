@@ -21,7 +21,7 @@ PRESET, ALPHA = "llama-8b", "0.8"
     help_epilogue=ending(
         "simulate-batch --rate 20 --alpha 70% --policy goodput --seed 1",
         "simulate-batch --over rate=1,10,20,40 --seed 1 -o speedup.png",
-        "simulate-batch --preset llama-8b-sparse --no-prefill --prompt 20k --over max_batch=1,16,64",
+        "simulate-batch --preset llama-8b-sparse --no-prefill --prompt 20k --over max_batch=1,4,16",
         "simulate-batch --measured passes.csv --draft-ms 2 --log requests.csv --json",
         codes="0 done, 2 usage or bad input, 3 interrupted",
     ),

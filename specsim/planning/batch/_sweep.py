@@ -80,7 +80,9 @@ class BatchSweep(Shown):
 
     def parts(self) -> list[Piece]:
         rows = []
-        for number, (values, row) in enumerate(zip(self.settings, self.records(), strict=True)):
+        records = self.records()
+        any_latency = any("steady" in (row["load"], row["plain_load"]) for row in records)
+        for number, (values, row) in enumerate(zip(self.settings, records, strict=True)):
             speedup, gain = self.speedup(number), self.capacity_gain(number)
             ratios = (span(one[1:], "{:.3f}".format) for one in (speedup, gain))
             load = f"{row['load']} / {row['plain_load']}"
@@ -90,20 +92,18 @@ class BatchSweep(Shown):
                 NONE if np.isnan(row[name]) else f"{row[name]:.4g}"
                 for name in ("latency_p50", "plain_latency_p50")
             ]
-            rows.append((*shown, *ratios, batch, " / ".join(latency), load))
-        columns = (*self.over, "speed-up", "gain in capacity", "mean batch", "latency, p50 (s)", "load")
+            rows.append((*shown, *ratios, batch, *[" / ".join(latency)] * any_latency, load))
+        latency_column = ("latency, p50 (s)",) * any_latency
+        columns = (*self.over, "speed-up", "gain in capacity", "mean batch", *latency_column, "load")
         run = self.runs[0]
         parts: list[Piece] = [
             Table(columns, rows),
             f"{run.policy} / without speculation, on the same requests; {run.replications} replications of "
             f"{run.requests:,} requests, 95 % intervals, seed {self.provenance.root}",
         ]
-        if any(
-            "overloaded" in (run.load, plain.load) for run, plain in zip(self.runs, self.plain, strict=True)
-        ):
-            parts.append(
-                Line("overloaded: the queue grows without bound, there is no steady latency", "bold yellow")
-            )
+        if any("overloaded" in (row["load"], row["plain_load"]) for row in records):
+            text = "overloaded: the queue grows without bound, there is no steady latency"
+            parts.append(Line(text, "bold yellow"))
         return parts
 
     def plot(self, ax: Axes | None = None, y: str = "speedup") -> Axes:
