@@ -110,7 +110,7 @@ def simulate_batch(
     seed: Seed = None,
     threads: Threads = None,
     form: PictureForm = TEXT_OR_PICTURE,
-) -> None:
+) -> int:
     """Simulate a server that decodes many requests at once: latency, goodput and capacity."""
     from specsim.planning import batch
     from specsim.planning.batch._policies import policy_named
@@ -136,11 +136,13 @@ def simulate_batch(
         if rate is None and log is None:
             form.check_no_picture("a full server, whose latency has no limit (see --rate and --over)")
         print_result(batch.simulate_batch(cost, chosen, **work), form)
-        return
+        return 0
     values = dict(map(_values, over))
     if len(values) < len(over):
         raise ValueError(f"--over: {', '.join(over)}: give each setting once")
-    print_result(batch.sweep_batch(cost, chosen, over=values, **work), form)
+    found = batch.sweep_batch(cost, chosen, over=values, **work)
+    print_result(found, form)
+    return 3 if found.interrupted else 0
 
 
 def _cost(name: str | None, measured: Path | None, draft_ms: float | None) -> Any:

@@ -1,8 +1,12 @@
 """The simulated server: closed forms, queues whose law is known, a plain twin, and bad input."""
 
 import math
+import os
 import pickle
 import re
+import signal
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +14,7 @@ import pytest
 from naive_batch import requests_of, serve
 from scipy import integrate, stats
 
-from specsim.core._saving import load
+from specsim.core._saving import equal, load
 from specsim.core._streams import key_of
 from specsim.planning.batch import (
     BatchCost,
@@ -184,7 +188,7 @@ def test_the_plain_twin_has_the_same_numbers(policy, rate, max_batch, prefill, a
     work = Workload(rate, None, Geometric(80.0), Geometric(60.0), alpha, 40)
     key = key_of(5, (0,))
     survival = work.survival(policy.longest)
-    served = _Server(cost, policy, max_batch, prefill, survival).serve(
+    served = _Server(cost, policy, max_batch, prefill, survival, np.zeros(1, np.int64)).serve(
         work.draw(key), key, -1, until_counted=False
     )
     requests = requests_of(work.draw(key), survival.tolist() or None, key)
@@ -204,7 +208,9 @@ def test_totals_are_those_of_the_twin():
     work = Workload(None, None, 10, 30, 0.6, count)
     drawn = work.draw(key)
     drawn.outputs[-1] = 1
-    served = _Server(SECOND, Fixed(3), 1, False, np.empty(0)).serve(drawn, key, 0, until_counted=False)
+    served = _Server(SECOND, Fixed(3), 1, False, np.empty(0), np.zeros(1, np.int64)).serve(
+        drawn, key, 0, until_counted=False
+    )
     requests = requests_of(drawn, None, key)
     passes, drafted, accepted = serve(requests, SECOND, Fixed(3), 1, False)
     totals = served.totals
@@ -351,7 +357,7 @@ def test_a_sweep_has_the_runs_of_its_settings():
     assert found.settings == ((0.5, 0.5), (0.5, 0.9), (50.0, 0.5), (50.0, 0.9))
     assert found.runs[1] == simulate_batch(preset("llama-70b"), Fixed(2), rate=0.5, alpha=0.9, **options)
     assert found.plain[1] == simulate_batch(preset("llama-70b"), Fixed(0), rate=0.5, alpha=0.9, **options)
-    assert found.plain[0] == found.plain[1]
+    assert equal(found.plain[0].values, found.plain[1].values)
     ratio = found.plain[1].values["time_per_token"] / found.runs[1].values["time_per_token"]
     assert found.speedup(1).mean == pytest.approx(ratio.mean())
     assert math.isnan(found.speedup(2).mean)
@@ -411,6 +417,32 @@ def test_a_result_is_saved_shown_and_drawn(tmp_path):
     assert "geometric:9" in str(found)
 
 
+def test_an_interrupt_keeps_the_runs_of_a_sweep():
+    def after(runs):
+        def progress(done, total):
+            if done == runs:
+                raise KeyboardInterrupt
+
+        return progress
+
+    over, options = {"rate": [1.0, 2.0, 3.0]}, {"requests": 400, "rng": 1}
+    found = sweep_batch(preset("llama-8b"), over=over, progress=after(2), **options)
+    whole = sweep_batch(preset("llama-8b"), over=over, **options)
+    assert (found.interrupted, whole.interrupted) == (True, False)
+    assert found.runs == whole.runs[:2]
+    assert "interrupted after 2 of 3 runs" in str(found)
+
+
+def test_an_interrupt_ends_the_threads():
+    """The whole run would take many minutes."""
+    timer = threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT])
+    began = time.perf_counter()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        simulate_batch(SECOND, output=1_000_000, requests=100_000, replications=2, threads=2, rng=1)
+    assert time.perf_counter() - began < 30
+
+
 def test_intervals_are_those_of_replications():
     """Of 40 intervals of M/D/1's mean wait, 95 % each, no fewer than 31 have it (a chance of 10^-4)."""
     hits = 0
@@ -439,6 +471,8 @@ ONE = PassTime(fixed=1.0)
         (lambda: simulate_batch(SECOND, rate=0.0), "rate: 0 requests per second never arrive"),
         (lambda: simulate_batch(SECOND, rate=math.nan), "rate: nan is outside"),
         (lambda: simulate_batch(SECOND, rate=-1.0), "rate: -1.0 is outside"),
+        (lambda: simulate_batch(preset("llama-8b"), rate=1e-9), "rate: requests arrive over"),
+        (lambda: simulate_batch(cost_of(Network(1e9, cache_bytes_per_token=1e308))), "cost: iterations take too long"),
         (lambda: simulate_batch(SECOND, alpha=1.5), "alpha: 1.5 is outside"),
         (lambda: simulate_batch(SECOND, alpha=[]), "alpha: shape"),
         (lambda: simulate_batch(SECOND, alpha=[[0.5]]), "alpha: shape"),

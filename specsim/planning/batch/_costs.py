@@ -19,6 +19,9 @@ from specsim.planning.batch._columns import read_columns
 from specsim.planning.batch._kernel import pass_seconds
 from specsim.planning.costs import Experts, Hardware, Network
 
+#: The longest pass.
+MOST_SECONDS = 1e6
+
 
 @dataclass(frozen=True)
 class PassTime:
@@ -37,7 +40,7 @@ class PassTime:
 
     def __post_init__(self) -> None:
         for name in ("fixed", "per_sequence", "per_token"):
-            check_between(name, getattr(self, name), 0.0, math.inf, "number of seconds")
+            check_between(name, getattr(self, name), 0.0, MOST_SECONDS, "number of seconds")
         if (self.network is None) != (self.hardware is None):
             raise ValueError("network and hardware: give both of them, or neither")
 

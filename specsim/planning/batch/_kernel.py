@@ -72,32 +72,50 @@ def best_length(most, alpha, drafting, joining, prompt_tokens, context, draft_co
 
 
 @kernel
-def share_budget(left, most, rates, order, running, joins, gammas, weights):
+def sift_down(heap, weights, place, size):
+    """Restore the order of a heap, the largest weight first and of equal ones the oldest, below `place`."""
+    moved = heap[place]
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size:
+            left, right = heap[child], heap[child + 1]
+            if weights[right] > weights[left] or (weights[right] == weights[left] and right < left):
+                child += 1
+        other = heap[child]
+        if weights[moved] > weights[other] or (weights[moved] == weights[other] and moved < other):
+            break
+        heap[place] = other
+        place = child
+    heap[place] = moved
+
+
+@kernel
+def share_budget(left, most, rates, order, running, joins, gammas, weights, heap):
     """Give `left` drafted tokens one by one to the request whose next one is accepted most probably."""
     for j in range(running):
         weights[j] = 0.0 if joins[order[j]] else rates[order[j]]
-    while left > 0:
-        best = 0
-        for j in range(1, running):
-            if weights[j] > weights[best]:
-                best = j
-        if weights[best] <= 0.0:
-            return
+        heap[j] = j
+    for place in range(running // 2 - 1, -1, -1):
+        sift_down(heap, weights, place, running)
+    while left > 0 and weights[heap[0]] > 0.0:
+        best = heap[0]
         slot = order[best]
         gammas[slot] += 1
         left -= 1
         weights[best] = weights[best] * rates[slot] if gammas[slot] < most else 0.0
+        sift_down(heap, weights, 0, running)
 
 
 @kernel
 def serve(
     arrivals, prompts, outputs, blocks, alphas, survival, target, draft, draft_context, max_batch, prefill,
-    policy, parameters, counted_from, counted_to, until_counted, k0, k1, started, first, finished, totals,
+    policy, parameters, counted_from, counted_to, until_counted, k0, k1, stop, started, first, finished,
+    totals,
 ):  # fmt: skip
     """Serve requests in the order of `arrivals`; fills `started`, `first`, `finished` and `totals`.
 
     Totals are those of the time between the admission of the request `counted_from` and that of
-    `counted_to`, where the server stops if `until_counted`."""
+    `counted_to`, where the server stops if `until_counted`; it stops anywhere once `stop[0]` is set."""
     requests = arrivals.size
     most = int(parameters[0])
     order = np.arange(max_batch)  # the slots of the running requests, then those that are free
@@ -110,6 +128,7 @@ def serve(
     known = np.zeros((max_batch, 2))  # accepted and tested tokens
     rates = np.zeros(max_batch)
     weights = np.zeros(max_batch)
+    heap = np.zeros(max_batch, np.int64)
     ended = np.zeros(max_batch, np.bool_)
     uniforms = np.empty((max_batch, ROWS, COLUMNS))
     by_length = np.zeros(most + 2, np.int64)
@@ -120,7 +139,7 @@ def serve(
     prior = parameters[2] if policy in (GOODPUT, BUDGET) else 0.0
     drafts = policy != FIXED or most > 0
     now, iterations, running, queued = 0.0, 0, 0, 0
-    while queued < requests or running:
+    while (queued < requests or running) and stop[0] == 0:
         if running == 0 and arrivals[queued] > now:
             idle = arrivals[queued] - now
             if counted_from < queued <= counted_to:
@@ -177,7 +196,8 @@ def serve(
         elif policy == BUDGET and most > 0:
             for j in range(running):
                 rates[order[j]] = known[order[j], 0] / known[order[j], 1]
-            share_budget(int(parameters[1]) - drafting, most, rates, order, running, joins, gammas, weights)
+            left = int(parameters[1]) - drafting
+            share_budget(left, most, rates, order, running, joins, gammas, weights, heap)
         # its time: draft pass k is over the requests with at least k drafted tokens
         by_length[:] = 0
         context_by_length[:] = 0.0

@@ -167,15 +167,28 @@ class Workload:
         if self.log is not None and self.rate is not None:
             raise ValueError("rate: a log has the arrivals; leave the rate out")
         if self.rate is not None:
-            check_between("rate", self.rate, 0.0, math.inf, "number of requests per second")
             if self.rate == 0.0:
                 raise ValueError("rate: 0 requests per second never arrive; leave it out for a full server")
+            check_between("rate", self.rate, 1e-9, 1e9, "number of requests per second")
         for name in ("prompt", "output"):
             length = getattr(self, name)
             if not isinstance(length, Geometric):
                 check_count(name, length, 1, LONGEST)
         if self.log is None:
             check_count("requests", self.requests, 1, MOST_REQUESTS)
+
+    def __str__(self) -> str:
+        if isinstance(self.acceptance, Beta):
+            alpha = f"α {self.acceptance.mean:g} ± {self.acceptance.deviation:g} between requests"
+        elif isinstance(self.acceptance, LoggedLengths):
+            alpha = "accepted lengths of a log"
+        else:
+            alpha = "α " + ", ".join(
+                f"{one:g}" for one in np.atleast_1d(np.asarray(self.acceptance)).tolist()
+            )
+        if self.log is not None:
+            return f"the {len(self.log):,} requests of a log, {alpha}"
+        return f"prompts of {self.prompt} and outputs of {self.output} tokens, {alpha}"
 
     @property
     def count(self) -> int:
@@ -190,7 +203,8 @@ class Workload:
             arrivals = np.zeros(count) if self.rate is None else np.cumsum(-np.log1p(-gaps)) / self.rate
             made = Drawn(arrivals, _lengths(self.prompt, prompts), _lengths(self.output, outputs))
         else:
-            made = Drawn(*(np.asarray(getattr(self.log, name)) for name in COLUMNS))
+            arrivals, prompts, outputs = (np.asarray(getattr(self.log, name)) for name in COLUMNS)
+            made = Drawn(arrivals - arrivals[0], prompts, outputs)
         if isinstance(self.acceptance, Beta):
             (u,) = uniforms(key, Purpose.DRAFT, 0, count, 1)
             made.alphas[:] = self.acceptance.rates(u)

@@ -20,7 +20,7 @@ from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import RandomSource, key_of, root_of
 from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
-from specsim.core._types import Floats
+from specsim.core._types import Floats, Ints
 from specsim.planning.batch._costs import BatchCost
 from specsim.planning.batch._kernel import TOTALS, serve
 from specsim.planning.batch._policies import BatchPolicy, Fixed
@@ -36,6 +36,8 @@ CONFIDENCE = 0.95
 UNCOUNTED, UNCOUNTED_BATCHES = 0.1, 2
 #: The largest batch, and how many batches of requests a replication needs.
 MOST_BATCH, BATCHES = 65_536, 10
+#: Seconds that a run may last, beside which a pass still counts.
+LONGEST_RUN = 1e15
 PERCENTILES = (50, 90, 99)
 #: What is measured: {name: (in words, unit)}. Those in `QUEUE` have no limit where the queue grows.
 QUANTITIES = {
@@ -80,6 +82,9 @@ class BatchRun(Shown):
     ----------
     policy : str
     max_batch : int
+    work : Workload
+        What arrives: rate or log, lengths and acceptance, as they were given.
+    prefill : bool
     rate : float or None
         Requests that arrive in a second, of a log on average; None where all are there from the beginning.
     requests : int
@@ -97,6 +102,8 @@ class BatchRun(Shown):
 
     policy: str
     max_batch: int
+    work: Workload = field(repr=False)
+    prefill: bool
     rate: float | None
     requests: int
     load: str
@@ -137,7 +144,8 @@ class BatchRun(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
         estimates = {row["quantity"]: row for row in self.records()}
-        return as_dict(self, "replications", "verdict", without=("cost",), estimates=estimates)
+        more = {"work": str(self.work), "estimates": estimates}
+        return as_dict(self, "replications", "verdict", without=("cost",), **more)
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each quantity: its mean, and the ends of its 95 % interval."""
@@ -154,6 +162,8 @@ class BatchRun(Shown):
         arrive = (
             "all there from the beginning" if self.rate is None else f"{self.rate:.4g} arrive in a second"
         )
+        prefill = "" if self.prefill else ", cached before they arrive"
+        yield f"{self.work}{prefill}"
         yield (
             f"policy {self.policy}, at most {self.max_batch:,} at once; {self.replications} replications of "
             f"{self.requests:,} requests, {arrive}; seed {self.provenance.root}"
@@ -257,6 +267,7 @@ def simulate_batch(
         if not isinstance(value, kind):
             raise TypeError(f"{name}: expected a {kind.__name__}, got {type(value).__name__}")
     work = Workload(rate, log, prompt, output, alpha, requests)
+    prefill = bool(prefill)
     check_count("max_batch", max_batch, most=MOST_BATCH)
     check_count("replications", replications, 2, 10_000)
     if work.count < BATCHES * max_batch:
@@ -265,15 +276,20 @@ def simulate_batch(
             f"{BATCHES * max_batch:,}, {BATCHES} batches"
         )
     survival = work.survival(policy.longest)
-    server = _Server(cost, policy, max_batch, prefill, survival)
+    stop = np.zeros(1, dtype=np.int64)
+    server = _Server(cost, policy, max_batch, prefill, survival, stop)
     workers, report = available_threads(threads), told(progress)
     found: list[dict[str, float]] = []
     with ThreadPoolExecutor(min(workers, replications)) as pool:
         keys = [key_of(root, (number,)) for number in range(replications)]
-        for one in pool.map(lambda key: _replicate(server, work, key), keys):
-            found.append(one)
-            if report is not None:
-                report(len(found), replications)
+        try:
+            for one in pool.map(lambda key: _replicate(server, work, key), keys):
+                found.append(one)
+                if report is not None:
+                    report(len(found), replications)
+        except BaseException:
+            stop[0] = 1  # the threads end too
+            raise
     values = {name: np.array([one[name] for one in found]) for name in (*QUANTITIES, "half_1", "half_2")}
     halves = values.pop("half_2") - values.pop("half_1")
     average = _average_rate(log) if log is not None else rate
@@ -284,6 +300,8 @@ def simulate_batch(
     return BatchRun(
         policy=str(policy),
         max_batch=max_batch,
+        work=work,
+        prefill=prefill,
         rate=average,
         requests=work.count,
         load=load,
@@ -302,6 +320,7 @@ class _Server(NamedTuple):
     max_batch: int
     prefill: bool
     survival: Floats
+    stop: Ints
 
     def serve(self, drawn: Drawn, key: tuple[int, int], edge: int, until_counted: bool) -> _Served:
         count = len(drawn.arrivals)
@@ -311,7 +330,7 @@ class _Server(NamedTuple):
             drawn.arrivals, drawn.prompts, drawn.outputs, drawn.blocks, drawn.alphas, self.survival,
             self.cost.target.coefficients(), self.cost.draft.coefficients(), self.cost.seen, self.max_batch,
             self.prefill, self.policy.code, self.policy.parameters(), edge, count - 1 - edge, until_counted,
-            *key, started, first, finished, totals,
+            *key, self.stop, started, first, finished, totals,
         )  # fmt: skip
         return _Served(started, first, finished, dict(zip(TOTALS, totals.tolist(), strict=True)))
 
@@ -327,8 +346,19 @@ def _replicate(server: _Server, work: Workload, key: tuple[int, int]) -> dict[st
     """The quantities of one replication."""
     drawn = work.draw(key)
     count = len(drawn.arrivals)
+    alone = server.cost.target.seconds(1, 1)
+    if drawn.arrivals[-1] * 2.0**-52 > 1e-6 * alone:
+        raise ValueError(
+            f"rate: requests arrive over {drawn.arrivals[-1]:.3g} seconds, and numbers cannot tell passes of "
+            f"{alone:.3g} seconds apart beside that; simulate fewer requests, or a higher rate"
+        )
     edge = max(int(UNCOUNTED * count), UNCOUNTED_BATCHES * server.max_batch)
     served = server.serve(drawn, key, edge, until_counted=False)
+    if not served.finished.max() < LONGEST_RUN:
+        raise ValueError(
+            f"cost: iterations take too long, all of them more than {LONGEST_RUN:g} seconds; check bandwidth, "
+            "arithmetic and caches"
+        )
     full = served
     if drawn.arrivals[-1] > 0.0:
         full = server.serve(_all_at_once(drawn), key, edge, until_counted=True)

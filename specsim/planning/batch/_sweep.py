@@ -33,13 +33,20 @@ SETTINGS = ("rate", "max_batch", "prompt", "output", "alpha")
 class BatchSweep(Shown):
     """The result of `sweep_batch`: for each setting a run, and one without speculation on the same requests.
 
-    `settings` are the values of `over` that belong to each of `runs` and of `plain`."""
+    `settings` are the values of `over` that belong to each of `runs` and of `plain`. Of `planned` runs some
+    are missing if the sweep was `interrupted`."""
 
     over: Mapping[str, tuple[Any, ...]]
     settings: tuple[tuple[Any, ...], ...]
     runs: tuple[BatchRun, ...] = field(repr=False)
     plain: tuple[BatchRun, ...] = field(repr=False)
+    planned: int
     provenance: Provenance = field(repr=False)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the sweep was ended before all its runs."""
+        return len(self.runs) < self.planned
 
     def speedup(self, number: int) -> Estimate:
         """The time per token of admitted requests without speculation over that with it, of run `number`.
@@ -61,13 +68,13 @@ class BatchSweep(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, for JSON."""
-        return as_dict(self, records=self.records())
+        return as_dict(self, "interrupted", records=self.records())
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each setting: speed-up, gain in capacity, goodput, latency, and the load of both."""
         rows = []
         for number, (values, run, plain) in enumerate(zip(self.settings, self.runs, self.plain, strict=True)):
-            row = dict(zip(self.over, values, strict=True))
+            row = {name: _plain(value) for name, value in zip(self.over, values, strict=True)}
             ratios = ("speedup", self.speedup(number)), ("capacity_gain", self.capacity_gain(number))
             for name, found in ratios:
                 row |= {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
@@ -104,6 +111,8 @@ class BatchSweep(Shown):
         if any("overloaded" in (row["load"], row["plain_load"]) for row in records):
             text = "overloaded: the queue grows without bound, there is no steady latency"
             parts.append(Line(text, "bold yellow"))
+        if self.interrupted:
+            parts.append(Line(f"interrupted after {len(self.runs)} of {self.planned} runs", "bold yellow"))
         return parts
 
     def plot(self, ax: Axes | None = None, y: str = "speedup") -> Axes:
@@ -166,6 +175,7 @@ def sweep_batch(
     Returns
     -------
     BatchSweep
+        Ctrl-C gives the runs so far.
 
     Raises
     ------
@@ -188,14 +198,25 @@ def sweep_batch(
     combinations = [*product(*values.values())]
     runs, plain = [], []
     report = told(progress)
-    for done, one in enumerate(combinations, 1):
-        options = settings | dict(zip(values, one, strict=True)) | {"rng": root, "threads": threads}
-        runs.append(simulate_batch(cost, policy, **options))
-        plain.append(simulate_batch(cost, Fixed(0), **options))
-        if report is not None:
-            report(done, len(combinations))
+    try:
+        for number, one in enumerate(combinations, 1):
+            options = settings | dict(zip(values, one, strict=True)) | {"rng": root, "threads": threads}
+            runs.append(simulate_batch(cost, policy, **options))
+            plain.append(simulate_batch(cost, Fixed(0), **options))
+            if report is not None:
+                report(number, len(combinations))
+    except KeyboardInterrupt:
+        if not plain:
+            raise
+    done = len(plain)
     provenance = Provenance.record(root, available_threads(threads), time.perf_counter() - started)
-    return BatchSweep(values, tuple(combinations), tuple(runs), tuple(plain), provenance)
+    shown = tuple(combinations[:done])
+    return BatchSweep(values, shown, tuple(runs[:done]), tuple(plain), len(combinations), provenance)
+
+
+def _plain(value: Any) -> Any:
+    """A value of a setting as tables and axes take it: numbers as they are, laws in words."""
+    return value if isinstance(value, int | float) else str(value)
 
 
 def _values(over: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
