@@ -356,8 +356,8 @@ def _replicate(server: _Server, work: Workload, key: tuple[int, int]) -> dict[st
     served = server.serve(drawn, key, edge, until_counted=False)
     if not served.finished.max() < LONGEST_RUN:
         raise ValueError(
-            f"cost: iterations take too long, all of them more than {LONGEST_RUN:g} seconds; check bandwidth, "
-            "arithmetic and caches"
+            f"cost: iterations take too long, all of them more than {LONGEST_RUN:g} seconds; check "
+            "bandwidth, arithmetic and caches"
         )
     full = served
     if drawn.arrivals[-1] > 0.0:

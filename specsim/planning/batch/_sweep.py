@@ -122,6 +122,7 @@ class BatchSweep(Shown):
         check_known("column", y, ("speedup", "capacity_gain"))
         ax = axes_or_new(ax)
         x, *others = self.over
+        numbers = all(isinstance(value, int | float) for value in self.over[x])
         lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self.records():
             lines.setdefault(tuple(row[name] for name in others), []).append(row)
@@ -129,7 +130,7 @@ class BatchSweep(Shown):
             named = zip(others, values, strict=True)
             middle = np.array([row[y] for row in rows], dtype=float)
             ax.errorbar(
-                [row[x] for row in rows],
+                [row[x] if numbers else str(row[x]) for row in rows],
                 middle,
                 yerr=np.array([row[f"{y}_high"] for row in rows], dtype=float) - middle,
                 fmt=f"{marker}-",
