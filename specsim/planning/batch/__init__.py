@@ -6,7 +6,8 @@ the accepted ones and one more. Requests that are complete leave, and waiting on
 
 `BatchCost` has the time of an iteration: of rooflines (`PassTime` of a `Network` on `Hardware`), fitted to
 measured passes (`PassTime.fit`), or one of `presets`. The policies choose draft lengths: `Fixed`, `Goodput`
-(SmartSpec), `Budget` (AdaServe), `Heuristic` (Hugging Face transformers) and `Oracle`, which bounds all.
+(SmartSpec), `Budget` (AdaServe), `Heuristic` (Hugging Face transformers) and `Oracle`, which
+knows what will be accepted.
 `simulate_batch` simulates one server, `sweep_batch` compares it with one that does not speculate.
 
 Examples
