@@ -30,6 +30,7 @@ from .models import NGramModel as NGramModel
 from .models import Pair as Pair
 from .models import TableModel as TableModel
 from .models import default_pair as default_pair
+from .planning import batch as batch
 from .planning import costs as costs
 from .planning import plan as plan
 from .planning import rank_drafts as rank_drafts

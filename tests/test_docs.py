@@ -55,7 +55,7 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding=
 
 FEW_CASES = {"two-point", "asymmetric", "zeros", "Markov chain"}
 #: Commands that take a second: where a page gives one in full, it runs.
-CHEAP = {"check-metrics", "engines", "generate", "plan", "replay", "rules"}
+CHEAP = {"check-metrics", "engines", "generate", "plan", "replay", "rules", "simulate-batch"}
 
 FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n+)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S

@@ -1,3 +1,4 @@
+from . import batch as batch
 from . import costs as costs
 from . import policies as policies
 from ._methods import MethodComparison as MethodComparison

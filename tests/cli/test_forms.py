@@ -28,6 +28,8 @@ TABLES = [
     "sweep zipf --over gamma=1,2 --steps 1k --seed 1",
     "plan --alpha 80% --c 0.05",
     "plan --draft small=0.75,0.02 --draft large=90/100,0.2",
+    "simulate-batch --rate 5 --requests 400 --seed 1",
+    "simulate-batch --over rate=5 --requests 400 --seed 1",
     "check-metrics --gamma 4 --accepted 20 --emitted 27 --steps 7",
     "generate --prompt abcd --max-new-tokens 5 --seed 1",
     "rules",
@@ -189,6 +191,7 @@ def test_groups_have_examples_of_their_own_commands(group):
         "prove zipf", "plan --alpha .8 --c .05", "generate --prompt abcd", "engines", "rules", "trace audit", "trace info",
         "audit standard --against standard", "replay zipf --step 1 --seed 1", "trace plan --c .1", "trace policies --c .1",
         "check-metrics --accepted 20 --emitted 27 --steps 7", "simulate transformers", "trace simulate", "trace alpha",
+        "simulate-batch",
     ],
 )  # fmt: skip
 def test_a_picture_that_there_is_not_is_refused_before_the_work(command, tmp_path):
@@ -206,7 +209,7 @@ def test_help_offers_pictures_where_there_are_some():
     }
     assert offering == {
         ("simulate",), ("rerun",), ("compare",), ("sweep",), ("audit",), ("audit", "score"), ("merge",), ("trace", "alpha"),
-        ("trace", "simulate"),
+        ("trace", "simulate"), ("simulate-batch",),
     }  # fmt: skip
 
 

@@ -34,6 +34,9 @@ def made():
     yield specsim.plan(0.8, 0.05)
     yield specsim.rank_drafts([Candidate.of_rate("a", 0.7, 0.1), Candidate.of_rate("b", 0.6, 0.01)])
     yield specsim.simulate_policies(draft_log(*models, 500, rng=1), [Constant(2)])
+    batch, few = specsim.batch, {"requests": 400, "rng": 1}
+    yield batch.simulate_batch(batch.preset("llama-8b"), **few)
+    yield batch.sweep_batch(batch.preset("llama-8b"), over={"rate": [1.0]}, **few)
     yield specsim.generate(*models, [0], max_new_tokens=5, rng=1)
     yield specsim.check_metrics(gamma=4, accepted=20, emitted=30, steps=7)
     yield summarise(trace)

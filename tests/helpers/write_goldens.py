@@ -117,6 +117,13 @@ COMMANDS = {
         plan --draft small=0.75,0.02 --draft large=90/100,0.2 --json
         plan --draft small=0.75,0.02 --draft large=90/100,0.2
     """,
+    "batch": """
+        simulate-batch --rate 20 --alpha 0.7 --requests 500 --seed 1 --json
+        simulate-batch --rate 20 --alpha 0.7 --requests 500 --seed 1
+        simulate-batch --rate 100 --alpha 0.7 --policy goodput --requests 500 --seed 1
+        simulate-batch --over max_batch=1,16 --alpha 0.7 --policy budget:tokens=40 --output geometric:50 --requests 200 --seed 1 --json
+        simulate-batch --over max_batch=1,16 --alpha 0.7 --policy budget:tokens=40 --output geometric:50 --requests 200 --seed 1
+    """,
     "check_metrics": """
         check-metrics --gamma 4 --acceptance-rate 0.714 --tokens-per-step 4.29 --accepted 20 --drafted 28 --emitted 30 --steps 7 --bonus 2 --json
         check-metrics --gamma 4 --acceptance-rate 0.714 --tokens-per-step 4.29 --accepted 20 --drafted 28 --emitted 30 --steps 7 --bonus 2
@@ -190,6 +197,7 @@ MODULES = [
     "specsim.metrics",
     "specsim.models",
     "specsim.planning",
+    "specsim.planning.batch",
     "specsim.planning.costs",
     "specsim.planning.policies",
     "specsim.planted",
@@ -214,7 +222,10 @@ NAMES = {
     "kernel",
     "kind",
     "level",
+    "load",
+    "plain_load",
     "policy",
+    "quantity",
     "rule",
     "verdict",
     "verifier",

@@ -1,0 +1,226 @@
+"""`specsim simulate-batch`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from specsim.cli._app import app, ending
+from specsim.cli._options import REAL, Seed, Threads, whole
+from specsim.cli._terminal import TEXT_OR_PICTURE, PictureForm, print_result
+from specsim.core._numbers import real
+from specsim.core._numbers import whole as whole_of
+
+PRESET, ALPHA = "llama-8b", "0.8"
+
+
+@app.command(
+    name="simulate-batch",
+    help_epilogue=ending(
+        "simulate-batch --rate 20 --alpha 70% --policy goodput --seed 1",
+        "simulate-batch --over rate=1,10,20,40 --seed 1 -o speedup.png",
+        "simulate-batch --preset llama-8b-sparse --no-prefill --prompt 20k --over max_batch=1,4,16",
+        "simulate-batch --measured passes.csv --draft-ms 2 --log requests.csv --json",
+        codes="0 done, 2 usage or bad input, 3 interrupted",
+    ),
+)
+def simulate_batch(
+    *,
+    preset: Annotated[
+        str | None,
+        Parameter(
+            help="Networks and hardware: llama-8b (default), llama-8b-sparse, llama-70b or mixtral-8x7b."
+        ),
+    ] = None,
+    measured: Annotated[
+        Path | None,
+        Parameter(
+            help="CSV file of measured passes of the target, with the columns batch, tokens (of all "
+            "sequences) and ms, in place of a preset."
+        ),
+    ] = None,
+    draft_ms: Annotated[
+        float | None, REAL, Parameter(help="With --measured: milliseconds of a pass of the draft.")
+    ] = None,
+    policy: Annotated[
+        str,
+        Parameter(
+            help="How draft lengths are chosen: none, fixed, goodput, budget, heuristic or oracle, with "
+            "parameters if any: budget:tokens=256,most=8."
+        ),
+    ] = "fixed:gamma=4",
+    alpha: Annotated[
+        str | None,
+        Parameter(
+            help="Acceptance rate of the draft's tokens, or one for each position: 0.8,0.7. Default: 0.8.",
+            show_default=False,
+        ),
+    ] = None,
+    deviation: Annotated[
+        float | None,
+        REAL,
+        Parameter(help="Standard deviation of α between requests, which is then Beta-distributed."),
+    ] = None,
+    lengths: Annotated[
+        str | None,
+        Parameter(
+            help="Steps that accepted 0, 1, …, γ tokens, such as 620,210,90,80, or the file of a log that "
+            "'specsim check-metrics' reads, in place of --alpha."
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        REAL,
+        Parameter(help="Requests that arrive in a second. Default: all are there from the beginning."),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        Parameter(help="CSV file of requests, with the columns arrival (in seconds), prompt and output."),
+    ] = None,
+    prompt: Annotated[
+        str | None, Parameter(help="Tokens of a prompt: 512 (default), or geometric:512 with that mean.")
+    ] = None,
+    output: Annotated[
+        str | None, Parameter(help="Tokens of an output: 128 (default), or geometric:128 with that mean.")
+    ] = None,
+    max_batch: Annotated[
+        int | None,
+        Parameter(converter=whole, help="Most requests decoded at once. Default: 32.", show_default=False),
+    ] = None,
+    prefill: Annotated[
+        bool, Parameter(help="Compute prompts in the iteration in which a request joins.")
+    ] = True,
+    requests: Annotated[
+        int | None,
+        Parameter(converter=whole, help="Requests of each replication. Default: 2,000.", show_default=False),
+    ] = None,
+    replications: Annotated[
+        int, Parameter(converter=whole, help="Independent replications, for the intervals.")
+    ] = 8,
+    over: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="",
+            help="A setting and its values: rate, max_batch, prompt, output or alpha, as in rate=1,10; may "
+            "be repeated. Each is compared with a server that does not speculate.",
+        ),
+    ] = None,
+    seed: Seed = None,
+    threads: Threads = None,
+    form: PictureForm = TEXT_OR_PICTURE,
+) -> int:
+    """Simulate a server that decodes many requests at once: latency, goodput and capacity."""
+    from specsim.planning import batch
+    from specsim.planning.batch._policies import policy_named
+
+    settings: dict[str, Any] = {
+        "rate": rate,
+        "log": None if log is None else batch.RequestLog.read(log),
+        "alpha": _acceptance(alpha, deviation, lengths),
+        "prompt": None if prompt is None else _length("prompt", prompt),
+        "output": None if output is None else _length("output", output),
+        "max_batch": max_batch,
+        "requests": requests,
+        "replications": replications,
+    }
+    if log is not None:
+        for name in ("prompt", "output", "requests"):
+            if settings[name] is not None:
+                raise ValueError(f"--{name} has no effect on --log, which has the requests")
+    given = {name: value for name, value in settings.items() if value is not None}
+    work: dict[str, Any] = {"prefill": prefill, "rng": seed, "threads": threads} | given
+    cost, chosen = _cost(preset, measured, draft_ms), policy_named(policy)
+    if over is None:
+        if rate is None and log is None:
+            form.check_no_picture("a full server, whose latency has no limit (see --rate and --over)")
+        print_result(batch.simulate_batch(cost, chosen, **work), form)
+        return 0
+    values = dict(map(_values, over))
+    if len(values) < len(over):
+        raise ValueError(f"--over: {', '.join(over)}: give each setting once")
+    found = batch.sweep_batch(cost, chosen, over=values, **work)
+    print_result(found, form)
+    return 3 if found.interrupted else 0
+
+
+def _cost(name: str | None, measured: Path | None, draft_ms: float | None) -> Any:
+    from specsim.planning.batch import BatchCost, PassTime, preset
+
+    if measured is None:
+        if draft_ms is not None:
+            raise ValueError("--draft-ms has no effect without --measured")
+        return preset(PRESET if name is None else name)
+    if name is not None:
+        raise ValueError("--preset and --measured: give one of the two")
+    if draft_ms is None:
+        raise ValueError("--draft-ms is missing: the milliseconds of a pass of the draft")
+    if not 0.0 <= draft_ms < float("inf"):
+        raise ValueError(f"--draft-ms: {draft_ms:g} is not a number of milliseconds")
+    return BatchCost(PassTime.read(measured), PassTime(fixed=draft_ms / 1e3))
+
+
+def _acceptance(alpha: str | None, deviation: float | None, lengths: str | None) -> Any:
+    """What --alpha, --deviation and --lengths say of acceptance; None where nothing is said."""
+    from specsim.planning.batch import Beta, LoggedLengths
+
+    if lengths is not None:
+        if alpha is not None or deviation is not None:
+            raise ValueError("--lengths has the acceptance of a log; leave out --alpha and --deviation")
+        if Path(lengths).is_file():
+            return LoggedLengths(_logged(Path(lengths)))
+        return LoggedLengths([_number("lengths", one, whole_of) for one in lengths.split(",")])
+    if alpha is None and deviation is None:
+        return None
+    rates = [_number("alpha", one, real) for one in (alpha or ALPHA).split(",")]
+    if deviation is None:
+        return rates[0] if len(rates) == 1 else rates
+    if len(rates) > 1:
+        raise ValueError("--deviation is that of one rate between requests, and --alpha has several")
+    if not 0.0 <= rates[0] <= 1.0:
+        raise ValueError(f"--alpha: {rates[0]} is outside [0, 1]; give a probability")
+    return Beta(rates[0], deviation)
+
+
+def _logged(path: Path) -> list[int]:
+    """The accepted lengths of all requests of a log."""
+    from itertools import zip_longest
+
+    from specsim.metrics._logged import read_logged
+
+    found = read_logged(path).requests
+    if not found:
+        raise ValueError(f"{path}: no histogram of accepted lengths in it")
+    for one in found:
+        for wrong in one.contradictions():
+            raise ValueError(f"{one.place}: {wrong}")
+    return [sum(counts) for counts in zip_longest(*(one.lengths for one in found), fillvalue=0)]
+
+
+def _number(option: str, text: str, read: Any) -> Any:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise ValueError(f"--{option}: {error}") from None
+
+
+def _length(name: str, text: str) -> Any:
+    """A number of tokens, or a law of them."""
+    from specsim.planning.batch import Geometric
+
+    kind, colon, mean = text.partition(":")
+    if colon and kind != "geometric":
+        raise ValueError(f"--{name}: {text!r} is neither a number of tokens nor geometric:MEAN")
+    return _number(name, mean, lambda one: Geometric(real(one))) if colon else _number(name, text, whole_of)
+
+
+def _values(text: str) -> tuple[str, list[Any]]:
+    """A setting and its values: "rate=1,2" is ("rate", [1.0, 2.0])."""
+    name, equals, values = text.partition("=")
+    if not (equals and name and values):
+        raise ValueError(f"--over: {text!r} is not of the form setting=value,value, such as rate=1,10")
+    if name in ("prompt", "output"):
+        return name, [_length("over", one) for one in values.split(",")]
+    read = whole_of if name == "max_batch" else real
+    return name, [_number("over", one, read) for one in values.split(",")]

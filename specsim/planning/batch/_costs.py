@@ -1,0 +1,230 @@
+"""The time of an iteration of a server: of one pass over many sequences, and of draft and target together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim.core._arguments import checked
+from specsim.core._checks import check_between, check_count
+from specsim.core._files import PathLike
+from specsim.core._registry import check_known
+from specsim.core._types import Floats
+from specsim.planning.batch._columns import read_columns
+from specsim.planning.batch._kernel import pass_seconds
+from specsim.planning.costs import Experts, Hardware, Network
+
+#: The longest pass.
+MOST_SECONDS = 1e6
+
+
+@dataclass(frozen=True)
+class PassTime:
+    """The seconds of one forward pass, for any number of sequences, tokens and cached tokens.
+
+    `fixed` + `per_sequence`·sequences + `per_token`·tokens, and, with `network` and `hardware`, the time of
+    `Network.seconds`: the larger of those for reading weights, the experts that are used, and caches, and for
+    arithmetic. Sequences may have different numbers of tokens and contexts: only their sums matter. Not
+    modelled: what `Network.seconds` leaves out."""
+
+    fixed: float = 0.0
+    per_sequence: float = 0.0
+    per_token: float = 0.0
+    network: Network | None = None
+    hardware: Hardware | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("fixed", "per_sequence", "per_token"):
+            check_between(name, getattr(self, name), 0.0, MOST_SECONDS, "number of seconds")
+        if (self.network is None) != (self.hardware is None):
+            raise ValueError("network and hardware: give both of them, or neither")
+
+    @classmethod
+    def of(cls, network: Network, hardware: Hardware) -> PassTime:
+        """The time of a network on some hardware."""
+        return cls(network=network, hardware=hardware)
+
+    @classmethod
+    def fit(cls, sequences: ArrayLike, tokens: ArrayLike, milliseconds: ArrayLike) -> PassTime:
+        """Fit to n ≥ 3 measured passes, by non-negative least squares; each column is [n].
+
+        Raises ValueError for a measurement that is missing or negative, with its row, and where the columns
+        do not determine the coefficients, as when each pass has the same number of tokens for a sequence."""
+        from scipy.optimize import nnls
+
+        names = ("sequences", "tokens", "milliseconds")
+        columns = [np.asarray(one, dtype=np.float64) for one in (sequences, tokens, milliseconds)]
+        if columns[0].ndim != 1 or len({one.shape for one in columns}) > 1 or len(columns[0]) < 3:
+            raise ValueError(f"{', '.join(names)}: expected three columns of one length, at least 3")
+        for name, column, least in zip(names, columns, (1.0, 1.0, 0.0), strict=True):
+            wrong = np.flatnonzero(~(np.isfinite(column) & (column >= least)))
+            if wrong.size:
+                row = int(wrong[0])
+                raise ValueError(
+                    f"{name}: row {row + 1} has {column[row]:g}; give a number of at least {least:g}"
+                )
+        design = np.column_stack([np.ones(len(columns[0])), *columns[:2]])
+        scale = np.abs(design).max(axis=0)
+        if np.linalg.matrix_rank(design / scale) < 3:
+            raise ValueError(
+                "sequences and tokens: their coefficients are not determined; measure passes with different "
+                "numbers of sequences, and of tokens for each"
+            )
+        fixed, per_sequence, per_token = (nnls(design / scale, columns[2] / 1e3)[0] / scale).tolist()
+        return cls(fixed, per_sequence, per_token)
+
+    @classmethod
+    def read(cls, path: PathLike) -> PassTime:
+        """Fit to a CSV file with the columns batch, tokens (of all sequences) and ms, a row for each pass."""
+        found = read_columns(path, ("batch", "tokens", "ms"))
+        try:
+            return cls.fit(*found.values())
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def seconds(self, sequences: int, tokens: int, context: float = 0.0) -> float:
+        """The time over `tokens` of `sequences` with `context` cached tokens, both summed over sequences."""
+        return float(pass_seconds.plain(self.coefficients(), sequences, tokens, context))
+
+    def coefficients(self) -> Floats:
+        """What the compiled loop reads: fixed, per sequence, per token, weights, experts, log of the share of
+        experts that a token leaves out, per cached token, arithmetic per token."""
+        additive = [self.fixed, self.per_sequence, self.per_token]
+        if self.network is None or self.hardware is None:
+            return np.array([*additive, 0.0, 0.0, 0.0, 0.0, 0.0])
+        network, hardware = self.network, self.hardware
+        byte = 1.0 / hardware.bandwidth
+        weights, used = network.parameters * network.bytes_per_parameter, network.parameters
+        experts = left_out = 0.0
+        if network.experts is not None:
+            one = network.experts
+            experts = one.count * one.parameters * network.bytes_per_parameter
+            left_out = math.log1p(-one.active / one.count) if one.active < one.count else -math.inf
+            used += one.active * one.parameters
+        roofline = [weights * byte, experts * byte, left_out, network.cache_bytes_per_token * byte]
+        return np.array([*additive, *roofline, 2.0 * used / hardware.flops])
+
+
+@dataclass(frozen=True)
+class BatchCost:
+    """The passes of target and draft; the draft attends to at most `draft_context` tokens, all by default.
+
+    A draft that takes no time, such as a lookup of n-grams, is `PassTime()`."""
+
+    target: PassTime
+    draft: PassTime
+    draft_context: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("target", "draft"):
+            if not isinstance(getattr(self, name), PassTime):
+                raise TypeError(f"{name}: expected a PassTime, got {type(getattr(self, name)).__name__}")
+        if self.draft_context is not None:
+            check_between("draft_context", self.draft_context, 0.0, math.inf, "number of tokens")
+        if self.target.seconds(1, 1) <= 0.0:
+            raise ValueError("target: its pass takes no time at all")
+
+    @property
+    def seen(self) -> float:
+        """The most tokens that the draft attends to."""
+        return math.inf if self.draft_context is None else self.draft_context
+
+    def iteration(self, gammas: Sequence[int], contexts: Sequence[float]) -> float:
+        """The seconds of an iteration over sequences with these drafted tokens and contexts, without prefill.
+
+        Draft pass k is over the sequences with at least k drafted tokens; the target verifies all in one."""
+        for gamma in gammas:
+            check_count("gammas", gamma, 0)
+        if len(gammas) != len(contexts) or not len(gammas):
+            raise ValueError("gammas and contexts: expected as many of each, at least one")
+        seconds = 0.0
+        for k in range(1, max(gammas) + 1):
+            cached = [min(held, self.seen) for g, held in zip(gammas, contexts, strict=True) if g >= k]
+            seconds += self.draft.seconds(len(cached), len(cached), sum(cached))
+        return seconds + self.target.seconds(len(gammas), sum(gammas) + len(gammas), sum(contexts))
+
+
+H100 = Hardware(bandwidth=3.35e12, flops=9.89e14)
+EIGHT_H100 = Hardware(8 * H100.bandwidth, 8 * H100.flops)
+LLAMA_1B = Network(1.24e9, cache_bytes_per_token=32_768)
+LLAMA_8B = Network(8.03e9, cache_bytes_per_token=131_072)
+LLAMA_70B = Network(70.6e9, cache_bytes_per_token=327_680)
+MIXTRAL = Network(1.6e9, cache_bytes_per_token=131_072, experts=Experts(8, 2, 5.64e9))
+
+
+def _pair(target: Network, draft: Network, hardware: Hardware, seen: float | None = None) -> BatchCost:
+    return BatchCost(PassTime.of(target, hardware), PassTime.of(draft, hardware), seen)
+
+
+#: By name, with what each is.
+PRESETS: Mapping[str, tuple[str, BatchCost]] = MappingProxyType(
+    {
+        "llama-8b": (
+            "Llama 3.1 8B, drafted by Llama 3.2 1B, on one H100",
+            _pair(LLAMA_8B, LLAMA_1B, H100),
+        ),
+        "llama-8b-sparse": (
+            "Llama 3.1 8B, drafted by its own network on 512 tokens of the cache, on one H100",
+            _pair(LLAMA_8B, LLAMA_8B, H100, 512.0),
+        ),
+        "llama-70b": (
+            "Llama 3.1 70B, drafted by Llama 3.1 8B, on eight H100",
+            _pair(LLAMA_70B, LLAMA_8B, EIGHT_H100),
+        ),
+        "mixtral-8x7b": (
+            "Mixtral 8x7B, drafted by a dense network of the size of Llama 3.2 1B, on eight H100",
+            _pair(MIXTRAL, LLAMA_1B, EIGHT_H100),
+        ),
+    }
+)
+
+
+def presets() -> dict[str, str]:
+    """Describe the presets by name.
+
+    Returns
+    -------
+    dict
+        {name: networks and hardware}.
+
+    Examples
+    --------
+    >>> presets()["llama-70b"]
+    'Llama 3.1 70B, drafted by Llama 3.1 8B, on eight H100'
+    """
+    return {name: text for name, (text, _) in PRESETS.items()}
+
+
+@checked
+def preset(name: str) -> BatchCost:
+    """The cost of a named pair of networks on named hardware, with the bandwidth and speed of data sheets.
+
+    Servers attain less than data sheets say, and several devices take time to communicate: fit `PassTime` to
+    measured passes where there are any.
+
+    Parameters
+    ----------
+    name : str
+        One of `presets`.
+
+    Returns
+    -------
+    BatchCost
+
+    Raises
+    ------
+    ValueError
+        For another name.
+
+    Examples
+    --------
+    >>> round(1e3 * preset("llama-8b").target.seconds(1, 1), 2)
+    4.79
+    """
+    check_known("preset", name, tuple(PRESETS))
+    return PRESETS[name][1]

@@ -1,0 +1,274 @@
+"""The compiled event loop of the server, and the policies' choices within it.
+
+All that is random is drawn outside, or is number s of request i: uniform `s % 48` of the block `s // 48` of
+that request, so that neither the batch nor the policy changes it. `tests/helpers/naive_batch.py` is the same
+server written from the documentation alone.
+"""
+
+import math
+
+import numpy as np
+
+from specsim.core._kernels import kernel
+from specsim.core._streams import Purpose, fill_uniforms
+
+#: Uniforms of a request that are drawn at once, as rows × columns of a buffer.
+ROWS, COLUMNS = 3, 16
+BLOCK = ROWS * COLUMNS
+VERIFY = int(Purpose.VERIFY)
+#: The codes of policies; `parameters[0]` is the longest draft of each.
+FIXED, GOODPUT, BUDGET, HEURISTIC, ORACLE = range(5)
+#: The weight of a prior acceptance rate, in tested tokens.
+PRIOR_TESTS = 8
+#: What `serve` adds up.
+TOTALS = (
+    "iterations", "request_steps", "tokens", "drafted", "accepted", "finished", "busy", "batch_seconds",
+    "seconds",
+)  # fmt: skip
+
+
+@kernel
+def pass_seconds(cost, sequences, tokens, context):
+    """The time of a pass over `tokens` of `sequences` with `context` cached tokens in all.
+
+    `cost` has the coefficients of `PassTime`."""
+    fixed = cost[0] + cost[1] * sequences + cost[2] * tokens
+    experts = -cost[4] * math.expm1(tokens * cost[5]) if cost[4] > 0.0 else 0.0
+    return fixed + max(cost[3] + experts + cost[6] * context, cost[7] * tokens)
+
+
+@kernel
+def accepted_tokens(u, alpha, survival, most):
+    """Drafted tokens, of `most`, that are accepted: the largest k with u < P(at least k accepted)."""
+    k = 0
+    if survival.size:
+        while k < most and u < survival[k]:
+            k += 1
+        return k
+    probability = alpha
+    while k < most and u < probability:
+        k += 1
+        probability *= alpha
+    return k
+
+
+@kernel
+def best_length(most, alpha, drafting, joining, prompt_tokens, context, draft_context, target, draft):
+    """The smallest γ of the largest expected tokens per second, the same for all requests (SmartSpec)."""
+    each = pass_seconds(draft, drafting, drafting, draft_context)
+    sequences = drafting + joining
+    expected = power = 1.0
+    best, highest = 0, -1.0
+    for gamma in range(most + 1):
+        if gamma:
+            power *= alpha
+            expected += power
+        tokens = drafting * (gamma + 1) + prompt_tokens
+        seconds = gamma * each + pass_seconds(target, sequences, tokens, context)
+        rate = (drafting * expected + joining) / seconds
+        if rate > highest:
+            best, highest = gamma, rate
+    return best
+
+
+@kernel
+def sift_down(heap, weights, place, size):
+    """Restore the order of a heap, the largest weight first and of equal ones the oldest, below `place`."""
+    moved = heap[place]
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size:
+            left, right = heap[child], heap[child + 1]
+            if weights[right] > weights[left] or (weights[right] == weights[left] and right < left):
+                child += 1
+        other = heap[child]
+        if weights[moved] > weights[other] or (weights[moved] == weights[other] and moved < other):
+            break
+        heap[place] = other
+        place = child
+    heap[place] = moved
+
+
+@kernel
+def share_budget(left, most, rates, order, running, joins, gammas, weights, heap):
+    """Give `left` drafted tokens one by one to the request whose next one is accepted most probably."""
+    for j in range(running):
+        weights[j] = 0.0 if joins[order[j]] else rates[order[j]]
+        heap[j] = j
+    for place in range(running // 2 - 1, -1, -1):
+        sift_down(heap, weights, place, running)
+    while left > 0 and weights[heap[0]] > 0.0:
+        best = heap[0]
+        slot = order[best]
+        gammas[slot] += 1
+        left -= 1
+        weights[best] = weights[best] * rates[slot] if gammas[slot] < most else 0.0
+        sift_down(heap, weights, 0, running)
+
+
+@kernel
+def serve(
+    arrivals, prompts, outputs, blocks, alphas, survival, target, draft, draft_context, max_batch, prefill,
+    policy, parameters, counted_from, counted_to, until_counted, k0, k1, stop, started, first, finished,
+    totals,
+):  # fmt: skip
+    """Serve requests in the order of `arrivals`; fills `started`, `first`, `finished` and `totals`.
+
+    Totals are those of the time between the admission of the request `counted_from` and that of
+    `counted_to`, where the server stops if `until_counted`; it stops anywhere once `stop[0]` is set."""
+    requests = arrivals.size
+    most = int(parameters[0])
+    order = np.arange(max_batch)  # the slots of the running requests, then those that are free
+    request = np.zeros(max_batch, np.int64)
+    emitted = np.zeros(max_batch, np.int64)
+    step = np.zeros(max_batch, np.int64)
+    gammas = np.zeros(max_batch, np.int64)
+    lengths = np.zeros(max_batch, np.int64)
+    joins = np.zeros(max_batch, np.bool_)
+    known = np.zeros((max_batch, 2))  # accepted and tested tokens
+    rates = np.zeros(max_batch)
+    weights = np.zeros(max_batch)
+    heap = np.zeros(max_batch, np.int64)
+    ended = np.zeros(max_batch, np.bool_)
+    uniforms = np.empty((max_batch, ROWS, COLUMNS))
+    by_length = np.zeros(most + 2, np.int64)
+    context_by_length = np.zeros(most + 2)
+    window = int(parameters[1]) if policy == GOODPUT else 1
+    recent = np.zeros((window, 2))
+    recent_accepted, recent_tested = 0.0, 0.0
+    prior = parameters[2] if policy in (GOODPUT, BUDGET) else 0.0
+    drafts = policy != FIXED or most > 0
+    now, iterations, running, queued = 0.0, 0, 0, 0
+    while (queued < requests or running) and stop[0] == 0:
+        if running == 0 and arrivals[queued] > now:
+            idle = arrivals[queued] - now
+            if counted_from < queued <= counted_to:
+                totals[8] += idle
+            now = arrivals[queued]
+        while queued < requests and running < max_batch and arrivals[queued] <= now:
+            slot = order[running]
+            request[slot] = queued
+            emitted[slot] = 0
+            step[slot] = 0
+            joins[slot] = prefill
+            lengths[slot] = int(parameters[1]) if policy == HEURISTIC else most
+            known[slot, 0] = PRIOR_TESTS * prior
+            known[slot, 1] = PRIOR_TESTS
+            started[queued] = now
+            queued += 1
+            running += 1
+        if until_counted and queued > counted_to:
+            return
+        # the numbers of this iteration
+        joining, prompt_tokens, context, seen = 0, 0, 0.0, 0.0
+        for j in range(running):
+            slot = order[j]
+            i = request[slot]
+            gammas[slot] = 0
+            if joins[slot]:
+                joining += 1
+                prompt_tokens += prompts[i]
+            else:
+                held = prompts[i] + emitted[slot]
+                context += held
+                seen += min(float(held), draft_context)
+            s = step[slot] % BLOCK
+            if s == 0:
+                fill_uniforms(k0, k1, VERIFY, (blocks[i] + step[slot] // BLOCK) * COLUMNS, uniforms[slot])
+        drafting = running - joining
+        # the draft lengths
+        if policy in (FIXED, HEURISTIC, ORACLE):
+            for j in range(running):
+                slot = order[j]
+                if joins[slot]:
+                    continue
+                gammas[slot] = lengths[slot]
+                if policy == ORACLE:
+                    i, s = request[slot], step[slot] % BLOCK
+                    room = min(most, outputs[i] - emitted[slot] - 1)
+                    u = uniforms[slot, s // COLUMNS, s % COLUMNS]
+                    gammas[slot] = accepted_tokens(u, alphas[i], survival, room)
+        elif policy == GOODPUT and drafting:
+            alpha = (recent_accepted + PRIOR_TESTS * prior) / (recent_tested + PRIOR_TESTS)
+            chosen = best_length(most, alpha, drafting, joining, prompt_tokens, context, seen, target, draft)
+            for j in range(running):
+                gammas[order[j]] = 0 if joins[order[j]] else chosen
+        elif policy == BUDGET and most > 0:
+            for j in range(running):
+                rates[order[j]] = known[order[j], 0] / known[order[j], 1]
+            left = int(parameters[1]) - drafting
+            share_budget(left, most, rates, order, running, joins, gammas, weights, heap)
+        # its time: draft pass k is over the requests with at least k drafted tokens
+        by_length[:] = 0
+        context_by_length[:] = 0.0
+        drafted = 0
+        for j in range(running):
+            slot = order[j]
+            gamma = gammas[slot]
+            drafted += gamma
+            if gamma:
+                by_length[gamma] += 1
+                context_by_length[gamma] += min(float(prompts[request[slot]] + emitted[slot]), draft_context)
+        seconds = 0.0
+        sequences, cached = 0, 0.0
+        for gamma in range(most, 0, -1):
+            sequences += by_length[gamma]
+            cached += context_by_length[gamma]
+            if sequences:
+                seconds += pass_seconds(draft, sequences, sequences, cached)
+        if joining and drafts:
+            seconds += pass_seconds(draft, joining, prompt_tokens, 0.0)
+        seconds += pass_seconds(target, running, drafting + drafted + prompt_tokens, context)
+        end = now + seconds
+        # what it emits
+        kept, emitted_now, accepted_now, tested_now, done = 0, 0, 0, 0, 0
+        for j in range(running):
+            slot = order[j]
+            i, s, gamma = request[slot], step[slot] % BLOCK, gammas[slot]
+            u = uniforms[slot, s // COLUMNS, s % COLUMNS]
+            accepted = accepted_tokens(u, alphas[i], survival, gamma)
+            tested = min(accepted + 1, gamma)
+            tokens = min(accepted + 1, outputs[i] - emitted[slot])
+            emitted_now += tokens
+            accepted_now += accepted
+            tested_now += tested
+            known[slot, 0] += accepted
+            known[slot, 1] += tested
+            if policy == HEURISTIC and not joins[slot]:
+                grown = lengths[slot] + 2 if accepted == gamma else lengths[slot] - 1
+                lengths[slot] = min(max(grown, 1), most)
+            if emitted[slot] == 0:
+                first[i] = end
+            joins[slot] = False
+            emitted[slot] += tokens
+            step[slot] += 1
+            ended[j] = emitted[slot] == outputs[i]
+            if ended[j]:
+                finished[i] = end
+                done += 1
+        if policy == GOODPUT:
+            at = iterations % window
+            recent_accepted += accepted_now - recent[at, 0]
+            recent_tested += tested_now - recent[at, 1]
+            recent[at, 0] = accepted_now
+            recent[at, 1] = tested_now
+        iterations += 1
+        if counted_from < queued <= counted_to:
+            totals[0] += 1
+            totals[1] += running
+            totals[2] += emitted_now
+            totals[3] += drafted
+            totals[4] += accepted_now
+            totals[5] += done
+            totals[6] += seconds
+            totals[7] += seconds * running
+            totals[8] += seconds
+        if done:  # those that go on keep their order
+            for j in range(running):
+                slot = order[j]
+                if not ended[j]:
+                    order[j] = order[kept]
+                    order[kept] = slot
+                    kept += 1
+            running = kept
+        now = end

@@ -1,0 +1,261 @@
+"""Requests: when they arrive, how long they are, and how many of their drafted tokens are accepted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim.core._arguments import checked
+from specsim.core._checks import check_between, check_count
+from specsim.core._files import PathLike
+from specsim.core._streams import Key, Purpose, uniforms
+from specsim.core._types import Floats, Ints
+from specsim.planning.batch._columns import read_columns
+from specsim.planning.batch._kernel import BLOCK
+
+#: The longest prompt and output, in tokens, and the most requests of a replication.
+LONGEST, MOST_REQUESTS = 2**24, 10**7
+#: The columns of a log.
+COLUMNS = ("arrival", "prompt", "output")
+
+
+@checked
+@dataclass(frozen=True)
+class Geometric:
+    """Lengths 1, 2, … with P(n) = (1 - 1/m)^{n-1}/m and mean m ≥ 1."""
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        check_between("mean", self.mean, 1.0, LONGEST / 64, "mean length")
+
+    def __str__(self) -> str:
+        return f"geometric:{self.mean:g}"
+
+    def lengths(self, u: Floats) -> Ints:
+        """The lengths at these uniforms."""
+        if self.mean == 1.0:
+            return np.ones(len(u), dtype=np.int64)
+        found = np.floor(np.log1p(-u) / math.log1p(-1.0 / self.mean)) + 1.0
+        return np.asarray(found, dtype=np.int64)
+
+
+@checked
+@dataclass(frozen=True)
+class Beta:
+    """Acceptance rates that differ between requests: Beta-distributed, with this mean and standard
+    deviation.
+
+    Within a request acceptances are independent, at its own rate."""
+
+    mean: float
+    deviation: float
+
+    def __post_init__(self) -> None:
+        check_between("mean", self.mean, 0.0, 1.0, "probability")
+        check_between("deviation", self.deviation, 0.0, 0.5, "standard deviation")
+        if not 0.0 < self.deviation**2 < self.mean * (1.0 - self.mean):
+            most = math.sqrt(self.mean * (1.0 - self.mean))
+            raise ValueError(
+                f"deviation: {self.deviation:g} is not between 0 and {most:g}, that of rates 0 and 1; "
+                "for one rate give the number alone"
+            )
+
+    def rates(self, u: Floats) -> Floats:
+        """The rates at these uniforms."""
+        from scipy.special import betaincinv
+
+        size = self.mean * (1.0 - self.mean) / self.deviation**2 - 1.0
+        return np.asarray(betaincinv(self.mean * size, (1.0 - self.mean) * size, u))
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedLengths:
+    """Accepted lengths as they were logged: `lengths[k]` steps accepted exactly k of γ drafted tokens.
+
+    A simulated step draws from these, whatever the request. Longer drafts than the log's are refused, since
+    it does not know what they would have accepted."""
+
+    lengths: ArrayLike
+
+    def __post_init__(self) -> None:
+        found = np.asarray(self.lengths)
+        if found.ndim != 1 or len(found) < 2 or found.dtype.kind not in "iu" or found.min() < 0:
+            raise ValueError("lengths: expected counts ≥ 0 of steps that accepted 0, 1, …, γ tokens, γ ≥ 1")
+        if not found.sum():
+            raise ValueError("lengths: no step was logged")
+        object.__setattr__(self, "lengths", tuple(found.tolist()))
+
+    @property
+    def survival(self) -> Floats:
+        """[γ] probabilities of accepting at least 1, 2, …, γ tokens."""
+        lengths = np.asarray(self.lengths, dtype=np.float64)
+        return np.asarray(np.cumsum(lengths[::-1])[-2::-1] / lengths.sum())
+
+
+Acceptance = ArrayLike | Beta | LoggedLengths
+
+
+@dataclass(frozen=True, eq=False)
+class RequestLog:
+    """Logged requests: seconds of arrival, in order, and the lengths of prompt and output, each [n].
+
+    Parameters
+    ----------
+    arrival, prompt, output : array_like, shape [n]
+        Arrivals ≥ 0 that do not fall; lengths in tokens, ≥ 1.
+    """
+
+    arrival: ArrayLike = field(repr=False)
+    prompt: ArrayLike = field(repr=False)
+    output: ArrayLike = field(repr=False)
+
+    def __post_init__(self) -> None:
+        columns = {name: np.asarray(getattr(self, name), dtype=np.float64) for name in COLUMNS}
+        size = len({one.shape for one in columns.values()})
+        if size > 1 or columns["arrival"].ndim != 1 or not columns["arrival"].size:
+            raise ValueError("arrival, prompt and output: expected three columns of one length, at least 1")
+        for name, column in columns.items():
+            least, most = (0.0, 1e12) if name == "arrival" else (1.0, LONGEST)
+            right = (column >= least) & (column <= most)
+            if name != "arrival":
+                right &= column == np.floor(column)
+            _check_rows(name, column, right, f"a number from {least:g} to {most:g}")
+        falls = np.concatenate([[True], np.diff(columns["arrival"]) >= 0.0])
+        _check_rows("arrival", columns["arrival"], falls, "times in order, none before the one above it")
+        object.__setattr__(self, "arrival", columns["arrival"])
+        for name in ("prompt", "output"):
+            object.__setattr__(self, name, columns[name].astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(np.asarray(self.arrival))
+
+    @classmethod
+    def read(cls, path: PathLike) -> RequestLog:
+        """Read a CSV file with the columns arrival (in seconds), prompt and output (in tokens), in any order.
+
+        Raises ValueError, with the line, for what is missing or no number."""
+        found = read_columns(path, COLUMNS)
+        try:
+            return cls(**found)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+
+def _check_rows(name: str, column: Floats, right: np.typing.NDArray[np.bool_], wanted: str) -> None:
+    wrong = np.flatnonzero(~right)
+    if wrong.size:
+        row = int(wrong[0])
+        raise ValueError(f"{name}: request {row + 1} has {column[row]:g}; expected {wanted}")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The requests of a simulation; `rate` is None where all are there from the beginning."""
+
+    rate: float | None
+    log: RequestLog | None
+    prompt: int | Geometric
+    output: int | Geometric
+    acceptance: Acceptance
+    requests: int
+
+    def __post_init__(self) -> None:
+        if self.log is not None and self.rate is not None:
+            raise ValueError("rate: a log has the arrivals; leave the rate out")
+        if self.rate is not None:
+            if self.rate == 0.0:
+                raise ValueError("rate: 0 requests per second never arrive; leave it out for a full server")
+            check_between("rate", self.rate, 1e-9, 1e9, "number of requests per second")
+        for name in ("prompt", "output"):
+            length = getattr(self, name)
+            if not isinstance(length, Geometric):
+                check_count(name, length, 1, LONGEST)
+        if self.log is None:
+            check_count("requests", self.requests, 1, MOST_REQUESTS)
+
+    def __str__(self) -> str:
+        if isinstance(self.acceptance, Beta):
+            alpha = f"α {self.acceptance.mean:g} ± {self.acceptance.deviation:g} between requests"
+        elif isinstance(self.acceptance, LoggedLengths):
+            alpha = "accepted lengths of a log"
+        else:
+            alpha = "α " + ", ".join(
+                f"{one:g}" for one in np.atleast_1d(np.asarray(self.acceptance)).tolist()
+            )
+        if self.log is not None:
+            return f"the {len(self.log):,} requests of a log, {alpha}"
+        return f"prompts of {self.prompt} and outputs of {self.output} tokens, {alpha}"
+
+    @property
+    def count(self) -> int:
+        """Requests of a replication."""
+        return self.requests if self.log is None else len(self.log)
+
+    def draw(self, key: Key) -> Drawn:
+        """The requests of one replication; another rate changes arrivals only, in proportion."""
+        count = self.count
+        if self.log is None:
+            gaps, prompts, outputs = uniforms(key, Purpose.CONTEXT, 0, count, 3)
+            arrivals = np.zeros(count) if self.rate is None else np.cumsum(-np.log1p(-gaps)) / self.rate
+            made = Drawn(arrivals, _lengths(self.prompt, prompts), _lengths(self.output, outputs))
+        else:
+            arrivals, prompts, outputs = (np.asarray(getattr(self.log, name)) for name in COLUMNS)
+            made = Drawn(arrivals - arrivals[0], prompts, outputs)
+        if isinstance(self.acceptance, Beta):
+            (u,) = uniforms(key, Purpose.DRAFT, 0, count, 1)
+            made.alphas[:] = self.acceptance.rates(u)
+        elif not isinstance(self.acceptance, LoggedLengths) and np.ndim(self.acceptance) == 0:
+            made.alphas[:] = float(self.acceptance)  # type: ignore[arg-type]  # a number
+        return made
+
+    def survival(self, longest: int) -> Floats:
+        """[longest] probabilities of accepting at least k + 1 tokens; empty where requests have rates."""
+        if isinstance(self.acceptance, Beta):
+            return np.empty(0)
+        if isinstance(self.acceptance, LoggedLengths):
+            found = self.acceptance.survival
+            if longest > len(found):
+                raise ValueError(
+                    f"alpha: logged steps drafted {len(found)}, and the policy drafts up to {longest}; "
+                    "lower its longest draft"
+                )
+            return found
+        rates = np.asarray(self.acceptance, dtype=np.float64)
+        if rates.ndim > 1 or not rates.size:
+            raise ValueError(
+                f"alpha: shape {rates.shape}; expected one rate, or one for each position, at least one"
+            )
+        for rate in rates.ravel().tolist():
+            check_between("alpha", rate, 0.0, 1.0, "probability")
+        if rates.ndim == 0:
+            return np.empty(0)
+        return np.asarray(
+            np.cumprod(rates[np.minimum(np.arange(max(longest, 1)), len(rates) - 1)]), dtype=np.float64
+        )
+
+
+@dataclass
+class Drawn:
+    """Requests of one replication: arrivals, lengths, and acceptance rates where each has its own."""
+
+    arrivals: Floats
+    prompts: Ints
+    outputs: Ints
+    alphas: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.alphas = np.zeros(len(self.arrivals))
+
+    @property
+    def blocks(self) -> Ints:
+        """The number of the first block of uniforms of each request: it needs at most one for each token."""
+        needed = -(-self.outputs // BLOCK)
+        return np.asarray(np.cumsum(needed) - needed)
+
+
+def _lengths(law: int | Geometric, u: Floats) -> Ints:
+    return law.lengths(u) if isinstance(law, Geometric) else np.full(len(u), law, dtype=np.int64)

@@ -1,0 +1,411 @@
+"""Simulate a server, and what it attains, with intervals over independent replications."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from specsim.core._arguments import checked
+from specsim.core._checks import check_count
+from specsim.core._kernels import available_threads
+from specsim.core._plotting import axes_or_new
+from specsim.core._progress import ShowProgress, shows_progress, told
+from specsim.core._provenance import Provenance
+from specsim.core._streams import RandomSource, key_of, root_of
+from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict
+from specsim.core._types import Floats, Ints
+from specsim.planning.batch._costs import BatchCost
+from specsim.planning.batch._kernel import TOTALS, serve
+from specsim.planning.batch._policies import BatchPolicy, Fixed
+from specsim.planning.batch._requests import Beta, Drawn, Geometric, LoggedLengths, RequestLog, Workload
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Two-sided confidence of intervals.
+CONFIDENCE = 0.95
+#: The share of requests at each end of a replication that is not counted, and the number of batches, if that
+#: is more: the first batch begins at once, and takes a while to lose step.
+UNCOUNTED, UNCOUNTED_BATCHES = 0.1, 2
+#: The largest batch, and how many batches of requests a replication needs.
+MOST_BATCH, BATCHES = 65_536, 10
+#: Seconds that a run may last, beside which a pass still counts.
+LONGEST_RUN = 1e15
+PERCENTILES = (50, 90, 99)
+#: What is measured: {name: (in words, unit)}. Those in `QUEUE` have no limit where the queue grows.
+QUANTITIES = {
+    "goodput": ("goodput", "tokens/s"),
+    "request_rate": ("requests completed", "1/s"),
+    "capacity": ("capacity", "requests/s"),
+    "tokens_per_pass": ("tokens per target pass of a request", ""),
+    "alpha_drafted": ("α drafted", ""),
+    "time_per_token": ("time per token once admitted", "ms"),
+    "utilisation": ("utilisation", ""),
+    "mean_batch": ("mean batch while busy", "requests"),
+    "wait": ("mean wait in the queue", "s"),
+    "first_token": ("mean time to the first token", "s"),
+    "latency": ("mean latency", "s"),
+    **{f"latency_p{percent}": (f"latency, p{percent}", "s") for percent in PERCENTILES},
+}
+QUEUE = ("wait", "first_token", "latency", *(f"latency_p{percent}" for percent in PERCENTILES))
+
+
+class Estimate(NamedTuple):
+    """A mean over replications, and the ends of its 95 % interval (Student's t)."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def estimate(values: Floats) -> Estimate:
+    """The mean of values of independent replications, with its interval; NaN where any is."""
+    from scipy.stats import t
+
+    mean = float(values.mean())
+    reach = float(t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
+    return Estimate(mean, mean - reach, mean + reach)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchRun(Shown):
+    """The result of `simulate_batch`.
+
+    Parameters
+    ----------
+    policy : str
+    max_batch : int
+    work : Workload
+        What arrives: rate or log, lengths and acceptance, as they were given.
+    prefill : bool
+    rate : float or None
+        Requests that arrive in a second, of a log on average; None where all are there from the beginning.
+    requests : int
+        Requests of each replication.
+    load : str
+        "steady"; "overloaded" where requests arrive faster than a full server completes them; "critical"
+        where the capacity is not known well enough to tell; "full" without a rate.
+    settled : bool
+        Whether latency has stopped growing along the run: it does not differ between the first and the
+        second half of the counted requests by more than chance explains.
+    values : mapping
+        {quantity: one value for each replication}; NaN where there is none, as of latencies that have no
+        limit. Times are in seconds.
+    """
+
+    policy: str
+    max_batch: int
+    work: Workload = field(repr=False)
+    prefill: bool
+    rate: float | None
+    requests: int
+    load: str
+    settled: bool
+    values: Mapping[str, Floats] = field(repr=False)
+    cost: BatchCost = field(repr=False)
+    provenance: Provenance = field(repr=False)
+
+    @property
+    def replications(self) -> int:
+        """The number of independent replications."""
+        return len(self.values["goodput"])
+
+    def estimate(self, quantity: str) -> Estimate:
+        """A quantity of `values`, such as "goodput", with its interval."""
+        return estimate(self.values[quantity])
+
+    @property
+    def verdict(self) -> str:
+        """What `load` means, in a sentence; empty where the server is steady and settled."""
+        capacity = self.estimate("capacity").mean
+        if self.load == "overloaded":
+            return (
+                f"the queue grows without bound: {self.rate:.4g} requests arrive in a second, and a full "
+                f"server completes {capacity:.4g}; there is no steady latency"
+            )
+        if self.load == "critical":
+            return (
+                f"{self.rate:.4g} requests arrive in a second, which cannot be told from the capacity, "
+                f"{capacity:.4g}; no latency is shown; simulate more requests"
+            )
+        if self.load == "full":
+            return ""
+        if not self.settled:
+            return "latency still grows along the run: what is shown is too small; simulate more requests"
+        return ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, for JSON."""
+        estimates = {row["quantity"]: row for row in self.records()}
+        more = {"work": str(self.work), "estimates": estimates}
+        return as_dict(self, "replications", "verdict", without=("cost",), **more)
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each quantity: its mean, and the ends of its 95 % interval."""
+        return [{"quantity": name} | self.estimate(name)._asdict() for name in self.values]
+
+    def parts(self) -> Iterator[Piece]:
+        rows = []
+        for name in self.values:
+            text, unit = QUANTITIES[name]
+            mean, low, high = (1e3 * one if unit == "ms" else one for one in self.estimate(name))
+            if not math.isnan(mean):
+                rows.append((text, f"{mean:.4g}", f"{low:.4g} – {high:.4g}" if low < high else NONE, unit))
+        yield Table(("", "mean", "95 % interval", ""), rows)
+        arrive = (
+            "all there from the beginning" if self.rate is None else f"{self.rate:.4g} arrive in a second"
+        )
+        prefill = "" if self.prefill else ", cached before they arrive"
+        yield f"{self.work}{prefill}"
+        yield (
+            f"policy {self.policy}, at most {self.max_batch:,} at once; {self.replications} replications of "
+            f"{self.requests:,} requests, {arrive}; seed {self.provenance.root}"
+        )
+        if self.verdict:
+            yield Line(self.verdict, "bold red" if self.load == "overloaded" else "bold yellow")
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Latency percentiles with their intervals, or why there are none."""
+        ax = axes_or_new(ax)
+        found = [self.estimate(f"latency_p{percent}") for percent in PERCENTILES]
+        if self.load == "steady":
+            middle = [one.mean for one in found]
+            reach = [one.high - one.mean for one in found]
+            ax.errorbar([f"p{percent}" for percent in PERCENTILES], middle, yerr=reach, fmt="o", capsize=3)
+            ax.set_ylim(bottom=0.0)
+        else:
+            ax.text(0.5, 0.5, "no steady latency", ha="center", transform=ax.transAxes)
+        ax.set(ylabel="latency (s)", title=f"{self.policy}, {self.load}")
+        return ax
+
+
+@checked
+@shows_progress("batch", " replications")
+def simulate_batch(
+    cost: BatchCost,
+    policy: BatchPolicy = Fixed(),  # noqa: B008 - it is frozen
+    *,
+    rate: float | None = None,
+    log: RequestLog | None = None,
+    alpha: ArrayLike | Beta | LoggedLengths = 0.8,
+    prompt: int | Geometric = 512,
+    output: int | Geometric = 128,
+    max_batch: int = 32,
+    prefill: bool = True,
+    requests: int = 2000,
+    replications: int = 8,
+    rng: RandomSource = None,
+    threads: int | None = None,
+    progress: ShowProgress = None,
+) -> BatchRun:
+    """Simulate a server that decodes many requests at once.
+
+    Requests wait in one queue, first come first served. An iteration makes one draft pass for each token of
+    the longest draft, over the requests that draft so many, and one pass of the target over all drafted
+    tokens and one more of each request. It starts with the requests that have arrived by then, at most
+    `max_batch`, and ends for all of them at the same time. What a step emits beyond the end of an output is
+    dropped. No request is preempted: caches are assumed to fit.
+
+    Parameters
+    ----------
+    cost : BatchCost
+        The seconds of an iteration.
+    policy : BatchPolicy
+        It chooses the draft lengths of each iteration.
+    rate : float, optional
+        Requests per second of a Poisson process. By default all are there from the beginning, and the server
+        is full.
+    log : RequestLog, optional
+        Arrivals and lengths, in place of `rate`, `prompt`, `output` and `requests`.
+    alpha : float, array_like, Beta or LoggedLengths
+        The acceptance rate of drafted tokens, independent of each other; one for each position, the last of
+        which holds for later ones; one for each request; or accepted lengths of a log.
+    prompt, output : int or Geometric
+        Tokens of a prompt and of an output.
+    max_batch : int
+        The most requests that are decoded at once.
+    prefill : bool
+        Whether a request joins with its prompt: in its first iteration the target's pass is over the prompt
+        too, it emits one token, and nothing is drafted for it; if the policy drafts at all, the draft has a
+        pass over the prompts too. Else caches of prompts are there, as where other machines make them.
+    requests, replications : int
+        Independent replications of so many requests; the first and last tenth of each, or two batches if
+        that is more, are not counted.
+    rng, threads, progress
+        As in `specsim.simulate`. The same seed gives the same requests to every server, and the same
+        uniforms to their steps; another rate stretches the arrivals.
+
+    Returns
+    -------
+    BatchRun
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments out of range.
+
+    References
+    ----------
+    SmartSpec, arXiv 2406.14066, for batches whose requests accept different numbers of tokens.
+
+    Examples
+    --------
+    >>> from specsim.planning.batch import Fixed, preset, simulate_batch
+    >>> run = simulate_batch(preset("llama-8b"), Fixed(4), rate=100.0, requests=400, rng=1)
+    >>> run.load
+    'overloaded'
+    """
+    started, root = time.perf_counter(), root_of(rng)
+    for name, value, kind in (("cost", cost, BatchCost), ("policy", policy, BatchPolicy)):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name}: expected a {kind.__name__}, got {type(value).__name__}")
+    work = Workload(rate, log, prompt, output, alpha, requests)
+    prefill = bool(prefill)
+    check_count("max_batch", max_batch, most=MOST_BATCH)
+    check_count("replications", replications, 2, 10_000)
+    if work.count < BATCHES * max_batch:
+        raise ValueError(
+            f"requests: {work.count:,} are too few for batches of {max_batch:,}; give at least "
+            f"{BATCHES * max_batch:,}, {BATCHES} batches"
+        )
+    survival = work.survival(policy.longest)
+    stop = np.zeros(1, dtype=np.int64)
+    server = _Server(cost, policy, max_batch, prefill, survival, stop)
+    workers, report = available_threads(threads), told(progress)
+    found: list[dict[str, float]] = []
+    with ThreadPoolExecutor(min(workers, replications)) as pool:
+        keys = [key_of(root, (number,)) for number in range(replications)]
+        try:
+            for one in pool.map(lambda key: _replicate(server, work, key), keys):
+                found.append(one)
+                if report is not None:
+                    report(len(found), replications)
+        except BaseException:
+            stop[0] = 1  # the threads end too
+            raise
+    values = {name: np.array([one[name] for one in found]) for name in (*QUANTITIES, "half_1", "half_2")}
+    halves = values.pop("half_2") - values.pop("half_1")
+    average = _average_rate(log) if log is not None else rate
+    load = _load(average, estimate(values["capacity"]))
+    if load != "steady":
+        for name in QUEUE:
+            values[name] = np.full(replications, np.nan)
+    return BatchRun(
+        policy=str(policy),
+        max_batch=max_batch,
+        work=work,
+        prefill=prefill,
+        rate=average,
+        requests=work.count,
+        load=load,
+        settled=not estimate(halves).low > 0.05 * float(values["latency"].mean()),
+        values=values,
+        cost=cost,
+        provenance=Provenance.record(root, workers, time.perf_counter() - started),
+    )
+
+
+class _Server(NamedTuple):
+    """What is the same in all replications."""
+
+    cost: BatchCost
+    policy: BatchPolicy
+    max_batch: int
+    prefill: bool
+    survival: Floats
+    stop: Ints
+
+    def serve(self, drawn: Drawn, key: tuple[int, int], edge: int, until_counted: bool) -> _Served:
+        count = len(drawn.arrivals)
+        started, first, finished = np.zeros((3, count))
+        totals = np.zeros(len(TOTALS))
+        serve(
+            drawn.arrivals, drawn.prompts, drawn.outputs, drawn.blocks, drawn.alphas, self.survival,
+            self.cost.target.coefficients(), self.cost.draft.coefficients(), self.cost.seen, self.max_batch,
+            self.prefill, self.policy.code, self.policy.parameters(), edge, count - 1 - edge, until_counted,
+            *key, self.stop, started, first, finished, totals,
+        )  # fmt: skip
+        return _Served(started, first, finished, dict(zip(TOTALS, totals.tolist(), strict=True)))
+
+
+class _Served(NamedTuple):
+    started: Floats
+    first: Floats
+    finished: Floats
+    totals: dict[str, float]
+
+
+def _replicate(server: _Server, work: Workload, key: tuple[int, int]) -> dict[str, float]:
+    """The quantities of one replication."""
+    drawn = work.draw(key)
+    count = len(drawn.arrivals)
+    alone = server.cost.target.seconds(1, 1)
+    if drawn.arrivals[-1] * 2.0**-52 > 1e-6 * alone:
+        raise ValueError(
+            f"rate: requests arrive over {drawn.arrivals[-1]:.3g} seconds, and numbers cannot tell passes of "
+            f"{alone:.3g} seconds apart beside that; simulate fewer requests, or a higher rate"
+        )
+    edge = max(int(UNCOUNTED * count), UNCOUNTED_BATCHES * server.max_batch)
+    served = server.serve(drawn, key, edge, until_counted=False)
+    if not served.finished.max() < LONGEST_RUN:
+        raise ValueError(
+            f"cost: iterations take too long, all of them more than {LONGEST_RUN:g} seconds; check "
+            "bandwidth, arithmetic and caches"
+        )
+    full = served
+    if drawn.arrivals[-1] > 0.0:
+        full = server.serve(_all_at_once(drawn), key, edge, until_counted=True)
+    # by tokens, since the requests that a window cuts are not equally far at its ends
+    capacity = full.totals["tokens"] / full.totals["seconds"] / float(drawn.outputs.mean())
+    counted = slice(edge, count - edge)
+    totals, started, finished = served.totals, served.started[counted], served.finished[counted]
+    latency, arrivals = finished - drawn.arrivals[counted], drawn.arrivals[counted]
+    half = len(latency) // 2
+    found = {
+        "goodput": totals["tokens"] / totals["seconds"],
+        "request_rate": capacity if full is served else totals["finished"] / totals["seconds"],
+        "capacity": capacity,
+        "tokens_per_pass": totals["tokens"] / totals["request_steps"],
+        "alpha_drafted": totals["accepted"] / totals["drafted"] if totals["drafted"] else math.nan,
+        "time_per_token": float((finished - started).sum() / drawn.outputs[counted].sum()),
+        "utilisation": totals["busy"] / totals["seconds"],
+        "mean_batch": totals["batch_seconds"] / totals["busy"],
+        "wait": float(np.mean(started - arrivals)),
+        "first_token": float(np.mean(served.first[counted] - arrivals)),
+        "latency": float(latency.mean()),
+        "half_1": float(latency[:half].mean()),
+        "half_2": float(latency[half:].mean()),
+    }
+    for percent in PERCENTILES:
+        found[f"latency_p{percent}"] = float(np.percentile(latency, percent))
+    return found
+
+
+def _all_at_once(drawn: Drawn) -> Drawn:
+    """The same requests, all there from the beginning."""
+    made = Drawn(np.zeros(len(drawn.arrivals)), drawn.prompts, drawn.outputs)
+    made.alphas[:] = drawn.alphas
+    return made
+
+
+def _average_rate(log: RequestLog) -> float | None:
+    """Requests per second of a log; None where all arrive at its beginning."""
+    arrivals = np.asarray(log.arrival)
+    span = float(arrivals[-1] - arrivals[0])
+    return (len(arrivals) - 1) / span if span > 0.0 else None
+
+
+def _load(rate: float | None, capacity: Estimate) -> str:
+    """A queue that is never empty drains at the capacity: it grows if more requests arrive."""
+    if rate is None:
+        return "full"
+    if rate < capacity.low:
+        return "steady"
+    return "overloaded" if rate > capacity.high else "critical"
