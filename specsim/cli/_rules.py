@@ -129,6 +129,8 @@ def compare(
     print_result(found, form)
     if out is not None:
         _write_comparison(out, found, vocab_size or 1000, 0.8 if overlap is None else overlap)
+        if form.is_text:
+            print(f"wrote comparison.json, pareto and drafts (.png, .svg) to {out}")
     return 3 if found.interrupted else 0
 
 
@@ -257,4 +259,3 @@ def _write_comparison(out: Path, found: Any, vocab_size: int, overlap: float) ->
     for name, figure in figures.items():
         for suffix in (".png", ".svg"):
             save_figure(figure, out / f"{name}{suffix}")
-    print(f"wrote comparison.json, pareto and drafts (.png, .svg) to {out}")

@@ -12,7 +12,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedReader, FileIO
+from io import BufferedReader, FileIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,8 @@ def open_file(path: PathLike) -> BufferedReader:
 def read_text(path: PathLike) -> str:
     """The text of a regular file in UTF-8; raises as `check_file`, and ValueError for other text."""
     try:
-        return check_file(path).read_text(encoding="utf-8")
+        with open_file(path) as file, TextIOWrapper(file, encoding="utf-8") as text:
+            return text.read()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not text in UTF-8, at byte {error.start + 1}; convert it") from None
 

@@ -170,6 +170,10 @@ def test_rules_are_compared(run, tmp_path, monkeypatch):
     names = {path.name for path in (tmp_path / "there").iterdir()}
     assert names == {"comparison.json", "pareto.png", "pareto.svg", "drafts.png", "drafts.svg"}
     assert len(json.loads((tmp_path / "there/comparison.json").read_text())["entries"]) == 2
+    code, out, _ = run(
+        "compare", "zipf", "--vocab-size", "50", *options, "--out", tmp_path / "there", "--json"
+    )
+    assert len(json.loads(out)["entries"]) == 2
 
 
 def test_a_tree_is_drafted(run):

@@ -187,5 +187,7 @@ def test_path_of_a_command_may_be_a_fifo(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no file here that opens and cannot be read")
 @pytest.mark.parametrize("count", [-1, 1])
 def test_what_cannot_be_read_is_named(count):
+    with pytest.raises(OSError, match="'/proc/self/mem'"):
+        files.read_text("/proc/self/mem")
     with files.open_file("/proc/self/mem") as file, pytest.raises(OSError, match="'/proc/self/mem'"):
         file.read(count)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.core._arguments import checked
-from specsim.core._files import check_file
+from specsim.core._files import check_file, open_file
 from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._registry import check_known, modules_beside
 from specsim.traces._reader import Trace, open_trace
@@ -148,7 +148,7 @@ def _files(source: Source) -> Any:
     named = [source.path] if source.draft is None else [source.path, source.draft]
     for path in itertools.chain.from_iterable(map(_inside, named)):
         digest = hashlib.sha256()
-        with path.open("rb") as file:
+        with open_file(path) as file:
             while part := file.read(HASHED_AT_ONCE):
                 digest.update(part)
         yield {"file": path.name, "bytes": path.stat().st_size, "sha256": digest.hexdigest()}

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.core._arrays import UNREADABLE
+from specsim.core._files import open_file
 from specsim.traces._steps import Column, Logged, Source, from_columns
 
 SUFFIXES = (".npz", "")
@@ -40,7 +41,7 @@ def _column(path: Path, member: zipfile.ZipInfo) -> Column:
     """An array inside a zip file: memory-mapped, or if compressed read as a stream."""
     if member.compress_type != zipfile.ZIP_STORED:
         return _Compressed(path, member.filename)
-    with path.open("rb") as file:
+    with open_file(path) as file:
         file.seek(member.header_offset)
         local = file.read(30)
         file.seek(int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little"), 1)
