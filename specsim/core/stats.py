@@ -546,9 +546,9 @@ def binomial_p_value(hits: int, n: int, probability: float) -> float:
     check_count("hits", hits, 0, n)
     check_count("n", n, 0)
     check_between("probability", probability, 0, 1, "probability")
-    chance = float(probability)
-    lower = scipy.stats.binom.cdf(hits, n, chance)
-    upper = scipy.stats.binom.sf(hits - 1, n, chance)
+    probability = float(probability)
+    lower = scipy.stats.binom.cdf(hits, n, probability)
+    upper = scipy.stats.binom.sf(hits - 1, n, probability)
     return float(min(1.0, 2.0 * min(lower, upper)))
 
 

@@ -82,7 +82,7 @@ def test_a_dict_declares_without_an_import():
         ({"vocab_size": 1}, ValueError, "vocab_size: 1 is not an integer of at least 2"),
         ({"arrays": "cupy"}, ValueError, "arrays: 'cupy' is not one of numpy, torch, jax"),
         ({"dtypes": ()}, ValueError, "dtypes"),
-        ({"dtypes": ("float8",)}, ValueError, "must be some of float64"),
+        ({"dtypes": ("float8",)}, ValueError, "dtypes: 'float8' is not one of float64"),
         ({"lengths": "no"}, ValueError, "lengths: 'no' is neither True nor False"),
         ({"tree": True, "decoder": True}, ValueError, "not both"),
         (

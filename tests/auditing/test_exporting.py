@@ -149,7 +149,7 @@ def test_rows_of_float16_are_scored_as_such(tmp_path):
     ("options", "said"),
     [
         ({"level": "forever"}, "unknown level 'forever'"),
-        ({"dtype": "float8"}, "must be some of float64"),
+        ({"dtype": "float8"}, "'float8' is not one of float64"),
         ({"dtype": "bfloat16"}, "bfloat16 cannot be written from NumPy; float32 holds its values exactly"),
     ],
 )

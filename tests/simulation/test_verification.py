@@ -240,7 +240,7 @@ OFF = np.array([[0.5, 0.4902], HALF], dtype=np.float16)
         ({"q": [[0.0, 1.0]]}, "draft_tokens, position 0: token 0 has q = 0, so it was not drawn from q"),
         ({"draft_tokens": [], "p": [HALF], "q": np.empty((0, 2))}, r"no token was drafted \(γ = 0\)"),
         ({"rule": "standrad"}, "unknown rule 'standrad'; did you mean 'standard'"),
-        ({"rule": ""}, "unknown rule ''. Rules: "),
+        ({"rule": ""}, "name: the name of a rule is empty. Rules: "),
         ({"rng": -1}, "rng: a seed must be at least 0, got -1"),
     ],
 )

@@ -12,11 +12,12 @@ from specsim.traces import writer
 VOCAB, GAMMA = 8192, 1
 
 READER = """
-import resource, sys
+import resource, sys, threading
 import specsim
 from specsim.traces import summarise
 
 small, large, allowed = sys.argv[1], sys.argv[2], int(sys.argv[3])
+threading.stack_size(2**20)  # else the stacks of two threads, 8 MB each, are more than is allowed
 summarise(specsim.open_trace(small))  # loads and compiles all that is needed
 used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
 resource.setrlimit(resource.RLIMIT_DATA, (1024 * used + allowed,) * 2)

@@ -45,7 +45,7 @@ def get(name: str | Method) -> Method:
     Examples
     --------
     >>> str(get("autoregressive:gamma=3"))
-    'autoregressive:gamma=3,size=0.1'
+    'autoregressive:gamma=3,size=0.0101'
     """
     if isinstance(name, Method):
         return name
