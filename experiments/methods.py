@@ -36,7 +36,7 @@ def run_cell(cell: tuple[str], *, fast: bool, rng: int) -> Row:
     row |= {"steps": steps, "tokens": one.tokens_per_step, "error": one.error, "tv": one.tv}
     drafting = method.drafting(pair)
     for batch in BATCHES:
-        cost = step_cost(method, drafting, A100, batch, CONTEXT)
+        cost = step_cost(drafting, A100, batch, CONTEXT)
         row |= {f"cost_{batch}": cost, f"speed_{batch}": one.tokens_per_step / cost}
     return row
 

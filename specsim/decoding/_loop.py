@@ -92,6 +92,7 @@ def generate(
     check_pair(target, draft)
     chosen = rules.get(rule)
     tree = _check_tree(chosen, gamma, drafting)
+    tree.check_siblings(target.vocab_size)
     text = _check_prompt(prompt, (target, draft))
     session = DraftSide(draft, text, drafting == "greedy", chosen.leaf_rows)
     speculation = _Speculation(session, chosen, tree, drafting)

@@ -104,6 +104,15 @@ class Tree:
             children[parent].append(j + 1)
         return tuple(tuple(nodes) for nodes in children)
 
+    def check_siblings(self, vocab_size: int) -> None:
+        """Raise ValueError if siblings must have different tokens, and are more than `vocab_size`."""
+        most = max(map(len, self._children))
+        if self.sampling in DISTINCT and most > vocab_size:
+            raise ValueError(
+                f"gamma: a tree in which {most} siblings have different tokens needs as many, and the "
+                f"vocabulary has {vocab_size}; draft fewer children of a node"
+            )
+
     def children(self, node: int) -> tuple[int, ...]:
         """The nodes below `node`, in the order in which they are sampled."""
         return self._children[node]

@@ -178,7 +178,7 @@ def compare_methods(
             for done, (one, made) in enumerate(zip(chosen, drafting, strict=True), 1):
                 rule = rules.get(one.rule)
                 run = simulate(pair, method=one, steps=steps, rng=root, threads=threads)
-                cost = step_cost(one, made, hardware, batch, context)
+                cost = step_cost(made, hardware, batch, context)
                 speed, tv = run.tokens_per_step / cost, mean_tv(rule, p, q)
                 measured = (run.tokens_per_step, run.tokens_per_step_error)
                 entries.append(MethodEntry(str(one), one.rule, made.shape.size, *measured, cost, speed, tv))
@@ -192,9 +192,9 @@ def compare_methods(
     return MethodComparison(pair, steps, batch, context, tuple(entries), provenance, interrupted)
 
 
-def step_cost(method: Method, drafting: Drafting, hardware: Hardware, batch: int, context: float) -> float:
+def step_cost(drafting: Drafting, hardware: Hardware, batch: int, context: float) -> float:
     """The time of a step, in passes of the target over one token of each sequence."""
-    size = method.values["size"]
+    size = drafting.size
     draft = Network(max(size * TARGET, 1.0), cache_bytes_per_token=size * CACHE_BYTES)
     target = Network(TARGET, cache_bytes_per_token=CACHE_BYTES)
     cost = Roofline(target, draft, hardware, batch, context)

@@ -521,6 +521,7 @@ def make_source(
         reader = _lookup_rows(target, draft, tree, chosen)
     elif isinstance(target, Model) or isinstance(draft, Model):
         reader = model_rows(target, draft, tree, chosen.leaf_rows)
+        tree.check_siblings(reader.vocab_size)
     elif draft is None:
         raise TypeError("draft: missing; only a trace includes the draft")
     else:
@@ -531,6 +532,7 @@ def make_source(
                 "[N, V] of N positions of a text"
             )
         if p.ndim == 1:
+            tree.check_siblings(p.size)
             return FixedPairSource(chosen, p, q, tree)
         reader = _position_rows(p, q, tree, chosen.leaf_rows)
     return RowSource(reader, rule_verifier(chosen, tree))

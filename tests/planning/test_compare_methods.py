@@ -11,12 +11,11 @@ from specsim.planning.costs import Network, Roofline
 from specsim.simulation import methods
 from specsim.simulation.methods._sizes import TARGET
 
-PAIR = Pair([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])
+PAIR = Pair([0.4, 0.3, 0.1, 0.1, 0.1], [0.2, 0.2, 0.3, 0.2, 0.1])
 
 
 def cost_of(spec, batch=1, context=1024.0):
-    method = methods.get(spec)
-    return step_cost(method, method.drafting(PAIR), A100, batch, context)
+    return step_cost(methods.get(spec).drafting(PAIR), A100, batch, context)
 
 
 def roofline(size, batch=1, context=1024.0):
@@ -35,7 +34,8 @@ def test_what_costs_nothing_and_what_costs_more():
     assert cost_of("prompt_lookup") == pytest.approx(1.0)
     assert cost_of("prompt_lookup", batch=256) > 1.5
     assert cost_of("self_speculation:gamma=2,size=0.5") == pytest.approx(2.0, rel=0.01)
-    assert cost_of("medusa:size=0.1") == pytest.approx(1.1, rel=0.01)
+    assert cost_of("medusa:heads=2,size=0.1") == pytest.approx(1.2, rel=0.01)
+    assert cost_of("medusa:heads=4,size=0.1") == pytest.approx(1.4, rel=0.01)
 
 
 def test_a_comparison(tmp_path):

@@ -543,3 +543,20 @@ def test_a_trace_brings_its_own_draft_and_no_more_than_it_logged(small_trace):
     ):
         simulate(small_trace, rule="k_seq", gamma=branching(2), steps=10, rng=0)
     assert simulate(small_trace, gamma=1, steps=10, rng=0).lengths.sum() == 10
+
+
+@pytest.mark.parametrize("models", [False, True])
+@pytest.mark.parametrize(
+    ("rule", "sampling"),
+    [
+        ("without_replacement", "without replacement"),
+        ("deterministic_children", "top"),
+        ("greedy_multi_draft", "top and sample"),
+    ],
+)
+def test_more_different_siblings_than_tokens_are_refused(rule, sampling, models):
+    pair = (TableModel(P), TableModel(Q)) if models else (P, Q)
+    said = "gamma: a tree in which 4 siblings have different tokens needs as many, and the vocabulary has 3"
+    with pytest.raises(ValueError, match=said):
+        simulate(*pair, rule=rule, gamma=branching(1, 4, sampling=sampling), steps=10)
+    assert simulate(*pair, rule=rule, gamma=branching(3, sampling=sampling), steps=10, rng=1).steps == 10

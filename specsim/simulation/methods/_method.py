@@ -39,11 +39,14 @@ class Drafting:
         The shape of a step's draft, and how it is drawn.
     passes : tuple of int
         Tokens of each sequence that the drafter computes in each of its passes of a step, one after another.
+    size : float
+        The parameters that such a pass uses, as a share of the target's.
     """
 
     pair: Pair
     shape: Draft
     passes: tuple[int, ...]
+    size: float
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Method:
     make : callable
         make(pair, **values) gives the `Drafting` on a pair.
     parameters : tuple of Parameter
-        One of them is `size`, the drafter's parameters as a share of the target's.
+        One of them is `size`, from which the size of the drafter follows.
     values : mapping
         Values of the parameters.
     """
@@ -122,11 +125,7 @@ def moved(pair: Pair, weight: float) -> Pair:
     return Pair(p, (1.0 - weight) * q + weight * p)
 
 
-def level_sizes(widths: Sequence[int]) -> list[int]:
-    """The number of nodes at depths 1, 2, … of a tree whose nodes at depth i have widths[i] children."""
-    return np.cumprod(widths).tolist()
-
-
 def passes_of(widths: Sequence[int]) -> tuple[int, ...]:
-    """The passes of an autoregressive drafter of such a tree: one a level, over the nodes above it."""
-    return (1, *level_sizes(widths)[:-1])
+    """The passes of an autoregressive drafter of a tree whose nodes at depth i have widths[i] children: one a
+    level, over the nodes above it."""
+    return (1, *np.cumprod(widths)[:-1].tolist())

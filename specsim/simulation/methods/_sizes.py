@@ -11,11 +11,8 @@ TARGET = LAYERS * LAYER + 2 * HEAD
 SMALL_MODEL = round(68e6 / TARGET, 4)
 #: One decoder layer over the target's features and a token, with the output layer.
 ONE_LAYER = round((LAYER + 2 * WIDTH**2 + HEAD) / TARGET, 4)
-
-
-def heads(number: int) -> float:
-    """The share of `number` heads, each a residual block and an output layer."""
-    return round(number * (WIDTH**2 + HEAD) / TARGET, 4)
+#: A head: a residual block and an output layer.
+ONE_HEAD = round((WIDTH**2 + HEAD) / TARGET, 4)
 
 
 def layers(number: int) -> float:

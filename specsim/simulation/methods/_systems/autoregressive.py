@@ -7,7 +7,7 @@ from specsim.simulation.methods._sizes import SMALL_MODEL
 
 
 def make(pair: Pair, gamma: int, size: float) -> Drafting:
-    return Drafting(pair, chain(gamma), (1,) * gamma)
+    return Drafting(pair, chain(gamma), (1,) * gamma, size)
 
 
 METHOD = Method(

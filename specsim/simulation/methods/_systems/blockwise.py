@@ -3,11 +3,11 @@
 from specsim.drafts import chain
 from specsim.models import Pair
 from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
-from specsim.simulation.methods._sizes import heads
+from specsim.simulation.methods._sizes import ONE_HEAD
 
 
 def make(pair: Pair, gamma: int, size: float) -> Drafting:
-    return Drafting(pair, chain(gamma, "top", block=gamma), (1,))
+    return Drafting(pair, chain(gamma, "top", block=gamma), (1,), gamma * size)
 
 
 METHOD = Method(
@@ -19,5 +19,8 @@ METHOD = Method(
     "argmax is accepted, so the text is greedy.",
     left_out="Top-k and distance criteria (the rule `blockwise`), and that one pass predicts and verifies.",
     make=make,
-    parameters=(count("gamma", 8, "heads, the block size k"), size_parameter(heads(8))),
+    parameters=(
+        count("gamma", 8, "heads, the block size k"),
+        size_parameter(ONE_HEAD, "parameters of a head / the target's"),
+    ),
 )

@@ -7,7 +7,7 @@ from specsim.simulation.methods._sizes import layers
 
 
 def make(pair: Pair, gamma: int, size: float) -> Drafting:
-    return Drafting(pair, chain(gamma, block=gamma), (gamma,))
+    return Drafting(pair, chain(gamma, block=gamma), (gamma,), size)
 
 
 METHOD = Method(

@@ -8,7 +8,7 @@ from specsim.simulation.methods._sizes import SMALL_MODEL
 
 
 def make(pair: Pair, gamma: int, nearer: float, size: float) -> Drafting:
-    return Drafting(moved(pair, nearer), chain(gamma), (1,) * gamma)
+    return Drafting(moved(pair, nearer), chain(gamma), (1,) * gamma, size)
 
 
 METHOD = Method(

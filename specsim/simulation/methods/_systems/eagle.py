@@ -9,7 +9,7 @@ from specsim.simulation.methods._systems.medusa import widths_of
 
 def make(pair: Pair, depth: int, top: int, size: float) -> Drafting:
     widths = widths_of(depth, top)
-    return Drafting(pair, branching(*widths, sampling="top"), passes_of(widths))
+    return Drafting(pair, branching(*widths, sampling="top"), passes_of(widths), size)
 
 
 METHOD = Method(

@@ -8,7 +8,7 @@ from specsim.simulation.methods._sizes import ONE_LAYER
 
 def make(pair: Pair, width: int, depth: int, nodes: int, size: float) -> Drafting:
     shape = DynamicTree(width, depth, nodes)
-    return Drafting(Pair(*as_models(pair)), shape, (1, *[width] * (depth - 1)))
+    return Drafting(Pair(*as_models(pair)), shape, (1, *[width] * (depth - 1)), size)
 
 
 METHOD = Method(

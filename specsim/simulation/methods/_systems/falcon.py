@@ -8,7 +8,7 @@ from specsim.simulation.methods._sizes import ONE_LAYER
 
 def make(pair: Pair, gamma: int, block: int, size: float) -> Drafting:
     blocks = -(-gamma // block)
-    return Drafting(pair, chain(gamma, block=block), (1, *[block] * (blocks - 1)))
+    return Drafting(pair, chain(gamma, block=block), (1, *[block] * (blocks - 1)), size)
 
 
 METHOD = Method(

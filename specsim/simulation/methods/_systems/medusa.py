@@ -3,7 +3,7 @@
 from specsim.drafts import branching
 from specsim.models import Pair
 from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
-from specsim.simulation.methods._sizes import heads as share_of_heads
+from specsim.simulation.methods._sizes import ONE_HEAD
 
 
 def widths_of(heads: int, top: int) -> list[int]:
@@ -12,7 +12,7 @@ def widths_of(heads: int, top: int) -> list[int]:
 
 
 def make(pair: Pair, heads: int, top: int, size: float) -> Drafting:
-    return Drafting(pair, branching(*widths_of(heads, top), sampling="top", block=heads), (1,))
+    return Drafting(pair, branching(*widths_of(heads, top), sampling="top", block=heads), (1,), heads * size)
 
 
 METHOD = Method(
@@ -28,6 +28,6 @@ METHOD = Method(
     parameters=(
         count("heads", 4, "heads, the depth of the tree", 16),
         count("top", 4, "tokens of the first head; each further head has half as many"),
-        size_parameter(share_of_heads(4)),
+        size_parameter(ONE_HEAD, "parameters of a head / the target's"),
     ),
 )

@@ -3,11 +3,11 @@
 from specsim.drafts import chain
 from specsim.models import Pair
 from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
-from specsim.simulation.methods._sizes import heads
+from specsim.simulation.methods._sizes import ONE_HEAD
 
 
 def make(pair: Pair, gamma: int, size: float) -> Drafting:
-    return Drafting(pair, chain(gamma), (1,) * gamma)
+    return Drafting(pair, chain(gamma), (1,) * gamma, size)
 
 
 METHOD = Method(
@@ -20,6 +20,6 @@ METHOD = Method(
     make=make,
     parameters=(
         count("gamma", 3, "heads", 16),
-        size_parameter(heads(1), "a head's parameters / the target's"),
+        size_parameter(ONE_HEAD, "a head's parameters / the target's"),
     ),
 )

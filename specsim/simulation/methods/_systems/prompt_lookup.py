@@ -15,7 +15,7 @@ TEXT, SEED = 4096, 0
 
 def make(pair: Pair, gamma: int, ngram: int, size: float) -> Drafting:
     target, _ = as_models(pair)
-    return Drafting(Pair(target, PromptLookup(own_text(target), ngram)), chain(gamma, "top"), ())
+    return Drafting(Pair(target, PromptLookup(own_text(target), ngram)), chain(gamma, "top"), (), size)
 
 
 def own_text(target: Model) -> TokenArray:

@@ -20,7 +20,7 @@ def make(pair: Pair, nodes: int, depth: int, size: float) -> Drafting:
     ranks = [alpha * (1.0 - alpha) ** rank for rank in range(min(RANKS, nodes))]
     tree = best_tree(ranks, nodes, depth)
     levels = np.bincount(tree.depths)
-    return Drafting(pair, tree, tuple(levels[:-1].tolist()))
+    return Drafting(pair, tree, tuple(levels[:-1].tolist()), size)
 
 
 def _acceptance(pair: Pair) -> float:

@@ -10,7 +10,7 @@ def make(pair: Pair, depth: int, at: int, width: int, size: float) -> Drafting:
     if at > depth:
         raise ValueError(f"specinfer: at = {at} is below the deepest of {depth} levels")
     widths = [width if level == at else 1 for level in range(1, depth + 1)]
-    return Drafting(pair, branching(*widths), passes_of(widths))
+    return Drafting(pair, branching(*widths), passes_of(widths), size)
 
 
 METHOD = Method(

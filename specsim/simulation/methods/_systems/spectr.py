@@ -7,7 +7,7 @@ from specsim.simulation.methods._sizes import SMALL_MODEL
 
 
 def make(pair: Pair, drafts: int, gamma: int, size: float) -> Drafting:
-    return Drafting(pair, chains(drafts, gamma), (1, *[drafts] * (gamma - 1)))
+    return Drafting(pair, chains(drafts, gamma), (1, *[drafts] * (gamma - 1)), size)
 
 
 METHOD = Method(
