@@ -63,7 +63,7 @@ class Method:
     left_out : str
         What is not.
     make : callable
-        make(pair, **values) gives the `Drafting` on a pair.
+        `make(pair, **values)` gives the `Drafting` on a pair.
     parameters : tuple of Parameter
         One of them is `size`, from which the size of the drafter follows.
     values : mapping
