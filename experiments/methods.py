@@ -63,9 +63,9 @@ speed-up over decoding with the target alone. TV is the total variation between 
 target's, 0 for a lossless rule. `specsim compare ngram --methods all` computes the numbers for a batch of one
 again, with `--batch {BATCHES[-1]}` the others.
 
-This is no ranking of the published systems: all of them draft from the rows of one 2-gram model here, where each has
-a drafter of its own, and how much nearer to the target EAGLE-3, HASS and DistillSpec bring it (`nearer`) is an
-assumption. On another pair the order is another.
+This is no ranking of the published systems: all of them draft from the rows of one 2-gram model here, where
+each has a drafter of its own, and how much nearer to the target EAGLE-3, HASS and DistillSpec bring it
+(`nearer`) is an assumption. On another pair the order is another.
 
 {table}
 
