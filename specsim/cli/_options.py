@@ -159,3 +159,10 @@ CHat = Annotated[
     Parameter(name="--c-hat", converter=real, help="The same ratio for arithmetic operations; default: c."),
 ]
 Most = Annotated[int, Parameter(converter=whole, help="Largest γ to consider.")]
+
+
+def refuse(options: dict[str, Any], where: str) -> None:
+    """Raise ValueError for the first option that was given and has no effect."""
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise ValueError(f"--{name} has no effect {where}")

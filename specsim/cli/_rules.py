@@ -7,7 +7,17 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from specsim.cli._app import app, ending
-from specsim.cli._options import GammaOfPair, Overlap, Rule, Seed, Threads, VocabSize, WholePairName, whole
+from specsim.cli._options import (
+    GammaOfPair,
+    Overlap,
+    Rule,
+    Seed,
+    Threads,
+    VocabSize,
+    WholePairName,
+    refuse,
+    whole,
+)
 from specsim.cli._pairs import gamma_for, pair_of
 from specsim.cli._terminal import TEXT, TEXT_OR_PICTURE, Form, PictureForm, listing, print_result
 from specsim.core._files import make_folder, write_text
@@ -45,7 +55,7 @@ def rules(*, form: Form = TEXT) -> None:
     )
     for name in names():
         for one in get(name).parameters:
-            parts.append(f"  {name}: {one.name} in {one.range}, {one.default:g}: {one.meaning}")
+            parts.append(f"  {name}: {one.described}")
     print_result(listing(parts, records), form)
 
 
@@ -111,10 +121,10 @@ def compare(
         work["steps"] = steps
     if methods is not None:
         of_rules = {"rule": names, "gamma": gamma, "drafts": drafts, "sweep": sweep, "out": out}
-        _refuse(of_rules, "with --method")
+        refuse(of_rules, "with --method")
         both = pair_of(pair, vocab_size, overlap)
         return _compare_methods(both, methods, batch, context, work, form)
-    _refuse({"batch": batch, "context": context}, "without --method")
+    refuse({"batch": batch, "context": context}, "without --method")
     if out is not None:
         make_folder(out)
     both = pair_of(pair, vocab_size, overlap)
@@ -132,13 +142,6 @@ def compare(
         if form.is_text:
             print(f"wrote comparison.json, pareto and drafts (.png, .svg) to {out}")
     return 3 if found.interrupted else 0
-
-
-def _refuse(options: dict[str, Any], where: str) -> None:
-    """Raise ValueError for the first option that was given and has no effect."""
-    for name, value in options.items():
-        if value is not None and value is not False:
-            raise ValueError(f"--{name} has no effect {where}")
 
 
 def _compare_methods(
@@ -178,9 +181,7 @@ def methods(*, form: Form = TEXT) -> None:
             about | {"modelled": one.modelled, "not_modelled": one.left_out, "parameters": parameters}
         )
         parts += [f"{name}: {one.modelled}", f"  not modelled: {one.left_out}"]
-        parts += [
-            f"  {each.name} in {each.range}, {each.default:g}: {each.meaning}" for each in one.parameters
-        ]
+        parts += [f"  {each.described}" for each in one.parameters]
     print_result(listing([Table(("method", "system", "rule", "paper"), rows), *parts], records), form)
 
 

@@ -49,8 +49,7 @@ def simulate(
     found = pair_of(pair, vocab_size, overlap)
     if method is not None:
         given = {"rule": rule != "standard", "gamma": gamma, "tree": tree, "drawing": drawing}
-        if taken := [name for name, value in given.items() if value]:
-            raise ValueError(f"--{taken[0]} has no effect with --method, which has its own rule and draft")
+        option.refuse(given, "with --method, which has its own rule and draft")
         how: dict[str, Any] = {"method": method}
     else:
         how = {"rule": rule, "gamma": draft_of(found, rule, gamma, tree, drawing)}

@@ -177,7 +177,8 @@ def compare_methods(
         try:
             for done, (one, made) in enumerate(zip(chosen, drafting, strict=True), 1):
                 rule = rules.get(one.rule)
-                run = simulate(pair, method=one, steps=steps, rng=root, threads=threads)
+                how: dict[str, Any] = {"rule": rule, "gamma": made.shape, "steps": steps}
+                run = simulate(made.pair, **how, rng=root, threads=threads)
                 cost = step_cost(made, hardware, batch, context)
                 speed, tv = run.tokens_per_step / cost, mean_tv(rule, p, q)
                 measured = (run.tokens_per_step, run.tokens_per_step_error)

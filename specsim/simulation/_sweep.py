@@ -166,7 +166,7 @@ def sweep(
     [(0.5, 0.2), (1.0, 0.0)]
     """
     started, root = time.perf_counter(), root_of(rng)
-    pair, values = pair_of(target, draft), _values(over)
+    pair, values = pair_of(target, draft), swept_values(over)
     cells = [
         _Cell.of(pair, rule, gamma, dict(zip(values, one, strict=True))) for one in product(*values.values())
     ]
@@ -195,10 +195,11 @@ def sweep(
     )
 
 
-def _values(over: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
+def swept_values(over: Mapping[str, Sequence[Any]], example: str = "gamma") -> dict[str, tuple[Any, ...]]:
+    """The values of each setting. Raises TypeError, with `example` as a setting, unless there are some."""
     if not isinstance(over, Mapping) or not over:
         raise TypeError(
-            'over: expected a mapping from settings to their values, such as {"gamma": [1, 2, 4]}'
+            f'over: expected a mapping from settings to their values, such as {{"{example}": [1, 2, 4]}}'
         )
     found = {}
     for name, values in over.items():

@@ -178,6 +178,8 @@ def diagnose_decoder(
         if near_best := [one for one in simulated if _is_near(one, seen, best, in_time)]:
             more, _ = _rank(near_best, seen, in_time)
             found = posterior(drop_far([*scored, *more]), exact, number)
+    if not found.named:
+        return conclude(found, done * len(seen))
     passed = [
         _read_texts(subject, result.case, result.counts["prefixes"][0])
         for result in results
@@ -185,8 +187,7 @@ def diagnose_decoder(
     ]
     if any(_would_show(one.mutant, passed, in_time) for one, _ in found.named):
         return conclude(None, done * len(seen), OTHERWISE)
-    evidence = _evidence(found.named[0][0], seen) if found.named else ""
-    return conclude(found, done * len(seen), evidence=evidence)
+    return conclude(found, done * len(seen), evidence=_evidence(found.named[0][0], seen))
 
 
 def _would_show(mutant: Mutant, passed: Sequence[_Seen], in_time: Callable[[], None]) -> bool:

@@ -21,6 +21,7 @@ from specsim.core._tables import NONE, Line, Piece, Shown, Table, as_dict, span
 from specsim.planning.batch._costs import BatchCost
 from specsim.planning.batch._policies import BatchPolicy, Fixed
 from specsim.planning.batch._simulate import BatchRun, Estimate, estimate, simulate_batch
+from specsim.simulation._sweep import swept_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -192,8 +193,9 @@ def sweep_batch(
     True
     """
     started, root = time.perf_counter(), root_of(rng)
-    values = _values(over)
+    values = swept_values(over, "rate")
     for name in values:
+        check_known("setting", name, SETTINGS)
         if settings.get(name) is not None:
             raise ValueError(f"over: {name} is given as a setting too; leave out one of the two")
     combinations = [*product(*values.values())]
@@ -218,15 +220,3 @@ def sweep_batch(
 def _plain(value: Any) -> Any:
     """A value of a setting as tables and axes take it: numbers as they are, laws in words."""
     return value if isinstance(value, int | float) else str(value)
-
-
-def _values(over: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
-    if not isinstance(over, Mapping) or not over:
-        raise TypeError('over: expected a mapping from settings to their values, such as {"rate": [1, 2, 4]}')
-    found = {}
-    for name, values in over.items():
-        check_known("setting", name, SETTINGS)
-        if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
-            raise TypeError(f"over: {name} needs a sequence of values, such as [1, 2, 4]")
-        found[name] = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
-    return found

@@ -46,6 +46,11 @@ class Parameter:
             f"{'(' if self.above_low else '['}{self.low:g}, {self.high:g}{']' if self.high < np.inf else ')'}"
         )
 
+    @property
+    def described(self) -> str:
+        """Name, range, default and meaning in one line."""
+        return f"{self.name} in {self.range}, {self.default:g}: {self.meaning}"
+
     def check(self, rule: str, value: Any) -> float:
         """`value` as a float. Raises ValueError naming rule, parameter and range."""
         try:

@@ -2,12 +2,12 @@
 
 from specsim.drafts import chain
 from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
+from specsim.simulation.methods._method import Drafting, Method, count, moved, size_parameter
 from specsim.simulation.methods._sizes import SMALL_MODEL
 
 
-def make(pair: Pair, gamma: int, size: float) -> Drafting:
-    return Drafting(pair, chain(gamma), (1,) * gamma, size)
+def make(pair: Pair, gamma: int, size: float, nearer: float = 0.0) -> Drafting:
+    return Drafting(moved(pair, nearer), chain(gamma), (1,) * gamma, size)
 
 
 METHOD = Method(

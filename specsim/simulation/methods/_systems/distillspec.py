@@ -1,15 +1,9 @@
 """DistillSpec: a draft model that was distilled from its target."""
 
-from specsim.drafts import chain
-from specsim.models import Pair
 from specsim.rules import Parameter
-from specsim.simulation.methods._method import Drafting, Method, count, moved, size_parameter
+from specsim.simulation.methods._method import Method, count, size_parameter
 from specsim.simulation.methods._sizes import SMALL_MODEL
-
-
-def make(pair: Pair, gamma: int, nearer: float, size: float) -> Drafting:
-    return Drafting(moved(pair, nearer), chain(gamma), (1,) * gamma, size)
-
+from specsim.simulation.methods._systems.autoregressive import make
 
 METHOD = Method(
     name="distillspec",

@@ -2,13 +2,13 @@
 
 from specsim.drafts import DynamicTree
 from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, as_models, count, size_parameter
+from specsim.simulation.methods._method import Drafting, Method, as_models, count, moved, size_parameter
 from specsim.simulation.methods._sizes import ONE_LAYER
 
 
-def make(pair: Pair, width: int, depth: int, nodes: int, size: float) -> Drafting:
+def make(pair: Pair, width: int, depth: int, nodes: int, size: float, nearer: float = 0.0) -> Drafting:
     shape = DynamicTree(width, depth, nodes)
-    return Drafting(Pair(*as_models(pair)), shape, (1, *[width] * (depth - 1)), size)
+    return Drafting(Pair(*as_models(moved(pair, nearer))), shape, (1, *[width] * (depth - 1)), size)
 
 
 METHOD = Method(

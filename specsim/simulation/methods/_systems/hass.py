@@ -1,16 +1,9 @@
 """HASS: a dynamic tree of the draft's most confident paths."""
 
-from specsim.drafts import DynamicTree
-from specsim.models import Pair
 from specsim.rules import Parameter
-from specsim.simulation.methods._method import Drafting, Method, as_models, count, moved, size_parameter
+from specsim.simulation.methods._method import Method, count, size_parameter
 from specsim.simulation.methods._sizes import ONE_LAYER
-
-
-def make(pair: Pair, width: int, depth: int, nodes: int, nearer: float, size: float) -> Drafting:
-    shape = DynamicTree(width, depth, nodes)
-    return Drafting(Pair(*as_models(moved(pair, nearer))), shape, (1, *[width] * (depth - 1)), size)
-
+from specsim.simulation.methods._systems.eagle2 import make
 
 METHOD = Method(
     name="hass",

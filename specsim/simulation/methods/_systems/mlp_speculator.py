@@ -1,14 +1,8 @@
 """MLP speculator: a head for each position that sees the tokens sampled before it."""
 
-from specsim.drafts import chain
-from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
+from specsim.simulation.methods._method import Method, count, size_parameter
 from specsim.simulation.methods._sizes import ONE_HEAD
-
-
-def make(pair: Pair, gamma: int, size: float) -> Drafting:
-    return Drafting(pair, chain(gamma), (1,) * gamma, size)
-
+from specsim.simulation.methods._systems.autoregressive import make
 
 METHOD = Method(
     name="mlp_speculator",

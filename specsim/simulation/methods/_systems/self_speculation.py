@@ -1,14 +1,8 @@
 """Self-speculation: the target drafts with some of its layers."""
 
-from specsim.drafts import chain
-from specsim.models import Pair
-from specsim.simulation.methods._method import Drafting, Method, count, size_parameter
+from specsim.simulation.methods._method import Method, count, size_parameter
 from specsim.simulation.methods._sizes import LAYERS, layers
-
-
-def make(pair: Pair, gamma: int, size: float) -> Drafting:
-    return Drafting(pair, chain(gamma), (1,) * gamma, size)
-
+from specsim.simulation.methods._systems.autoregressive import make
 
 METHOD = Method(
     name="self_speculation",
