@@ -212,11 +212,6 @@ def two_to_four(low: float = 2.0, high: float = 4.0, alphas: tuple[float, float]
     )
 
 
-def law_of_new_proposals(p: Row, q: Row) -> list[Fraction]:
-    """What rejection sampling with min(1, p/q) gives, which proposes anew after a rejection."""
-    return min_law(p, q)
-
-
 def law_of_staying(p: Row, q: Row, before: int) -> list[Fraction]:
     """What a Metropolis–Hastings step with that test gives, which stays at `before` after a rejection."""
     return [
@@ -239,7 +234,7 @@ def law_of_residual(p: Row, q: Row) -> list[Fraction]:
     "it exact.",
 )
 def like_a_chain(p: Row = P, q: Row = Q) -> Finding:
-    anew = distance(law_of_new_proposals(p, q), p)
+    anew = distance(min_law(p, q), p)  # rejection sampling, with a new proposal
     stays = max(distance(law_of_staying(p, q, x), p) for x in range(len(p)))
     residual = distance(law_of_residual(p, q), p)
     return decide(

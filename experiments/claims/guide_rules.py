@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from experiments.claims.claim import Finding, decide, only_if
-from experiments.claims.guide import DOCUMENT, FORMULA, six_to_eight, table_row
+from experiments.claims.guide import DOCUMENT, six_to_eight, table_row
 from experiments.claims.speed import accepted_share, speed
 from specsim.planning.costs import Hardware, Network, Roofline, improvement
 
@@ -156,4 +156,4 @@ def batch_one(
     )
 
 
-__all__ = ["BAND_CHECKS", "FORMULA", "TABLE_ROWS", "batch_one", "smaller_is_faster", "step_five"]
+__all__ = ["BAND_CHECKS", "TABLE_ROWS", "batch_one", "smaller_is_faster", "step_five"]

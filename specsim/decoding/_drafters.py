@@ -70,28 +70,36 @@ class DynamicDrafter:
         self.text += [*accepted, last]
 
 
-class LookupDrafter:
-    """Prompt lookup in the text so far, after the lookup's own."""
+class _TextDrafter:
+    """Drafts from the text so far, which it remembers."""
 
-    def __init__(self, lookup: PromptLookup, text: Sequence[int], gamma: int, vocab_size: int):
-        self.text, self.max_ngram = [*lookup.text.tolist(), *text], lookup.max_ngram
-        self.gamma, self.vocab_size = gamma, vocab_size
-
-    def draft(self, room: int, key: Key, step: int) -> Drafted | None:
-        found = prompt_lookup(self.text, min(self.gamma, room), self.max_ngram)
-        return _given(Tree(tuple(range(len(found))), "top"), found, self.vocab_size) if found else None
+    def __init__(self, text: Sequence[int]):
+        self.text = list(text)
 
     def settle(self, accepted: Sequence[int], last: int) -> None:
         self.text += [*accepted, last]
 
 
-class LookaheadDrafter:
+class LookupDrafter(_TextDrafter):
+    """Prompt lookup in the text so far, after the lookup's own."""
+
+    def __init__(self, lookup: PromptLookup, text: Sequence[int], gamma: int, vocab_size: int):
+        super().__init__([*lookup.text.tolist(), *text])
+        self.max_ngram, self.gamma, self.vocab_size = lookup.max_ngram, gamma, vocab_size
+
+    def draft(self, room: int, key: Key, step: int) -> Drafted | None:
+        found = prompt_lookup(self.text, min(self.gamma, room), self.max_ngram)
+        return _given(Tree(tuple(range(len(found))), "top"), found, self.vocab_size) if found else None
+
+
+class LookaheadDrafter(_TextDrafter):
     """The window and the pool of lookahead decoding."""
 
     def __init__(
         self, lookahead: LookaheadDecoding, target: Model, text: Sequence[int], gamma: int, root: int
     ):
-        self.text, self.vocab_size = list(text), target.vocab_size
+        super().__init__(text)
+        self.vocab_size = target.vocab_size
         self.lookahead = lookahead.start(target, gamma, np.random.default_rng(root))
 
     def draft(self, room: int, key: Key, step: int) -> Drafted | None:
@@ -102,9 +110,6 @@ class LookaheadDrafter:
         tree, tokens = found
         short = truncate(tree, room)  # its nodes are numbered level by level
         return _given(short, tokens[: short.size], self.vocab_size)
-
-    def settle(self, accepted: Sequence[int], last: int) -> None:
-        self.text += [*accepted, last]
 
 
 def _given(tree: Tree, tokens: Sequence[int], vocab_size: int) -> Drafted:

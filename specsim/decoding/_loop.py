@@ -106,15 +106,16 @@ def generate(
             raise ValueError(f"method: {system.name} has its own rule and draft; leave those out")
         made = system.drafting(Pair(target, draft))
         (target, draft), rule, gamma = made.pair, system.rule, made.shape
-    from_text = isinstance(draft, PromptLookup | LookaheadDecoding)
-    if not from_text:
+    if isinstance(draft, PromptLookup | LookaheadDecoding):
+        _check_model(target)
+        check_tokens(draft.text, target.vocab_size, "text")
+    else:
         check_pair(target, draft)
-    _check_model(target)
     chosen = rules.get(rule)
     shape = _check_shape(chosen, draft, gamma, drafting)
     if isinstance(shape, DynamicTree):
         shape.check_candidates(target.vocab_size)
-    elif not from_text:
+    elif isinstance(draft, Model):
         shape.check_siblings(target.vocab_size)
     text = _check_prompt(prompt, [one for one in (target, draft) if isinstance(one, Model)])
     root = root_of(rng)
@@ -297,13 +298,8 @@ def _check_drafts_from_text(
 ) -> Tree:
     if isinstance(gamma, DynamicTree) or drafting == "greedy":
         raise ValueError("gamma: drafts from the text are no choice of a model; give the number of tokens")
-    if isinstance(draft, LookaheadDecoding):
-        draft.check_rule(rule)
-        tree = draft.tree(gamma)
-    else:
-        tree = gamma if isinstance(gamma, Tree) else chain(gamma, "top")
-        if not tree.is_chain or rule.leaf_rows:
-            raise ValueError("gamma: prompt lookup drafts one chain, and has no row q after it")
+    draft.check_rule(rule)
+    tree = draft.tree(gamma)
     rule.check(tree)
     return tree
 

@@ -22,6 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 from specsim.core._arguments import checked
 from specsim.core._checks import check_counts
 from specsim.core._types import Ints
+from specsim.drafts._tree import Tree, as_tree
+
+ONE_CHAIN = "gamma: prompt lookup drafts one chain, and has no row q after it"
 
 
 @checked
@@ -44,6 +47,18 @@ class PromptLookup:
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", as_text(self.text, "text").astype(np.int32))
         check_counts(max_ngram=self.max_ngram)
+
+    def tree(self, gamma: int | Tree) -> Tree:
+        """The longest draft, a chain. Raises ValueError for another tree."""
+        tree = as_tree(gamma)
+        if not tree.is_chain:
+            raise ValueError(ONE_CHAIN)
+        return tree
+
+    def check_rule(self, rule: Any) -> None:
+        """Raise ValueError for a rule that reads q after the last drafted token."""
+        if rule.leaf_rows:
+            raise ValueError(ONE_CHAIN)
 
     def drafts(self, positions: ArrayLike, gamma: int) -> Ints:
         """`lookup_drafts` at `positions` of the text."""

@@ -549,7 +549,7 @@ def make_source(
 def _draft_shape(draft: Any, gamma: int | Draft) -> Draft:
     if isinstance(gamma, DynamicTree):
         return gamma
-    return draft.tree(gamma) if isinstance(draft, LookaheadDecoding) else as_tree(gamma)
+    return draft.tree(gamma) if isinstance(draft, PromptLookup | LookaheadDecoding) else as_tree(gamma)
 
 
 def _position_rows(p: Floats, q: Floats, tree: Tree, leaf_rows: bool) -> PositionRows:
@@ -566,19 +566,16 @@ def _position_rows(p: Floats, q: Floats, tree: Tree, leaf_rows: bool) -> Positio
 def _text_rows(
     target: Any, draft: PromptLookup | LookaheadDecoding, tree: Tree, rule: rules.Rule
 ) -> LookupRows | LookaheadRows:
-    lookup = isinstance(draft, PromptLookup)
-    name = "prompt lookup" if lookup else "lookahead decoding"
+    name = "prompt lookup" if isinstance(draft, PromptLookup) else "lookahead decoding"
     if not isinstance(target, Model):
         raise TypeError(f"target: {name} needs a model as target")
     if draft.text.size <= target.order:
         size, order = draft.text.size, target.order
         raise ValueError(f"text: {size} tokens; the target reads {order} before the first step")
     check_tokens(draft.text, target.vocab_size, "text")
-    if isinstance(draft, PromptLookup):
-        if not tree.is_chain or rule.leaf_rows:
-            raise ValueError("gamma: prompt lookup drafts one chain, and has no row q after it")
-        return LookupRows(target, draft, tree)
     draft.check_rule(rule)
+    if isinstance(draft, PromptLookup):
+        return LookupRows(target, draft, tree)
     return LookaheadRows(target, draft, tree)
 
 

@@ -190,6 +190,7 @@ def test_lookup_copies_what_followed():
         (LookaheadDecoding(), {"rule": "naive_matching", "gamma": branching(2, 2)}, "tails of equal length"),
         (PromptLookup([]), {"rule": "naive_matching", "gamma": branching(2, 2)}, "prompt lookup drafts one"),
         (PromptLookup([]), {"drafting": "greedy"}, "gamma: drafts from the text"),
+        (PromptLookup([7]), {"rule": "one_hot"}, "text, position 0: token 7"),
         (PromptLookup([]), {"gamma": DynamicTree(2, 2, 3)}, "gamma: drafts from the text"),
         (DRAFT, {"method": "eagle2", "gamma": 3}, "method: eagle2 has its own rule and draft"),
         (DRAFT, {"method": "eagle3:nodes=99,depth=2"}, "nodes: 99 cannot be chosen"),

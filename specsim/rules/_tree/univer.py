@@ -104,6 +104,25 @@ def left_over(p, q, given, w, weights):
     return total
 
 
+@inner_kernel
+def chance_of_given(p, given, left, w):
+    """The weight of the first of the children `given` that are still to be visited."""
+    below = 0.0
+    for y in given:
+        below += p[y]
+    below = left + 1.0 - w + w * below
+    return w * p[given[0]] / below if below > 0.0 else 0.0
+
+
+@inner_kernel
+def chance_of_node(left, w, count):
+    """The probability of accepting a node once its `count` children were rejected."""
+    if count == 0:
+        return w
+    outside = left + 1.0 - w
+    return left / outside if outside > 0.0 else 1.0
+
+
 @kernel
 def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
     """The row kernel: uniforms[j] decides on node j + 1, uniforms[n] draws the last token."""
@@ -132,20 +151,14 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
                     mass = rest(q[s, u], given, weights)
                     chance = min(1.0, w[d] * p[s, u, x] / (weights[x] / mass))
                 else:
-                    c, below = children[k - 1], 0.0
-                    for y in given[k - 1 :]:
-                        below += p[s, u, y]
-                    below = left[d] + 1.0 - w[d] + w[d] * below
-                    chance = w[d] * p[s, u, given[k - 1]] / below if below > 0.0 else 0.0
+                    c, chance = children[k - 1], chance_of_given(p[s, u], given[k - 1 :], left[d], w[d])
                 visited[d] += 1
                 d += 1
                 node[d], w[d], visited[d] = c, chance, 0
             else:
                 if d == 0:
                     break
-                outside = left[d] + 1.0 - w[d] if count > 0 else 1.0
-                own = (left[d] if count > 0 else w[d]) / outside if outside > 0.0 else 1.0
-                if uniforms[u - 1, s] < own:
+                if uniforms[u - 1, s] < chance_of_node(left[d], w[d], count):
                     break
                 d -= 1
         if count == 0 or left_over(p[s, u], q[s, u], given, w[d], weights) == 0.0:
@@ -239,20 +252,14 @@ def verify_fixed_pair(
                     draft = pair.q[x] / mass if pair.q[x] > 0.0 else 1.0 / (pair.q.size - given.size)
                     chance = min(1.0, w[d] * pair.p[x] / draft)
                 else:
-                    c, below = children[k - 1], 0.0
-                    for y in given[k - 1 :]:
-                        below += pair.p[y]
-                    below = left[d] + 1.0 - w[d] + w[d] * below
-                    chance = w[d] * pair.p[given[k - 1]] / below if below > 0.0 else 0.0
+                    c, chance = children[k - 1], chance_of_given(pair.p, given[k - 1 :], left[d], w[d])
                 visited[d] += 1
                 d += 1
                 node[d], w[d], visited[d] = c, chance, 0
             else:
                 if d == 0:
                     break
-                outside = left[d] + 1.0 - w[d] if count > 0 else 1.0
-                own = (left[d] if count > 0 else w[d]) / outside if outside > 0.0 else 1.0
-                if verify_uniforms[u - 1, s] < own:
+                if verify_uniforms[u - 1, s] < chance_of_node(left[d], w[d], count):
                     break
                 d -= 1
         last = verify_uniforms[size, s]
