@@ -20,7 +20,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._kernels import kernel
+from specsim.core._kernels import inner_kernel, kernel
 
 #: What a public function takes as `rng` (SPEC 7).
 RandomSource = int | np.random.SeedSequence | np.random.Generator | None
@@ -120,47 +120,68 @@ def fill_uniforms(k0, k1, purpose, first_step, out):
     steps = out.shape[1]
     # the high word of the step is constant in a stretch, so the compiler does parts of three rounds only once
     stretch = min(steps, 4294967296 - (first_step & 0xFFFFFFFF))
-    for slot in range(out.shape[0] // 3):
-        a, b, c = out[3 * slot], out[3 * slot + 1], out[3 * slot + 2]
-        _fill_slot(k0, k1, purpose, slot, first_step, a[:stretch], b[:stretch], c[:stretch])
-        if stretch < steps:
-            _fill_slot(k0, k1, purpose, slot, first_step + stretch, a[stretch:], b[stretch:], c[stretch:])
+    words = out.view(np.uint64)
+    _fill_words(k0, k1, purpose, first_step, words, 0, stretch)
+    if stretch < steps:
+        _fill_words(k0, k1, purpose, first_step + stretch, words, stretch, steps)
+    for i in range(out.shape[0]):
+        row = out[i]  # contiguous, as the rows of an iteration over `out` are not to numba
+        for s in range(steps):
+            row[s] -= 1.0
 
 
 @kernel
-def _fill_slot(k0, k1, purpose, slot, first_step, first, second, third):
-    """The three uniforms of one slot, for steps that share their high word.
+def _fill_words(k0, k1, purpose, first_step, words, i, j):
+    """Fill columns i to j of `words` with the uniforms plus 1, as the bits of float64, for steps that share
+    their high word: two slots at once, which share their keys and the first rounds, and an odd last one."""
+    counter = np.uint64(first_step & 0xFFFFFFFF), np.uint64(first_step >> 32), np.uint64(purpose)
+    key = np.uint64(k0), np.uint64(k1)
+    slots = words.shape[0] // 3
+    for slot in range(0, slots - 1, 2):
+        a, b, c = words[3 * slot][i:j], words[3 * slot + 1][i:j], words[3 * slot + 2][i:j]
+        x, y, z = words[3 * slot + 3][i:j], words[3 * slot + 4][i:j], words[3 * slot + 5][i:j]
+        _fill_two_slots(counter, key, np.uint64(slot), a, b, c, x, y, z)
+    if slots % 2:
+        _fill_slot(counter, key, np.uint64(slots - 1), words[-3][i:j], words[-2][i:j], words[-1][i:j])
 
-    The loop over steps has no branch, so that the compiler vectorises it. Words are kept in 64-bit lanes and
-    cut to 32 bits only where they are multiplied or read."""
-    mask = np.uint64(0xFFFFFFFF)
-    half = np.uint64(32)
-    ten = np.uint64(10)
-    low_bits = np.uint64(0x3FF)
-    high_bits = np.uint64(0x3FFFFFFFC00)  # bits 10 to 41
-    m0 = np.uint64(0xD2511F53)
-    m1 = np.uint64(0xCD9E8D57)
-    w0 = np.uint64(0x9E3779B9)
-    w1 = np.uint64(0xBB67AE85)
-    unit = 1.0 / 4398046511104.0
-    step_low = np.uint64(first_step & 0xFFFFFFFF)
-    step_high = np.uint64(first_step >> 32)
-    for s in range(first.size):
-        c0 = np.uint64(slot)
-        c1 = step_low + np.uint64(s)
-        c2 = step_high
-        c3 = np.uint64(purpose)
-        key0 = np.uint64(k0)
-        key1 = np.uint64(k1)
-        for _ in range(10):
-            left = m0 * (c0 & mask)
-            right = m1 * (c2 & mask)
-            c0 = (right >> half) ^ c1 ^ key0
-            c1 = right
-            c2 = (left >> half) ^ c3 ^ key1
-            c3 = left
-            key0 += w0
-            key1 += w1
-        first[s] = np.int64(c0 << ten & high_bits | c3 & low_bits) * unit
-        second[s] = np.int64(c1 << ten & high_bits | c3 >> ten & low_bits) * unit
-        third[s] = np.int64(c2 << ten & high_bits | c3 >> np.uint64(20) & low_bits) * unit
+
+@kernel
+def _fill_slot(counter, key, slot, a, b, c):
+    """No branch in the loop over steps, so that the compiler vectorises it."""
+    step_low, step_high, purpose = counter
+    for s in range(a.size):
+        a[s], b[s], c[s] = _slot_words(slot, step_low + np.uint64(s), step_high, purpose, key)
+
+
+@kernel
+def _fill_two_slots(counter, key, slot, a, b, c, x, y, z):
+    """As `_fill_slot`, for the next slot too."""
+    step_low, step_high, purpose = counter
+    for s in range(a.size):
+        step = step_low + np.uint64(s)
+        a[s], b[s], c[s] = _slot_words(slot, step, step_high, purpose, key)
+        x[s], y[s], z[s] = _slot_words(slot + np.uint64(1), step, step_high, purpose, key)
+
+
+@inner_kernel
+def _slot_words(c0, c1, c2, c3, key):
+    """The three uniforms of a slot plus 1, as the bits of float64.
+
+    Words are kept in 64-bit lanes and cut to 32 bits only where they are multiplied or read. A float64 in
+    [1, 2) has its fraction in bits 0 to 51: to set them costs less than to convert an integer."""
+    mask, by_32, by_20, by_10 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(20), np.uint64(10)
+    m0, m1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+    w0, w1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+    high, low = np.uint64(0xFFFFFFFF00000), np.uint64(0xFFC00)  # bits 20 to 51, and 10 to 19
+    one = np.uint64(0x3FF0000000000000)
+    key0, key1 = key
+    for _ in range(10):
+        left, right = m0 * (c0 & mask), m1 * (c2 & mask)
+        c0, c1, c2, c3 = (right >> by_32) ^ c1 ^ key0, right, (left >> by_32) ^ c3 ^ key1, left
+        key0 += w0
+        key1 += w1
+    return (
+        c0 << by_20 & high | c3 << by_10 & low | one,
+        c1 << by_20 & high | c3 & low | one,
+        c2 << by_20 & high | c3 >> by_10 & low | one,
+    )

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
-from specsim.core._kernels import inner_kernel
+from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import MOST_TOKENS, Floats, Ints
 
 __all__ = [
@@ -633,43 +633,48 @@ def alias_table(weights: ArrayLike) -> Ints:
     return np.floor(thresholds.clip(max=1.0 - 2.0**-31) * 2.0**31).astype(np.int64) << 32 | aliases
 
 
+@kernel
+def alias_buffers(steps):
+    """`start` (zeros), `coin` and `drawn` of `alias_draws`, for so many draws."""
+    return np.zeros(steps, np.uint32), np.empty(steps, np.int32), np.empty(steps, np.int32)
+
+
 @inner_kernel
-def alias_draws(tables, start, size, u, drawn):
+def alias_draws(tables, start, size, u, coin, drawn):
     """Draw from many alias tables that stand one after the other, all of one size.
 
-    Look-ups and arithmetic are separate loops, so that the compiler vectorises the second. Neither has a
-    branch, which would be mispredicted: the index is unsigned, so that it cannot count from the end, and
-    `alias` is all ones or all zeros.
+    Arithmetic and look-ups are separate loops, so that the compiler vectorises the first: it is in 32 bits,
+    to which vector instructions convert floats. Neither has a branch, which would be mispredicted: the index
+    is unsigned, so that it cannot count from the end, and the choice of the alias is a conditional move.
 
     Parameters
     ----------
     tables : ndarray of int64
         Tables of `alias_table`.
-    start : ndarray of int64, shape [S]
+    start : ndarray of uint32, shape [S]
         The first word of the table of each draw.
     size : int
         V, the words of a table.
     u : ndarray of float64, shape [S]
         Uniforms in [0, 1).
-    drawn : ndarray of int64, shape [S]
-        Is filled with the tokens.
+    coin, drawn : ndarray of int32, shape [S]
+        Scratch space, and what is filled with the tokens.
 
     Examples
     --------
-    >>> drawn = np.empty(2, dtype=np.int64)
-    >>> alias_draws(alias_table([1, 3]), np.zeros(2, dtype=np.int64), 2, np.array([0.1, 0.3]), drawn)
+    >>> start, coin, drawn = np.zeros(2, np.uint32), np.empty(2, np.int32), np.empty(2, np.int32)
+    >>> alias_draws(alias_table([1, 3]), start, 2, np.array([0.1, 0.3]), coin, drawn)
     >>> drawn
-    array([0, 1])
+    array([0, 1], dtype=int32)
     """
     for s in range(u.size):
-        drawn[s] = tables[np.uint64(start[s] + np.int64(u[s] * size))]
-    for s in range(u.size):
         scaled = u[s] * size
-        column = np.int64(scaled)
-        word = drawn[s]
-        coin = np.int64((scaled - column) * 2147483648.0)
-        alias = ((word >> 32) - coin - 1) >> 63  # coin ≥ threshold
-        drawn[s] = column ^ ((column ^ (word & 0xFFFFFFFF)) & alias)
+        column = np.int32(scaled)
+        drawn[s] = column
+        coin[s] = np.int32((scaled - column) * 2147483648.0)
+    for s in range(u.size):
+        word = tables[np.uint64(start[s] + drawn[s])]
+        drawn[s] = drawn[s] if coin[s] < word >> 32 else np.int32(word & 0xFFFFFFFF)
 
 
 def alias_lookup(table: Ints, u: float) -> int:

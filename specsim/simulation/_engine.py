@@ -92,7 +92,10 @@ class StepTally:
 def count_steps(tokens, accepted, lengths, emitted):  # type: ignore[no-untyped-def]
     """Add tokens[depth+1, B], accepted[B] to lengths[depth+1] and emitted[2, 1+V]; entry 0 counts -1."""
     for k in range(lengths.size):
-        lengths[k] += np.sum(accepted == k)
+        found = 0
+        for s in range(accepted.size):
+            found += accepted[s] == k
+        lengths[k] += found
     positions = tokens.shape[0]
     for i in range(0, positions - 1, 2):
         even, odd = tokens[i], tokens[i + 1]

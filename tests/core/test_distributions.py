@@ -18,6 +18,7 @@ from scipy import stats
 from specsim.core.distributions import (
     PAIR_KINDS,
     TOLERANCE,
+    alias_buffers,
     alias_draws,
     alias_lookup,
     alias_table,
@@ -342,8 +343,9 @@ def test_an_alias_table_of_many_tokens_holds_its_law_too():
 def alias_drawn(tables, start, size, u):
     """What `alias_draws` draws from the table at `start` of `tables`, for each of `u`."""
     u = np.asarray(u, dtype=np.float64)
-    drawn = np.full(u.size, -1)
-    alias_draws(tables, np.full(u.size, start), size, u, drawn)
+    starts, coin, drawn = alias_buffers(u.size)
+    starts[:] = start
+    alias_draws(tables, starts, size, u, coin, drawn)
     return drawn.tolist()
 
 

@@ -25,7 +25,14 @@ import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import alias_draws, alias_table, capped_ratio, copy_row, cumulative_draw
+from specsim.core.distributions import (
+    alias_buffers,
+    alias_draws,
+    alias_table,
+    capped_ratio,
+    copy_row,
+    cumulative_draw,
+)
 from specsim.drafts import Tree
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
@@ -134,11 +141,11 @@ def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, np.ndarray, Fl
 @kernel
 def verify_fixed_pair(pair, draft, ratio, draft_uniforms, verify_uniforms, tokens, accepted):
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
-    start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
+    start, coin, drawn = alias_buffers(steps)
     most = residual_mass(pair, 1.0, 1.0)
     b = np.ones((gamma + 1, steps))
     for i in range(gamma):
-        alias_draws(draft, start, ratio.size, draft_uniforms[i], drawn)
+        alias_draws(draft, start, ratio.size, draft_uniforms[i], coin, drawn)
         for s in range(steps):
             tokens[i, s] = drawn[s]
             scaled = b[i, s] * ratio[drawn[s]]

@@ -31,7 +31,7 @@ import numpy as np
 
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import alias_draws, alias_table, cumulative_draw
+from specsim.core.distributions import alias_buffers, alias_draws, alias_table, cumulative_draw
 from specsim.drafts import Draft, Tree
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
@@ -123,11 +123,11 @@ def race_table(pair: PairTables) -> Floats:
 @kernel
 def verify_fixed_pair(pair, draft, accept, race, draft_uniforms, verify_uniforms, tokens, accepted):
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
-    start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
+    start, coin, drawn = alias_buffers(steps)
     alive, tested = np.ones(steps, np.int64), np.zeros(steps)
     accepted[:] = 0
     for i in range(gamma):
-        alias_draws(draft, start, accept.size, draft_uniforms[i], drawn)
+        alias_draws(draft, start, accept.size, draft_uniforms[i], coin, drawn)
         for s in range(steps):
             passed = alive[s] & np.int64(verify_uniforms[i, s] < accept[drawn[s]])
             tested[s] += verify_uniforms[i, s] * (alive[s] - passed)  # the uniform that rejected

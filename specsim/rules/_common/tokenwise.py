@@ -12,7 +12,14 @@ import numpy as np
 
 from specsim.core._kernels import Kernel, inner_kernel, kernel
 from specsim.core._types import Floats, Row
-from specsim.core.distributions import alias_draws, alias_table, copy_row, cumulative_draw, is_zero
+from specsim.core.distributions import (
+    alias_buffers,
+    alias_draws,
+    alias_table,
+    copy_row,
+    cumulative_draw,
+    is_zero,
+)
 from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair
 from specsim.rules._common.fixed_pairs import alias_draw, build_tables
@@ -144,21 +151,21 @@ def verify_fixed_pair(draft, last, accept, draft_uniforms, verify_uniforms, toke
     the cache then overlaps with those of the next steps, and no branch is mispredicted."""
     vocab_size = accept.shape[1]
     gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
-    start, drawn = np.zeros(steps, np.int64), np.empty(steps, np.int64)
+    start, coin, drawn = alias_buffers(steps)
     alive, length = np.ones(steps, np.int32), np.zeros(steps, np.int32)
     passed = np.empty(steps, np.bool_)
     for i in range(gamma):
-        alias_draws(draft, start, vocab_size, draft_uniforms[i], drawn)
+        alias_draws(draft, start, vocab_size, draft_uniforms[i], coin, drawn)
         chance, u, out = accept[min(i, accept.shape[0] - 1)], verify_uniforms[i], tokens[i]
         for s in range(steps):
             passed[s] = u[s] < chance[np.uint64(drawn[s])]
         for s in range(steps):  # separate from the look-ups, so that it is vectorised
             alive[s] &= np.int32(passed[s])
             length[s] += alive[s]
-            out[s] = np.int32(drawn[s] + 1) * alive[s] - np.int32(1)
+            out[s] = np.int32(drawn[s] + np.int32(1)) * alive[s] - np.int32(1)
     for s in range(steps):
         start[s] = vocab_size * alive[s]  # the table of the bonus follows that of the recovered token
-    alias_draws(last, start, vocab_size, verify_uniforms[gamma], drawn)
+    alias_draws(last, start, vocab_size, verify_uniforms[gamma], coin, drawn)
     tokens[gamma, :] = -1
     for s in range(steps):
         accepted[s] = length[s]
@@ -194,12 +201,12 @@ def fixed_pair_by_token(shares: Callable[..., tuple[Floats, Floats]], draw: Kern
 
     def verify_fixed_pair(pair, draft, accept, number, draft_uniforms, verify_uniforms, tokens, accepted):
         gamma, steps = tokens.shape[0] - 1, tokens.shape[1]
-        start = np.zeros(steps, np.int64)
-        drawn, rejected = np.empty(steps, np.int64), np.zeros(steps, np.int64)
+        start, coin, drawn = alias_buffers(steps)
+        rejected = np.zeros(steps, np.int64)
         alive = np.ones(steps, np.int64)
         accepted[:] = 0
         for i in range(gamma):
-            alias_draws(draft, start, accept.size, draft_uniforms[i], drawn)
+            alias_draws(draft, start, accept.size, draft_uniforms[i], coin, drawn)
             for s in range(steps):
                 passed = alive[s] & np.int64(verify_uniforms[i, s] < accept[drawn[s]])
                 rejected[s] += drawn[s] * (alive[s] - passed)
