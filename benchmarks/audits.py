@@ -1,4 +1,4 @@
-"""What an audit of somebody's verifier costs beside the verifier itself. Usage: python benchmarks/audit.py
+"""What an audit of somebody's verifier costs beside the verifier itself.
 
 For each case up to V = 1,000: the time to make the rows, hand them over, check and count what comes back, as
 a multiple of what the built-in standard rule takes on them, called from Python as somebody's verifier would
@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from benchmarks._report import Report
 from specsim import rules
 from specsim.auditing._cases.battery import battery
 from specsim.auditing._checks.subjects import VerifierSubject, rule_function, verifier_steps
@@ -19,25 +20,21 @@ from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
 from specsim.simulation._counting import run
 
-WANTED, ROUNDS, STEPS, KEY = 3.0, 9, 2**15, (1, 2)
+WANTED, ROUNDS, STEPS, KEY = "≤ 1", 9, 2**15, (1, 2)
 
 
-def main() -> None:
-    print(f"{'case':<22}{'V':>6}{'verifier, ns a step':>22}{'harness / verifier':>22}   wanted ≤ {WANTED:g}")
+def measure(report: Report) -> None:
     whole_verifier = whole_harness = 0.0
     for index, case in enumerate(battery(Declared())):
         if case.target.vocab_size > 1000:
             continue
         once(index)
         verifier, harness = (min(times) for times in zip(*(once(index) for _ in range(ROUNDS)), strict=True))
-        print(
-            f"{case.name:<22}{case.target.vocab_size:>6}{1e9 * verifier / STEPS:>22.0f}"
-            f"{harness / verifier:>22.2f}",
-            flush=True,
-        )
+        name = f"audit beside its verifier: {case.name}, V = {case.target.vocab_size:,}"
+        report.add(name, harness / verifier, WANTED, f"verifier {1e9 * verifier / STEPS:.0f} ns a step")
         steps = verifier_steps(case, "quick")
         whole_verifier, whole_harness = whole_verifier + steps * verifier, whole_harness + steps * harness
-    print(f"{'all of them, at quick':<50}{whole_harness / whole_verifier:>22.2f}")
+    report.add("audit beside its verifier: all of them, at quick", whole_harness / whole_verifier, WANTED)
 
 
 def once(index: int) -> tuple[float, float]:
@@ -58,7 +55,3 @@ def once(index: int) -> tuple[float, float]:
     started = time.process_time()
     run(source, tally, KEY, 0, STEPS, threads=1)
     return inside, time.process_time() - started - inside
-
-
-if __name__ == "__main__":
-    main()

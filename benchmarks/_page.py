@@ -1,0 +1,35 @@
+"""The table of docs/performance.md."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+PAGE = Path("docs/performance.md")
+BEGIN, END = "<!-- measured -->\n", "<!-- /measured -->\n"
+
+
+def write_page(bench: dict[str, Any]) -> None:
+    """Replace what stands between the marks of the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}{measured(bench)}{END}{after}", encoding="utf-8")
+
+
+def measured(bench: dict[str, Any]) -> str:
+    """The machine, and a table for each part of the benchmarks."""
+    machine, versions = bench["machine"], [f"{name} {number}" for name, number in bench["versions"].items()]
+    where = f"on {machine['cores']} cores of a {machine['processor']}"
+    lines = [f"Measured on {bench['date']}, {where}, with {', '.join(versions)}.", ""]
+    for part, rows in groupby(bench["ratios"], key=lambda row: row["part"]):
+        lines += [f"### {part.replace('_', ' ').capitalize()}", ""]
+        lines += ["| ratio | median | range | wanted | |", "| --- | ---: | --- | --- | --- |"]
+        lines += [_row(row) for row in rows]
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def _row(row: dict[str, Any]) -> str:
+    spread = "" if row["low"] == row["high"] else f"{row['low']:.2f} – {row['high']:.2f}"
+    return f"| {row['name']} | {row['median']:.2f} | {spread} | {row['wanted']} | {row['detail']} |"
