@@ -40,7 +40,7 @@ MOST_CELLS = 10_000_000
 #: Beyond these, numbers of draws and probabilities are too large or too small for a float.
 LEAST_DISTANCE, MOST_TOLERANCE = 1e-300, 700.0
 #: Total variations ε that the e-value's alternatives cover, by concentration c = k/4ε².
-DEVIATIONS = np.geomspace(1e-3, 1e-1, 9)
+DEVIATIONS = np.geomspace(1e-3, 1.0, 13)
 #: Shares of the draws that go to one cell.
 SPIKES = tuple(2.0**-i for i in range(1, 21))
 #: Shares of the draws that have the law of an alternative.
@@ -145,7 +145,7 @@ def log_e_value(counts: ArrayLike, pmf: ArrayLike, tolerance: float = 0.0) -> fl
     """Natural logarithm of the Dirichlet–multinomial e-value of counts against a law.
 
     The e-value is the likelihood ratio of a Dirichlet(c·π) mixture of multinomials to the null, averaged over
-    concentrations c = k/4ε², where ε runs over the total variations from .001 to .1 that the alternatives are
+    concentrations c = k/4ε², where ε runs over the total variations from .001 to 1 that the alternatives are
     spread for. Under the null its expectation is 1 at any stopping time.
 
     With a tolerance τ the null is every law π' with exp(-τ) ≤ π'/π ≤ exp(τ) in each cell, and the ratio is to
@@ -385,7 +385,7 @@ def log_single_cell_e_value(counts: ArrayLike, pmf: ArrayLike) -> float:
 
 
 def _log_ratios(counts: Ints, pmf: Floats, starts: Ints) -> Floats:
-    """log of the likelihood ratio [n, T, 9] of the Dirichlet mixture to `pmf`, for each table and each of
+    """log of the likelihood ratio [n, T, 13] of the Dirichlet mixture to `pmf`, for each table and each of
     `DEVIATIONS`. That of a table of one cell is 0."""
     gamma = scipy.special.gammaln
     sizes = np.diff(np.append(starts, len(pmf)))

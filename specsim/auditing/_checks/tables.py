@@ -212,6 +212,8 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
     The expected counts of prefixes and positions are those of the standard rule; a wrong estimate costs only
     power."""
 
+    least: dict[Tokens, float] = {(): 1.0}  # of the ratios of p to q of a prefix's tokens
+
     def laws(prefixes: Sequence[Tokens]) -> tuple[Floats, Floats, Floats | None]:
         drafted = len(prefixes[0])
         texts = np.array([(*case.contexts[0].tolist(), *prefix) for prefix in prefixes], dtype=np.int32)
@@ -219,7 +221,14 @@ def plan_tables(case: Case, claim: Claim, steps: int) -> list[Table]:
         law = np.array([claim.row(*rows, drafted) for rows in zip(p, q, strict=True)])
         whole = drafted == case.gamma
         before = case.draft.rows(texts[:, :-1]) if whole and drafted else None
-        others = alternatives(p, None if whole else q, before) if claim.lossless else None
+        if not claim.lossless:
+            return law, np.minimum(law, q), None
+        before_it = np.array([least[prefix] for prefix in prefixes])
+        last = drafted == case.gamma - 1
+        others = alternatives(p, None if whole else q, before, before_it, last)
+        for prefix, bound, target, drafts in zip(prefixes, before_it, p, q, strict=True):
+            for x in np.flatnonzero(np.minimum(target, drafts)):
+                least[(*prefix, int(x))] = min(bound, target[x] / drafts[x])
         return law, np.minimum(law, q), others
 
     tables = [*prefix_tables(case, steps, laws), *_bin_tables(case, steps, claim)]
