@@ -143,10 +143,11 @@ def grouped(audit: Audit) -> list[list[CaseResult]]:
 
 
 def _clarity(case: CaseResult) -> float:
-    """The log10 e-value that its findings say; infinity where one step is enough."""
+    """The log10 e-value of its clearest table, 0 where tables reject only together, which show less of what is
+    wrong; infinity where one step is enough."""
     if any(finding.kind in CERTAIN for finding in case.findings):
         return float("inf")
-    return max((table.log10_e for table in case.tables if table.rejected), default=case.largest_log10_e)
+    return max((table.log10_e for table in case.tables if table.rejected), default=0.0)
 
 
 def traceback(audit: Audit) -> str:
