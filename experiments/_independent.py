@@ -38,6 +38,12 @@ SETS = {
         "wrong decoder": "third_decoders",
         "right decoder": "third_decoders",
     },
+    "fourth": {
+        "wrong verifier": "fourth_verifiers",
+        "right verifier": "fourth_right",
+        "wrong decoder": "fourth_decoders",
+        "right decoder": "fourth_decoders",
+    },
 }
 #: Verdicts that find a mistake.
 FOUND = ("biased", "broken")
