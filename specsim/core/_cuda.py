@@ -6,11 +6,17 @@ device code writes a product to which something is added, or from which somethin
 `product(x, y)`. `fastmath` is never used.
 """
 
-from numba import config, cuda
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numba_cuda  # noqa: F401  # without it numba has a target of its own, which is not maintained
+from numba import cuda
 from numba.cuda import libdevice
+from numba.cuda.core import config
+from numba.cuda.cudadrv.driver import CudaAPIError, LinkerError
 
 #: Whether kernels run in numba's simulator, as Python, with NUMBA_ENABLE_CUDASIM=1.
-SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]  # set at run time
+SIMULATED = bool(config.ENABLE_CUDASIM)
 
 if SIMULATED:
 
@@ -26,19 +32,39 @@ else:
         return libdevice.dmul_rn(x, y)
 
 
-class NoDeviceError(ValueError):
-    """There is no GPU that could be used."""
+#: What the driver, the compiler and the linker raise; their errors for missing libraries are ImportErrors.
+FAILURES = (CudaAPIError, LinkerError, ImportError)
 
 
-def open_device():
-    """The context of the current GPU. Raises NoDeviceError with the reason if none can be used."""
+class DeviceError(ValueError):
+    """There is no GPU, or it cannot do what it was asked for."""
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise DeviceError for what fails within."""
     try:
-        context = cuda.current_context()
-    except Exception as error:  # the driver has many
+        yield
+    except FAILURES as error:
         reason = " ".join(str(error).split()).rstrip(" :.")
-        raise NoDeviceError(f"device: 'cuda' finds no NVIDIA GPU here ({reason}); leave device out, to count on the CPU") from error
-    if not (SIMULATED or cuda.is_available()):
-        raise NoDeviceError(
-            "device: 'cuda' finds a GPU, but no compiler for it (libNVVM): pip install 'specsim-decoding[cuda]', or leave device out, to count on the CPU"
+        raise DeviceError(
+            f"device: 'cuda' cannot be used here ({reason}); leave device out, to count on the CPU"
+        ) from error
+
+
+def current_device() -> tuple[str, int, float]:
+    """The name of the current GPU, the number of its multiprocessors, and its free bytes.
+
+    Raises DeviceError if there is none, or no compiler for it."""
+    with explained():
+        context = cuda.current_context()
+    free = context.get_memory_info().free
+    if SIMULATED:
+        return "simulated GPU", 1, free
+    if not cuda.is_available():
+        raise DeviceError(
+            "device: 'cuda' finds no compiler for the GPU (libNVVM): pip install 'specsim-decoding[cuda]', "
+            "or leave device out, to count on the CPU"
         )
-    return context
+    name = context.device.name
+    return name.decode() if isinstance(name, bytes) else name, context.device.MULTIPROCESSOR_COUNT, free

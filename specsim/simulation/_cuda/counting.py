@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
-from specsim.core._cuda import NoDeviceError, cuda, open_device
+from specsim.core._cuda import DeviceError, cuda, current_device, explained
 from specsim.core._streams import PER_SLOT, Key, Purpose
 from specsim.simulation._counting import Interval, Partial
 from specsim.simulation._cuda.steps import STEPS
@@ -36,7 +36,7 @@ def counting_kernel(step: Any, gamma: int) -> Any:
     drafted, verified, most = _whole_slots(gamma), _whole_slots(gamma + 1), gamma + 1
 
     @cuda.jit
-    def count(tables, k0, k1, first, steps, counts):  # type: ignore[no-untyped-def]
+    def count(tables, k0, k1, first, steps, counts):
         draft_uniforms = cuda.local.array(drafted, np.float64)
         verify_uniforms = cuda.local.array(verified, np.float64)
         tokens = cuda.local.array(most, np.int32)
@@ -54,7 +54,7 @@ def counting_kernel(step: Any, gamma: int) -> Any:
 
 
 @cuda.jit
-def add_copies(counts, total):  # type: ignore[no-untyped-def]
+def add_copies(counts, total):
     """Move the sum of counts[copies, width] to total[width]."""
     for j in range(cuda.grid(1), total.size, cuda.gridsize(1)):
         found = 0
@@ -65,64 +65,57 @@ def add_copies(counts, total):  # type: ignore[no-untyped-def]
 
 
 class DeviceCounter:
-    """Counts the steps of `source` on the current GPU, whose name is `name`.
+    """Counts the steps of `source` on the current GPU, which is called `name`.
 
     Raises ValueError if there is none, if it has too little memory, or if it has no code for the rule."""
 
     def __init__(self, source: FixedPairSource):
-        self._source = source
-        kernel = source.rule.fixed_pair.kernel
+        kernel, vocab_size, gamma = source.rule.fixed_pair.kernel, source.vocab_size, source.tree.size
         if kernel not in STEPS:
             having = [name for name in rules.names() if rules.get(name).fixed_pair.kernel in STEPS]
             raise ValueError(
                 f"device: 'cuda' has no code for the rule {source.rule.name}, but for {', '.join(having)}; "
                 "leave device out, to count on the CPU"
             )
-        context = open_device()
-        device = context.device
-        # numba's simulator has neither
-        name = getattr(device, "name", b"simulated GPU")
-        self.name = name.decode() if isinstance(name, bytes) else str(name)
-        multiprocessors = getattr(device, "MULTIPROCESSOR_COUNT", 1)
+        self.name, multiprocessors, free = current_device()
         step, tables = STEPS[kernel]
-        self._tables = tables(source.tables)
-        self._kernel = counting_kernel(step, source.tree.size)
-        self._blocks = BLOCKS * multiprocessors
-        width = source.tree.size + 1 + 2 * (source.vocab_size + 1)
-        copies = min(self._blocks, max(1, COPIES_BYTES // (8 * width)))
-        self._shape = copies, width
-        self._check_memory(context.get_memory_info().free)
-
-    def _check_memory(self, free: float) -> None:
-        copies, width = self._shape
-        local = 8 * (_whole_slots(self._source.tree.size) + _whole_slots(self._source.tree.size + 1)) + 4 * (
-            self._source.tree.size + 1
-        )
-        needed = sum(table.nbytes for table in self._tables) + 8 * (copies + 1) * width
-        needed += local * self._blocks * THREADS
+        self._kernel, self._tables = counting_kernel(step, gamma), tables(source.tables)
+        self._lengths, self._blocks = gamma + 1, BLOCKS * multiprocessors
+        width = gamma + 1 + 2 * (vocab_size + 1)
+        self._shape = min(self._blocks, max(1, COPIES_BYTES // (8 * width))), width
+        local = 8 * (_whole_slots(gamma) + _whole_slots(gamma + 1)) + 4 * (gamma + 1)
+        needed = sum(table.nbytes for table in self._tables) + 8 * width * (self._shape[0] + 1)
+        needed += local * THREADS * self._blocks
         if needed > free:
-            raise NoDeviceError(
-                f"device: tables and counts take {needed / 2**20:,.0f} MiB for V = "
-                f"{self._source.vocab_size:,}, and {free / 2**20:,.0f} MiB are free on the {self.name}; end "
-                "what else uses it, or leave device out, to count on the CPU"
+            raise DeviceError(
+                f"device: tables and counts take {needed / 2**20:,.0f} MiB for V = {vocab_size:,} and "
+                f"γ = {gamma:,}, and the {self.name} has {free / 2**20:,.0f} MiB free; end what else uses "
+                "it, or leave device out, to count on the CPU"
             )
 
     def count(self, key: Key, intervals: Sequence[Interval]) -> Iterator[Partial]:
-        """The counts of each launch over the steps in `intervals`."""
-        tables = tuple(cuda.to_device(table) for table in self._tables)
-        counts, total = cuda.to_device(np.zeros(self._shape, np.int64)), cuda.device_array(self._shape[1], np.int64)
+        """The counts of each launch over the steps in `intervals`. Raises DeviceError if the GPU fails."""
         k0, k1 = (np.uint32(word) for word in key)
+        width = self._shape[1]
+        with explained():
+            tables = tuple(cuda.to_device(table) for table in self._tables)
+            counts = cuda.to_device(np.zeros(self._shape, np.int64))
+            total = cuda.device_array(width, np.int64)
         for start, end in intervals:
             for first, steps in pieces(start, end - start, LAUNCH):
-                blocks = min(self._blocks, -(-steps // THREADS))
-                self._kernel[blocks, THREADS](tables, k0, k1, first, steps, counts)
-                add_copies[min(self._blocks, -(-self._shape[1] // THREADS)), THREADS](counts, total)
-                yield Partial(self._as_tally(total.copy_to_host()), ((first, first + steps),))
+                with explained():
+                    self._kernel[self._blocks_for(steps), THREADS](tables, k0, k1, first, steps, counts)
+                    add_copies[self._blocks_for(width), THREADS](counts, total)
+                    found = total.copy_to_host()
+                yield Partial(self._as_tally(found), ((first, first + steps),))
+
+    def _blocks_for(self, items: int) -> int:
+        """Blocks of a launch for so many items."""
+        return min(self._blocks, -(-items // THREADS))
 
     def _as_tally(self, total: np.ndarray) -> dict[str, np.ndarray]:
         """The counts as `StepTally` has them: with the padding, which its entry 0 of the tokens counts."""
-        size = self._source.tree.size + 1
-        lengths, tokens = total[:size], total[size:].reshape(2, -1)
+        lengths, tokens = total[: self._lengths], total[self._lengths :].reshape(2, -1)
         shorter = np.cumsum(lengths) - lengths  # [i]: steps that emit no token at i
         tokens[0, 0], tokens[1, 0] = shorter[::2].sum(), shorter[1::2].sum()
         return {"lengths": lengths, "tokens": tokens}
