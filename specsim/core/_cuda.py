@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numba_cuda  # noqa: F401  # without it numba has a target of its own, which is not maintained
+from cuda.pathfinder import DynamicLibNotFoundError
 from numba import cuda
 from numba.cuda import libdevice
 from numba.cuda.core import config
@@ -32,39 +33,38 @@ else:
         return libdevice.dmul_rn(x, y)
 
 
-#: What the driver, the compiler and the linker raise; their errors for missing libraries are ImportErrors.
-FAILURES = (CudaAPIError, LinkerError, ImportError)
-
-
 class DeviceError(ValueError):
     """There is no GPU, or it cannot do what it was asked for."""
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raise DeviceError for what fails within."""
+    """Raise DeviceError for what the driver, the compiler and the linker raise within."""
     try:
         yield
-    except FAILURES as error:
-        reason = " ".join(str(error).split()).rstrip(" :.")
+    except DynamicLibNotFoundError as error:
         raise DeviceError(
-            f"device: 'cuda' cannot be used here ({reason}); leave device out, to count on the CPU"
+            f"device: 'cuda' needs a library that is not installed ({_in_a_line(error)}): pip install "
+            "'specsim-decoding[cuda]', or leave device out, to count on the CPU"
         ) from error
+    except (CudaAPIError, LinkerError, ImportError) as error:  # also where there is no driver
+        raise DeviceError(
+            f"device: 'cuda' cannot be used here ({_in_a_line(error)}); leave device out, to count on the CPU"
+        ) from error
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(" :.")
 
 
 def current_device() -> tuple[str, int, float]:
     """The name of the current GPU, the number of its multiprocessors, and its free bytes.
 
-    Raises DeviceError if there is none, or no compiler for it."""
+    Raises DeviceError if there is none."""
     with explained():
         context = cuda.current_context()
-    free = context.get_memory_info().free
+        free = context.get_memory_info().free
     if SIMULATED:
         return "simulated GPU", 1, free
-    if not cuda.is_available():
-        raise DeviceError(
-            "device: 'cuda' finds no compiler for the GPU (libNVVM): pip install 'specsim-decoding[cuda]', "
-            "or leave device out, to count on the CPU"
-        )
     name = context.device.name
     return name.decode() if isinstance(name, bytes) else name, context.device.MULTIPROCESSOR_COUNT, free

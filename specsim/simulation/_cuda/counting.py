@@ -78,13 +78,13 @@ class DeviceCounter:
                 "leave device out, to count on the CPU"
             )
         self.name, multiprocessors, free = current_device()
-        step, tables = STEPS[kernel]
-        self._kernel, self._tables = counting_kernel(step, gamma), tables(source.tables)
+        step, tables_of = STEPS[kernel]
+        tables = tables_of(source.tables)
         self._lengths, self._blocks = gamma + 1, BLOCKS * multiprocessors
         width = gamma + 1 + 2 * (vocab_size + 1)
-        self._shape = min(self._blocks, max(1, COPIES_BYTES // (8 * width))), width
+        copies = min(self._blocks, max(1, COPIES_BYTES // (8 * width)))
         local = 8 * (_whole_slots(gamma) + _whole_slots(gamma + 1)) + 4 * (gamma + 1)
-        needed = sum(table.nbytes for table in self._tables) + 8 * width * (self._shape[0] + 1)
+        needed = sum(table.nbytes for table in tables) + 8 * width * (copies + 1)
         needed += local * THREADS * self._blocks
         if needed > free:
             raise DeviceError(
@@ -92,26 +92,31 @@ class DeviceCounter:
                 f"γ = {gamma:,}, and the {self.name} has {free / 2**20:,.0f} MiB free; end what else uses "
                 "it, or leave device out, to count on the CPU"
             )
+        with explained():
+            self._tables = tuple(cuda.to_device(table) for table in tables)
+            self._counts = cuda.to_device(np.zeros((copies, width), np.int64))
+            self._total = cuda.device_array(width, np.int64)
+        self._kernel = counting_kernel(step, gamma)
+        self._launch((0, 0), 0, 0)  # compiles, so that what is missing is noticed before the run begins
 
     def count(self, key: Key, intervals: Sequence[Interval]) -> Iterator[Partial]:
         """The counts of each launch over the steps in `intervals`. Raises DeviceError if the GPU fails."""
-        k0, k1 = (np.uint32(word) for word in key)
-        width = self._shape[1]
-        with explained():
-            tables = tuple(cuda.to_device(table) for table in self._tables)
-            counts = cuda.to_device(np.zeros(self._shape, np.int64))
-            total = cuda.device_array(width, np.int64)
         for start, end in intervals:
             for first, steps in pieces(start, end - start, LAUNCH):
-                with explained():
-                    self._kernel[self._blocks_for(steps), THREADS](tables, k0, k1, first, steps, counts)
-                    add_copies[self._blocks_for(width), THREADS](counts, total)
-                    found = total.copy_to_host()
-                yield Partial(self._as_tally(found), ((first, first + steps),))
+                yield Partial(self._as_tally(self._launch(key, first, steps)), ((first, first + steps),))
+
+    def _launch(self, key: Key, first: int, steps: int) -> np.ndarray:
+        """The counts of these steps, as `add_copies` gives them."""
+        k0, k1 = (np.uint32(word) for word in key)
+        with explained():
+            self._kernel[self._blocks_for(steps), THREADS](self._tables, k0, k1, first, steps, self._counts)
+            add_copies[self._blocks_for(self._total.size), THREADS](self._counts, self._total)
+            found: np.ndarray = self._total.copy_to_host()
+        return found
 
     def _blocks_for(self, items: int) -> int:
         """Blocks of a launch for so many items."""
-        return min(self._blocks, -(-items // THREADS))
+        return max(1, min(self._blocks, -(-items // THREADS)))
 
     def _as_tally(self, total: np.ndarray) -> dict[str, np.ndarray]:
         """The counts as `StepTally` has them: with the padding, which its entry 0 of the tokens counts."""
