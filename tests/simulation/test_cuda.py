@@ -262,9 +262,12 @@ def test_too_little_memory_is_noticed_beforehand(monkeypatch):
 
 
 def test_a_library_that_is_missing_is_asked_for():
-    with pytest.raises(
-        ValueError, match=r"not installed \(no libnvvm\): pip install 'specsim-decoding\[cuda\]'"
-    ), explained():
+    with (
+        pytest.raises(
+            ValueError, match=r"not installed \(no libnvvm\): pip install 'specsim-decoding\[cuda\]'"
+        ),
+        explained(),
+    ):
         raise DynamicLibNotFoundError("no\nlibnvvm")
 
 
