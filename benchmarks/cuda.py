@@ -1,5 +1,5 @@
-"""Steps of a fixed pair on a GPU, beside all cores of the CPU, and beside the random numbers and the look-ups of
-a step alone, which bound what it can cost. Left out where there is no GPU."""
+"""Steps of a fixed pair on a GPU, beside all cores of the CPU, and beside the random numbers and the look-ups
+of a step alone, which bound what it can cost. Left out where there is no GPU."""
 
 from __future__ import annotations
 
