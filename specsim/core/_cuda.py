@@ -6,6 +6,7 @@ device code writes a product to which something is added, or from which somethin
 `product(x, y)`. `fastmath` is never used.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ from cuda.pathfinder import DynamicLibNotFoundError
 from numba import cuda
 from numba.cuda import libdevice
 from numba.cuda.core import config
+from numba.cuda.core.errors import NumbaPerformanceWarning
 from numba.cuda.cudadrv.driver import CudaAPIError, LinkerError
 
 #: Whether kernels run in numba's simulator, as Python, with NUMBA_ENABLE_CUDASIM=1.
@@ -39,9 +41,12 @@ class DeviceError(ValueError):
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raise DeviceError for what the driver, the compiler and the linker raise within."""
+    """Raise DeviceError for what the driver, the compiler and the linker raise within; no warnings of small
+    launches, which are meant."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NumbaPerformanceWarning)
+            yield
     except DynamicLibNotFoundError as error:
         raise DeviceError(
             f"device: 'cuda' needs a library that is not installed ({_in_a_line(error)}): pip install "

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import commands
@@ -26,6 +27,7 @@ from specsim.simulation._engine import StepTally, make_source
 pytest.importorskip("numba_cuda", reason="needs the extra cuda")
 
 from cuda.pathfinder import DynamicLibNotFoundError
+from numba.cuda.core.errors import NumbaPerformanceWarning
 
 from specsim.core._cuda import SIMULATED, cuda, explained
 from specsim.simulation._cuda import counting, steps, streams
@@ -269,6 +271,11 @@ def test_a_library_that_is_missing_is_asked_for():
         explained(),
     ):
         raise DynamicLibNotFoundError("no\nlibnvvm")
+
+
+def test_nothing_is_said_of_small_launches():
+    with explained():
+        warnings.warn(NumbaPerformanceWarning("low occupancy"), stacklevel=1)
 
 
 def fails_with(code, **environment):
