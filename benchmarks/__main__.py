@@ -10,7 +10,7 @@ from benchmarks._page import PAGE, write_page
 from benchmarks._report import Report
 
 #: In the order in which they are run.
-NAMES = ["engine", "fixed_pairs", "models", "proofs", "logs", "audits", "executors"]
+NAMES = ["engine", "fixed_pairs", "models", "proofs", "logs", "audits", "executors", "cuda"]
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ def rerun(
     draft: Any = None,
     *,
     threads: int | None = None,
+    device: str = "cpu",
     progress: ShowProgress = None,
 ) -> Simulation:
     """Run a simulation again: the same pair, rule, draft, number of steps and seed.
@@ -30,7 +31,7 @@ def rerun(
         A result, or a file that its `save` wrote.
     target, draft : optional
         The pair, where the file has no name of it and could not hold the models.
-    threads, progress
+    threads, device, progress
         As in `specsim.simulate`.
 
     Returns
@@ -63,9 +64,8 @@ def rerun(
     how: dict[str, Any] = {"rule": saved.rule, "gamma": saved.tree}
     if saved.method is not None:
         how = {"method": saved.method}
-    again = simulate(
-        pair, **how, steps=saved.planned, rng=saved.provenance.root, threads=threads, progress=progress
-    )
+    work: dict[str, Any] = {"threads": threads, "device": device, "progress": progress}
+    again = simulate(pair, **how, steps=saved.planned, rng=saved.provenance.root, **work)
     if again.pair != saved.pair:
         raise ValueError(
             f"target: another pair than that of the result ({again.pair.sha256}, not {saved.pair.sha256}); "

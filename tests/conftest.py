@@ -9,6 +9,7 @@ chance that rarely. The seeds are fixed, so that in fact it cannot.
 """
 
 import inspect
+import os
 from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 
@@ -20,6 +21,9 @@ from once import once
 from specsim.core.distributions import alias_lookup, alias_table, inverse_cdf
 from specsim.models import TableModel
 from specsim.traces import open_trace, writer
+
+# Device code runs in numba's simulator, unless this is 0; it is read when numba.cuda is first imported.
+os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
 
 #: Programs that are run by themselves.
 collect_ignore = ["independent", "torture"]

@@ -161,13 +161,13 @@ def test_statistics_know_nothing_of_specsim_and_rules_nothing_of_statistics():
             assert "specsim.core.stats" not in imports(module)
 
 
-def test_only_one_module_imports_numba():
+def test_numba_is_imported_by_one_module_for_the_cpu_and_one_for_gpus():
     users = {
         module
         for module in FILES
         if any(name.split(".")[0] == "numba" for name, _ in imported_names(source_of(module)))
     }
-    assert users == {"specsim.core._kernels"}
+    assert users == {"specsim.core._kernels", "specsim.core._cuda"}
 
 
 def test_a_module_is_public_where_its_path_has_no_underscore():

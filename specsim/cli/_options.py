@@ -50,6 +50,12 @@ Executor = Annotated[
         "address of a Dask scheduler, tcp://host:8786. Results do not depend on it."
     ),
 ]
+Device = Annotated[
+    str | None,
+    Parameter(
+        help="'cuda': count steps of two pmfs on an NVIDIA GPU; default: cpu. Results do not depend on it."
+    ),
+]
 Checkpoint = Annotated[
     Path | None,
     Parameter(

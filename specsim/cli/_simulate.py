@@ -42,6 +42,7 @@ def simulate(
     checkpoint: option.Checkpoint = None,
     checkpoint_seconds: option.CheckpointSeconds = None,
     shard: option.Shard = None,
+    device: option.Device = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Draw speculative steps, and print α, tokens per step and the closed form."""
@@ -59,6 +60,8 @@ def simulate(
     work: dict[str, Any] = {"threads": threads, "executor": executor, "checkpoint": checkpoint}
     if checkpoint_seconds is not None:
         work["checkpoint_seconds"] = checkpoint_seconds
+    if device is not None:
+        work["device"] = device
     part = None if shard is None else option.shard_of(shard)
     return simulate_and_print(found, form, **how, steps=steps, rng=seed, shard=part, **work)
 
@@ -149,10 +152,11 @@ def rerun(
     /,
     *,
     threads: option.Threads = None,
+    device: option.Device = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
     """Simulate again what a file has the result of: the same pair, rule, steps and seed."""
-    again = specsim.rerun(file, threads=threads)
+    again = specsim.rerun(file, threads=threads, device=device or "cpu")
     print_result(again, form)
     return 3 if again.interrupted else 0
 

@@ -30,14 +30,15 @@ class Provenance:
     date: str = field(default="", compare=False)
 
     @classmethod
-    def record(cls, root: int, threads: int, seconds: float) -> Provenance:
+    def record(cls, root: int, threads: int, seconds: float, device: str | None = None) -> Provenance:
+        """Of this process, which computed on the GPU called `device`, if one is named."""
         return cls(
             root=root,
             threads=threads,
             seconds=seconds,
             specsim=specsim_version(),
             python=platform.python_version(),
-            machine=f"{platform.system()} {platform.machine()}",
+            machine=f"{platform.system()} {platform.machine()}" + (f", {device}" if device else ""),
             libraries={name: installed_version(name) for name in LIBRARIES},
             date=datetime.now(UTC).isoformat(timespec="seconds"),
         )

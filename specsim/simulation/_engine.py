@@ -64,6 +64,8 @@ from specsim.traces import Trace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from specsim.simulation._cuda.counting import DeviceCounter
+
 #: The name of the counts of a simulation in its checkpoints.
 STEPS = "steps"
 
@@ -246,6 +248,7 @@ def simulate(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     shard: tuple[int, int] | None = None,
+    device: str = "cpu",
     progress: ShowProgress = None,
 ) -> Simulation:
     """Draw speculative steps of a rule, and count accepted lengths and emitted tokens.
@@ -281,6 +284,10 @@ def simulate(
         Store them that often instead, ≥ 0; 0 after every chunk.
     shard : tuple of int, optional
         (i, n) with 0 ≤ i < n: count only part i of n; `specsim.merge` adds the checkpoints.
+    device : str
+        "cuda" draws and counts the steps of two pmfs [V] on an NVIDIA GPU, the first that
+        `CUDA_VISIBLE_DEVICES` names, for the token-wise rules and block verification. The counts are the
+        same as on the CPU.
     progress : bool or callable, optional
         A bar in terminals and notebooks by default, True anywhere, False nowhere; a function is called as
         progress(steps done, steps in all).
@@ -312,7 +319,8 @@ def simulate(
         drafted, rule, gamma = drafting.pair, system.rule, drafting.shape
     source = make_source(*drafted, rule=rule, gamma=gamma)
     steps, root = check_count("steps", steps), _root(rng, checkpoint, shard)
-    threads = available_threads(threads)
+    gpu = _gpu_of(device, source, threads, executor)
+    threads = available_threads(threads if gpu is None else 1)
     check_between("checkpoint_seconds", checkpoint_seconds, 0.0, MOST_SECONDS, "number of seconds")
     first, end = shard_interval(steps, source.chunk, shard)
     tally, exact = (
@@ -322,6 +330,7 @@ def simulate(
     total, kept = no_counts(tally), None
     if checkpoint is not None:
         about = {"threads": threads, "exact": encoded(exact), "pair": encoded(pair)}
+        about["device"] = None if gpu is None else gpu.name
         about["method"] = None if system is None else str(system)
         kept = Checkpoint(checkpoint, _which_run(source, rule, steps, root), about, checkpoint_seconds)
         total = kept.part.found.get(STEPS, total)
@@ -336,7 +345,7 @@ def simulate(
     ):
         try:
             # a named generator would continue after an interrupt
-            for counted in _count(source, tally, rule, key_of(root), left, workers, threads):
+            for counted in _count(source, tally, rule, key_of(root), left, workers, threads, gpu):
                 total = replace(total + counted, seconds=before + time.perf_counter() - started)
                 if kept is not None:
                     kept.keep(STEPS, total)
@@ -353,7 +362,7 @@ def simulate(
             raise LostWorkers(f"{error}; {kept_so_far}") from error
     lost = missing(total.intervals, first, end)
     assert interrupted or not lost, f"steps {lost} were not counted"
-    provenance = Provenance.record(root, threads, total.seconds)
+    provenance = Provenance.record(root, threads, total.seconds, None if gpu is None else gpu.name)
     pair = replace(pair, sha256=_digest(source))
     about_run = (source.kind, str(rules.get(rule)), source.tree)
     name = None if system is None else str(system)
@@ -381,12 +390,42 @@ def _count(
     intervals: Sequence[Interval],
     workers: Workers | None,
     threads: int,
+    gpu: DeviceCounter | None,
 ) -> Iterator[Partial]:
-    """Count the steps in `intervals` on `workers` or `threads` of this process; yields parts in any order."""
+    """Count the steps in `intervals` on `gpu`, `workers` or `threads` of this process; yields parts in any
+    order."""
+    if gpu is not None:
+        return gpu.count(key, intervals)
     if workers is None:
         return count_chunks(source, tally, key, intervals, threads=threads)
     job = _SimulationJob(rules.registered_spec(rule), source.tree, *_models_of(source))
     return count_spans(workers, job, key, intervals, source.chunk)
+
+
+def _gpu_of(
+    device: str, source: FixedPairSource | RowSource, threads: int | None, executor: Executor | str | None
+) -> DeviceCounter | None:
+    """The counter of `device`, None for the CPU. Raises ValueError if the device cannot count these steps."""
+    if device == "cpu":
+        return None
+    if device != "cuda":
+        raise ValueError(f"device: {device!r} is neither 'cpu' nor 'cuda'")
+    if not isinstance(source, FixedPairSource):
+        raise ValueError(
+            f"device: 'cuda' counts steps of two pmfs [V], not of {source.kind}; leave device out, to count "
+            "on the CPU"
+        )
+    if executor is not None:
+        raise ValueError("executor: one GPU counts all steps; for more, give each a shard=(i, n) of the run")
+    if threads is not None:
+        raise ValueError("threads: has no effect with device='cuda'; leave it out")
+    try:
+        from specsim.simulation._cuda.counting import DeviceCounter
+    except ImportError as error:
+        raise ValueError(
+            "device: 'cuda' needs numba-cuda, which is not installed: pip install 'specsim-decoding[cuda]'"
+        ) from error
+    return DeviceCounter(source)
 
 
 def merge_simulation(part: Part) -> Simulation:
@@ -403,7 +442,8 @@ def merge_simulation(part: Part) -> Simulation:
         if "parents" in drafted
         else DynamicTree(**{k: drafted[k] for k in ("width", "depth", "nodes")})
     )
-    provenance = Provenance.record(run["seed"], part.about["threads"], total.seconds)
+    about = part.about
+    provenance = Provenance.record(run["seed"], about["threads"], total.seconds, about["device"])
     pair = replace(decoded(part.about["pair"]), sha256=run["p and q"])
     about_run = (run["source"], run["rule"], tree)
     exact, method = decoded(part.about["exact"]), part.about["method"]

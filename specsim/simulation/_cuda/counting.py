@@ -1,0 +1,131 @@
+"""Count the steps of a fixed pair on the device.
+
+A launch draws and counts many chunks of steps, a thread one step after the other. Its counts are those of
+`specsim.simulation._engine.StepTally`, so files of both can be added and continued.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from specsim import rules
+from specsim.core._cuda import DeviceError, cuda, current_device, explained
+from specsim.core._streams import PER_SLOT, Key, Purpose
+from specsim.simulation._counting import Interval, Partial
+from specsim.simulation._cuda.steps import STEPS
+from specsim.simulation._cuda.streams import fill_uniforms
+from specsim.simulation._rows import pieces
+from specsim.simulation._sources import FixedPairSource
+
+#: Steps of a launch: enough to amortise it, and few enough for progress and Ctrl-C.
+LAUNCH = 2**25
+THREADS = 256
+#: Blocks for each multiprocessor: as many threads as one can hold.
+BLOCKS = 8
+#: Threads that add to the same count wait for each other, so blocks add to different copies of the counts, as
+#: many as fit in the cache.
+COPIES_BYTES = 2**24
+DRAFT, VERIFY = int(Purpose.DRAFT), int(Purpose.VERIFY)
+
+
+@cache
+def counting_kernel(step: Any, gamma: int) -> Any:
+    """The kernel that counts steps: counts[copies, width] += lengths [γ+1] and tokens [2, V+1], in a row."""
+    drafted, verified, most = _whole_slots(gamma), _whole_slots(gamma + 1), gamma + 1
+
+    @cuda.jit
+    def count(tables, k0, k1, first, steps, counts):
+        draft_uniforms = cuda.local.array(drafted, np.float64)
+        verify_uniforms = cuda.local.array(verified, np.float64)
+        tokens = cuda.local.array(most, np.int32)
+        mine = counts[cuda.blockIdx.x % counts.shape[0]]
+        columns = (mine.size - most) // 2
+        for s in range(cuda.grid(1), steps, cuda.gridsize(1)):
+            fill_uniforms(k0, k1, DRAFT, first + s, draft_uniforms)
+            fill_uniforms(k0, k1, VERIFY, first + s, verify_uniforms)
+            n = step(tables, draft_uniforms, verify_uniforms, tokens)
+            cuda.atomic.add(mine, n, 1)
+            for i in range(n + 1):
+                cuda.atomic.add(mine, most + (i & 1) * columns + 1 + tokens[i], 1)
+
+    return count
+
+
+@cuda.jit
+def add_copies(counts, total):
+    """Move the sum of counts[copies, width] to total[width]."""
+    for j in range(cuda.grid(1), total.size, cuda.gridsize(1)):
+        found = 0
+        for c in range(counts.shape[0]):
+            found += counts[c, j]
+            counts[c, j] = 0
+        total[j] = found
+
+
+class DeviceCounter:
+    """Counts the steps of `source` on the current GPU, which is called `name`.
+
+    Raises ValueError if there is none, if it has too little memory, or if it has no code for the rule."""
+
+    def __init__(self, source: FixedPairSource):
+        kernel, vocab_size, gamma = source.rule.fixed_pair.kernel, source.vocab_size, source.tree.size
+        if kernel not in STEPS:
+            having = [name for name in rules.names() if rules.get(name).fixed_pair.kernel in STEPS]
+            raise ValueError(
+                f"device: 'cuda' has no code for the rule {source.rule.name}, but for {', '.join(having)}; "
+                "leave device out, to count on the CPU"
+            )
+        self.name, multiprocessors, free = current_device()
+        step, tables_of = STEPS[kernel]
+        tables = tables_of(source.tables)
+        self._lengths, self._blocks = gamma + 1, BLOCKS * multiprocessors
+        width = gamma + 1 + 2 * (vocab_size + 1)
+        copies = min(self._blocks, max(1, COPIES_BYTES // (8 * width)))
+        local = 8 * (_whole_slots(gamma) + _whole_slots(gamma + 1)) + 4 * (gamma + 1)
+        needed = sum(table.nbytes for table in tables) + 8 * width * (copies + 1)
+        needed += local * THREADS * self._blocks
+        if needed > free:
+            raise DeviceError(
+                f"device: tables and counts take {needed / 2**20:,.0f} MiB for V = {vocab_size:,} and "
+                f"γ = {gamma:,}, and the {self.name} has {free / 2**20:,.0f} MiB free; end what else uses "
+                "it, or leave device out, to count on the CPU"
+            )
+        with explained():
+            self._tables = tuple(cuda.to_device(table) for table in tables)
+            self._counts = cuda.to_device(np.zeros((copies, width), np.int64))
+            self._total = cuda.device_array(width, np.int64)
+        self._kernel = counting_kernel(step, gamma)
+        self._launch((0, 0), 0, 0)  # compiles, so that what is missing is noticed before the run begins
+
+    def count(self, key: Key, intervals: Sequence[Interval]) -> Iterator[Partial]:
+        """The counts of each launch over the steps in `intervals`. Raises DeviceError if the GPU fails."""
+        for start, end in intervals:
+            for first, steps in pieces(start, end - start, LAUNCH):
+                yield Partial(self._as_tally(self._launch(key, first, steps)), ((first, first + steps),))
+
+    def _launch(self, key: Key, first: int, steps: int) -> np.ndarray:
+        """The counts of these steps, as `add_copies` gives them."""
+        k0, k1 = (np.uint32(word) for word in key)
+        with explained():
+            self._kernel[self._blocks_for(steps), THREADS](self._tables, k0, k1, first, steps, self._counts)
+            add_copies[self._blocks_for(self._total.size), THREADS](self._counts, self._total)
+            found: np.ndarray = self._total.copy_to_host()
+        return found
+
+    def _blocks_for(self, items: int) -> int:
+        """Blocks of a launch for so many items."""
+        return max(1, min(self._blocks, -(-items // THREADS)))
+
+    def _as_tally(self, total: np.ndarray) -> dict[str, np.ndarray]:
+        """The counts as `StepTally` has them: with the padding, which its entry 0 of the tokens counts."""
+        lengths, tokens = total[: self._lengths], total[self._lengths :].reshape(2, -1)
+        shorter = np.cumsum(lengths) - lengths  # [i]: steps that emit no token at i
+        tokens[0, 0], tokens[1, 0] = shorter[::2].sum(), shorter[1::2].sum()
+        return {"lengths": lengths, "tokens": tokens}
+
+
+def _whole_slots(count: int) -> int:
+    """The size of an array for so many uniforms."""
+    return -(-count // PER_SLOT) * PER_SLOT

@@ -1,0 +1,121 @@
+"""One step of a rule on a fixed pair, as a device function.
+
+A step is `step(tables, draft_uniforms, verify_uniforms, tokens)`: it fills tokens[γ+1] as far as they are
+emitted, and gives the number of accepted ones. It computes what the rule's fixed-pair kernel does for each of
+its steps, with the same roundings.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from specsim.core._cuda import cuda, product
+from specsim.core._kernels import Kernel
+from specsim.rules._chain import block
+from specsim.rules._common import tokenwise
+from specsim.rules._common.fixed_pairs import residual_mass
+
+
+@cuda.jit(device=True)
+def alias_draw(table, start, size, u):
+    """A token from the alias table of `size` words that begins at `start`."""
+    scaled = product(u, np.float64(size))
+    column = np.int32(scaled)
+    coin = np.int32((scaled - column) * 2147483648.0)
+    word = table[start + column]
+    return column if coin < word >> 32 else np.int32(word & 0xFFFFFFFF)
+
+
+@cuda.jit(device=True)
+def tokenwise_step(tables, draft_uniforms, verify_uniforms, tokens):
+    """As `tokenwise.verify_fixed_pair`, with its tables."""
+    draft, last, accept = tables
+    gamma, vocab_size = tokens.size - 1, accept.shape[1]
+    n = 0
+    while n < gamma:
+        x = alias_draw(draft, 0, vocab_size, draft_uniforms[n])
+        if not verify_uniforms[n] < accept[min(n, accept.shape[0] - 1), x]:
+            break
+        tokens[n] = x
+        n += 1
+    start = vocab_size if n == gamma else 0  # the table of the bonus follows that of the recovered token
+    tokens[n] = alias_draw(last, start, vocab_size, verify_uniforms[gamma])
+    return n
+
+
+@cuda.jit(device=True)
+def block_step(tables, draft_uniforms, verify_uniforms, tokens):
+    """As `block.verify_fixed_pair`, with the tables of `block_tables`."""
+    draft, ratio, most, p_alias, rising, order, p_sorted, q_sorted = tables
+    gamma, b, n = tokens.size - 1, 1.0, 0
+    scales = draft_uniforms  # b_i takes the place of the uniform that drew x_i
+    for i in range(gamma):
+        x = alias_draw(draft, 0, ratio.size, draft_uniforms[i])
+        tokens[i] = x
+        b = min(1.0, b * ratio[x]) if b > 0.0 else 0.0
+        scales[i] = b
+    u = verify_uniforms[gamma]
+    if verify_uniforms[gamma - 1] < b:
+        tokens[gamma] = alias_draw(p_alias, 0, ratio.size, u)
+        return gamma
+    n, b = gamma - 1, 1.0
+    while n > 0:
+        b = scales[n - 1]
+        if b == 1.0:
+            break
+        eta = verify_uniforms[n - 1]
+        if eta * (1.0 - b) < b * most[0]:
+            mass = max(difference(b, p_sorted, q_sorted, rank(rising, b)), 0.0)
+            if eta * (mass + 1.0 - b) < mass:
+                break
+        n -= 1
+    if n == 0:
+        b = 1.0
+    k = rank(rising, b)
+    mass = difference(b, p_sorted, q_sorted, k)
+    if not mass > 0.0:
+        tokens[n] = alias_draw(p_alias, 0, ratio.size, u)
+        return n
+    goal, low, high = u * mass, 1, k
+    while low < high:
+        middle = (low + high) // 2
+        if difference(b, p_sorted, q_sorted, middle) > goal:
+            high = middle
+        else:
+            low = middle + 1
+    tokens[n] = order[low - 1]
+    return n
+
+
+@cuda.jit(device=True)
+def difference(b, p_sorted, q_sorted, k):
+    """Σ b·p - q over the first k tokens in order of q/p."""
+    return product(b, p_sorted[k]) - q_sorted[k]
+
+
+@cuda.jit(device=True)
+def rank(rising, x):
+    """How many of `rising` are below x."""
+    low, high = 0, rising.size
+    while low < high:
+        middle = (low + high) // 2
+        if rising[middle] < x:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def block_tables(tables: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Of the tables of `block.verify_fixed_pair` those that a step reads, and Σ (p - q)₊."""
+    pair, draft, ratio = tables
+    most = np.array([residual_mass(pair, 1.0, 1.0)])
+    return draft, ratio, most, pair.p_alias, pair.ratio, pair.order, pair.p_sorted, pair.q_sorted
+
+
+#: By the fixed-pair kernel: the step, and a function that gives its tables from those of the kernel.
+STEPS: dict[Kernel, tuple[Any, Callable[[tuple[Any, ...]], tuple[Any, ...]]]] = {
+    tokenwise.verify_fixed_pair: (tokenwise_step, tuple),
+    block.verify_fixed_pair: (block_step, block_tables),
+}

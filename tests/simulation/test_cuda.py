@@ -1,0 +1,295 @@
+"""Device code: the same numbers as on the CPU, to the last bit.
+
+It runs in numba's simulator, as Python; NUMBA_ENABLE_CUDASIM=0 runs the same tests on a GPU. What the simulator
+cannot tell, whether it compiles and how products are rounded, `test_the_compiled_code_rounds_every_product`
+reads from the machine code, where numba-cuda's compiler is installed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import commands
+import numpy as np
+import pytest
+
+import specsim
+from specsim import simulate
+from specsim.core._streams import Purpose, key_of, uniform
+from specsim.core.distributions import synthetic_pair
+from specsim.drafts import chain
+from specsim.simulation._counting import add_up, run
+from specsim.simulation._engine import StepTally, make_source
+
+pytest.importorskip("numba_cuda", reason="needs the extra cuda")
+
+from cuda.pathfinder import DynamicLibNotFoundError
+from numba.cuda.core.errors import NumbaPerformanceWarning
+
+from specsim.core._cuda import SIMULATED, cuda, explained
+from specsim.simulation._cuda import counting, steps, streams
+
+RULES = ["standard", "block", "lenience:lenience=0.5", "greedy_match"]
+KEY = key_of(3)
+#: Steps before this have another high word than those after it.
+HIGH_WORD = 2**32
+
+
+@pytest.fixture(autouse=True)
+def small_launches(monkeypatch):
+    """Several launches in a few hundred steps, of few threads: each costs the simulator a real one."""
+    monkeypatch.setattr(counting, "LAUNCH", 160)
+    monkeypatch.setattr(counting, "THREADS", 8)
+
+
+@pytest.fixture
+def simulated():
+    """For tests that change device code at run time."""
+    if not SIMULATED:
+        pytest.skip("compiled device code does not change")
+
+
+def both(rule, kind, vocab_size, gamma, first, steps):
+    """The counts of steps [first, first + steps) on the CPU and on the device."""
+    source = make_source(*synthetic_pair(kind, vocab_size, 0.6), rule=rule, gamma=gamma)
+    tally = StepTally(gamma, vocab_size)
+    on_device = counting.DeviceCounter(source).count(KEY, [(first, first + steps)])
+    return run(source, tally, KEY, first, steps, threads=1), add_up(on_device, tally, steps)
+
+
+def assert_same(on_cpu, on_device):
+    assert on_device.intervals == on_cpu.intervals
+    assert on_device.counts.keys() == on_cpu.counts.keys()
+    for name, counts in on_cpu.counts.items():
+        np.testing.assert_array_equal(on_device.counts[name], counts)
+
+
+@cuda.jit
+def fill(k0, k1, purpose, step, out):
+    streams.fill_uniforms(k0, k1, purpose, step, out)
+
+
+@pytest.mark.parametrize("purpose", Purpose)
+@pytest.mark.parametrize("step", [0, 1, HIGH_WORD - 1, HIGH_WORD, 3 * HIGH_WORD + 5, 2**62])
+def test_the_uniforms_of_a_step(purpose, step):
+    key, out = (0xFFFFFFFF, 0x9E3779B9), cuda.to_device(np.zeros(9))
+    fill[1, 1](*map(np.uint32, key), int(purpose), step, out)
+    assert out.copy_to_host().tolist() == [uniform(key, purpose, step, index) for index in range(9)]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("kind", "vocab_size", "gamma"),
+    [("two-point", 2, 1), ("zipf", 7, 2), ("near-equal", 50, 4), ("dirichlet", 5000, 7)],
+)
+def test_the_counts_are_those_of_the_cpu(rule, kind, vocab_size, gamma):
+    assert_same(*both(rule, kind, vocab_size, gamma, HIGH_WORD - 200, 400))
+
+
+def test_every_rule_with_device_code():
+    having = [name for name in specsim.rules.names() if kernel_of(name) in steps.STEPS]
+    assert len(having) > 15
+    for name in having:
+        assert_same(*both(name, "dirichlet", 12, 3, 0, 100))
+
+
+def kernel_of(name):
+    return specsim.rules.get(name).fixed_pair.kernel
+
+
+def test_a_draft_of_the_most_probable_tokens():
+    how = {"rule": "greedy_match", "gamma": chain(3, "top"), "steps": 50, "rng": 1}
+    assert simulate([0.3, 0.5, 0.2], [0.2, 0.5, 0.3], **how, device="cuda").lengths[3] == 50
+
+
+# --- negative controls -----------------------------------------------------------------------------------
+
+
+def first_twice(k0, k1, purpose, step, out):
+    streams.fill_uniforms(k0, k1, purpose, step, out)
+    out[1] = out[0]
+
+
+def other_high_word(k0, k1, purpose, step, out):
+    streams.fill_uniforms(k0, k1, purpose, step + HIGH_WORD, out)
+
+
+def other_coin(table, start, size, u):
+    """`steps.alias_draw` with the complement of the coin."""
+    column = int(u * size)
+    word = table[start + column]
+    return column if (1.0 - (u * size - column)) * 2**31 < word >> 32 else int(word & 0xFFFFFFFF)
+
+
+def other_rank(rising, x):
+    """`steps.rank`, one less."""
+    return max(0, sum(one < x for one in rising) - 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "wrong", "rules"),
+    [
+        (counting, "fill_uniforms", first_twice, RULES),
+        (counting, "fill_uniforms", other_high_word, RULES),
+        (counting, "VERIFY", counting.DRAFT, RULES[:3]),  # greedy match has no use for these
+        (streams, "ROUNDS", 9, RULES),
+        (streams, "W1", streams.W0, RULES),
+        (steps, "alias_draw", other_coin, RULES),
+        (steps, "rank", other_rank, ["block"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", None) or (value if isinstance(value, str) else ""),
+)
+def test_a_mistake_in_device_code_changes_the_counts(monkeypatch, simulated, module, name, wrong, rules):
+    monkeypatch.setattr(module, name, wrong)
+    for rule in rules:
+        with pytest.raises(AssertionError, match="Mismatched"):
+            assert_same(*both(rule, "zipf", 7, 4, 0, 300))
+
+
+# --- machine code ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def machine_code(tmp_path_factory):
+    """What `tests/helpers/machine_code.py` counts in the machine code of each step."""
+    program = Path(__file__).parents[1] / "helpers/machine_code.py"
+    variables = os.environ | {"NUMBA_ENABLE_CUDASIM": "0"}
+    ran = subprocess.run([sys.executable, program], env=variables, capture_output=True, text=True)
+    if ran.returncode == 77:
+        pytest.skip(ran.stdout)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+@pytest.mark.parametrize("step", ["tokenwise_step", "block_step"])
+def test_the_compiled_code_rounds_every_product(machine_code, step):
+    counts = machine_code[step]["as it is"]
+    assert counts["DMUL"] > 10
+    assert counts["DADD"] > 0
+    assert "DFMA" not in counts
+
+
+def test_without_named_roundings_products_are_fused(machine_code):
+    assert machine_code["block_step"]["without named roundings"]["DFMA"] > 0
+
+
+# --- results, shards and checkpoints ---------------------------------------------------------------------
+
+P, Q = synthetic_pair("zipf", 20, 0.7)
+RUN = {"gamma": 3, "rule": "block", "steps": 900, "rng": 5}
+
+
+@pytest.fixture(scope="module")
+def on_cpu():
+    return simulate(P, Q, **RUN)
+
+
+def test_a_result_is_that_of_the_cpu_and_says_where_it_is_from(on_cpu, tmp_path):
+    found = simulate(P, Q, **RUN, device="cuda")
+    assert found == on_cpu
+    assert ("simulated GPU" in found.provenance.machine) == SIMULATED
+    assert found.provenance.machine.startswith(f"{on_cpu.provenance.machine}, ")
+    found.save(tmp_path / "run.json")
+    assert specsim.rerun(tmp_path / "run.json", P, Q) == found
+    assert specsim.rerun(on_cpu, device="cuda") == found
+
+
+def interrupt_at(steps):
+    def progress(done, total):
+        if done >= steps:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.mark.parametrize(("first", "then"), [("cuda", "cpu"), ("cuda", "cuda")])
+def test_a_run_goes_on_from_its_checkpoint_on_either(on_cpu, tmp_path, first, then):
+    how = RUN | {"checkpoint": tmp_path / "run.part"}
+    begun = simulate(P, Q, **how, device=first, progress=interrupt_at(320))
+    assert begun.interrupted
+    assert begun.steps == 320  # two launches
+    assert simulate(P, Q, **how, device=then) == on_cpu
+
+
+@pytest.mark.parametrize("devices", [("cuda", "cuda"), ("cpu", "cuda")])
+def test_shards_of_both_add_up(on_cpu, tmp_path, devices):
+    for i, device in enumerate(devices):
+        simulate(P, Q, **RUN, device=device, shard=(i, 2), checkpoint=tmp_path / f"{i}.part")
+    assert specsim.merge([tmp_path / "0.part", tmp_path / "1.part"]) == on_cpu
+
+
+def test_the_command_line():
+    lengths = []
+    for more in ([], ["--device", "cuda"]):
+        ran = commands.run("simulate", "zipf:vocab_size=20", "--steps", "100", "--seed", "1", "--json", *more)
+        lengths.append(json.loads(ran.out)["lengths"])
+    assert sum(lengths[0]) == 100
+    assert lengths[0] == lengths[1]
+
+
+# --- errors ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"device": "tpu"}, "device: 'tpu' is neither 'cpu' nor 'cuda'"),
+        (
+            {"device": "cuda", "rule": "gumbel"},
+            "no code for the rule gumbel, but for block, .*, standard, .*leave device out",
+        ),
+        ({"device": "cuda", "executor": "processes"}, "executor: one GPU counts all steps.*shard"),
+        ({"device": "cuda", "threads": 2}, "threads: has no effect"),
+    ],
+)
+def test_what_the_device_does_not_do(given, message):
+    with pytest.raises(ValueError, match=message):
+        simulate(P, Q, steps=10, rng=1, **given)
+
+
+def test_rows_are_for_the_cpu():
+    with pytest.raises(ValueError, match=r"device: 'cuda' counts steps of two pmfs.*leave device out"):
+        simulate(np.tile(P, (9, 1)), np.tile(Q, (9, 1)), steps=10, rng=1, device="cuda")
+
+
+def test_too_little_memory_is_noticed_beforehand(monkeypatch):
+    monkeypatch.setattr(counting, "current_device", lambda: ("small GPU", 1, 2**10))
+    with pytest.raises(
+        ValueError, match=r"device: .* MiB for V = 20 and γ = 3, and the small GPU has 0 MiB free.*leave"
+    ):
+        simulate(P, Q, **RUN, device="cuda")
+
+
+def test_a_library_that_is_missing_is_asked_for():
+    with (
+        pytest.raises(
+            ValueError, match=r"not installed \(no libnvvm\): pip install 'specsim-decoding\[cuda\]'"
+        ),
+        explained(),
+    ):
+        raise DynamicLibNotFoundError("no\nlibnvvm")
+
+
+def test_nothing_is_said_of_small_launches():
+    with explained():
+        warnings.warn(NumbaPerformanceWarning("low occupancy"), stacklevel=1)
+
+
+def fails_with(code, **environment):
+    code = f"{code}\nfrom specsim import simulate\nsimulate([0.5, 0.5], [0.5, 0.5], device='cuda')"
+    variables = os.environ | {"NUMBA_ENABLE_CUDASIM": "0", **environment}
+    return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True).stderr
+
+
+def test_without_a_gpu_the_cpu_is_named():
+    error = fails_with("", CUDA_VISIBLE_DEVICES="")
+    assert "device: 'cuda' cannot be used here (" in error
+    assert "leave device out, to count on the CPU" in error
+
+
+def test_without_numba_cuda_the_extra_is_named():
+    error = fails_with("import sys; sys.modules['numba_cuda'] = None")
+    assert "not installed: pip install 'specsim-decoding[cuda]'" in error
