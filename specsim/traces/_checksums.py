@@ -173,7 +173,7 @@ def _keep(word):  # type: ignore[no-untyped-def]
 
 def _make_check(fold: Kernel) -> Kernel:
     def check_words(p_words, q_words, weight):  # type: ignore[no-untyped-def]
-        """The sums that a block's checksum is made of, of words from the one of that weight on; their bits."""
+        """The sums of which a block's checksum is made, from the word of `weight` on, and the words' bits."""
         part = np.uint32(0)
         q_part = np.uint32(0)
         bits = np.uint32(0)

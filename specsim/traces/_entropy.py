@@ -1,8 +1,8 @@
 """The entropy of rows in nats, at about the speed at which they are read.
 
-Of a float32 number x = 2^e·m, m from √½ to √2, ln x is e ln 2 + 2 artanh s, s = (m - 1)/(m + 1), by the series
-of artanh up to s^17, in float64 and in vector loops: it is off by 1e-14 at most. A number of 16 bits is looked
-up among all there are.
+Of a float32 number x = 2^e·m, m from √½ to √2, ln x is e ln 2 + 2 artanh s, s = (m - 1)/(m + 1), by the
+series of artanh up to s^17, in float64 and in vector loops: it is off by 1e-14 at most. A number of 16 bits
+is looked up among all there are.
 """
 
 from functools import cache
