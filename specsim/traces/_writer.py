@@ -202,7 +202,8 @@ class TraceWriter:
         while done < size:
             start = self._pending
             count = min(size - done, self._buffer.step.size - start)
-            for column, given in zip(self._buffer, rows, strict=True):
+            pairs: Any = zip(self._buffer, rows, strict=True)
+            for column, given in pairs:
                 column[start : start + count] = given[done : done + count]
             done += count
             self.steps += count

@@ -100,7 +100,8 @@ def import_trace(
     check_known("format", name, formats())
     with tempfile.TemporaryFile(dir=_folder_above(out)) as scratch:
         with working(progress, "read", "B") as work:
-            asked = Source(named[0], *(named[1:] or [None]), vocab_size, scratch, work.report)
+            other = None if draft is None else Path(draft)
+            asked = Source(named[0], other, vocab_size, scratch, work.report)
             logged: Logged = import_module(f"{__name__}.{name}").read(asked)
         with working(progress, "import") as work:
             _write(logged, out, name, dtype, asked, work.report)

@@ -54,7 +54,7 @@ from specsim.traces._steps import Listings, Logged, Places, Source, Step, check_
 try:
     from orjson import loads
 except ImportError:
-    loads = None
+    loads = None  # type: ignore[assignment]
 
 SUFFIXES = (".jsonl", ".ndjson")
 
@@ -254,7 +254,8 @@ class _Spool:
         if not self._waiting:
             return
         documents = [pair.document for pair in self._waiting for _ in range(len(pair.p.own))]
-        p, q = (_joined([(pair.places[side], pair[2 + side]) for pair in self._waiting]) for side in (0, 1))
+        p = _joined([(pair.places[0], pair.p) for pair in self._waiting])
+        q = _joined([(pair.places[1], pair.q) for pair in self._waiting])
         self._meet(p, q, tokens)
         pickle.dump((documents, p, q), self.file, protocol=5)
         self.total += len(documents)
@@ -309,10 +310,9 @@ def _steps(spool: _Spool, tokens: Tokens, strings: dict[str, int] | None) -> Ite
         for first in range(0, len(documents), size):
             chosen = slice(first, first + size)
             p, q = (side.part(first, min(first + size, len(documents))) for side in sides)
-            own, listed = table[p.rows.own], (_listings(side.rows, table) for side in (p, q))
-            yield Places(
-                documents[chosen], own, *listed, _one_by_one(documents[chosen], p, q, tokens, strings)
-            )
+            listings = _listings(p.rows, table), _listings(q.rows, table)
+            steps = _one_by_one(documents[chosen], p, q, tokens, strings)
+            yield Places(documents[chosen], table[p.rows.own], *listings, steps)
 
 
 def _listings(rows: Rows, table: Ints) -> Listings:
@@ -390,7 +390,7 @@ def _check_pair(pair: Paired, tokens: Tokens) -> Paired:
 
     Where target and draft differ, the token of p's row becomes what it lists for the draft's."""
     own = pair.p.own
-    for row in np.flatnonzero(own != pair.q.own):
+    for row in np.flatnonzero(own != pair.q.own).tolist():
         mine, theirs = tokens.met[own[row]], tokens.met[pair.q.own[row]]
         if _same(mine, theirs):
             continue
@@ -570,7 +570,7 @@ def _of_completion(
 
 
 def _of_content(positions: range, tokens: Tokens, content: list[dict[str, Any]]) -> Rows:
-    listed = [element.get("top_logprobs") or [] for element in content]
+    listed: list[Any] = [element.get("top_logprobs") or [] for element in content]
     lengths = [*map(len, listed)]
     if any(type(top) is dict for top in listed):
         listed = [[{"token": t, "logprob": v} for t, v in top.items()] for top in listed]
