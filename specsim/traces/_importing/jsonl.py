@@ -26,8 +26,8 @@ numbered in order of appearance; two tokens of one row with the same string are 
 
 Both files are read once, in step, and hashed while they are read; again from the start if a token without an
 id is met, since only then are the strings of the others of use. What a trace needs is known at their end
-only (V, k, whether all tokens have ids), so until then the rows are kept in a temporary file, in about a
-third of their size. Lines are parsed by orjson where it is installed; where it fails, or what it reads is
+only (V, k, whether all tokens have ids), so until then the rows are kept in a temporary file, in less
+than half of their size. Lines are parsed by orjson where it is installed; where it fails, or what it reads is
 refused, the standard library's parser has the last word, so that result and messages are the same without it.
 """
 
