@@ -115,5 +115,5 @@ def _write_trace(path: Path, vocab_size: int, dtype: str, size: int) -> Path:
     steps = size // ((8 if dtype == "float32" else 4) * vocab_size * (GAMMA + 1))
     with writer(path, vocab_size=vocab_size, gamma=GAMMA, dtype=dtype) as log:
         for step in range(steps):
-            log.append(step, [0] * GAMMA, 2, p_rows, q_rows)
+            log.append(step // 500, [0] * GAMMA, 2, p_rows, q_rows)
     return path
