@@ -71,7 +71,7 @@ def jsonl(report: Report, form: str) -> None:
 
 def _write_lines(files: list[Path], form: str, texts: int, places: int, listed: int = 20) -> None:
     rng, size = np.random.default_rng(1), 32_000
-    logprobs = -0.5 - 0.25 * np.arange(listed) - math.log(2)
+    logprobs = -1.0 - 0.25 * np.arange(listed) - math.log(2)
 
     def row(token: int) -> dict[int, float]:
         others = np.unique((size * rng.random(2 * listed) ** 4).astype(int))
