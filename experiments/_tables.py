@@ -6,8 +6,9 @@ the rows depend on: the experiment's name, `fast`, `rng`, the version, and the f
 a table is never older than the code that it comes from. Neither time nor threads are recorded: the same rows
 give the same file.
 
-While an experiment runs, the rows of finished cells are kept in NAME.part: the digest, then a line of JSON
-for each cell. An interrupted run continues from them.
+While an experiment runs, the rows of finished cells are kept in NAME.part (`_parts`), from which an
+interrupted run continues. A shard of a run has such a file of its own, and `merge_shards` makes the tables of
+the files of all of them.
 """
 
 from __future__ import annotations
@@ -15,23 +16,37 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import experiments
 from experiments import Row
+from experiments._parts import WHOLE, Log, Shard, complete_parts, part_path, shard_cells
 from experiments._sources import ROOT, sources
 from specsim.core._files import atomic_write
 from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._provenance import Provenance
 from specsim.core._streams import root_of
+from specsim.simulation._checkpoints import check_shard
 from specsim.simulation._executors import Task, workers_of
 
-__all__ = ["MissingTable", "make_tables", "provenance", "read_table", "rows_digest", "table", "table_digest"]
+__all__ = [
+    "Merged",
+    "MissingTable",
+    "make_shard",
+    "make_tables",
+    "merge_shards",
+    "provenance",
+    "read_table",
+    "rows_digest",
+    "table",
+    "table_digest",
+]
 
 KEY = b"specsim"
 
@@ -89,21 +104,95 @@ def _make(
     """`inside` is handed to an experiment that runs all at once, and reports its own parts."""
     sizes = {name: experiments.number_of_cells(name, fast=fast) for name in names}
     made: dict[str, pa.Table] = {}
-    logs: dict[str, _Log] = {}
+    logs: dict[str, Log] = {}
     for name in names:
         try:
             made[name] = read_table(name, folder, fast=fast, rng=rng)
         except (MissingTable, ValueError):
-            logs[name] = _Log(name, folder, fast, rng)
+            logs[name] = _log(name, folder, fast, rng)
     cells = [(name, i) for name, log in logs.items() for i in range(sizes[name]) if i not in log.cells]
-    total = sum(sizes.values())
-    for done, (name, number, rows) in enumerate(
-        _results(cells, fast, rng, executor, inside), total - len(cells) + 1
-    ):
+    _fill(logs, cells, sum(sizes.values()), fast, rng, executor, progress, inside)
+    for name, log in logs.items():
+        made[name] = _write_table(name, folder, fast, rng, log.cells)
+        log.path.unlink(missing_ok=True)
+    return {name: made[name] for name in names}
+
+
+@shows_progress("shard", " cells")
+def make_shard(
+    names: Sequence[str],
+    folder: Path | str,
+    shard: Shard,
+    *,
+    fast: bool = False,
+    rng: int = 0,
+    executor: Executor | str | None = None,
+    progress: ShowProgress = None,
+) -> list[Path]:
+    """Run the cells of `shard` = (i, n), i from 0, of the tables of several experiments: those of each into a
+    file of its own in `folder`, from which an interrupted run goes on.
+
+    Raises ValueError for an unknown experiment, or a shard that does not exist.
+    """
+    check_shard(shard)
+    wanted = {name: shard_cells(name, shard, fast=fast) for name in names}
+    logs = {name: _log(name, folder, fast, rng, shard) for name in names}
+    cells = [(name, i) for name, log in logs.items() for i in wanted[name] if i not in log.cells]
+    _fill(logs, cells, sum(map(len, wanted.values())), fast, rng, executor, told(progress), None)
+    return [log.path for log in logs.values()]
+
+
+class Merged(NamedTuple):
+    """Tables by name, and the settings that they share."""
+
+    tables: dict[str, pa.Table]
+    fast: bool
+    rng: int
+
+
+def merge_shards(paths: Sequence[Path], folder: Callable[[bool], Path]) -> Merged:
+    """The tables whose parts are in the files `paths`, written to `folder`(fast) as if they had been made
+    there.
+
+    Raises ValueError as `complete_parts`, and for parts made by other code than is here.
+    """
+    found = complete_parts(paths)
+    settings = {(run["fast"], run["seed"]) for run, _ in found.values()}
+    if len(settings) > 1:
+        listed = ", ".join(
+            f"{name}: fast {run['fast']}, seed {run['seed']}" for name, (run, _) in found.items()
+        )
+        raise ValueError(f"the tables were made with different settings ({listed}); merge them one by one")
+    ((fast, rng),) = settings
+    for name, (run, _) in found.items():
+        here = _run(name, fast, rng, WHOLE)
+        for what in ("version", "code"):
+            if run[what] != here[what]:
+                raise ValueError(
+                    f"{name}: {what} of its parts is {run[what]}, and {here[what]} here; merge them with the "
+                    "specsim that made them, or run them again"
+                )
+    made = {name: _write_table(name, folder(fast), fast, rng, cells) for name, (_, cells) in found.items()}
+    return Merged(made, fast, rng)
+
+
+def _fill(
+    logs: Mapping[str, Log],
+    cells: list[tuple[str, int]],
+    total: int,
+    fast: bool,
+    rng: int,
+    executor: Executor | str | None,
+    progress: Progress | None,
+    inside: Progress | None,
+) -> None:
+    """Run `cells`, which are what is left of `total`, and add their rows to `logs`."""
+    results = _results(cells, fast, rng, executor, inside)
+    for done, (name, number, rows) in enumerate(results, total - len(cells) + 1):
+        _check_rows(name, rows)
         logs[name].add(number, rows)
         if progress is not None:
             progress(done, total)
-    return {name: made[name] if name in made else logs[name].finish() for name in names}
 
 
 def _results(
@@ -176,62 +265,38 @@ def _place(name: str, folder: Path | str) -> Path:
     return Path(folder) / f"{name}.parquet"
 
 
-class _Log:
-    """NAME.part of one table: the rows of its finished `cells`, by number."""
-
-    def __init__(self, name: str, folder: Path | str, fast: bool, rng: int):
-        self._name, self._fast, self._rng = name, fast, rng
-        self._place = _place(name, folder)
-        self._place.parent.mkdir(parents=True, exist_ok=True)
-        self._part = self._place.with_suffix(".part")
-        self._digest = table_digest(name, fast=fast, rng=rng)
-        self.cells = _kept_cells(self._part, self._digest)
-        with atomic_write(self._part) as temporary:
-            lines = [f"{self._digest}\n", *(_line(number, rows) for number, rows in self.cells.items())]
-            temporary.write_text("".join(lines), encoding="utf-8")
-
-    def add(self, number: int, rows: list[Row]) -> None:
-        _check_rows(self._name, rows)
-        with self._part.open("a", encoding="utf-8") as file:
-            file.write(_line(number, rows))
-        self.cells[number] = rows
-
-    def finish(self) -> pa.Table:
-        rows = [row for number in sorted(self.cells) for row in self.cells[number]]
-        _check_columns(self._name, rows)
-        made = pa.Table.from_pylist(rows)
-        about = {
-            "name": self._name,
-            "title": experiments.get(self._name).TITLE,
-            "fast": self._fast,
-            "digest": self._digest,
-            "rows": rows_digest(made),
-            "provenance": provenance(self._rng),
-        }
-        made = made.replace_schema_metadata({KEY: json.dumps(about, ensure_ascii=False)})
-        with atomic_write(self._place) as temporary:
-            pq.write_table(made, temporary)
-        self._part.unlink(missing_ok=True)
-        return made
+def _run(name: str, fast: bool, rng: int, shard: Shard) -> dict[str, Any]:
+    """What a part of a table says of the run that it belongs to, as JSON holds it."""
+    version = provenance(rng)["specsim"]
+    digest = table_digest(name, fast=fast, rng=rng)
+    about = {"experiment": name, "seed": root_of(rng), "fast": fast, "version": version}
+    return about | {"code": digest, "shard": list(shard)}
 
 
-def _kept_cells(part: Path, digest: str) -> dict[int, list[Row]]:
-    """The cells of an interrupted run of the same experiment, up to the first line that is not whole."""
-    if not part.is_file():
-        return {}
-    first, *lines = part.read_text(encoding="utf-8", errors="replace").split("\n")
-    cells: dict[int, list[Row]] = {}
-    for line in lines[:-1] if first == digest else ():  # what follows the last end of line was cut
-        try:
-            number, rows = json.loads(line)
-        except (ValueError, TypeError):
-            break
-        cells[number] = rows
-    return cells
+def _log(name: str, folder: Path | str, fast: bool, rng: int, shard: Shard = WHOLE) -> Log:
+    return Log(part_path(name, folder, shard), _run(name, fast, rng, shard))
 
 
-def _line(number: int, rows: list[Row]) -> str:
-    return f"{json.dumps([number, rows], ensure_ascii=False, allow_nan=False)}\n"
+def _write_table(
+    name: str, folder: Path | str, fast: bool, rng: int, cells: Mapping[int, list[Row]]
+) -> pa.Table:
+    rows = [row for number in sorted(cells) for row in cells[number]]
+    _check_columns(name, rows)
+    made = pa.Table.from_pylist(rows)
+    about = {
+        "name": name,
+        "title": experiments.get(name).TITLE,
+        "fast": fast,
+        "digest": table_digest(name, fast=fast, rng=rng),
+        "rows": rows_digest(made),
+        "provenance": provenance(rng),
+    }
+    made = made.replace_schema_metadata({KEY: json.dumps(about, ensure_ascii=False)})
+    place = _place(name, folder)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(place) as temporary:
+        pq.write_table(made, temporary)
+    return made
 
 
 def _check_rows(name: str, rows: list[Row]) -> None:

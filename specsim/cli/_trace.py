@@ -1,7 +1,6 @@
 """`specsim trace` with import, info, upgrade, alpha, audit, simulate, plan and policies."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -113,18 +112,14 @@ def trace_alpha(
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> None:
     """The three α of a trace by position, entropy and document, with confidence intervals."""
-    from specsim.traces import summarise
-    from specsim.traces._analysis import read_alpha
+    from specsim.traces._analysis import summarise_and_read
     from specsim.traces._summary import is_whole
 
     trace = trace_of(path)
     if not is_whole(trace.layout):
         form.check_no_picture("bounds")
-    found = summarise(trace, skip_damaged=skip_damaged)
-    if found.skipped:
-        sound = [status.ok for status in trace.verify()]
-        trace = replace(trace, shards=tuple(s for s, ok in zip(trace.shards, sound, strict=True) if ok))
-    reading = read_alpha(trace, entropy_of=entropy_of, bins=bins, rng=seed)
+    options: dict[str, Any] = {"entropy_of": entropy_of, "bins": bins, "rng": seed}
+    found, reading = summarise_and_read(trace, skip_damaged=skip_damaged, **options)
     if "text" in trace.provenance and not (form.as_json or form.as_csv):
         print(f"the text is {trace.provenance['text']}")
     print_result(found, form, found.to_dict() | {"reading": reading.to_dict()})

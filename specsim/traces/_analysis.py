@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from specsim.core._arguments import checked
@@ -20,10 +19,10 @@ from specsim.core._progress import ShowProgress, shows_progress, told
 from specsim.core._streams import RandomSource, root_of
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, span
 from specsim.core._types import Floats, Ints
-from specsim.traces._checksums import decode
-from specsim.traces._format import AnyColumns, Columns, Layout, rounding
+from specsim.traces._entropy import entropies
+from specsim.traces._format import AnyColumns, Layout, rounding
 from specsim.traces._reader import Trace
-from specsim.traces._summary import Interval, bound_reach
+from specsim.traces._summary import Interval, TraceBounds, TraceSummary, bound_reach, summarise_with
 from specsim.traces._token_probabilities import acceptance_chances
 
 #: Two-sided confidence of the intervals.
@@ -109,6 +108,17 @@ class Reading(Shown):
         return rows
 
 
+class _Contexts(NamedTuple):
+    """One entry for each context, in order."""
+
+    document: Ints
+    beta: Floats  #: [2, N]
+    entropy: Floats  #: NaN where q is not known
+    passed: Floats  #: 1 accepted, 0 rejected, NaN not tested
+    begins: NDArray[np.bool_]  #: whether a step begins here
+    tokens: Floats  #: [2, N] where a step begins, bounds on the tokens that the standard rule emits; else 0
+
+
 @checked
 @shows_progress("groups", " rows")
 def read_alpha(
@@ -150,35 +160,44 @@ def read_alpha(
     >>> len(read_alpha(default_trace(), bins=4).by_entropy)
     4
     """
+    return summarise_and_read(trace, entropy_of=entropy_of, bins=bins, rng=rng, progress=progress)[1]
+
+
+@shows_progress("summarise", " rows")
+def summarise_and_read(
+    trace: Trace,
+    *,
+    skip_damaged: bool = False,
+    entropy_of: str = "q",
+    bins: int = 8,
+    rng: RandomSource = 0,
+    progress: ShowProgress = None,
+) -> tuple[TraceSummary | TraceBounds, Reading]:
+    """The results of `summarise` and of `read_alpha`, in one pass over the rows; both without the damaged
+    shards that are skipped."""
     if entropy_of not in ("p", "q"):
         raise ValueError(f"entropy_of: {entropy_of!r} is neither 'p' nor 'q'")
     check_count("bins", bins, most=MOST_BINS)
-    if not trace.num_steps:
-        raise ValueError(f"{trace.path}: no step to read")
-    parts = (_contexts(*chunk, trace.layout, entropy_of) for chunk in trace.scan(told(progress)))
+
+    def contexts(columns: AnyColumns, beta: Floats) -> _Contexts:
+        return _contexts(columns, beta, trace.layout, entropy_of)
+
+    summary, parts = summarise_with(trace, contexts, skip_damaged, told(progress))
     found = _Contexts(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
-    slack = rounding(trace.layout)
+    return summary, _reading(found, trace.layout, entropy_of, bins, root_of(rng))
+
+
+def _reading(found: _Contexts, layout: Layout, entropy_of: str, bins: int, root: int) -> Reading:
+    slack = rounding(layout)
     names, document = np.unique(found.document, return_inverse=True)
-    root = root_of(rng)
     return Reading(
         entropy_of=entropy_of,
         documents=_groups(found, document, names, names, slack),
         by_entropy=_by_entropy(found, bins, slack),
-        intervals=_intervals(found, document, trace.layout, root, slack) if len(names) > 1 else {},
-        autocorrelation=_correlations(found, trace.layout),
+        intervals=_intervals(found, document, layout, root, slack) if len(names) > 1 else {},
+        autocorrelation=_correlations(found, layout),
         root=root,
     )
-
-
-class _Contexts(NamedTuple):
-    """One entry for each context, in order."""
-
-    document: Ints
-    beta: Floats  #: [2, N]
-    entropy: Floats  #: NaN where q is not known
-    passed: Floats  #: 1 accepted, 0 rejected, NaN not tested
-    begins: NDArray[np.bool_]  #: whether a step begins here
-    tokens: Floats  #: [2, N] where a step begins, bounds on the tokens that the standard rule emits; else 0
 
 
 def _contexts(columns: AnyColumns, beta: Floats, layout: Layout, entropy_of: str) -> _Contexts:
@@ -194,25 +213,17 @@ def _contexts(columns: AnyColumns, beta: Floats, layout: Layout, entropy_of: str
     chances = acceptance_chances(columns, layout)
     tokens = np.zeros((2, *accepted.shape))
     tokens[..., 0] = 1.0 + bound_reach(chances, beta.reshape(2, -1, stride)).sum(axis=2)
-    entropy = _entropies(columns, entropy_of).reshape(-1, stride)
+    entropy = entropies(columns, entropy_of, reached.ravel())
     if not layout.bonus and entropy_of == "q":
-        entropy[:, -1] = np.nan
+        entropy[np.broadcast_to(np.arange(stride) == stride - 1, reached.shape)[reached]] = np.nan
     return _Contexts(
         document=columns.context.reshape(-1, stride)[reached],
         beta=beta.reshape(2, -1, stride)[:, reached],
-        entropy=entropy[reached],
+        entropy=entropy,
         passed=np.where(accepted >= 0, accepted, np.nan)[reached],
         begins=begins[reached],
         tokens=tokens[:, reached],
     )
-
-
-def _entropies(columns: AnyColumns, of: str) -> Floats:
-    rows = decode(columns.p if of == "p" else columns.q).astype(np.float64)
-    entropy = scipy.special.entr(rows).sum(axis=1)
-    if not isinstance(columns, Columns):
-        entropy += scipy.special.entr(np.maximum(0.0, 1.0 - rows.sum(axis=1)))
-    return np.maximum(entropy, 0.0)
 
 
 def _groups(found: _Contexts, belongs: Ints, least: Any, most: Any, slack: float) -> tuple[Group, ...]:

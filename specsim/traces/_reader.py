@@ -26,8 +26,9 @@ BUNDLED = {
     "ngram": Path(__file__).parents[1] / "data" / "ngram-trace",
     "transformers": Path(__file__).parents[1] / "data" / "transformers-trace",
 }
-#: Read at a time: large enough that the cost of a call is negligible.
-CHUNK_BYTES = 16 * 2**20
+#: Read at a time: large enough that the cost of a call is negligible, and small enough that what is read
+#: again, as for entropies, is still in the cache of two threads.
+CHUNK_BYTES = 8 * 2**20
 
 
 class ShardStatus(NamedTuple):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._types import MOST_TOKENS
+from specsim.core._progress import Progress
+from specsim.core._types import MOST_TOKENS, Floats, Ints
 from specsim.core.distributions import TOLERANCE
 
 #: Bytes read of a column at a time.
@@ -17,11 +18,14 @@ CHUNK_BYTES = 8 * 2**20
 
 
 class Source(NamedTuple):
-    """The input of an importer: a file or folder, the draft's file if there are two, and V if known."""
+    """The input of an importer: a file or folder, the draft's file if there are two, V if known, a
+    temporary file, and what is called with the bytes read and their total, by one that reads all at first."""
 
     path: Path
-    draft: Path | None = None
-    vocab_size: int | None = None
+    draft: Path | None
+    vocab_size: int | None
+    scratch: IO[bytes]
+    tell: Progress | None
 
 
 class Step(NamedTuple):
@@ -35,6 +39,24 @@ class Step(NamedTuple):
     q: Any
 
 
+class Listings(NamedTuple):
+    """Truncated rows, one after the other: row i has the next lengths[i] tokens and probabilities."""
+
+    lengths: Ints
+    tokens: Ints
+    values: Floats
+
+
+class Places(NamedTuple):
+    """Consecutive places of a text, truncated: steps without drafts, for `TraceWriter.extend`."""
+
+    contexts: list[int]
+    tokens: Ints
+    p: Listings
+    q: Listings
+    steps: Iterator[Step]  #: the same one by one, where that raises an error that names the place
+
+
 class Logged(NamedTuple):
     """A log: its layout, the number of steps, an iterator of them, and facts for the provenance."""
 
@@ -44,9 +66,10 @@ class Logged(NamedTuple):
     flags: bool
     bonus: bool
     total: int
-    steps: Iterator[Step]
+    steps: Iterator[Step] | Iterator[Places]
     facts: dict[str, Any]
     columns: Mapping[str, Column] = {}  #: arrays, to report all wrong rows
+    files: list[dict[str, Any]] | None = None  #: name, size and SHA-256 of each, if they are known already
 
 
 class Column(Protocol):

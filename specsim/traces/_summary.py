@@ -7,7 +7,7 @@ mean; without accept flags so are the tokens that the standard rule would emit (
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from specsim.core._arguments import checked
 from specsim.core._kernels import available_threads, kernel
 from specsim.core._plotting import axes_or_new
-from specsim.core._progress import ShowProgress, shows_progress, told
+from specsim.core._progress import Progress, ShowProgress, shows_progress, told
 from specsim.core._tables import NONE, Piece, Shown, Table, as_dict, bars, plain, span
 from specsim.core._types import Floats, Ints
 from specsim.theory._rates import rates, with_error
-from specsim.traces._format import Layout, rounding
+from specsim.traces._format import AnyColumns, Layout, rounding
 from specsim.traces._reader import Shard, Trace
 from specsim.traces._token_probabilities import acceptance_chances
 
@@ -350,16 +350,29 @@ def summarise(
     >>> round(found.alpha_verified, 3), [round(end, 3) for end in found.alpha_context]
     (0.4, [0.362, 0.408])
     """
-    tell = told(progress)
+    return summarise_with(trace, None, skip_damaged, told(progress))[0]
+
+
+#: Is called with each chunk of a trace, its columns and β, as `Shard.scan` yields them.
+OfChunk = Callable[[AnyColumns, Floats], Any]
+
+
+def summarise_with(
+    trace: Trace, of_chunk: OfChunk | None, skip_damaged: bool, tell: Progress | None
+) -> tuple[TraceSummary | TraceBounds, list[Any]]:
+    """`summarise`, and what `of_chunk` returns for the chunks of all shards but damaged ones, in order."""
     total = _Tally.empty(trace.gamma)
+    of_chunks: list[Any] = []
     skipped = []
     done = 0
     with ThreadPoolExecutor(available_threads()) as pool:
-        futures = [pool.submit(_tally_shard, shard) for shard in trace.shards]
+        futures = [pool.submit(_tally_shard, shard, of_chunk) for shard in trace.shards]
         try:
             for shard, future in zip(trace.shards, futures, strict=True):
                 try:
-                    total = _Tally(*map(operator.add, total, future.result()))
+                    tally, found = future.result()
+                    total = _Tally(*map(operator.add, total, tally))
+                    of_chunks += found
                 except ValueError as error:
                     if not skip_damaged:
                         raise
@@ -376,10 +389,11 @@ def summarise(
     shared: dict[str, Any] = {"rounding": rounding(layout), "skipped": tuple(skipped)}
     if is_whole(layout):
         moments: Any = total.moments.tolist()
-        return TraceSummary(*counted, total.beta_sums[0], tuple(moments[:2]), tuple(moments[2:]), **shared)
+        sums = total.beta_sums[0], tuple(moments[:2]), tuple(moments[2:])
+        return TraceSummary(*counted, *sums, **shared), of_chunks
     rows = np.cumsum(total.lengths[::-1])[::-1] if layout.flags else np.full(trace.gamma + 1, total.steps)
     logged = layout.top, layout.flags, total.steps
-    return TraceBounds(*counted, *logged, total.beta_sums, rows, total.token_sums, **shared)
+    return TraceBounds(*counted, *logged, total.beta_sums, rows, total.token_sums, **shared), of_chunks
 
 
 def is_whole(layout: Layout) -> bool:
@@ -400,9 +414,9 @@ class _Tally(NamedTuple):
         return cls(0, lengths, sums, np.zeros(4), np.zeros((2, gamma)))
 
 
-def _tally_shard(shard: Shard) -> _Tally:
+def _tally_shard(shard: Shard, of_chunk: OfChunk | None) -> tuple[_Tally, list[Any]]:
     """The sums over one shard; a damaged one raises ValueError and so adds nothing to the total."""
-    layout = shard.layout
+    layout, found = shard.layout, []
     _, lengths, beta_sums, moments, token_sums = _Tally.empty(layout.gamma)
     for columns, beta in shard.scan():
         if layout.flags:
@@ -414,7 +428,9 @@ def _tally_shard(shard: Shard) -> _Tally:
                 _add_steps(columns.accepted, beta[1], np.zeros_like(lengths), beta_sums[1], np.zeros(4))
             else:
                 beta_sums += ends.sum(axis=1)
-    return _Tally(shard.num_steps, lengths, beta_sums, moments, token_sums)
+        if of_chunk is not None:
+            found.append(of_chunk(columns, beta))
+    return _Tally(shard.num_steps, lengths, beta_sums, moments, token_sums), found
 
 
 def bound_reach(chances: Floats, beta: Floats) -> Floats:

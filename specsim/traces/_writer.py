@@ -21,8 +21,9 @@ from specsim.core._tensors import save_tensors
 from specsim.core._types import MOST_TOKENS
 from specsim.core.distributions import TOLERANCE, check_probabilities, check_rows, check_tokens
 from specsim.traces._checksums import FAULTS, SOUND, measure
-from specsim.traces._format import DTYPES, NONE, AnyColumns, Columns, Layout, digest, take
+from specsim.traces._format import DTYPES, NONE, AnyColumns, Columns, Layout, TruncatedColumns, digest, take
 from specsim.traces._manifest import MANIFEST, layout_entries, write_manifest
+from specsim.traces._steps import Listings, Places
 
 #: The default size of a shard, which bounds the loss in a crash and the memory of the writer.
 SHARD_BYTES = 64 * 2**20
@@ -190,6 +191,40 @@ class TraceWriter:
         if self._pending * layout.rows_per_step == self._buffer.step.size:
             self.flush()
 
+    def extend(self, places: Places) -> bool:
+        """Add all of `places` to a truncated trace of a text, where `append` would refuse none of them.
+
+        Otherwise nothing is added, and False is returned."""
+        rows = self._sound_rows(places)
+        if rows is None:
+            return False
+        done, size = 0, len(places.tokens)
+        while done < size:
+            start = self._pending
+            count = min(size - done, self._buffer.step.size - start)
+            pairs: Any = zip(self._buffer, rows, strict=True)
+            for column, given in pairs:
+                column[start : start + count] = given[done : done + count]
+            done += count
+            self.steps += count
+            if start + count == self._buffer.step.size:
+                self.flush()
+        return True
+
+    def _sound_rows(self, places: Places) -> TruncatedColumns | None:
+        """The columns of `places`, or None where one of them may have to be refused."""
+        contexts, tokens = np.asarray(places.contexts), places.tokens
+        p, q = (_listed(one, self.layout) for one in (places.p, places.q))
+        outside = (tokens < 0) | (tokens >= self.layout.vocab_size)
+        if p is None or q is None or contexts.dtype != np.int64 or outside.any():
+            return None
+        steps = np.arange(self.steps, self.steps + tokens.size)
+        position, accepted = np.zeros(tokens.size, np.int32), np.full(tokens.size, NONE, np.int8)
+        labels = steps, contexts, position, tokens.astype(np.int32), accepted
+        rows = TruncatedColumns(*labels, *p, *q, np.zeros(tokens.size, np.uint64))
+        found = measure(rows, steps, self.layout)
+        return None if found.fault.any() else rows._replace(checksum=found.checksum)
+
     def _fill_dense(self, rows: Columns, p: Any, q: Any) -> NDArray[Any]:
         """Fill p and q; returns the rows of q as they were given."""
         rows.p[:] = self._check_rows(p, "p", self.layout.rows_per_step)
@@ -303,6 +338,32 @@ class TraceWriter:
             row = int(np.argmax(found.fault != SOUND))
             raise ValueError(f"step {self.steps}, row {row}: {FAULTS[int(found.fault[row])]}")
         rows.checksum[:] = found.checksum
+
+
+def _listed(listings: Listings, layout: Layout) -> tuple[NDArray[np.int32], NDArray[Any]] | None:
+    """Tokens, rising, and values [R, k] as they are stored; None where a row may have to be refused."""
+    lengths, tokens, values = listings
+    sound = (tokens >= 0) & (tokens < layout.vocab_size) & (values >= 0) & (values < np.inf)
+    width = layout.top
+    assert width is not None
+    if not sound.all() or (lengths > width).any():
+        return None
+    filled = np.arange(width) < lengths[:, None]
+    keys = np.full(filled.shape, MOST_TOKENS << 32, np.int64)  # padding comes last
+    keys[filled] = tokens << 32
+    keys |= np.arange(width)
+    keys.sort(axis=1)
+    weights = np.zeros(filled.shape)
+    weights[filled] = values
+    weights = np.take_along_axis(weights, keys & 0xFFFFFFFF, axis=1)
+    keys >>= 32
+    twice = (keys[:, 1:] == keys[:, :-1]) & filled[:, 1:]
+    stored = DTYPES[layout.dtype]
+    tolerance = max(TOLERANCE[np.dtype(np.float64)], TOLERANCE[stored])
+    # `append` adds up in another order, and judges what is so close
+    if twice.any() or (weights.sum(axis=1) > 1.0 + tolerance * (1 - 1e-3)).any():
+        return None
+    return np.where(filled, keys, NONE).astype(np.int32), np.abs(weights).astype(stored)
 
 
 def _integer(value: Any, name: str) -> int:

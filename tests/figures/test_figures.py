@@ -585,7 +585,7 @@ def test_experiments_side_by_side_give_the_same_tables(few, tmp_path, monkeypatc
     def stop(done, total):
         cells = part.read_text().splitlines()[1:] if part.exists() else []
         if len(cells) > 3:
-            kept.update(json.loads(cell)[0] for cell in cells)
+            kept.update(json.loads(cell.partition(" ")[2])[0] for cell in cells)
             raise KeyboardInterrupt
 
     monkeypatch.setattr(simulated_speed, "run_cell", slower_first)

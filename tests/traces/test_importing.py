@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from specsim.core._files import open_file
 from specsim.traces import beta_bounds, open_trace, summarise, truncate
-from specsim.traces._importing import formats, import_trace, npz
+from specsim.traces._importing import formats, import_trace, jsonl, npz
 
 N, GAMMA, V, K = 40, 2, 12, 5
 
@@ -297,6 +298,15 @@ def test_every_format_is_listed_and_has_what_it_needs():
 # --- log-probabilities -----------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=["orjson", "json"])
+def parser(request, monkeypatch):
+    """With orjson, and with the standard library alone."""
+    if request.param == "json":
+        monkeypatch.setattr(jsonl, "loads", None)
+    else:
+        assert jsonl.loads is not None
+
+
 def log_rows(seed=2, positions=12):
     """(p, q, token) of each position of a text, with a token now and then that neither lists first."""
     rng = np.random.default_rng(seed)
@@ -389,6 +399,7 @@ ROWS = log_rows()
         (chat_form(ROWS, 0, name="word {}".format), chat_form(ROWS, 1, name="word {}".format), "given"),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("parser")
 def test_log_probabilities_of_two_models_side_by_side(tmp_path, target, draft, text):
     one, other = (
         write_lines(tmp_path / f"{name}.jsonl", record, record)
@@ -410,6 +421,7 @@ def test_log_probabilities_of_two_models_side_by_side(tmp_path, target, draft, t
     assert low < np.mean(betas) < high
 
 
+@pytest.mark.usefixtures("parser")
 def test_a_line_for_each_position(tmp_path):
     one, other = (
         write_lines(
@@ -459,6 +471,7 @@ def too_much(choice):
         (chat_form(ROWS, 0, name=lambda x: "?"), chat_form(ROWS, 1), "two tokens of one row read alike"),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("parser")
 def test_log_probabilities_that_do_not_fit(tmp_path, target, draft, what):
     one, other = (
         write_lines(tmp_path / f"{name}.jsonl", record) for name, record in (("t", target), ("d", draft))
@@ -467,6 +480,7 @@ def test_log_probabilities_that_do_not_fit(tmp_path, target, draft, what):
         import_trace(one, tmp_path / "out", draft=other)
 
 
+@pytest.mark.usefixtures("parser")
 def test_files_of_log_probabilities_that_do_not_fit(tmp_path):
     one = write_lines(tmp_path / "t.jsonl", prompt_form(ROWS, 0), prompt_form(ROWS, 0))
     other = write_lines(tmp_path / "d.jsonl", completion_form(ROWS, 1))
@@ -511,6 +525,7 @@ def chat_id(value):
         (completion_form(ROWS, 1) | {"document": True}, "line 2: document is True, not an integer"),
     ],
 )
+@pytest.mark.usefixtures("parser")
 def test_numbers_in_log_probabilities_that_are_none(tmp_path, draft, what):
     one = write_lines(tmp_path / "t.jsonl", *[prompt_form(ROWS, 0)] * 2)
     other = write_lines(tmp_path / "d.jsonl", completion_form(ROWS, 1), draft)
@@ -534,6 +549,7 @@ LINE = json.dumps(completion_form(ROWS, 1)).encode() + b"\n"
     ],
     ids=["gzip", "utf-16", "utf-16 without a mark", "latin-1", "too deep", "too long"],
 )  # fmt: skip
+@pytest.mark.usefixtures("parser")
 def test_files_of_lines_that_cannot_be_read(tmp_path, data, what):
     one = write_lines(tmp_path / "t.jsonl", *[prompt_form(ROWS, 0)] * 4)
     (tmp_path / "d.jsonl").write_bytes(data)
@@ -569,6 +585,143 @@ def test_documents_are_those_that_either_file_says(tmp_path, form):
         ValueError, match=r"0\.jsonl, line 1, position 0: context: 9223372036854775808 does not fit"
     ):
         contexts((2**63, 4), (2**63, 4))
+
+
+STRANGE = [
+    b'{"token": "a", "logprob": NaN}',
+    b'{"token": "a", "logprob": -Infinity, "top_logprobs": [{"token": "b", "logprob": -1e400}]}',
+    b'{"token": "a", "logprob": -1' + b"0" * 30 + b"}",
+    b'{"token": "a", "logprob": -1' + b"0" * 400 + b"}",
+    b'{"token": "a", "logprob": 1' + b"0" * 30 + b"}",
+    b'{"token": "a", "logprob": -1, "id": 1' + b"0" * 30 + b"}",
+    b'{"token": "a", "logprob": -1, "id": 1e30}',
+    b'{"token": "a", "logprob": -1, "id": 5.0}',
+    b'{"token": "a", "logprob": -1, "id": true}',
+    b'{"token": "a", "logprob": -1, "id": 1, "document": 1' + b"0" * 30 + b"}",
+    b'{"token": "a", "logprob": -1, "logprob": -2}',
+    b'{"token": "a", "logprob": -0, "id": 1}',
+    b'{"token": "\\ud800", "logprob": -1}',
+    b'{"token": "\\u0000", "logprob": -1}',
+    b'\xef\xbb\xbf{"token": "a", "logprob": -1}',
+    b'{"token": "a", "logprob": -1,}',
+    b'{"token": "token_id:x", "logprob": -1}',
+    b'{"token": 7, "logprob": -1}',
+    b'{"token": ["a"], "logprob": -1}',
+    b'{"token": "a", "logprob": "-1"}',
+    b'{"token": "a", "logprob": -1, "top_logprobs": {"a": -1, "b": -2}}',
+    b'{"token": "a", "logprob": -1, "top_logprobs": [{"token": "b", "logprob": -2}, {"token": "b", "logprob": -3}]}',
+    b'{"prompt_logprobs": [null, {"3": {"logprob": -1}}, null]}',
+    b'{"prompt_logprobs": [null, {}]}',
+    b'{"prompt_logprobs": [{"3": {"logprob": -1}}, {"4": {"logprob": -2}, "5": {"logprob": 2}}]}',
+    b'{"prompt_logprobs": [{"3": {"logprob": -1}, "4": {"logprob": -2}}], "prompt_token_ids": [4]}',
+    b'{"prompt_logprobs": [{"3": {"logprob": -1}}], "prompt_token_ids": [4]}',
+    b'{"prompt_logprobs": [{"3": {"logprob": -1}}], "prompt_token_ids": [1e30]}',
+    b'{"logprobs": {"tokens": ["a", "b"], "token_logprobs": [null, -1]}}',
+    b'{"logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1, null]}}',
+    b'{"choices": [{"prompt_logprobs": [{"3": {"logprob": -1}}]}, {}]}',
+    b'{"choices": null}',
+    b"[]",
+    b"3",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", STRANGE, ids=range(len(STRANGE)))
+def test_both_parsers_say_the_same_of_a_line(line, monkeypatch):
+    def said():
+        tokens = jsonl.Tokens(strings=True)
+        try:
+            texts = jsonl._parse_line(line, "log, line 1", tokens)
+        except ValueError as error:
+            return str(error)
+        return [
+            (text[:3], [[tokens.met[n] for n in row] for row in (text.rows.own, text.rows.numbers)], text.rows.logprobs.tolist())
+            for text in texts
+        ]  # fmt: skip
+
+    fast = said()
+    monkeypatch.setattr(jsonl, "loads", None)
+    assert fast == said()
+
+
+def test_what_is_strange_is_told_and_what_is_not_is_read(monkeypatch):
+    """Of the lines above: those that are read, by number."""
+    read = []
+    for number, line in enumerate(STRANGE):
+        try:
+            jsonl._parse_line(line, "log, line 1", jsonl.Tokens(strings=True))
+        except ValueError:
+            continue
+        read.append(number)
+    assert read == [1, 2, 5, 7, 8, 9, 10, 11, 12, 13, 20, 25, 28]
+
+
+def many_lines(tmp_path, texts, **how):
+    rows = log_rows(positions=40)
+    return [
+        write_lines(tmp_path / f"{name}.jsonl", *[record] * texts)
+        for name, record in (("t", prompt_form(rows, 0, **how)), ("d", completion_form(rows, 1, **how)))
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("how", [{}, {"name": "word {}".format}], ids=["ids", "strings"])
+def test_places_at_once_are_places_one_by_one(tmp_path, monkeypatch, dtype, how):
+    target, draft = many_lines(tmp_path, 9, **how)
+    monkeypatch.setattr("specsim.traces._writer.SHARD_BYTES", 5000)
+    monkeypatch.setattr(jsonl, "BATCH", 300)
+    at_once = import_trace(target, tmp_path / "a", draft=draft, dtype=dtype)
+    monkeypatch.setattr("specsim.traces._writer.TraceWriter.extend", lambda *_: False)
+    one_by_one = import_trace(target, tmp_path / "b", draft=draft, dtype=dtype)
+    assert len(at_once.shards) == len(one_by_one.shards) > 3
+    for mine, other in zip(at_once.shards, one_by_one.shards, strict=True):
+        assert mine.path.read_bytes() == other.path.read_bytes()
+    assert at_once.provenance == one_by_one.provenance
+    assert at_once.vocab_size == one_by_one.vocab_size
+
+
+@pytest.mark.parametrize("how", [{}, {"name": "word {}".format}], ids=["ids", "strings"])
+def test_lines_are_read_once_and_told_of(tmp_path, monkeypatch, how):
+    """With strings, once and the first line."""
+    target, draft = many_lines(tmp_path, 9, **how)
+    monkeypatch.setattr(jsonl, "TOLD_AT", 1000)
+    opened, told = [], []
+    monkeypatch.setattr(jsonl, "open_file", lambda path: opened.append(path) or open_file(path))
+    trace = import_trace(target, tmp_path / "a", draft=draft, progress=lambda *two: told.append(two))
+    assert opened == [target, draft] * (2 if how else 1)
+    size = target.stat().st_size + draft.stat().st_size
+    read, written = ([one for one in told if one[1] == total] for total in (size, trace.num_steps))
+    assert read + written == told
+    assert len(read) > 9
+    assert read[-1] == (size, size)
+    assert written[-1] == (trace.num_steps, trace.num_steps)
+    for entry, file in zip(trace.provenance["files"], (target, draft), strict=True):
+        content = file.read_bytes()
+        wanted = {"file": file.name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        assert entry == wanted
+
+
+def test_lines_are_read_in_little_memory(tmp_path, monkeypatch):
+    """8 MB of lines, with one row that lists a hundred times as much, within a quarter of that."""
+    target, draft = many_lines(tmp_path, 300)
+    rows = log_rows(positions=40)
+    rows[7] = (np.full(600, 1 / 600), rows[7][1], rows[7][2])
+    wide = prompt_form(rows, 0)
+    wide["choices"][0]["prompt_logprobs"][8] = {
+        str(x): {"logprob": math.log(1 / 600)}
+        for x in [rows[7][2], *(x for x in range(600) if x != rows[7][2])]
+    }
+    with target.open("a") as one, draft.open("a") as other:
+        print(json.dumps(wide), file=one)
+        print(json.dumps(completion_form(rows, 1)), file=other)
+    monkeypatch.setattr(jsonl, "BATCH", 2**13)
+    monkeypatch.setattr("specsim.traces._writer.SHARD_BYTES", 500_000)
+    size = target.stat().st_size + draft.stat().st_size
+    tracemalloc.start()
+    trace = import_trace(target, tmp_path / "a", draft=draft)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (trace.top, trace.num_steps) == (600, 301 * 40)
+    assert peak < size / 4
 
 
 # --- the example of the docs -----------------------------------------------------------------------------

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import tempfile
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from specsim.core._arguments import checked
 from specsim.core._files import check_file, open_file
-from specsim.core._progress import ShowProgress, shows_progress, told
+from specsim.core._progress import Progress, ShowProgress, working
 from specsim.core._registry import check_known, modules_beside
 from specsim.traces._reader import Trace, open_trace
-from specsim.traces._steps import Logged, Source, report_wrong_sums
-from specsim.traces._writer import check_new_trace, writer
+from specsim.traces._steps import Logged, Places, Source, Step, report_wrong_sums
+from specsim.traces._writer import TraceWriter, check_new_trace, writer
 
 HASHED_AT_ONCE = 2**20
 
@@ -40,7 +41,6 @@ def formats() -> list[str]:
 
 
 @checked
-@shows_progress("import")
 def import_trace(
     source: str | Path,
     out: str | Path,
@@ -67,7 +67,7 @@ def import_trace(
         How rows are stored.
     progress : bool or callable, optional
         A bar by default, as in `specsim.simulate`. A function is called with the steps written and
-        their total.
+        their total; before that, for JSON Lines, with the bytes read and their total.
 
     Returns
     -------
@@ -91,22 +91,35 @@ def import_trace(
     ...     import_trace(f"{folder}/log.npz", f"{folder}/trace").num_steps
     1
     """
-    tell = told(progress)
-    asked = Source(Path(source), None if draft is None else Path(draft), vocab_size)
-    for path in (asked.path, asked.draft):
-        for file in _inside(path) if path is not None else ():
+    named = [Path(path) for path in (source, draft) if path is not None]
+    for path in named:
+        for file in _inside(path):
             check_file(file)
     check_new_trace(out)  # before the logs are read, which may take long
-    name = format or _detect_format(asked.path)
+    name = format or _detect_format(named[0])
     check_known("format", name, formats())
-    logged: Logged = import_module(f"{__name__}.{name}").read(asked)
+    with tempfile.TemporaryFile(dir=_folder_above(out)) as scratch:
+        with working(progress, "read", "B") as work:
+            other = None if draft is None else Path(draft)
+            asked = Source(named[0], other, vocab_size, scratch, work.report)
+            logged: Logged = import_module(f"{__name__}.{name}").read(asked)
+        with working(progress, "import") as work:
+            _write(logged, out, name, dtype, asked, work.report)
+    return open_trace(out)
+
+
+def _write(
+    logged: Logged, out: str | Path, name: str, dtype: str, asked: Source, tell: Progress | None
+) -> None:
+    source, vocab_size = asked.path, asked.vocab_size
     if logged.top is None and vocab_size not in (None, logged.vocab_size):
         raise ValueError(
             f"{source}, p: V = {logged.vocab_size}, not the {vocab_size} that were given (vocab_size)"
         )
     if vocab_size is not None and vocab_size < logged.vocab_size:
         raise ValueError(f"{source}: the log has a vocabulary of {logged.vocab_size}, not {vocab_size}")
-    provenance = {"format": name, "files": list(_files(asked)), **logged.facts}
+    files = list(_files(asked)) if logged.files is None else logged.files
+    provenance = {"format": name, "files": files, **logged.facts}
     with writer(
         out,
         vocab_size=logged.vocab_size,
@@ -117,16 +130,33 @@ def import_trace(
         bonus=logged.bonus,
         provenance=provenance,
     ) as log:
-        for done, (place, *step) in enumerate(logged.steps, 1):
-            try:
-                log.append(*step)
-            except (ValueError, TypeError) as error:
-                whole = logged.top is None and "p" in logged.columns and "sums to" in str(error)
-                more = f"; in all, {report_wrong_sums(logged.columns)}" if whole else ""
-                raise type(error)(f"{place}: {error}{more}") from None
-            if tell is not None and (done % 256 == 0 or done == logged.total):
-                tell(done, logged.total)
-    return open_trace(out)
+        for part in logged.steps:
+            if isinstance(part, Step):
+                _append(log, part, logged)
+            elif not log.extend(part):
+                for step in part.steps:  # one of which is refused
+                    _append(log, step, logged)
+            whole = isinstance(part, Places) or log.steps == logged.total
+            if tell is not None and (whole or log.steps % 256 == 0):
+                tell(log.steps, logged.total)
+
+
+def _append(log: TraceWriter, step: Step, logged: Logged) -> None:
+    place, *arguments = step
+    try:
+        log.append(*arguments)
+    except (ValueError, TypeError) as error:
+        whole = logged.top is None and "p" in logged.columns and "sums to" in str(error)
+        more = f"; in all, {report_wrong_sums(logged.columns)}" if whole else ""
+        raise type(error)(f"{place}: {error}{more}") from None
+
+
+def _folder_above(path: str | Path) -> Path:
+    """The folder `path`, or the one in which it is going to be made."""
+    above = Path(path).absolute()
+    while not above.exists():
+        above = above.parent
+    return above
 
 
 def _detect_format(path: Path) -> str:
