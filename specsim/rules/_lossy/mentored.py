@@ -37,6 +37,7 @@ from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 from specsim.rules._common.tokenwise import positive_part
 
 
@@ -185,6 +186,7 @@ RULE = Rule(
     declared=declared,
     declares="q clamped to [p/β, p/α]; bonus p",
     rows=tokenwise.rows(accept, recover),
+    positions=positions(accept, recover),
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(Parameter("divergence", 0.1, 0.0, math.inf, "D, the most that KL(p‖π) may be, in nats"),),
 )
