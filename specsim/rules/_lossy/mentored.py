@@ -160,6 +160,8 @@ def solve(p, q, divergence):
 
 @kernel
 def accept(p, q, x, u, values):
+    if u * q[x] < p[x]:  # as α ≤ 1, without it
+        return True
     alpha, _ = solve(p, q, values[0])
     return u * (alpha * q[x]) < p[x] or alpha == 0.0
 
