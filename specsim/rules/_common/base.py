@@ -182,8 +182,6 @@ class Rule:
         values[r], tokens[depth+1, B], accepted[B]). It fills its last two arguments; k = uniforms(tree, V).
     fixed_pair : FixedPair
         The same rule for one pair of pmfs.
-    positions : Positions, optional
-        The row kernel for chains with rows from tables.
     uniforms : callable
         uniforms(tree, vocab_size) gives the number of uniforms of the row kernel; by default one for each
         drafted token, and one for the last token.
@@ -216,6 +214,8 @@ class Rule:
         The declared law of a token depends on rows ahead of it. It is proved, and not audited.
     values : mapping
         Values of the parameters.
+    positions : Positions, optional
+        The row kernel for chains with rows from tables.
     """
 
     name: str
@@ -224,7 +224,6 @@ class Rule:
     law: Callable[..., tuple[list[Any], list[Any]]]
     rows: Kernel
     fixed_pair: FixedPair
-    positions: Positions | None = None
     uniforms: Callable[[Draft, int], int] = uniform_per_node
     survival: Callable[..., Floats] | None = None
     parameters: tuple[Parameter, ...] = ()
@@ -238,6 +237,7 @@ class Rule:
     control: bool = False
     looks_ahead: bool = False
     values: Mapping[str, float] = field(default_factory=dict)
+    positions: Positions | None = None
 
     def __post_init__(self) -> None:
         values = check_parameters(self.name, self.parameters, self.values)

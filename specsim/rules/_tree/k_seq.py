@@ -17,8 +17,8 @@ once). K = 1 is the standard rule.
 
 Sun et al., "SpecTr", arXiv 2310.15141, Algorithm 2 (K-SEQ), Theorem 2.
 
-Cost: a uniform for each node and one for the last token; O(V) a node from rows, times the passes of a search for ρ*, O(K) for
-a fixed pair, with an alias table for each number of surviving branches.
+Cost: a uniform for each node and one for the last token; O(V) times the passes of a search for ρ* at a node
+from rows, O(K) for a fixed pair, with an alias table for each number of surviving branches.
 """
 
 from collections.abc import Sequence
@@ -88,8 +88,8 @@ def excess(p, q, drafts, rho):
 
 @inner_kernel
 def rho_star(p, q, drafts):
-    """ρ* from the side where K-SEQ is valid, by false position, Illinois' variant, with a halving now and then
-    so that the interval shrinks whatever rounding does."""
+    """ρ* from the side where K-SEQ is valid, by false position, Illinois' variant, with a halving now and
+    then, so that the interval shrinks whatever rounding does."""
     low, high = 1.0, float(drafts)
     at_low, at_high = excess(p, q, drafts, low), excess(p, q, drafts, high)
     if at_low <= 0.0:
