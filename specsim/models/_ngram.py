@@ -335,15 +335,16 @@ def _sparse_levels(
 
 
 @kernel
-def _slot(key, n_slots):
-    """Where to look for `key` first. The products stay below 2⁶³, so that nothing overflows."""
+def slot_of(key, n_slots):
+    """Where in a hash table of 2^k slots to look for `key` ≥ 0 first. The products stay below 2⁶³, so that
+    nothing overflows."""
     return ((key & 0xFFFFFFFF) * 0x2C1B3C6D + (key >> 32) * 0x297A2D39 >> 20) & (n_slots - 1)
 
 
 @kernel
 def _fill_slots(records, slots):
     for index in range(len(records)):
-        slot = _slot(int(records[index, 0]), len(slots))
+        slot = slot_of(int(records[index, 0]), len(slots))
         while slots[slot] >= 0:
             slot = (slot + 1) & (len(slots) - 1)
         slots[slot] = index
@@ -352,7 +353,7 @@ def _fill_slots(records, slots):
 @kernel
 def _find(key, slots, records):
     """The index of the record of `key`, -1 if there is none."""
-    slot = _slot(key, len(slots))
+    slot = slot_of(key, len(slots))
     while slots[slot] >= 0 and records[slots[slot], 0] != key:
         slot = (slot + 1) & (len(slots) - 1)
     return slots[slot]

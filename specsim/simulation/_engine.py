@@ -55,7 +55,7 @@ from specsim.simulation._rows import (
     TraceRows,
     model_rows,
 )
-from specsim.simulation._sources import Batch, FixedPairSource, RowSource, rule_verifier
+from specsim.simulation._sources import Batch, FixedPairSource, RowSource, model_source
 from specsim.simulation.methods import Method
 from specsim.theory import accepted_law, expected_tokens_by_position
 from specsim.theory._rates import rates, with_error
@@ -586,7 +586,7 @@ def make_source(
             tree.check_siblings(p.size)
             return FixedPairSource(chosen, p, q, tree)
         reader = _position_rows(p, q, tree, chosen.leaf_rows)
-    return RowSource(reader, rule_verifier(chosen, tree))
+    return model_source(chosen, reader)
 
 
 def _draft_shape(draft: Any, gamma: int | Draft) -> Draft:

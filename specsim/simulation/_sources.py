@@ -4,7 +4,7 @@ A source draws batches of steps. Random numbers are functions of (key, purpose, 
 depend on how a run is split."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -17,7 +17,16 @@ from specsim.core.distributions import Floats, Ints
 from specsim.drafts import Draft, Tree
 from specsim.rules import Rule
 from specsim.simulation._closed_form import acceptance_by_position
-from specsim.simulation._rows import ROW_BATCH_BYTES, Described, RowReader, Rows, pieces
+from specsim.simulation._row_tables import GrowingTables, fits
+from specsim.simulation._rows import (
+    ROW_BATCH_BYTES,
+    Described,
+    ModelRows,
+    RowReader,
+    Rows,
+    pieces,
+    sample_starts,
+)
 from specsim.theory import acceptance_rate
 
 #: Steps of a fixed pair in a batch: large enough to amortise a call, small enough for the cache.
@@ -132,6 +141,72 @@ class RowSource:
             rows = self.reader.rows(key, start, n)
             tokens, accepted = self.verify(rows, key, start)
             yield Batch(start, tokens, accepted, rows)
+
+
+@dataclass(frozen=True)
+class ModelSource(RowSource):
+    """The steps of `RowSource` for chains of two models and a rule that decides token by token.
+
+    Rows are kept in tables, and nothing is drawn or verified behind the end of a step; the tokens are the
+    same. What tables that are full do not have is left to `RowSource`."""
+
+    rule: Rule = field(kw_only=True)
+
+    @cached_property
+    def tables(self) -> GrowingTables:
+        return GrowingTables(self.reader.target, self.reader.draft, self.rule)  # type: ignore[attr-defined]
+
+    def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
+        reader, gamma, values = self.reader, self.tree.size, self.rule.array()
+        assert isinstance(reader, ModelRows)
+        assert self.rule.positions is not None
+        for start, n in pieces(first, steps, FIXED_PAIR_BATCH):
+            draft = uniforms(key, int(Purpose.DRAFT), start, n, gamma)
+            verify = uniforms(key, int(Purpose.VERIFY), start, n, gamma + 1)
+            begin = sample_starts(key, start, n, len(reader.contexts))
+            context = self.tables.starts(begin)
+            tokens, accepted = np.full((gamma + 1, n), -1, dtype=np.int32), np.empty(n, dtype=np.int64)
+            going, left = _apart(np.arange(n), context)
+            for i in range(gamma + 1):
+                known = self.tables.known
+                number = self.rule.positions.verify(
+                    i, going, context, self.tables.tables, known, draft, verify, values, tokens, accepted
+                )
+                going = going[:number]
+                new = going[context[going] < 0]
+                context[new] = self.tables.after(-context[new], tokens[i, new])
+                going, lost = _apart(going, context)
+                left = np.append(left, lost)
+            row_bytes = 8 * self.vocab_size * (2 * gamma + 1)
+            for place, count in pieces(0, left.size, max(1, self.batch_bytes // row_bytes)):
+                some = left[place : place + count]
+                rows = reader.rows_after(reader.contexts[begin[some]], draft[:, some])
+                found, passed = np.empty((gamma + 1, count), dtype=np.int32), np.empty(count, dtype=np.int64)
+                given = rows.parents, rows.draft_tokens, rows.p, rows.q, verify[:, some]
+                self.rule.rows(*given, values, found, passed)
+                tokens[:, some], accepted[some] = found, passed
+            yield Batch(start, tokens, accepted)
+
+
+def _apart(steps: Ints, context: TokenArray) -> tuple[Ints, Ints]:
+    """Those of `steps` whose context has a number, and those for which there was no room."""
+    has = context[steps] != 0
+    return steps[has], steps[~has]
+
+
+def model_source(rule: Rule, reader: RowReader) -> RowSource:
+    """The source of the steps of a rule on the rows of a reader."""
+    verify = rule_verifier(rule, reader.tree)
+    if (
+        rule.positions is not None
+        and isinstance(reader, ModelRows)
+        and reader.tree.is_chain
+        and reader.tree.block == 1
+        and reader.tree.sampling == "sampled"
+        and fits(reader.target, reader.draft)
+    ):
+        return ModelSource(reader, verify, rule=rule)
+    return RowSource(reader, verify)
 
 
 def rule_verifier(rule: Rule, tree: Draft) -> RowVerifier:

@@ -35,7 +35,8 @@ MAX_DRAFTS = 4096
 Law = dict[Tokens, Fraction]
 #: In `rational` numbers, which are made into Fractions at the end.
 Exact = dict[Tokens, Any]
-Rows = Callable[..., list[Any]]
+#: Tuples, so that what is made of them can be kept.
+Rows = Callable[..., tuple[Any, ...]]
 
 
 @checked
@@ -82,21 +83,41 @@ def _step_law(
     """`step_law`, and the number of drafts of positive probability."""
     law: Exact = defaultdict(rational)
     values = _values(rule)
-    above = [tree.path(node) for node in range(tree.size + 1)]
+    above = [[node - 1 for node in tree.path(node)] for node in range(tree.size + 1)]
+    p_after = cache(lambda path: p_rows(context + path))
+    q_after = cache(lambda path: _draft_row(q_rows, tree, context, path))
     drafts = 0
+    # of each path the law of the token after it, the mass that goes there, and the keys in `law`
+    held: dict[Tokens, tuple[Sequence[Any], Any, list[Tokens]]] = {}
+
+    def add(path: Tokens) -> None:
+        follow, reached, keys = held[path]
+        for emitted, weight in zip(keys, follow, strict=True):
+            law[emitted] += reached * weight
+
     for tokens, probability in tree.drafts(lambda seen, ahead: q_rows(context + seen, ahead)):
         drafts += 1
-        paths = [tuple(tokens[node - 1] for node in nodes) for nodes in above]
-        p = [p_rows(context + path) for path in paths]
-        q = [_draft_row(q_rows, tree, context, path) for path in paths[: rule.num_rows(tree)]]
+        paths = [tuple([tokens[column] for column in columns]) for columns in above]
+        p, q = [p_after(path) for path in paths], [q_after(path) for path in paths[: rule.num_rows(tree)]]
         stop, follow = rule.law(tree.parents, tokens, p, q, **values)
         for node, path in enumerate(paths):
-            if stop[node]:
-                reached = probability * stop[node]
-                for token, weight in enumerate(follow[node]):
-                    law[(*path, token)] += reached * weight
+            if not stop[node]:
+                continue
+            reached = probability * stop[node]
+            if path not in held:
+                keys = [(*path, token) for token in range(len(follow[node]))]
+                law.update(dict.fromkeys(keys, rational()))
+            else:
+                before, mass, keys = held[path]
+                if before is follow[node] or before == follow[node]:
+                    reached += mass
+                else:
+                    add(path)
+            held[path] = follow[node], reached, keys
         if tell is not None:
             tell(drafts, len(q[0]) ** tree.size)
+    for path in held:
+        add(path)
     return {emitted: mass for emitted, mass in law.items() if mass}, drafts
 
 
@@ -158,6 +179,19 @@ def _continued_law(law: Exact, p_rows: Rows, length: int, context: Tokens) -> Ex
     return dict(by_length[length])
 
 
+def _continued_tv(law: Exact, p_rows: Rows, length: int, context: Tokens) -> Any:
+    """The total variation between `_continued_law` and `_target_law`, whose difference is continued."""
+    difference: Exact = {(): rational(-1)}
+    for _ in range(length):
+        longer: Exact = {}
+        for prefix, mass in difference.items():
+            for token, weight in enumerate(p_rows(context + prefix)):
+                emitted = (*prefix, token)
+                longer[emitted] = mass * weight + law.get(emitted, 0)
+        difference = longer
+    return sum(map(abs, difference.values()), rational()) / 2
+
+
 def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
     """The laws of the next token, after every prefix at which a step may continue.
 
@@ -181,13 +215,27 @@ def conditional_laws(law: Law) -> Iterator[tuple[Tokens, Law]]:
     () [((0,), '1/2'), ((1,), '1/2')]
     (0,) [((0,), '1/2'), ((1,), '1/2')]
     """
-    following: dict[Tokens, Exact] = defaultdict(lambda: defaultdict(int))
+    for prefix, masses, total in _next_masses(law):
+        yield prefix, {token: mass / total for token, mass in masses.items()}
+
+
+def _next_masses(law: Exact) -> Iterator[tuple[Tokens, Exact, Any]]:
+    """`conditional_laws`, as masses and their sum."""
+    following: dict[Tokens, Exact] = {}
     for emitted, mass in law.items():
-        for i in range(len(emitted)):
-            following[emitted[:i]][emitted[i : i + 1]] += mass
-    for prefix, nexts in following.items():
-        total = sum(nexts.values())
-        yield prefix, {token: mass / total for token, mass in nexts.items()}
+        before, last = emitted[:-1], emitted[-1:]
+        if before not in following:
+            for i in range(len(emitted)):
+                following.setdefault(emitted[:i], {}).setdefault(emitted[i : i + 1], 0)
+        masses = following[before]
+        masses[last] = masses.get(last, 0) + mass
+    totals = {}
+    for prefix in sorted(following, key=len, reverse=True):
+        totals[prefix] = sum(following[prefix].values())
+        if prefix:
+            following[prefix[:-1]][prefix[-1:]] += totals[prefix]
+    for prefix, masses in following.items():
+        yield prefix, masses, totals[prefix]
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,8 +373,10 @@ def prove(
     p_rows, q_rows = _rows_of(target, rounded), _rows_of(draft, rounded)
     law, drafts = _step_law(chosen, p_rows, q_rows, tree, context, told(progress))
     worst_prefix, worst_tv = None, rational()
-    for prefix, nexts in conditional_laws(law):
-        tv = _total_variation(nexts, _claimed_law(chosen, p_rows, q_rows, tree, context, prefix))
+    for prefix, masses, total in _next_masses(law):
+        claimed = _claimed_law(chosen, p_rows, q_rows, tree, context, prefix)
+        expected = {token: total * weight for token, weight in claimed.items()}
+        tv = rational() if masses == expected else _total_variation(masses, expected) / total
         if tv > worst_tv:
             worst_prefix, worst_tv = prefix, tv
     length = tree.depth + 1
@@ -336,11 +386,7 @@ def prove(
         vocab_size=size,
         drafts=drafts,
         mean_tokens=as_fraction(sum(len(emitted) * mass for emitted, mass in law.items())),
-        tv=as_fraction(
-            _total_variation(
-                _continued_law(law, p_rows, length, context), _target_law(p_rows, length, context)
-            )
-        ),
+        tv=as_fraction(_continued_tv(law, p_rows, length, context)),
         worst_prefix=worst_prefix,
         worst_tv=as_fraction(worst_tv),
     )
@@ -381,7 +427,7 @@ def _values(rule: Rule) -> dict[str, Any]:
     return {name: rational(value) for name, value in rule.values.items()}
 
 
-def _draft_row(q_rows: Rows, tree: Tree, context: Tokens, path: Tokens) -> list[Any]:
+def _draft_row(q_rows: Rows, tree: Tree, context: Tokens, path: Tokens) -> tuple[Any, ...]:
     seen = tree.seen(len(path))
     return q_rows(context + path[:seen], len(path) - seen)
 
@@ -392,11 +438,11 @@ def _rows_of(model: Model, rounded: bool = False) -> Rows:
     Of `rounded` rows, floats are taken as multiples of 2^-24."""
 
     @cache
-    def kept(recent: Tokens, ahead: int) -> list[Any]:
+    def kept(recent: Tokens, ahead: int) -> tuple[Any, ...]:
         given = row_ahead(model, recent, ahead)
         if rounded and np.asarray(given).dtype.kind == "f":
             given = dyadic(given)
-        row = [rational(weight) for weight in given]
+        row = tuple([rational(weight) for weight in given])
         if sum(row) != 1:
             raise ValueError(
                 f"the row after {recent} sums to {float(sum(row))!r}, not exactly 1: give fractions, or "

@@ -19,7 +19,7 @@ from specsim.simulation import _sources as sources
 from specsim.simulation._counting import run
 from specsim.simulation._engine import Simulation, StepTally, make_source, simulate
 from specsim.simulation._replay import replay
-from specsim.simulation._sources import FixedPairSource, RowSource
+from specsim.simulation._sources import FixedPairSource, ModelSource, RowSource
 from specsim.theory import accepted_law, expected_tokens
 from specsim.theory._enumeration import prove
 
@@ -56,8 +56,15 @@ class SmallRowChunks(RowSource):
     chunk = 613
 
 
+class SmallModelChunks(ModelSource):
+    chunk = 613
+
+
+SMALL = {FixedPairSource: SmallChunks, RowSource: SmallRowChunks, ModelSource: SmallModelChunks}
+
+
 def cut_small(source):
-    kind = SmallChunks if isinstance(source, FixedPairSource) else SmallRowChunks
+    kind = SMALL[type(source)]
     return kind(**{field.name: getattr(source, field.name) for field in dataclasses.fields(source)})
 
 

@@ -63,19 +63,23 @@ def scales_and_cuts(tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row]) -
     b = [1 + 0 * p[0][0]]
     for x, p_row, q_row in zip(tokens, p, q, strict=False):
         b.append(min(1, b[-1] * p_row[x] / q_row[x]))
-    return b, [keep(scale, p_row, q_row) for scale, p_row, q_row in zip(b, p, q, strict=False)] + [b[-1]]
+    return b, [keep(p_row, q_row, scale) for scale, p_row, q_row in zip(b, p, q, strict=False)] + [b[-1]]
 
 
 def next_tokens(b: Sequence[Any], p: Sequence[Row], q: Sequence[Row]) -> list[list[Any]]:
     """The pmf after x_1 … x_i: (b_i·p - q)₊, normalised, or p if that is 0; p after the whole block."""
-    residuals = [
-        tokenwise.positive_part([scale * y for y in p_row], q_row, otherwise=p_row)
-        for scale, p_row, q_row in zip(b, p, q, strict=False)
-    ]
+    residuals = [residual(p_row, q_row, scale) for scale, p_row, q_row in zip(b, p, q, strict=False)]
     return [*residuals, list(p[len(b) - 1])]
 
 
-def keep(b: Any, p: Row, q: Row) -> Any:
+@tokenwise.kept_by_rows
+def residual(p: Row, q: Row, b: Any) -> list[Any]:
+    """(b·p - q)₊, normalised."""
+    return tokenwise.positive_part([b * y for y in p], q, otherwise=p)
+
+
+@tokenwise.kept_by_rows
+def keep(p: Row, q: Row, b: Any) -> Any:
     """h, the probability that the block is cut here, given that it is not cut later."""
     left = sum(max(b * y - z, 0) for y, z in zip(p, q, strict=True))
     return left / (left + 1 - b) if left + 1 - b else 1

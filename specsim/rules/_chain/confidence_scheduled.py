@@ -32,6 +32,7 @@ from specsim.core.distributions import copy_row
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 
 recover_standard = standard.recover
 
@@ -72,6 +73,7 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=tokenwise.law("confidence_scheduled", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
+    positions=positions(accept, recover),
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(Parameter("threshold", 0.3, 0.0, 1.0, "the draft is cut where max q is below it"),),
 )

@@ -21,6 +21,7 @@ from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
+from specsim.rules._common.positions import positions
 
 
 def argmax(p: Row) -> list[Any]:
@@ -76,6 +77,7 @@ RULE = Rule(
     declared=declared,
     declares="argmax p: lossless at temperature 0",
     rows=tokenwise.rows(accept, recover, follow),
+    positions=positions(accept, recover, follow),
     fixed_pair=tokenwise.fixed_pair(shares),
     reads_draft=False,
 )

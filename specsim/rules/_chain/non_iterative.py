@@ -22,6 +22,7 @@ from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
+from specsim.rules._common.positions import positions
 
 
 def acceptance(p: Row, q: Row, x: int) -> Any:
@@ -71,5 +72,6 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=tokenwise.law("non_iterative", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
+    positions=positions(accept, recover),
     fixed_pair=tokenwise.fixed_pair(shares),
 )

@@ -30,6 +30,7 @@ from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Rule
+from specsim.rules._common.positions import positions
 from specsim.rules._common.tokenwise import positive_part
 
 
@@ -65,6 +66,7 @@ RULE = Rule(
     draft_sampling=("sampled",),
     law=tokenwise.law("standard", acceptance, recovered),
     rows=tokenwise.rows(accept, recover),
+    positions=positions(accept, recover),
     fixed_pair=tokenwise.fixed_pair(shares),
     survival=tokenwise.survival(capped_ratio),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -140,6 +140,26 @@ class FixedPair:
     acceptance: Callable[..., Floats] | None = None
 
 
+class Positions(NamedTuple):
+    """A rule for chains, position by position of many steps, with rows from tables.
+
+    Parameters
+    ----------
+    verify : Kernel
+        `verify(i, going, context, tables, known, draft_uniforms[γ, S], verify_uniforms[γ+1, S], values,
+        tokens[γ+1, S], accepted[S])` drafts and verifies position i of the steps `going`, which have come to
+        it. It returns how many of them go on, and moves these to the front. context[s] is where step s is in
+        `tables`, see `_common/tokenwise.py`; where it then comes to is not known, or its number not below
+        `known`, its negative is left there.
+    recovered : Kernel
+        `recovered(tables, first, end, values)` fills the weights of the recovered token, summed up, after the
+        contexts from `first` on.
+    """
+
+    verify: Kernel
+    recovered: Kernel
+
+
 @dataclass(frozen=True)
 class Rule:
     """A verification rule: its law, its kernels, and its claim.
@@ -194,6 +214,8 @@ class Rule:
         The declared law of a token depends on rows ahead of it. It is proved, and not audited.
     values : mapping
         Values of the parameters.
+    positions : Positions, optional
+        The row kernel for chains with rows from tables.
     """
 
     name: str
@@ -215,6 +237,7 @@ class Rule:
     control: bool = False
     looks_ahead: bool = False
     values: Mapping[str, float] = field(default_factory=dict)
+    positions: Positions | None = None
 
     def __post_init__(self) -> None:
         values = check_parameters(self.name, self.parameters, self.values)

@@ -17,6 +17,7 @@ from specsim.core.distributions import copy_row
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 
 recover = standard.recover
 
@@ -63,6 +64,7 @@ def rule(
         declared=declared,
         declares=declares,
         rows=tokenwise.rows(kernel(accept), recover, kernel(bonus)),
+        positions=positions(kernel(accept), recover, kernel(bonus)),
         fixed_pair=tokenwise.fixed_pair(shares),
         parameters=(parameter,),
         leaf_rows=True,

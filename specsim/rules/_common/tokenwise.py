@@ -37,6 +37,11 @@ def law(
     x, **values) the pmf of the token emitted after the rejection of x; bonus(p, q, **values) that of the
     token after a draft accepted whole, by default p. There q is None unless the rule has `leaf_rows`."""
 
+    def at_position(p: Row, q: Row, x: int, **values: float) -> tuple[Any, list[Any]]:
+        return accept(p, q, x, **values), list(recovered(p, q, x, **values))
+
+    kept = kept_by_rows(at_position)
+
     def step_law(
         parents: Sequence[int], tokens: Sequence[int], p: Sequence[Row], q: Sequence[Row], **values: float
     ) -> tuple[list[Any], list[Any]]:
@@ -44,9 +49,9 @@ def law(
         stop, follow = [], []
         reached: Any = 1
         for x, p_row, q_row in zip(tokens, p, q, strict=False):
-            passed = accept(p_row, q_row, x, **values)
+            passed, last = kept(p_row, q_row, x, **values)
             stop.append(reached * (1 - passed))
-            follow.append(list(recovered(p_row, q_row, x, **values)))
+            follow.append(last)
             reached = reached * passed
         last = p[len(tokens)]
         if bonus is not None:
@@ -54,6 +59,32 @@ def law(
         return [*stop, reached], [*follow, list(last)]
 
     return step_law
+
+
+#: As many results are kept.
+MOST_KEPT = 4096
+
+
+def kept_by_rows(function: Callable[..., Any]) -> Callable[..., Any]:
+    """function(p, q, *rest, **values), whose results are kept where the rows p and q are tuples.
+
+    Enumerations ask for the same rows, the same objects, over and over; to compare what is in them would take
+    as long as what is saved."""
+    kept: dict[tuple[Any, ...], tuple[Any, Row, Row]] = {}
+
+    def call(p: Row, q: Row, *rest: Any, **values: Any) -> Any:
+        if not type(p) is type(q) is tuple:
+            return function(p, q, *rest, **values)
+        key = id(p), id(q), *rest, *values.values()
+        found = kept.get(key)
+        if found is None:
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            # with the rows, so that no others get their ids
+            found = kept[key] = function(p, q, *rest, **values), p, q
+        return found[0]
+
+    return call
 
 
 def require_chain(name: str, parents: Sequence[int]) -> None:

@@ -24,6 +24,7 @@ from specsim.core._types import Floats, Row
 from specsim.rules._chain import standard
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 from specsim.rules._common.tokenwise import positive_part
 
 
@@ -97,6 +98,7 @@ RULE = Rule(
     declared=declared,
     declares="q on the target's best tokens, else p",
     rows=tokenwise.rows(accept, recover, bonus),
+    positions=positions(accept, recover, bonus),
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter(

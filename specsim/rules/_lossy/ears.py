@@ -29,6 +29,7 @@ from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 
 
 def acceptance(p: Row, q: Row, x: int, tolerance: Any) -> Any:
@@ -72,6 +73,7 @@ RULE = Rule(
     declared=declared,
     declares="min(q, p + t·q), the rest ∝ (p - q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
+    positions=positions(accept, recover),
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("tolerance", 0.3, 0.0, 1.0, "β, in units of the uncertainty; 0 is the standard rule"),

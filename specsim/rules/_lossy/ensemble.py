@@ -21,6 +21,7 @@ from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 
 
 def acceptance(p: Row, q: Row, x: int, weight: Any) -> Any:
@@ -53,6 +54,7 @@ RULE = Rule(
     declared=declared,
     declares="w·p + (1-w)·q; bonus p",
     rows=tokenwise.rows(accept, recover),
+    positions=positions(accept, recover),
     fixed_pair=tokenwise.fixed_pair(shares),
     survival=tokenwise.survival(chance),
     parameters=(

@@ -24,6 +24,7 @@ from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 
 
 def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
@@ -58,6 +59,7 @@ RULE = Rule(
     declared=declared,
     declares="q where p ≥ l·max p, else argmax p",
     rows=tokenwise.rows(accept, recover, follow),
+    positions=positions(accept, recover, follow),
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 keeps the argmax alone, and ties with it", above_low=True),

@@ -25,6 +25,7 @@ from specsim.core.distributions import capped_ratio
 from specsim.rules._chain.standard import recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 
 
 def acceptance(p: Row, q: Row, x: int, lenience: Any) -> Any:
@@ -62,6 +63,7 @@ RULE = Rule(
     declared=declared,
     declares="min(q, p/l), the rest ∝ (p - q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
+    positions=positions(accept, recover),
     fixed_pair=tokenwise.fixed_pair(shares),
     survival=tokenwise.survival(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),

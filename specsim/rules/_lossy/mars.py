@@ -28,6 +28,7 @@ from specsim.drafts._sampling import rank_tokens
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 
 
 def acceptance(p: Row, q: Row, x: int, theta: Any, log_partition: Any) -> Any:
@@ -87,6 +88,7 @@ RULE = Rule(
     declared=declared,
     declares="argmax p, or a close second",
     rows=tokenwise.rows(accept, recover, follow),
+    positions=positions(accept, recover, follow),
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("theta", 0.9, 0.0, 1.0, "θ, the least ratio of logits at which the runner-up passes"),

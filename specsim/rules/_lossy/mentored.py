@@ -37,6 +37,7 @@ from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 from specsim.rules._common.tokenwise import positive_part
 
 
@@ -159,6 +160,8 @@ def solve(p, q, divergence):
 
 @kernel
 def accept(p, q, x, u, values):
+    if u * q[x] < p[x]:  # as α ≤ 1, without it
+        return True
     alpha, _ = solve(p, q, values[0])
     return u * (alpha * q[x]) < p[x] or alpha == 0.0
 
@@ -185,6 +188,7 @@ RULE = Rule(
     declared=declared,
     declares="q clamped to [p/β, p/α]; bonus p",
     rows=tokenwise.rows(accept, recover),
+    positions=positions(accept, recover),
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(Parameter("divergence", 0.1, 0.0, math.inf, "D, the most that KL(p‖π) may be, in nats"),),
 )

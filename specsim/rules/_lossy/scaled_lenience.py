@@ -24,6 +24,7 @@ from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 from specsim.rules._common.tokenwise import positive_part
 from specsim.rules._lossy.lenience import accept, acceptance, chance
 
@@ -58,6 +59,7 @@ RULE = Rule(
     declared=declared,
     declares="min(q, p/l), the rest ∝ (p - l·q)₊; bonus p",
     rows=tokenwise.rows(accept, recover),
+    positions=positions(accept, recover),
     fixed_pair=tokenwise.fixed_pair(shares),
     survival=tokenwise.survival(chance),
     parameters=(Parameter("lenience", 0.5, 0.0, 1.0, "l; 1 is the standard rule", above_low=True),),

@@ -26,6 +26,7 @@ from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
+from specsim.rules._common.positions import positions
 
 
 def acceptance(p: Row, q: Row, x: int, epsilon: Any, delta: Any) -> Any:
@@ -71,6 +72,7 @@ RULE = Rule(
     declared=declared,
     declares="q where p is typical, else argmax p",
     rows=tokenwise.rows(accept, recover, follow),
+    positions=positions(accept, recover, follow),
     fixed_pair=tokenwise.fixed_pair(shares),
     parameters=(
         Parameter("epsilon", 0.09, 0.0, 1.0, "ε; tokens above it always pass", above_low=True),

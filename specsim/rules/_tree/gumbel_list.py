@@ -50,7 +50,7 @@ from specsim.drafts import Draft
 from specsim.rules._chain.gumbel import race_table, target_token, uniforms
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
-from specsim.rules._common.fixed_pairs import build_tables, index_of
+from specsim.rules._common.fixed_pairs import build_tables, count_up_to, index_of
 
 #: Σ c·exp(-h·t) as {h: c}.
 Exponentials = Mapping[Any, Any]
@@ -153,8 +153,9 @@ def two_exponentials(u):
     """The quantile u of the sum g of two exponentials, log(1 + g) - g = log(1 - u), to nine digits."""
     g = math.sqrt(2.0 * u) + 2.0 * u / 3.0 if u < 0.5 else 1.0 - 1.2 * math.log(1.0 - u)
     if g > 1e-4:  # below that the start is as good
+        goal = math.log1p(-u)
         for _ in range(3):
-            g += (math.log1p(g) - math.log1p(-u) - g) * (1.0 + g) / g
+            g += (math.log1p(g) - goal - g) * (1.0 + g) / g
     return g
 
 
@@ -169,14 +170,14 @@ def pick(pair, table, children, u, last):
         if table[1, x] <= noise and table[1, x] < np.inf:  # before it no other token had its turn
             begun, time = 0, share * g * table[2, x]
         else:  # of the tokens whose race had begun at `time`, by rising q/p, one in proportion to p
-            begun = max(int(np.searchsorted(race, noise, side="right")), 1)
+            begun = max(count_up_to(race, noise), 1)
             time = g * (1.0 - share + share * pair.q_sorted[begun]) / pair.p_sorted[begun]
         if time < least or k == 0:
             best, least, count = k, time, begun
     if count == 0:
         return index_of(children, children[best]), children[best]
     goal = u[2] * pair.p_sorted[count]
-    y = pair.order[min(np.searchsorted(pair.p_sorted, goal, side="right") - 1, count - 1)]
+    y = pair.order[min(count_up_to(pair.p_sorted, goal) - 1, count - 1)]
     return index_of(children, y), y
 
 

@@ -17,8 +17,8 @@ once). K = 1 is the standard rule.
 
 Sun et al., "SpecTr", arXiv 2310.15141, Algorithm 2 (K-SEQ), Theorem 2.
 
-Cost: a uniform for each node and one for the last token; O(V) times a bisection at a node from rows, O(K) for
-a fixed pair, with an alias table for each number of surviving branches.
+Cost: a uniform for each node and one for the last token; O(V) times the passes of a search for ρ* at a node
+from rows, O(K) for a fixed pair, with an alias table for each number of surviving branches.
 """
 
 from collections.abc import Sequence
@@ -36,8 +36,9 @@ from specsim.rules._common.base import Rule
 from specsim.rules._common.fixed_pairs import alias_draw
 from specsim.rules._common.tokenwise import positive_part
 
-#: Halvings of [1, K] in the search for ρ*, and how far above the solution it ends, to be on the valid side.
-HALVINGS, MARGIN = 50, 1e-12
+#: How close the search for ρ* comes to it, as a share of [1, K], and how far above that it ends, to be on the
+#: valid side.
+CLOSE, MARGIN = 2.0**-50, 1e-12
 
 
 def node_law(p: Row, q: Row, children: Sequence[int]) -> tuple[list[Any], list[Any]]:
@@ -79,16 +80,39 @@ def overlap(p, q, rho):
 
 
 @inner_kernel
+def excess(p, q, drafts, rho):
+    """1 - (1 - b)^K - ρ·b, which is not positive where K-SEQ is valid."""
+    b = overlap(p, q, rho)
+    return 1.0 - (1.0 - b) ** drafts - rho * b
+
+
+@inner_kernel
 def rho_star(p, q, drafts):
-    """ρ* by bisection, from the side where K-SEQ is valid."""
+    """ρ* from the side where K-SEQ is valid, by false position, Illinois' variant, with a halving now and
+    then, so that the interval shrinks whatever rounding does."""
     low, high = 1.0, float(drafts)
-    for _ in range(HALVINGS):
-        rho = 0.5 * (low + high)
-        b = overlap(p, q, rho)
-        if 1.0 - (1.0 - b) ** drafts <= rho * b:
-            high = rho
+    at_low, at_high = excess(p, q, drafts, low), excess(p, q, drafts, high)
+    if at_low <= 0.0:
+        return min(low * (1.0 + MARGIN), high)
+    close, side, passes = CLOSE * (high - low), 0, 0
+    while high - low > close:
+        passes += 1
+        middle = 0.5 * (low + high)
+        if passes % 4 > 0 and at_high < 0.0:
+            apart = min(0.5 * close, 0.25 * (high - low))
+            guess = low + (high - low) * (at_low / (at_low - at_high))
+            middle = min(max(guess, low + apart), high - apart)
+        if not low < middle < high:
+            break
+        found = excess(p, q, drafts, middle)
+        if found <= 0.0:
+            high, at_high = middle, found
+            at_low *= 0.5 if side < 0 else 1.0
+            side = -1
         else:
-            low = rho
+            low, at_low = middle, found
+            at_high *= 0.5 if side > 0 else 1.0
+            side = 1
     return min(high * (1.0 + MARGIN), float(drafts))
 
 

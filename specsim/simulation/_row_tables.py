@@ -1,0 +1,152 @@
+"""Tables of the rows of two models after the contexts that simulated steps come to."""
+
+from threading import Lock
+
+import numpy as np
+
+from specsim.core._kernels import kernel
+from specsim.core._types import Ints, TokenArray
+from specsim.models import Model, shared_contexts
+from specsim.models._ngram import slot_of
+from specsim.rules import Rule
+from specsim.rules._common.positions import RowTables, sum_rows, sums_size
+
+#: The largest vocabulary of which tables are kept, and the most memory that they take.
+LARGEST, TABLE_BYTES = 512, 2**28
+#: A context is one integer.
+MOST_CONTEXTS = 2**62
+
+
+def fits(target: Model, draft: Model) -> bool:
+    """Whether the rows of both models may be kept: few tokens, and rows that follow from the last of them."""
+    order = max(target.order, draft.order)
+    forgets = not (getattr(target, "reads_all", False) or getattr(draft, "reads_all", False))
+    return forgets and target.vocab_size <= LARGEST and target.vocab_size**order < MOST_CONTEXTS
+
+
+class GrowingTables:
+    """`RowTables` of two models, to which the contexts are added that steps come to, until they are full.
+
+    Entries are written once, and the steps read only those below a number that they were told, so that
+    threads may read while one of them writes. Memory is taken as it is filled."""
+
+    def __init__(self, target: Model, draft: Model, rule: Rule):
+        assert rule.positions is not None
+        self._positions, self._values = rule.positions, rule.array()
+        order, vocab_size = max(target.order, draft.order), target.vocab_size
+        # where a model reads fewer tokens, its rows are too few to count
+        numbers = 12 + 8 * (target.order == order) + 16 * (draft.order == order)
+        size = min(TABLE_BYTES // (numbers * vocab_size), vocab_size**order) + 1
+        self._p, self._q = _ModelRows(target, size), _ModelRows(draft, size)
+        self._contexts = _Numbers(vocab_size, order, size)
+        places = np.zeros((2, size), dtype=np.int32)
+        self.tables = RowTables(
+            p=self._p.rows,
+            q=self._q.rows,
+            q_sums=np.empty((len(self._q.rows), sums_size(vocab_size))),
+            p_of=places[0],
+            q_of=places[1],
+            recovered=np.empty((size, sums_size(vocab_size))),
+            follow=np.zeros((size, vocab_size), dtype=np.int32),
+        )
+        self._begin = shared_contexts(target, draft)
+        self._starts = np.zeros(len(self._begin), dtype=np.int32)
+        self._lock = Lock()
+
+    @property
+    def known(self) -> int:
+        """Contexts with lower numbers are complete."""
+        with self._lock:
+            return self._contexts.count
+
+    def starts(self, places: Ints) -> TokenArray:
+        """The numbers of the contexts at `places` of those where steps begin; 0 of those that do not fit."""
+        found = self._starts[places]
+        if (new := places[found == 0]).size:
+            self._starts[new] = self._add(self._contexts.codes(self._begin[new]))
+            found = self._starts[places]
+        return found
+
+    def after(self, contexts: TokenArray, tokens: TokenArray) -> TokenArray:
+        """The numbers of these contexts with one token [B] more, as of `starts`, to be found in `follow`."""
+        found = self._add(self._contexts.codes_after(contexts, tokens))
+        self.tables.follow[contexts, tokens] = found
+        return found
+
+    def _add(self, codes: Ints) -> TokenArray:
+        with self._lock:
+            found, new = self._contexts.add(codes)
+            if new.start < new.stop:
+                tables, tokens = self.tables, self._contexts.tokens(new)
+                tables.p_of[new], _ = self._p.add(tokens)
+                tables.q_of[new], drafts = self._q.add(tokens)
+                sum_rows(tables.q[drafts], tables.q_sums[drafts])
+                self._positions.recovered(tables, new.start, new.stop, self._values)
+        return found
+
+
+class _Numbers:
+    """Texts of `order` tokens, numbered from 1 on in the order in which they are added, below `size`.
+
+    The tokens are the digits of one integer, the text's code."""
+
+    def __init__(self, vocab_size: int, order: int, size: int):
+        self._vocab_size, self._order, self.count = vocab_size, order, 1
+        self._codes = np.zeros(size, dtype=np.int64)
+        self._slots = np.zeros(1 << (2 * size).bit_length(), dtype=np.int32)
+
+    def codes(self, tokens: TokenArray) -> Ints:
+        """The codes of the ends of `tokens` [B, T]."""
+        codes = np.zeros(len(tokens), dtype=np.int64)
+        for column in tokens.T[tokens.shape[1] - self._order :]:
+            codes = codes * self._vocab_size + column
+        return codes
+
+    def codes_after(self, numbers: TokenArray, tokens: TokenArray) -> Ints:
+        """The codes of these texts without their first token and with one more."""
+        codes: Ints = (self._codes[numbers] * self._vocab_size + tokens) % self._vocab_size**self._order
+        return codes
+
+    def tokens(self, numbers: slice) -> TokenArray:
+        """The inverse of `codes`, int32 [B, order]."""
+        powers = self._vocab_size ** np.arange(self._order - 1, -1, -1)
+        return (self._codes[numbers, None] // powers % self._vocab_size).astype(np.int32)
+
+    def add(self, codes: Ints) -> tuple[TokenArray, slice]:
+        """Their numbers, 0 if there is no room, and which of them are new."""
+        first, found = self.count, np.empty(len(codes), dtype=np.int32)
+        self.count = _add_codes(codes, first, self._codes, self._slots, found)
+        return found, slice(first, self.count)
+
+
+@kernel
+def _add_codes(codes, count, kept, slots, found):  # type: ignore[no-untyped-def]
+    """Fill found[B] with the indices of codes[B] in `kept`, adding those that are new from `count` on.
+
+    `slots` is a hash table of the indices, 0 where empty."""
+    for i in range(codes.size):
+        slot = slot_of(codes[i], slots.size)
+        while slots[slot] > 0 and kept[slots[slot]] != codes[i]:
+            slot = (slot + 1) & (slots.size - 1)
+        if slots[slot] == 0 and count < kept.size:
+            kept[count] = codes[i]
+            slots[slot] = count
+            count += 1
+        found[i] = slots[slot]
+    return count
+
+
+class _ModelRows:
+    """The rows of one model, each kept once."""
+
+    def __init__(self, model: Model, size: int):
+        size = min(size, model.vocab_size**model.order + 1)
+        self._model, self._numbers = model, _Numbers(model.vocab_size, model.order, size)
+        self.rows = np.empty((size, model.vocab_size))
+
+    def add(self, tokens: TokenArray) -> tuple[TokenArray, slice]:
+        """Where in `rows` those after `tokens` [B, T] are, and which of them are new."""
+        found, new = self._numbers.add(self._numbers.codes(tokens))
+        if new.start < new.stop:
+            self._model.rows(self._numbers.tokens(new), out=self.rows[new])
+        return found, new
