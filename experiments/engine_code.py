@@ -71,18 +71,26 @@ GPT_FAST = Clone("pytorch-labs/gpt-fast")
 BATCHED, BY_ROW, INTERPRETED, LOOP = 60.0, 120.0, 120.0, 120.0
 #: The case of a slow kernel: 8 tokens, γ = 3, and p and q that differ everywhere.
 ONE_CASE = ("asymmetric",)
+#: That of a slower one: 4 tokens and γ = 3, where the same power takes fewer steps.
+FEW_TOKENS = ("Markov chain",)
+#: Those of a slow verifier of trees, and of a slow loop.
+ONE_TREE, ONE_TEXT = ("asymmetric, branches",), ("second order",)
 SUBJECTS = [
     Subject("vllm-cpu", VLLM, BATCHED),
     Subject("vllm", VLLM, 2.5 * INTERPRETED, ONE_CASE),
-    Subject("vllm2", VLLM, INTERPRETED),
-    Subject("vllm2:block", VLLM, INTERPRETED),
+    Subject("vllm2", VLLM, 2 * INTERPRETED, FEW_TOKENS),
+    Subject("vllm2:block", VLLM, 2 * INTERPRETED, FEW_TOKENS),
     Subject("vllm-ascend:whole", ASCEND, BATCHED),
     Subject("vllm-ascend:block", ASCEND, BATCHED),
+    Subject("vllm-ascend:triton", ASCEND, INTERPRETED, ONE_CASE),
+    Subject("vllm-ascend:triton-block", ASCEND, INTERPRETED, ONE_CASE),
+    Subject("vllm-ascend:v2", ASCEND, 2 * INTERPRETED, ("opposite",)),
     Subject("tpu-inference", Wheel("tpu-inference", "tpu_inference"), 4 * BATCHED),
-    Subject("sglang:chain", SGLANG, INTERPRETED),
-    Subject("sglang:block", SGLANG, INTERPRETED),
+    Subject("sglang:chain", SGLANG, INTERPRETED, ONE_CASE),
+    Subject("sglang:block", SGLANG, INTERPRETED, ONE_CASE),
     Subject("sglang:uno", SGLANG, BATCHED),
     Subject("sglang:dspark", SGLANG, BATCHED),
+    Subject("sglang:dspark-triton", SGLANG, 2 * INTERPRETED, FEW_TOKENS),
     Subject("lmdeploy", Wheel("lmdeploy", "lmdeploy"), BATCHED),
     Subject("hf", Wheel("transformers", "transformers"), BY_ROW),
     Subject("dflash", Wheel("dflash", "dflash"), BY_ROW),
@@ -90,7 +98,7 @@ SUBJECTS = [
     Subject("hsd", HSD),
     Subject("hsd:naive", HSD),
     Subject("hsd:capped", HSD),
-    Subject("eagle", Wheel("eagle-llm", "eagle"), BY_ROW),
+    Subject("eagle", Wheel("eagle-llm", "eagle"), BY_ROW, ONE_TREE),
     Subject("eagle2", EAGLE, BY_ROW),
     Subject("eagle:batched", EAGLE, BY_ROW),
     Subject("eagle-harness", Wheel("eagle-harness", "eagle_harness"), BY_ROW),
@@ -105,9 +113,9 @@ SUBJECTS = [
     Subject("layerskip", Clone("facebookresearch/LayerSkip"), LOOP),
     Subject("lookahead", Clone("hao-ai-lab/LookaheadDecoding"), LOOP),
     Subject("jaymody", Clone("jaymody/speculative-sampling"), LOOP),
-    Subject("lucidrains", Wheel("speculative-decoding", "speculative_decoding"), LOOP),
-    Subject("mlx-lm", Wheel("mlx-lm", "mlx_lm"), LOOP),
-    Subject("hf:generate", Wheel("transformers", "transformers"), LOOP),
+    Subject("lucidrains", Wheel("speculative-decoding", "speculative_decoding"), LOOP, ONE_TEXT),
+    Subject("mlx-lm", Wheel("mlx-lm", "mlx_lm"), LOOP, ONE_TEXT),
+    Subject("hf:generate", Wheel("transformers", "transformers"), LOOP, ONE_TEXT),
     Subject("romsto", ROMSTO, LOOP),
     Subject("romsto:greedy", ROMSTO, LOOP),
     Subject("romsto:cached", ROMSTO, LOOP),
@@ -216,6 +224,23 @@ KNOWN = {
         "below the product of as many uniforms. Block verification compares one uniform with a ratio of "
         "residual masses. Too many drafted tokens are accepted. `vllm-ascend:whole`, the default, is another "
         "function.",
+    ),
+    "vllm-ascend:triton-block": Known(
+        "vllm-ascend: block verification in Triton is a third rule",
+        "`vllm_ascend/ops/triton/reject_sample.py:755` carries π = min(π·p/q, 1) along the chain, where the form "
+        "in PyTorch clamps each ratio before it multiplies, so that the two accept different tokens from "
+        "the same numbers. As there, π is compared with the product of the uniforms (`:717`, `:756`) where block "
+        "verification draws one of its own, and the token after a rejection comes from p - q, not from "
+        "the residual of the block (`vllm_ascend/sample/rejection_sampler.py:786`). "
+        "`vllm-ascend:triton`, the default, is another kernel.",
+    ),
+    "vllm-ascend:v2": Known(
+        "vllm-ascend: model runner V2 draws the coin again as noise of token 0",
+        "`vllm_ascend/worker/v2/spec_decode/rejection_sampler_utils.py:297-298`: the coin that rejects a drafted "
+        "token is the first random number of the seed `tl.randint(seed, pos)`. `:71-73` seeds the "
+        "Gumbel noise of the token after the rejection in the same way, with the same `seed` and `pos`, "
+        "so that token 0 gets that coin as its noise. A coin that rejects is large, and token 0 follows "
+        "too often.",
     ),
     "hsd:capped": Known(
         "sequential-speculative-decoding: capped hierarchical decoding emits tokens of probability 0",
