@@ -69,10 +69,9 @@ GPT_FAST = Clone("pytorch-labs/gpt-fast")
 
 #: Functions that verify a whole batch at once, or one row after the other; interpreted kernels; loops.
 BATCHED, BY_ROW, INTERPRETED, LOOP = 60.0, 120.0, 120.0, 120.0
-#: The case of a slow kernel: 8 tokens, γ = 3, and p and q that differ everywhere.
-ONE_CASE = ("asymmetric",)
-#: That of a slower one: 4 tokens and γ = 3, where the same power takes fewer steps.
-FEW_TOKENS = ("Markov chain",)
+#: The cases of slow kernels: 8 tokens, γ = 3, and p and q that differ everywhere; and 4 tokens, where the same
+#: power takes fewer steps.
+ONE_CASE, FEW_TOKENS = ("asymmetric",), ("Markov chain",)
 #: Those of a slow verifier of trees, and of a slow loop.
 ONE_TREE, ONE_TEXT = ("asymmetric, branches",), ("second order",)
 SUBJECTS = [
@@ -82,12 +81,12 @@ SUBJECTS = [
     Subject("vllm2:block", VLLM, 2 * INTERPRETED, FEW_TOKENS),
     Subject("vllm-ascend:whole", ASCEND, BATCHED),
     Subject("vllm-ascend:block", ASCEND, BATCHED),
-    Subject("vllm-ascend:triton", ASCEND, INTERPRETED, ONE_CASE),
+    Subject("vllm-ascend:triton", ASCEND, 2 * INTERPRETED, FEW_TOKENS),
     Subject("vllm-ascend:triton-block", ASCEND, INTERPRETED, ONE_CASE),
-    Subject("vllm-ascend:v2", ASCEND, 2 * INTERPRETED, ("opposite",)),
+    Subject("vllm-ascend:v2", ASCEND, 2 * INTERPRETED, FEW_TOKENS),
     Subject("tpu-inference", Wheel("tpu-inference", "tpu_inference"), 4 * BATCHED),
-    Subject("sglang:chain", SGLANG, INTERPRETED, ONE_CASE),
-    Subject("sglang:block", SGLANG, INTERPRETED, ONE_CASE),
+    Subject("sglang:chain", SGLANG, 2 * INTERPRETED, FEW_TOKENS),
+    Subject("sglang:block", SGLANG, 2 * INTERPRETED, FEW_TOKENS),
     Subject("sglang:uno", SGLANG, BATCHED),
     Subject("sglang:dspark", SGLANG, BATCHED),
     Subject("sglang:dspark-triton", SGLANG, 2 * INTERPRETED, FEW_TOKENS),
@@ -227,20 +226,19 @@ KNOWN = {
     ),
     "vllm-ascend:triton-block": Known(
         "vllm-ascend: block verification in Triton is a third rule",
-        "`vllm_ascend/ops/triton/reject_sample.py:755` carries π = min(π·p/q, 1) along the chain, where the form "
-        "in PyTorch clamps each ratio before it multiplies, so that the two accept different tokens from "
-        "the same numbers. As there, π is compared with the product of the uniforms (`:717`, `:756`) where block "
-        "verification draws one of its own, and the token after a rejection comes from p - q, not from "
-        "the residual of the block (`vllm_ascend/sample/rejection_sampler.py:786`). "
+        "`vllm_ascend/ops/triton/reject_sample.py:755` carries π = min(π·p/q, 1) along the chain; the form "
+        "in PyTorch clamps each ratio before it multiplies, so that the two accept different tokens with the "
+        "same numbers. As there, π is compared with the product of the uniforms (`:717`, `:756`), where "
+        "block verification draws one of its own, and the token after a rejection comes from p - q, not "
+        "from the residual of the block (`vllm_ascend/sample/rejection_sampler.py:786`). "
         "`vllm-ascend:triton`, the default, is another kernel.",
     ),
     "vllm-ascend:v2": Known(
-        "vllm-ascend: model runner V2 draws the coin again as noise of token 0",
-        "`vllm_ascend/worker/v2/spec_decode/rejection_sampler_utils.py:297-298`: the coin that rejects a drafted "
-        "token is the first random number of the seed `tl.randint(seed, pos)`. `:71-73` seeds the "
-        "Gumbel noise of the token after the rejection in the same way, with the same `seed` and `pos`, "
-        "so that token 0 gets that coin as its noise. A coin that rejects is large, and token 0 follows "
-        "too often.",
+        "vllm-ascend: the model runner V2 uses the coin again, as noise of token 0",
+        "`vllm_ascend/worker/v2/spec_decode/rejection_sampler_utils.py:297-298`: the coin that judges a "
+        "drafted token is the first random number of the seed `tl.randint(seed, pos)`. `:71-73` seeds the "
+        "Gumbel noise of the token after a rejection with the same `seed` and `pos`, so that token 0 gets "
+        "that coin as its noise. A coin that rejects is large, so that token 0 follows too often.",
     ),
     "hsd:capped": Known(
         "sequential-speculative-decoding: capped hierarchical decoding emits tokens of probability 0",

@@ -53,7 +53,7 @@ def interpreted() -> dict[str, Any]:
 
 
 def get_element(values: Any, place: tuple[Any, ...]) -> Any:
-    """The scalar at a place of a block, an operation that only Triton for Ascend has, for interpreted kernels."""
+    """The scalar at a place of a block: an operation of Triton for Ascend, for interpreted kernels."""
     import triton.language as tl
     from triton.runtime import interpreter
 

@@ -1,4 +1,4 @@
-"""vLLM on Ascend: vLLM's rejection sampler written out in PyTorch, for devices without Triton.
+"""vLLM on Ascend: vLLM's rejection sampler, in PyTorch for devices without Triton, and in Triton.
 
 `vllm_ascend/sample/rejection_sampler.py`, read at 0164701 (2025) and 0.23:
 
@@ -15,12 +15,17 @@ adapter does what `rejection_sample` does around them: it draws uniforms in floa
 bonus tokens. `expand_pytorch`, which spreads temperatures over a request's tokens, has nothing to do at
 temperature 1.
 
-`whole` and `block` call `rejection_sample` itself, whose signature is vLLM's, at 182b75ea.
+`whole` and `block` call `rejection_sample` itself, whose signature is vLLM's, at 182b75ea; `triton` and
+`triton_block` the same with the kernels of `vllm_ascend/ops/triton/reject_sample.py`, interpreted at 15 ms a
+row; `model_runner_2` that of `vllm_ascend/worker/v2/spec_decode/rejection_sampler_utils.py`, whose signature
+is that of vLLM's V2 (`_vllm2.py`), at 50 ms.
 
 Known issues: newer versions use pinned memory, which needs an accelerator: the request is dropped here; with
 IS_NGRAM the function of recovered tokens set entries of target_probs to 0 in place
 (vllm-project/vllm-ascend#2881); with `enable_block_verify` the longest prefix is kept whose product of
-min(1, p/q) is not below the product of uniforms, which is not block verification (`:1559`).
+min(1, p/q) is not below the product of uniforms, which is not block verification (`:1559`); in Triton the
+ratios are clamped otherwise (`reject_sample.py:755`); the model runner V2 uses the coin that rejects as the
+noise of token 0 (`:297`, `:71`).
 """
 
 from types import SimpleNamespace
@@ -105,12 +110,12 @@ def block(source: str = "") -> Verifier:
 
 
 def triton(source: str = "") -> Verifier:
-    """Adapt `rejection_sample` with its Triton kernels, interpreted, in `source`, a clone. Raises EngineMissing."""
+    """The default with Triton's kernels, which are interpreted."""
     return _own(source, "vllm-ascend:triton", kernels=_kernels())
 
 
 def triton_block(source: str = "") -> Verifier:
-    """The same with `enable_block_verify`."""
+    """`block` with Triton's kernels."""
     return _own(source, "vllm-ascend:triton-block", kernels=_kernels(), enable_block_verify=True)
 
 
