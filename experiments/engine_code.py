@@ -69,8 +69,8 @@ GPT_FAST = Clone("pytorch-labs/gpt-fast")
 
 #: Functions that verify a whole batch at once, or one row after the other; interpreted kernels; loops.
 BATCHED, BY_ROW, INTERPRETED, LOOP = 60.0, 120.0, 120.0, 120.0
-#: The cases of slow kernels: 8 tokens, γ = 3, and p and q that differ everywhere; and 4 tokens, where the same
-#: power takes fewer steps.
+#: The cases of slow kernels: 8 tokens, γ = 3, and p and q that differ everywhere; and 4 tokens, where the
+#: same power takes fewer steps.
 ONE_CASE, FEW_TOKENS = ("asymmetric",), ("Markov chain",)
 #: Those of a slow verifier of trees, and of a slow loop.
 ONE_TREE, ONE_TEXT = ("asymmetric, branches",), ("second order",)
@@ -83,7 +83,7 @@ SUBJECTS = [
     Subject("vllm-ascend:block", ASCEND, BATCHED),
     Subject("vllm-ascend:triton", ASCEND, 2 * INTERPRETED, FEW_TOKENS),
     Subject("vllm-ascend:triton-block", ASCEND, INTERPRETED, ONE_CASE),
-    Subject("vllm-ascend:v2", ASCEND, 2 * INTERPRETED, FEW_TOKENS),
+    Subject("vllm-ascend:v2", ASCEND, 2 * INTERPRETED, ("opposite",)),
     Subject("tpu-inference", Wheel("tpu-inference", "tpu_inference"), 4 * BATCHED),
     Subject("sglang:chain", SGLANG, 2 * INTERPRETED, FEW_TOKENS),
     Subject("sglang:block", SGLANG, 2 * INTERPRETED, FEW_TOKENS),
@@ -239,6 +239,19 @@ KNOWN = {
         "drafted token is the first random number of the seed `tl.randint(seed, pos)`. `:71-73` seeds the "
         "Gumbel noise of the token after a rejection with the same `seed` and `pos`, so that token 0 gets "
         "that coin as its noise. A coin that rejects is large, so that token 0 follows too often.",
+        """\
+import numpy as np
+import torch
+
+from specsim.auditing import adapters
+
+verify = adapters.get("vllm-ascend:v2,source=vllm-project/vllm-ascend")
+p, steps = [0.2, 0.3, 0.5], 1000
+drafted = torch.full((steps, 1), 2)
+rows = torch.tensor(p).repeat(steps, 2, 1)
+tokens = verify(drafted, rows, None, np.random.default_rng(1))  # the drafts were certain
+print(np.bincount(tokens[:, 0]) / steps, "for", p)
+""",
     ),
     "hsd:capped": Known(
         "sequential-speculative-decoding: capped hierarchical decoding emits tokens of probability 0",
@@ -423,10 +436,15 @@ def _explained(rows: Sequence[Row]) -> Iterator[str]:
             yield f"### {known.heading}"
             yield _filled(known.text)
             yield f"{row['origin']} {row['version']}:\n\n```text\n{row['findings']}\n```"
-            if known.program:
-                yield f"<!-- not run: needs {row['origin']} -->\n```python\n{known.program}```"
+            yield from _program(row, known)
     yield "## Known, and not found here"
     for row in rows:
         if row["verdict"] not in FAILED and row["engine"] in KNOWN:
             known = KNOWN[row["engine"]]
             yield _filled(f"**{known.heading}** ({row['origin']} {row['version']}). {known.text}")
+            yield from _program(row, known)
+
+
+def _program(row: Row, known: Known) -> Iterator[str]:
+    if known.program:
+        yield f"<!-- not run: needs {row['origin']} -->\n```python\n{known.program}```"
