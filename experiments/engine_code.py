@@ -69,8 +69,11 @@ GPT_FAST = Clone("pytorch-labs/gpt-fast")
 
 #: Functions that verify a whole batch at once, or one row after the other; interpreted kernels; loops.
 BATCHED, BY_ROW, INTERPRETED, LOOP = 60.0, 120.0, 120.0, 120.0
-#: The case of a slow kernel: 8 tokens, γ = 3, and p and q that differ everywhere.
-ONE_CASE = ("asymmetric",)
+#: The cases of slow kernels: 8 tokens, γ = 3, and p and q that differ everywhere; and 4 tokens, where the
+#: same power takes fewer steps.
+ONE_CASE, FEW_TOKENS = ("asymmetric",), ("Markov chain",)
+#: Those of a slow verifier of trees, and of a slow loop.
+ONE_TREE, ONE_TEXT = ("asymmetric, branches",), ("second order",)
 SUBJECTS = [
     Subject("vllm-cpu", VLLM, BATCHED),
     Subject("vllm", VLLM, 2.5 * INTERPRETED, ONE_CASE),
@@ -78,11 +81,15 @@ SUBJECTS = [
     Subject("vllm2:block", VLLM, INTERPRETED),
     Subject("vllm-ascend:whole", ASCEND, BATCHED),
     Subject("vllm-ascend:block", ASCEND, BATCHED),
+    Subject("vllm-ascend:triton", ASCEND, 2 * INTERPRETED, FEW_TOKENS),
+    Subject("vllm-ascend:triton-block", ASCEND, INTERPRETED, ONE_CASE),
+    Subject("vllm-ascend:v2", ASCEND, 2 * INTERPRETED, FEW_TOKENS),
     Subject("tpu-inference", Wheel("tpu-inference", "tpu_inference"), 4 * BATCHED),
-    Subject("sglang:chain", SGLANG, INTERPRETED),
-    Subject("sglang:block", SGLANG, INTERPRETED),
+    Subject("sglang:chain", SGLANG, 2 * INTERPRETED, FEW_TOKENS),
+    Subject("sglang:block", SGLANG, INTERPRETED, FEW_TOKENS),
     Subject("sglang:uno", SGLANG, BATCHED),
     Subject("sglang:dspark", SGLANG, BATCHED),
+    Subject("sglang:dspark-triton", SGLANG, INTERPRETED, FEW_TOKENS),
     Subject("lmdeploy", Wheel("lmdeploy", "lmdeploy"), BATCHED),
     Subject("hf", Wheel("transformers", "transformers"), BY_ROW),
     Subject("dflash", Wheel("dflash", "dflash"), BY_ROW),
@@ -90,7 +97,7 @@ SUBJECTS = [
     Subject("hsd", HSD),
     Subject("hsd:naive", HSD),
     Subject("hsd:capped", HSD),
-    Subject("eagle", Wheel("eagle-llm", "eagle"), BY_ROW),
+    Subject("eagle", Wheel("eagle-llm", "eagle"), BY_ROW, ONE_TREE),
     Subject("eagle2", EAGLE, BY_ROW),
     Subject("eagle:batched", EAGLE, BY_ROW),
     Subject("eagle-harness", Wheel("eagle-harness", "eagle_harness"), BY_ROW),
@@ -105,9 +112,9 @@ SUBJECTS = [
     Subject("layerskip", Clone("facebookresearch/LayerSkip"), LOOP),
     Subject("lookahead", Clone("hao-ai-lab/LookaheadDecoding"), LOOP),
     Subject("jaymody", Clone("jaymody/speculative-sampling"), LOOP),
-    Subject("lucidrains", Wheel("speculative-decoding", "speculative_decoding"), LOOP),
-    Subject("mlx-lm", Wheel("mlx-lm", "mlx_lm"), LOOP),
-    Subject("hf:generate", Wheel("transformers", "transformers"), LOOP),
+    Subject("lucidrains", Wheel("speculative-decoding", "speculative_decoding"), LOOP, ONE_TEXT),
+    Subject("mlx-lm", Wheel("mlx-lm", "mlx_lm"), LOOP, ONE_TEXT),
+    Subject("hf:generate", Wheel("transformers", "transformers"), LOOP, ONE_TEXT),
     Subject("romsto", ROMSTO, LOOP),
     Subject("romsto:greedy", ROMSTO, LOOP),
     Subject("romsto:cached", ROMSTO, LOOP),
@@ -216,6 +223,35 @@ KNOWN = {
         "below the product of as many uniforms. Block verification compares one uniform with a ratio of "
         "residual masses. Too many drafted tokens are accepted. `vllm-ascend:whole`, the default, is another "
         "function.",
+    ),
+    "vllm-ascend:triton-block": Known(
+        "vllm-ascend: block verification in Triton is a third rule",
+        "`vllm_ascend/ops/triton/reject_sample.py:755` carries π = min(π·p/q, 1) along the chain; the form "
+        "in PyTorch clamps each ratio before it multiplies, so that the two accept different tokens with the "
+        "same numbers. As there, π is compared with the product of the uniforms (`:717`, `:756`), where "
+        "block verification draws one of its own, and the token after a rejection comes from p - q, not "
+        "from the residual of the block (`vllm_ascend/sample/rejection_sampler.py:786`). "
+        "`vllm-ascend:triton`, the default, is another kernel.",
+    ),
+    "vllm-ascend:v2": Known(
+        "vllm-ascend: the model runner V2 uses the coin again, as noise of token 0",
+        "`vllm_ascend/worker/v2/spec_decode/rejection_sampler_utils.py:297-298`: the coin that judges a "
+        "drafted token is the first random number of the seed `tl.randint(seed, pos)`. `:71-73` seeds the "
+        "Gumbel noise of the token after a rejection with the same `seed` and `pos`, so that token 0 gets "
+        "that coin as its noise. A coin that rejects is large, so that token 0 follows too often.",
+        """\
+import numpy as np
+import torch
+
+from specsim.auditing import adapters
+
+verify = adapters.get("vllm-ascend:v2,source=vllm-project/vllm-ascend")
+p, steps = [0.2, 0.3, 0.5], 1000
+drafted = torch.full((steps, 1), 2)
+rows = torch.tensor(p).repeat(steps, 2, 1)
+tokens = verify(drafted, rows, None, np.random.default_rng(1))  # the drafts were certain
+print(np.bincount(tokens[:, 0]) / steps, "for", p)
+""",
     ),
     "hsd:capped": Known(
         "sequential-speculative-decoding: capped hierarchical decoding emits tokens of probability 0",
@@ -356,7 +392,7 @@ def _text(rows: Sequence[Row]) -> Iterator[str]:
         "shared machine. *Power* is the number of cases in which a total variation of 0.05 of the first "
         "token was detectable, and *detectable TV* the median over cases. Where that is too little, the "
         "verdict is inconclusive: nothing was found, and more time would be needed. A row of an interpreted "
-        "kernel takes milliseconds."
+        "kernel takes milliseconds: slow engines are audited on one case, which the command names."
     )
 
 
@@ -400,10 +436,15 @@ def _explained(rows: Sequence[Row]) -> Iterator[str]:
             yield f"### {known.heading}"
             yield _filled(known.text)
             yield f"{row['origin']} {row['version']}:\n\n```text\n{row['findings']}\n```"
-            if known.program:
-                yield f"<!-- not run: needs {row['origin']} -->\n```python\n{known.program}```"
+            yield from _program(row, known)
     yield "## Known, and not found here"
     for row in rows:
         if row["verdict"] not in FAILED and row["engine"] in KNOWN:
             known = KNOWN[row["engine"]]
             yield _filled(f"**{known.heading}** ({row['origin']} {row['version']}). {known.text}")
+            yield from _program(row, known)
+
+
+def _program(row: Row, known: Known) -> Iterator[str]:
+    if known.program:
+        yield f"<!-- not run: needs {row['origin']} -->\n```python\n{known.program}```"

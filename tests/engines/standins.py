@@ -190,17 +190,45 @@ def sglang(
         predicts[last] = by_inversion(weights, uniform_samples_for_final_sampling[b])
 
 
-def trt_rejected(draft_probs, target_probs, generator, draft_tokens):
-    """TensorRT-LLM's get_rejected_indices: p is the draft."""
-    index = torch.arange(len(draft_probs))
-    p, q = draft_probs[index, draft_tokens], target_probs.squeeze(0)[index, draft_tokens]
-    return (torch.rand(len(p), generator=generator) > q / p).nonzero()
+class TrtHandler:
+    """TensorRT-LLM's TwoModelSpecDecHandler; wrong: draws anew from the target, in a tree after the root."""
 
+    def __init__(self, sampler, wrong=False):
+        self.sampler, self.wrong = sampler, wrong
 
-def trt_recovered(draft_probs, target_probs, generator, num_accepted, wrong=False):
-    """TensorRT-LLM's sample_rejected; wrong: draws anew from the target."""
-    p, q = draft_probs[num_accepted], target_probs[num_accepted]
-    return int(torch.multinomial(q if wrong else residual(q, p), 1, generator=generator))
+    def process_draft_tokens(
+        self, request, new_tokens_tensor, new_tokens_list, finish_reasons, resource_manager=None
+    ):
+        tree = self.sampler.get_spec_tree_manager(resource_manager)
+        sampled = [step[request.py_seq_slot][0] for step in new_tokens_list]
+        assert new_tokens_tensor[:, request.seq_slot, 0].tolist() == sampled
+        if tree is not None:
+            path = self.path(request, sampled, tree.get_eagle_paths(request.py_seq_slot).tolist())
+            request.py_num_accepted_draft_tokens_indices = [node - 1 for node in path[1:]]
+            emitted = [sampled[node] for node in path[:-1]] + [sampled[0 if self.wrong else path[-1]]]
+        else:
+            coins = torch.rand(len(sampled), generator=self.sampler.get_generator("cpu"))
+            tokens, logits = torch.tensor(request.py_draft_tokens), request.py_draft_logits
+            q = None if logits is None else logits.softmax(-1)
+            accepted, last = one_chain(tokens, request.py_target_probs, q, coins[1:], coins[0], self.wrong)
+            emitted = [*tokens[:accepted].tolist(), last]
+        for token in emitted:
+            request.add_new_token(token, 0)
+        return len(emitted) - 1
+
+    def path(self, request, sampled, paths):
+        """The nodes whose token was sampled at their parent."""
+        nodes = [0]
+        while True:
+            children = {
+                path[len(nodes)] for path in [[*path, -1] for path in paths] if path[: len(nodes)] == nodes
+            }
+            found = [
+                node for node in children - {-1} if request.py_draft_tokens[node - 1] == sampled[nodes[-1]]
+            ]
+            if not found:
+                return nodes
+            nodes += found
 
 
 def eagle2(logits, candidates, logits_processor, wrong=False):
@@ -328,7 +356,7 @@ def dspark(
     """SGLang's blockwise_rejection_torch."""
     generator = torch.Generator().manual_seed(noise.key + int(noise.counter))
     coins = torch.rand(candidates.shape, generator=generator)
-    p = (target_logits / target_temperatures[:, None, None]).softmax(-1)
+    p = (target_logits.view(*candidates.shape, -1) / target_temperatures[:, None, None]).softmax(-1)
     q = None if draft_logits is None else (draft_logits / draft_temperatures[:, None, None]).softmax(-1)
     found = some_chains(candidates[:, 1:], p, q, coins[:, 1:], coins[:, 0], wrong)
     return *columns(found), torch.zeros(len(candidates))

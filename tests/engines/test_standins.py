@@ -38,10 +38,6 @@ CHAINS = {
         flashinfer.adapt(standins.flashinfer),
         flashinfer.adapt(partial(standins.flashinfer, wrong=True)),
     ),
-    "tensorrt-llm": (
-        tensorrt_llm.adapt(standins.trt_rejected, standins.trt_recovered),
-        tensorrt_llm.adapt(standins.trt_rejected, partial(standins.trt_recovered, wrong=True)),
-    ),
     "naive-speculate": (
         naive_speculate.adapt(standins.naive_speculate),
         naive_speculate.adapt(partial(standins.naive_speculate, wrong=True)),
@@ -56,6 +52,7 @@ CHAINS = {
             ("sglang:chain", sglang_chain.adapt_chain, standins.sglang_chain),
             ("sglang:dspark", sglang_chain.adapt_dspark, standins.dspark),
             ("sglang:uno", sglang_chain.adapt_uno, standins.uno),
+            ("tensorrt-llm", tensorrt_llm.adapt, standins.TrtHandler),
             ("shreyansh", shreyansh.adapt, standins.shreyansh),
             ("vllm2", vllm2.adapt, standins.vllm2),
         )
@@ -63,6 +60,10 @@ CHAINS = {
 }
 TREES = {
     "sglang": (sglang.adapt(standins.sglang), sglang.adapt(partial(standins.sglang, wrong=True))),
+    "tensorrt-llm:tree": (
+        tensorrt_llm.adapt_tree(standins.TrtHandler),
+        tensorrt_llm.adapt_tree(partial(standins.TrtHandler, wrong=True)),
+    ),
     "eagle2": (eagle.adapt_2(standins.eagle2), eagle.adapt_2(partial(standins.eagle2, wrong=True))),
 }
 

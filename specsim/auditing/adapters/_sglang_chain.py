@@ -14,13 +14,13 @@ candidate is the token before the drafts; `sglang/srt/speculative/uno_utils.py`,
         draft_ids[B, γ, S], draft_probs[B, γ, S], accept_uniforms[B, γ+1], final_uniforms[B])
         -> (accepted[B], token[B])
 
-and `sglang/kernels/ops/speculative/dspark/blockwise_rejection.py`, the form that runs without a GPU:
+and `sglang/kernels/ops/speculative/dspark/blockwise_rejection.py`, in PyTorch and in Triton:
 
-    blockwise_rejection_torch(*, candidates[B, γ+1], target_logits[B, γ+1, V], draft_logits[B, γ, V] | None,
+    blockwise_rejection_torch(*, candidates[B, γ+1], target_logits[B·(γ+1), V], draft_logits[B, γ, V] | None,
         target_temperatures[B], draft_temperatures[B], noise, cutoff_verify_lens=None)
         -> (accepted[B], token[B], cut off[B])
 
-The first is Triton's. Without a GPU it is interpreted, at 10 to 30 ms a row. Known issues: where rounding
+Triton's kernels are interpreted without a GPU, at 10 to 30 ms a row. Known issues: where rounding
 leaves no residual, the first emits token V - 1.
 """
 
@@ -38,6 +38,7 @@ from specsim.auditing.adapters._vllm import gpu
 
 INSTALL = "pip install --no-deps sglang, and torch, triton, on Linux"
 OPS = "sglang.kernels.ops.speculative"
+DSPARK = f"{OPS}.dspark.blockwise_rejection"
 #: The most tokens of UNO's supports.
 UNO_TOP_K = 128
 
@@ -98,21 +99,22 @@ def adapt_uno(function: engines.Function) -> Verifier:
     return verify
 
 
-def adapt_dspark(function: engines.Function) -> Verifier:
+def adapt_dspark(function: engines.Function, device: str = "cpu") -> Verifier:
     """Make a verifier of any function with the signature of `blockwise_rejection_torch`."""
 
-    @declares(arrays="torch", dtypes=("float32",), one_hot=True)
+    @declares(arrays="torch", device=device, dtypes=("float32",), one_hot=True)
     def verify(draft_tokens: Any, p: Any, q: Any, rng: np.random.Generator) -> Any:
         import torch
 
-        noise = SimpleNamespace(key=engines.seed_of(rng), counter=torch.zeros(1, dtype=torch.int64))
+        temperatures = torch.ones(len(p), device=p.device)
+        counter = torch.zeros(1, dtype=torch.int64, device=p.device)
         accepted, last, _ = function(
             candidates=_after_a_token(draft_tokens),
-            target_logits=p.log(),
+            target_logits=p.log().flatten(0, 1),
             draft_logits=None if q is None else q.log(),
-            target_temperatures=torch.ones(len(p)),
-            draft_temperatures=torch.ones(len(p)),
-            noise=noise,
+            target_temperatures=temperatures,
+            draft_temperatures=temperatures,
+            noise=SimpleNamespace(key=engines.seed_of(rng), counter=counter),
         )
         return _emitted(draft_tokens, accepted, last)
 
@@ -146,8 +148,18 @@ def uno() -> Verifier:
 def dspark() -> Verifier:
     """Adapt SGLang's own DSpark in PyTorch. Raises EngineMissing."""
     folder = stubs.installed_folder("sglang", INSTALL)
-    module = stubs.part(folder, f"{OPS}.dspark.blockwise_rejection", absent=["msgspec", "triton"])
+    module = stubs.part(folder, DSPARK, absent=["msgspec", "triton"])
     return adapt_dspark(module.blockwise_rejection_torch)
+
+
+def dspark_triton() -> Verifier:
+    """Adapt SGLang's own DSpark in Triton, on a GPU or interpreted. Raises EngineMissing."""
+    folder = stubs.installed_folder("sglang", INSTALL)
+    given = None if gpu() else interpreted()
+    module = stubs.part(folder, DSPARK, absent=["msgspec"])
+    if given:
+        module.libdevice = given["tldevice"]  # type: ignore[attr-defined]
+    return adapt_dspark(module.blockwise_rejection_triton, device="cuda" if gpu() else "cpu")
 
 
 def _own_chain(block: bool) -> Verifier:
@@ -174,6 +186,6 @@ def _emitted(draft_tokens: Any, accepted: Any, last: Any) -> Any:
     import torch
 
     width = draft_tokens.shape[1] + 1
-    places, drafted = torch.arange(width), torch.nn.functional.pad(draft_tokens, (0, 1))
+    places, drafted = torch.arange(width, device=last.device), torch.nn.functional.pad(draft_tokens, (0, 1))
     kept = torch.where(places < accepted[:, None], drafted, -1)
     return torch.where(places == accepted[:, None], last[:, None], kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import warnings
@@ -44,15 +45,24 @@ def interpreted() -> dict[str, Any]:
 
     # NumPy computes masked lanes too, and warns of what it finds there
     warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"triton\.runtime\.interpreter")
-    _take_integers_as_masks(interpreter, tl)
+    if not hasattr(interpreter, "_is_repaired"):
+        interpreter._is_repaired = True
+        _take_integers_as_masks(interpreter, tl)
+        _patch_once(interpreter)
     return {"triton": triton, "tl": tl, "tldevice": SimpleNamespace(log1p=log1p)}
+
+
+def get_element(values: Any, place: tuple[Any, ...]) -> Any:
+    """The scalar at a place of a block: an operation of Triton for Ascend, for interpreted kernels."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    scalar = values.handle.data[tuple(map(operator.index, place))]
+    return tl.core.tensor(interpreter.TensorHandle(np.array([scalar]), values.handle.dtype), values.dtype)
 
 
 def _take_integers_as_masks(interpreter: Any, tl: Any) -> None:
     builder = interpreter.InterpreterBuilder
-    if hasattr(builder, "_takes_integers"):
-        return
-    builder._takes_integers = True
     load, store = builder.create_masked_load, builder.create_masked_store
 
     def boolean(mask: Any) -> Any:
@@ -62,3 +72,22 @@ def _take_integers_as_masks(interpreter: Any, tl: Any) -> None:
     builder.create_masked_store = lambda self, ptrs, value, mask, *rest: store(
         self, ptrs, value, boolean(mask), *rest
     )
+
+
+def _patch_once(interpreter: Any) -> None:
+    """Patch the language once for a kernel, and not for every call of a function in it: half of the time."""
+    patch, run = interpreter._patch_lang, interpreter.GridExecutor.__call__
+    patched: set[int] = set()
+
+    def patch_once(function: Any) -> Any:
+        seen = id(function.__globals__)
+        if seen in patched:
+            return None
+        patched.add(seen)
+        return patch(function)
+
+    def run_kernel(self: Any, *arguments: Any, **named: Any) -> None:
+        patched.clear()  # the language is restored after a kernel
+        run(self, *arguments, **named)
+
+    interpreter._patch_lang, interpreter.GridExecutor.__call__ = patch_once, run_kernel

@@ -84,10 +84,15 @@ def block_verifier() -> Verifier:
 
 
 def _own(block: bool) -> Verifier:
+    if not gpu():
+        return adapt(sampler().rejection_sample, block=block)
+    function = engines.engine_function(f"{MODULE}:rejection_sample", INSTALL)
+    return adapt(function, device="cuda", block=block)
+
+
+def sampler() -> Any:
+    """The module of vLLM's function, its kernels interpreted. Raises EngineMissing."""
     folder = stubs.installed_folder("vllm", INSTALL)
-    if gpu():
-        function = engines.engine_function(f"{MODULE}:rejection_sample", INSTALL)
-        return adapt(function, device="cuda", block=block)
     names = (MODULE, f"{WORKER}.sample.gumbel", f"{WORKER}.sample.watermark", PHILOX)
     given = {"vllm.triton_utils": {**interpreted(), "HAS_TRITON": True}}
-    return adapt(stubs.part(folder, *names, given=given).rejection_sample, block=block)
+    return stubs.part(folder, *names, given=given)

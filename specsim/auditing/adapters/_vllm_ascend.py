@@ -1,4 +1,4 @@
-"""vLLM on Ascend: vLLM's rejection sampler written out in PyTorch, for devices without Triton.
+"""vLLM on Ascend: vLLM's rejection sampler, in PyTorch for devices without Triton, and in Triton.
 
 `vllm_ascend/sample/rejection_sampler.py`, read at 0164701 (2025) and 0.23:
 
@@ -15,12 +15,17 @@ adapter does what `rejection_sample` does around them: it draws uniforms in floa
 bonus tokens. `expand_pytorch`, which spreads temperatures over a request's tokens, has nothing to do at
 temperature 1.
 
-`whole` and `block` call `rejection_sample` itself, whose signature is vLLM's, at 182b75ea.
+`whole` and `block` call `rejection_sample` itself, whose signature is vLLM's, at 182b75ea; `triton` and
+`triton_block` the same with the kernels of `vllm_ascend/ops/triton/reject_sample.py`, interpreted at 15 ms a
+row; `model_runner_2` that of `vllm_ascend/worker/v2/spec_decode/rejection_sampler_utils.py`, whose signature
+is that of vLLM's V2 (`_vllm2.py`), at 50 ms.
 
 Known issues: newer versions use pinned memory, which needs an accelerator: the request is dropped here; with
 IS_NGRAM the function of recovered tokens set entries of target_probs to 0 in place
 (vllm-project/vllm-ascend#2881); with `enable_block_verify` the longest prefix is kept whose product of
-min(1, p/q) is not below the product of uniforms, which is not block verification (`:1559`).
+min(1, p/q) is not below the product of uniforms, which is not block verification (`:1559`); in Triton the
+ratios are clamped otherwise (`reject_sample.py:755`); the model runner V2 uses the coin that rejects as the
+noise of token 0 (`:297`, `:71`).
 """
 
 from types import SimpleNamespace
@@ -32,8 +37,14 @@ from specsim.auditing._verifier.contract import Verifier, declares
 from specsim.auditing.adapters import _engines as engines
 from specsim.auditing.adapters import _stubs as stubs
 from specsim.auditing.adapters import _vllm as vllm
+from specsim.auditing.adapters import _vllm2 as vllm2
+from specsim.auditing.adapters._triton import get_element, interpreted
 
 MODULE = "vllm_ascend.sample.rejection_sampler"
+KERNELS = "vllm_ascend.ops.triton.reject_sample"
+V2 = "vllm_ascend.worker.v2.spec_decode.rejection_sampler_utils"
+#: Of an Ascend 910B: so many programs share the rows of a call.
+VECTOR_CORES = 40
 INSTALL = (
     "pip install vllm-ascend, or clone vllm-project/vllm-ascend: specsim audit vllm-ascend,source=FOLDER"
 )
@@ -98,8 +109,40 @@ def block(source: str = "") -> Verifier:
     return _own(source, "vllm-ascend:block", enable_block_verify=True)
 
 
-def _own(source: str, engine: str, **enabled: bool) -> Verifier:
-    module = _module(source, engine)
+def triton(source: str = "") -> Verifier:
+    """The default with Triton's kernels, which are interpreted."""
+    return _own(source, "vllm-ascend:triton", kernels=_kernels())
+
+
+def triton_block(source: str = "") -> Verifier:
+    """`block` with Triton's kernels."""
+    return _own(source, "vllm-ascend:triton-block", kernels=_kernels(), enable_block_verify=True)
+
+
+def model_runner_2(source: str = "") -> Verifier:
+    """Adapt `rejection_sample` of the model runner V2 in `source`, a clone. Raises EngineMissing."""
+    file = f"{V2.replace('.', '/')}.py"
+    folder = stubs.clone_folder(source, "vllm-ascend:v2", "vllm-project/vllm-ascend", file)
+    of_vllm = vars(vllm2.sampler())
+    given = {"vllm.triton_utils": interpreted(), vllm2.MODULE: of_vllm}
+    return vllm2.adapt(stubs.part(folder, V2, given=given).rejection_sample)
+
+
+def _kernels() -> stubs.Given:
+    """Triton, interpreted, and what of the processor its kernels ask for."""
+    names = interpreted()
+    return {
+        "vllm.triton_utils": {**names, "HAS_TRITON": True},
+        "vllm.utils.math_utils": {"next_power_of_2": names["triton"].next_power_of_2},
+        "vllm_ascend.ops.triton.triton_utils": {
+            "get_element": get_element,
+            "get_vectorcore_num": lambda: VECTOR_CORES,
+        },
+    }
+
+
+def _own(source: str, engine: str, kernels: stubs.Given | None = None, **enabled: bool) -> Verifier:
+    module = _module(source, engine, kernels)
     settings = {"enable_block_verify": False, "enable_entropy_verify": False}
     sampler = SimpleNamespace(posterior_threshold=0.95, posterior_alpha=0.4, **(settings | enabled))
     module.get_ascend_config = lambda: SimpleNamespace(
@@ -113,14 +156,16 @@ def _own(source: str, engine: str, **enabled: bool) -> Verifier:
     return vllm.adapt(rejection_sample)
 
 
-def _module(source: str, engine: str) -> Any:
+def _module(source: str, engine: str, kernels: stubs.Given | None = None) -> Any:
     """The module in a clone, with vLLM's sampler, whose names it imports, from the installed wheel."""
-    file = "vllm_ascend/sample/rejection_sampler.py"
+    file = f"{MODULE.replace('.', '/')}.py"
     folder = stubs.clone_folder(source, engine, "vllm-project/vllm-ascend", file)
     of_vllm = vllm.sampler_without_kernels()
     names = ("PLACEHOLDER_TOKEN_ID", "GREEDY_TEMPERATURE", "MAX_SPEC_LEN", "generate_uniform_probs")
     given = {vllm.SAMPLER: {name: getattr(of_vllm, name) for name in names}}
-    given["vllm.triton_utils"] = {"HAS_TRITON": False}
-    module = stubs.part(folder, MODULE, given=given)
+    if kernels is None:
+        module = stubs.part(folder, MODULE, given={**given, "vllm.triton_utils": {"HAS_TRITON": False}})
+    else:
+        module = stubs.part(folder, MODULE, KERNELS, given={**given, **kernels})
     module.torch = stubs.Unpinned()  # type: ignore[attr-defined]
     return module
