@@ -19,17 +19,11 @@ from specsim.auditing._checks.findings import evidence, judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing._checks.tables import LOOKS, Plan, interim_looks
+from specsim.auditing._concentration import Candidate, choose, kind_of, steps_needed, too_slow
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
 from specsim.auditing._diagnosis.posterior import OutOfTime
-from specsim.auditing._execution import (
-    Execution,
-    RunEach,
-    Steps,
-    count_case,
-    open_execution,
-    with_pair,
-)
+from specsim.auditing._execution import Execution, Steps, count_case, open_execution, with_pair
 from specsim.auditing._report.figures import draw_deviation, worst_tables
 from specsim.auditing._report.text import (
     audit_parts,
@@ -37,11 +31,13 @@ from specsim.auditing._report.text import (
     finding_lines,
     headline,
     run_line,
+    time_lines,
     wanted_line,
 )
 from specsim.auditing._results import audit as _results
 from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Finding
 from specsim.auditing._results.diagnosis import Diagnosis
+from specsim.auditing._spans import count_side_by_side
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._checks import check_seconds
@@ -95,6 +91,7 @@ class Audit(_results.Audit):
         yield from diagnosis(self)[:1]
         if self.exit_code != 1:
             yield wanted_line(self)
+            yield from time_lines(self)
         yield run_line(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -194,8 +191,7 @@ def audit(
             execution = with_pair(execution, pair)
         plans = chosen_plans(execution.subject, level, cases)
         limit = None if seconds is None else Limit(started, seconds * TESTING if diagnose else seconds)
-        found = _audit(execution, plans, level, root_of(rng), limit, fail_fast, told(progress))
-        found = replace(found, wanted_tv=wanted_tv)
+        found = _audit(execution, plans, level, root_of(rng), limit, wanted_tv, fail_fast, told(progress))
         if diagnose:
             took = time.perf_counter() - started
             left = max(took, DIAGNOSIS) if seconds is None else seconds - took
@@ -248,6 +244,7 @@ def _audit(
     level: str,
     root: int,
     limit: Limit | None,
+    wanted_tv: float,
     fail_fast: bool,
     progress: Progress | None,
 ) -> Audit:
@@ -256,7 +253,7 @@ def _audit(
     share = None if limit is None else limit.seconds / len(plans)
     promises: list[CaseResult] = []
     found: dict[str, CaseResult] = {}
-    interrupted = False
+    interrupted, out_of_time = False, []
 
     def begin(plan: Plan) -> CaseRun:
         # after one call has hung, the time-out of the next cases is shorter
@@ -270,12 +267,14 @@ def _audit(
         if not (fail_fast and any(result.findings for result in promises)):
             runs = (
                 run_cases(execution, plans, begin, progress)
-                if fail_fast or execution.run_each is not None
-                else run_in_rounds(execution.subject, plans, begin, limit, progress)
+                if fail_fast
+                else run_in_rounds(execution, plans, begin, limit, wanted_tv, progress)
             )
             for run in runs:
                 found[run.plan.case.name] = run.result()
                 interrupted |= run.interrupted
+                if run.left_out:
+                    out_of_time.append(run.plan.case.name)
                 if fail_fast and (interrupted or _first_failing(plans, found) is not None):
                     break
     except KeyboardInterrupt:
@@ -294,6 +293,8 @@ def _audit(
         planned=len(plans),
         limits=subject.limits,
         left_out=subject.left_out,
+        out_of_time=tuple(out_of_time),
+        wanted_tv=wanted_tv,
         origin=execution.origin,
     )
 
@@ -321,7 +322,8 @@ class CaseRun:
     rejects. If only the tables together do, it goes on to `SHOWN` times its steps, to show where. If it
     `extends`, it goes on to a ninth look if its evidence is near an alarm. With a limit in
     `seconds`, which may be raised, a few steps are counted first to measure the pace; the first ones may
-    compile, and are not timed."""
+    compile, and are not timed. It does not go on beyond `goal` steps, which may be raised too. `pace` are the
+    seconds of a step, as they were last, and `left_out` says that others got its time."""
 
     def __init__(
         self,
@@ -335,21 +337,25 @@ class CaseRun:
     ):
         self.plan, self.alarm, self.seconds, self.patience = plan, alarm, seconds, patience
         self.total, self.evidence, self._alarmed = plan.nothing, 0.0, math.inf
-        self.ended = self.interrupted = False
+        self.ended = self.interrupted = self.left_out = False
+        self.pace, self.goal = 0.0, math.inf
         self._key = case_key(root, plan.case.name)
         ends = [end for end in interim_looks(plan.steps) if extends or end <= plan.steps]
         self._ends = [*(PACE_STEPS if seconds else ()), *ends]
         self._before_pace = 0.0
 
     def next(self) -> Steps | None:
-        """The steps to be counted next; None at the end, for now if the seconds are over."""
+        """The steps to be counted next; None at the end, for now if the seconds are over or the goal is
+        reached."""
         done = self.total.steps
         planned = done < self.plan.steps or self.evidence >= NEAR
         end = next((end for end in self._ends if end > done), None)
         if self.ended or not planned or end is None:
             self.ended = True
             return None
-        until = min(end, self._affordable(end, done))
+        if self.seconds is not None and self.total.seconds >= self.seconds:
+            return None
+        until = int(min(end, self._affordable(end, done), self.goal))
         if until <= done:
             return None
         return Steps(self.plan.case.name, self._key, done, until - done, self.patience)
@@ -358,6 +364,8 @@ class CaseRun:
         """Add the counts of these steps, and test them."""
         self.total += partial
         done = self.total.steps
+        if partial.steps:
+            self.pace = partial.seconds / partial.steps
         if self.seconds is not None and done == PACE_STEPS[0]:
             self._before_pace = self.total.seconds
         if partial.failures:
@@ -372,6 +380,16 @@ class CaseRun:
         """End the case as broken: its process has ended."""
         self.total = self.plan.nothing
         self.add(Partial({}, failures=(Failure("contract", str(error), error.details),)))
+
+    @property
+    def done(self) -> int:
+        """The planned steps that were counted, or are not needed any more."""
+        return self.plan.steps if self.ended else min(self.total.steps, self.plan.steps)
+
+    @property
+    def at_goal(self) -> bool:
+        """Whether it has ended, or has the steps of its goal."""
+        return self.ended or self.total.steps >= self.goal
 
     def result(self) -> CaseResult:
         """The result of the steps counted so far."""
@@ -399,95 +417,207 @@ def run_case(subject: Subject, run: CaseRun, progress: Progress | None = None) -
 def run_cases(
     execution: Execution, plans: Sequence[Plan], begin: Callable[[Plan], CaseRun], progress: Progress | None
 ) -> Iterator[CaseRun]:
-    """Count each of `plans`: one after the other, or side by side on workers, in the order of completion."""
+    """Count each of `plans` to its end: one after the other, or side by side on workers, the first ones
+    first, in the order of completion."""
     total, done = sum(plan.steps for plan in plans), 0
-    runs: Iterator[CaseRun]
-    if execution.run_each is None:
-        runs = (run_case(execution.subject, begin(plan), offset(progress, done, total)) for plan in plans)
-    else:
-        runs = _side_by_side(execution.run_each, [begin(plan) for plan in plans])
-    for run in runs:
-        yield run
-        done += run.plan.steps
+    if execution.elsewhere is None:
+        for plan in plans:
+            yield run_case(execution.subject, begin(plan), offset(progress, done, total))
+            done += plan.steps
+            if progress is not None:
+                progress(done, total)
+        return
+    runs = [begin(plan) for plan in plans]
+    for run, over in _side_by_side(execution, runs, runs, progress, in_turn=True):
+        if over:
+            yield run
+
+
+def _side_by_side(
+    execution: Execution,
+    runs: Sequence[CaseRun],
+    audited: Sequence[CaseRun],
+    progress: Progress | None,
+    *,
+    in_turn: bool = False,
+) -> Iterator[tuple[CaseRun, bool]]:
+    """Count `runs`, some of those that are `audited`, on workers.
+
+    Yield (run, whether it is at its end) whenever one has looked."""
+    assert execution.elsewhere is not None
+    total = sum(run.plan.steps for run in audited)
+    for i, over in count_side_by_side(execution.elsewhere, execution.subject, runs, in_turn=in_turn):
+        yield runs[i], over
         if progress is not None:
-            progress(done, total)
+            progress(sum(run.done for run in audited), total)
 
 
 def run_in_rounds(
-    subject: Subject,
+    execution: Execution,
     plans: Sequence[Plan],
     begin: Callable[[Plan], CaseRun],
     limit: Limit | None,
+    wanted_tv: float,
     progress: Progress | None,
 ) -> Iterator[CaseRun]:
-    """Count each of `plans`, all up to one look before any goes on to the next.
+    """Count each of `plans`, all up to one look before any goes on to the next; on workers side by side.
 
-    With a time limit each case has the same time in a round. What is left after the rounds goes to the case
-    that is nearest to an alarm. After one call has hung, later ones have less time; after `ALIKE` cases have
-    broken the contract alike, others are not begun. Ctrl-C is raised after the cases begun were yielded,
-    those that had not ended as interrupted."""
-    runs = [begin(plan) for plan in plans]
-    total, before = sum(plan.steps for plan in plans), 0
-    seen: Counter[tuple[str, str]] = Counter()
-
-    def go_on(run: CaseRun) -> None:
-        nonlocal before
-        if (steps := run.next()) is not None:
-            run.add(count_case(subject, steps, offset(progress, before, total)))
-            before = min(total, before + steps.steps)
-            if any("hung: " in failure.text for failure in run.total.failures):
-                for other in runs:
-                    other.patience = AGAIN
-            seen.update({Finding(*failure).alike for failure in run.total.failures})
-            if max(seen.values(), default=0) >= ALIKE:
-                for other in runs:
-                    other.ended |= not other.total.steps
-
-    def spend(run: CaseRun, seconds: float) -> None:
-        """Count until the case has taken `seconds` in all."""
-        run.seconds = seconds
-        while not run.ended and run.total.seconds < seconds:
-            steps = run.total.steps
-            go_on(run)
-            if run.total.steps == steps:
-                break
-
+    With a time limit each case has the same time in a round, or some have all of it, see `_Rounds`. After one
+    call has hung, later ones have less time; after `ALIKE` cases have broken the contract alike, others are
+    not begun. Ctrl-C is raised after the cases begun were yielded, those that had not ended as
+    interrupted."""
+    rounds = _Rounds(execution, [begin(plan) for plan in plans], progress)
     interrupted = False
     try:
         if limit is None:
-            for _ in LOOKS:
-                for run in runs:
-                    go_on(run)
+            rounds.to_the_end()
         else:
-            share = limit.seconds / len(plans)
-            for part in ROUNDS:
-                for run in runs:
-                    spend(run, min(part * share, run.total.seconds + limit.left()))
-            while limit.left() > 0 and (still := [run for run in runs if not run.ended]):
-                nearest = max(still, key=lambda run: run.evidence)
-                before_it = nearest.total.steps
-                spend(nearest, nearest.total.seconds + max(limit.left() / 2, PIECE * limit.seconds))
-                if nearest.total.steps == before_it:
-                    break
+            rounds.in_time(limit, wanted_tv)
     except KeyboardInterrupt:
         interrupted = True
-        for run in runs:
+        for run in rounds.runs:
             run.interrupted = not run.ended and run.total.steps < run.plan.steps
-    all_run = not interrupted and max(seen.values(), default=0) < ALIKE
-    yield from (run for run in runs if run.total.steps or run.total.failures or all_run)
+    all_run = not interrupted and not rounds.broken_alike
+    yield from (run for run in rounds.runs if run.total.steps or run.total.failures or all_run)
     if interrupted:
         raise KeyboardInterrupt
 
 
-def _side_by_side(run_each: RunEach, runs: Sequence[CaseRun]) -> Iterator[CaseRun]:
-    for i, total in run_each(_count_to_the_end, runs):
-        runs[i].total = total
-        yield runs[i]
+class _Rounds:
+    """The cases of an audit, and whose turn it is."""
 
+    def __init__(self, execution: Execution, runs: Sequence[CaseRun], progress: Progress | None):
+        self.execution, self.runs, self._progress = execution, runs, progress
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self._needed: dict[CaseRun, int] = {}
+        self._told, self._total = 0, sum(run.plan.steps for run in runs)
 
-def _count_to_the_end(subject: Subject, run: CaseRun) -> Partial:
-    """Run a case on a worker, which looks at the counts instead of the parent, at the planned tables."""
-    return run_case(subject, run).total
+    @property
+    def broken_alike(self) -> bool:
+        """Whether so many cases have broken the contract alike that no other one is begun."""
+        return max(self._seen.values(), default=0) >= ALIKE
+
+    def to_the_end(self) -> None:
+        """Count all steps of all cases."""
+        if self.execution.elsewhere is not None:
+            self._advance(self.runs)
+            return
+        for _ in LOOKS:
+            for run in self.runs:
+                self._go_on(run)
+
+    def in_time(self, limit: Limit, wanted_tv: float) -> None:
+        """Count until the time is over.
+
+        Each case has a small share of it first, so that its pace is known. If equal shares would then leave
+        less than the wanted power in more than half of the cases, those that `choose` names have all of the
+        time, and the others are left out. What is left in the end goes to the case nearest to an alarm."""
+        share, asked = limit.seconds / len(self.runs), len(self.runs) + len(self.execution.subject.left_out)
+        served = self.runs
+        for part in ROUNDS:
+            for group in self._groups(self.runs):
+                self._spend(group, limit, [part * share] * len(group))
+            if part == ROUNDS[0] and too_slow(self._candidates(wanted_tv), self._left(limit), asked):
+                served = self._concentrate(limit, wanted_tv)
+                break
+        while (still := [run for run in served if not run.ended]) and self._left(limit) > 0:
+            nearest = max(still, key=lambda run: run.evidence)
+            nearest.goal = math.inf
+            if not self._spend_half([nearest], limit):
+                break
+
+    def _concentrate(self, limit: Limit, wanted_tv: float) -> list[CaseRun]:
+        """Count the cases that `choose` names up to the wanted power, while there is time; leave out the
+        others."""
+        by_name = {run.plan.case.name: run for run in self.runs}
+        served: dict[str, Candidate] = {}
+        while (left := self._left(limit)) > 0:
+            waiting = [one for one in self._candidates(wanted_tv) if one.name not in served]
+            kinds = [one.kind for one in served.values()]
+            chosen = choose(waiting, kinds, left, least=0 if served else 1)
+            if self.execution.elsewhere is None:
+                chosen = chosen[:1]  # then the paces are known better
+            if not chosen:
+                break
+            served |= {one.name: one for one in chosen}
+            group = [by_name[one.name] for one in chosen]
+            for run, one in zip(group, chosen, strict=True):
+                run.goal = one.needed
+            while (still := [run for run in group if not run.at_goal]) and self._left(limit) > 0:
+                if not self._spend_half(still, limit):
+                    break
+        for run in self.runs:
+            run.left_out = bool(served) and not run.ended and run.plan.case.name not in served
+        return [by_name[name] for name in served]
+
+    def _candidates(self, wanted_tv: float) -> list[Candidate]:
+        """The cases that were begun and have not ended."""
+        begun = [run for run in self.runs if run.total.steps and not run.ended]
+        for run in begun:
+            if run not in self._needed:
+                self._needed[run] = steps_needed(run.plan, wanted_tv, run.alarm)
+        return [
+            Candidate(
+                run.plan.case.name,
+                kind_of(run.plan),
+                self._needed[run],
+                run.plan.steps,
+                run.total.steps,
+                run.pace,
+            )
+            for run in begun
+        ]
+
+    def _left(self, limit: Limit) -> float:
+        """The seconds that are left, of all workers together."""
+        if self.execution.elsewhere is None:
+            return limit.left()
+        return limit.seconds - sum(run.total.seconds for run in self.runs)
+
+    def _groups(self, runs: Sequence[CaseRun]) -> list[Sequence[CaseRun]]:
+        """The cases that are counted at a time."""
+        return [[run] for run in runs] if self.execution.elsewhere is None else [runs]
+
+    def _spend_half(self, runs: Sequence[CaseRun], limit: Limit) -> bool:
+        """Count until `runs` have had half of the time left, so that it can be divided again at the pace that
+        was measured; whether anything was counted."""
+        more = max(self._left(limit) / 2, PIECE * limit.seconds) / len(runs)
+        before = sum(run.total.steps for run in runs)
+        for group in self._groups(runs):
+            self._spend(group, limit, [run.total.seconds + more for run in group])
+        return sum(run.total.steps for run in runs) > before
+
+    def _spend(self, runs: Sequence[CaseRun], limit: Limit, seconds: Sequence[float]) -> None:
+        """Count until `runs` have taken so many seconds in all, or the limit is reached."""
+        left = self._left(limit)
+        for run, most in zip(runs, seconds, strict=True):
+            run.seconds = min(most, run.total.seconds + left)
+        self._advance(runs)
+
+    def _advance(self, runs: Sequence[CaseRun]) -> None:
+        """Count each of `runs` until it asks for no more steps."""
+        if self.execution.elsewhere is None:
+            for run in runs:
+                while self._go_on(run):
+                    pass
+            return
+        for _ in _side_by_side(self.execution, runs, self.runs, self._progress):
+            pass
+
+    def _go_on(self, run: CaseRun) -> bool:
+        """Count a case up to its next look; whether it asked for steps."""
+        if (steps := run.next()) is None:
+            return False
+        run.add(count_case(self.execution.subject, steps, offset(self._progress, self._told, self._total)))
+        self._told = min(self._total, self._told + steps.steps)
+        if any("hung: " in failure.text for failure in run.total.failures):
+            for other in self.runs:
+                other.patience = AGAIN
+        self._seen.update({Finding(*failure).alike for failure in run.total.failures})
+        if self.broken_alike:
+            for other in self.runs:
+                other.ended |= not other.total.steps
+        return True
 
 
 def _diagnosis(execution: Execution, found: Audit, deadline: float) -> Diagnosis | None:

@@ -123,7 +123,7 @@ def test_whatever_is_simulated_can_be_sent(small_trace, pool, kind):
 
 @pytest.mark.parametrize("chunks", [1, 3, 1000])
 def test_spans_are_whole_chunks_of_all_steps_once(chunks):
-    spans = executors._Spans([(0, 255), (400, 611)], chunk=10)
+    spans = executors.Spans([(0, 255), (400, 611)], chunk=10)
     spans.learn(10 * chunks, seconds=1.0)
     found = list(iter(spans.next, None))
     steps = [step for first, n in found for step in range(first, first + n)]
@@ -134,7 +134,7 @@ def test_spans_are_whole_chunks_of_all_steps_once(chunks):
 
 
 def test_spans_grow_to_a_second_and_not_at_once():
-    spans = executors._Spans([(0, 10**12)], chunk=10)
+    spans = executors.Spans([(0, 10**12)], chunk=10)
     lengths = []
     for _ in range(12):
         lengths.append(spans.next()[1])
