@@ -2,9 +2,10 @@
 
 A case has a *cost*: the seconds until the wanted total variation of the first token is detectable, at the
 measured pace. The cheapest cases are served first, and one of each of three kinds before others: one p and q
-with several drafted tokens, some accepted and some not, rows that differ, calls of changing shape. The first case of a kind goes before a
-cheaper one of a kind that was served, unless it costs more than `FIRST_OF_KIND` times as much. Of equal cases
-the first one of the battery is chosen, so that the choice is a function of the paces."""
+with several drafted tokens, some accepted and some not; rows that differ; calls of changing shape. The first
+case of a kind goes before a cheaper one of a kind that was served, unless it costs more than `FIRST_OF_KIND`
+times as much. Of equal cases the first one of the battery is chosen, so that the choice is a function of the
+paces."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from specsim.auditing._cases.battery import LEVELS, case_key
@@ -195,7 +196,7 @@ def audit(
         if diagnose:
             took = time.perf_counter() - started
             left = max(took, DIAGNOSIS) if seconds is None else seconds - took
-            found = replace(found, diagnosis=_diagnosis(execution, found, time.monotonic() + left))
+            found = replace(found, diagnosis=diagnosis_of(execution, found, time.monotonic() + left))
         whole = replace(found.provenance, seconds=time.perf_counter() - started)
         return replace(found, provenance=whole)
 
@@ -359,6 +360,13 @@ class CaseRun:
         if until <= done:
             return None
         return Steps(self.plan.case.name, self._key, done, until - done, self.patience)
+
+    def ahead(self) -> Iterator[Steps]:
+        """The steps up to the looks after the next one, if it has no limits and goes on."""
+        if self.seconds is None and self.goal == math.inf:
+            ends = [end for end in self._ends if self.total.steps < end <= self.plan.steps]
+            for first, end in pairwise(ends):
+                yield Steps(self.plan.case.name, self._key, first, end - first, self.patience)
 
     def add(self, partial: Partial) -> None:
         """Add the counts of these steps, and test them."""
@@ -620,8 +628,9 @@ class _Rounds:
         return True
 
 
-def _diagnosis(execution: Execution, found: Audit, deadline: float) -> Diagnosis | None:
-    """The diagnosis of what failed; unknown if it is not finished at `deadline`, of `time.monotonic`."""
+def diagnosis_of(execution: Execution, found: Audit, deadline: float) -> Diagnosis | None:
+    """The diagnosis of what failed, None if there is none to make; unknown if it is not finished at
+    `deadline`, of `time.monotonic`."""
     results = [case for case in found.cases if not case.broken and case.case != PROMISES]
     root, subject = found.provenance.root, execution.subject
     if found.interrupted:

@@ -10,7 +10,8 @@ what its process did before may be any other span."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,7 +22,6 @@ from specsim.auditing._execution import Elsewhere, Steps, count_case
 from specsim.auditing._verifier.calls import ShapesSource, VerifierSource
 from specsim.auditing._verifier.child import Child
 from specsim.core._kernels import sources_digest
-from specsim.core._progress import Progress
 from specsim.simulation._counting import Partial
 from specsim.simulation._executors import FIRST_IN_FLIGHT, Spans, Task, check_same_code
 from specsim.simulation._rows import pieces
@@ -36,15 +36,15 @@ def count_side_by_side(
     """Count each of `runs` until it asks for no more steps. Yield (i, whether it is at its end) whenever the
     i-th one has looked.
 
-    The case that is least advanced goes first, or `in_turn` the first of those that are not at their end. A
-    broken contract ends the case as on one process: with the failure of the earliest step. Raises ValueError
-    if a worker cannot load the verifier, and as `Workers.results`."""
-    cases = [_Case(run, *_spans_of(subject, run)) for run in runs]
+    The case that is least advanced goes first, or `in_turn` the first of those that are not at their end;
+    steps beyond the next look are counted ahead, and dropped if the case ends there, where no others wait.
+    Raises ValueError if a worker cannot load the verifier, and as `Workers.results`."""
+    cases = [_Case(run, *_split(subject, run)) for run in runs]
     under_way: dict[Task, tuple[_Case, Steps]] = {}
     code = sources_digest()
 
     def next_task() -> Task | None:
-        able = [case for case in cases if case.waits]
+        able = [case for case in cases if case.due] or [case for case in cases if case.waits]
         if not able:
             return None
         case = able[0] if in_turn else min(able, key=lambda one: one.advanced)
@@ -54,7 +54,8 @@ def count_side_by_side(
         return task
 
     for i, case in enumerate(cases):
-        if case.begin() is None:
+        case.begin()
+        if case.over:
             yield i, True
     room = max(FIRST_IN_FLIGHT, len(cases))
     for task, _, found in elsewhere.workers.results(next_task, room):
@@ -64,7 +65,9 @@ def count_side_by_side(
 
 
 class CaseSteps(Protocol):
-    """A case that asks for its steps up to its next look, and looks at their counts."""
+    """A case that asks for its steps up to its next look, and looks at their counts.
+
+    `ahead` are the steps up to the looks after that, if it goes on."""
 
     plan: Plan
     total: Partial
@@ -72,70 +75,108 @@ class CaseSteps(Protocol):
 
     def next(self) -> Steps | None: ...
 
+    def ahead(self) -> Iterable[Steps]: ...
+
     def add(self, partial: Partial) -> None: ...
 
 
+class _Segment:
+    """The steps between two looks, and the counts of the spans that came back."""
+
+    def __init__(self, steps: Steps):
+        self.steps, self.end = steps, steps.first + steps.steps
+        self.sum, self.back = Partial({}), 0
+        self.failures: dict[int, Partial] = {}
+
+    def add(self, asked: Steps, found: Partial) -> None:
+        self.back += asked.steps
+        if found.failures:
+            self.failures[asked.first] = found
+        else:
+            self.sum += found
+
+    def result(self) -> Partial:
+        """The counts of all steps, or the failure of the earliest one, as on one process: spans are begun in
+        their order, so that no earlier one is missing."""
+        if not self.failures:
+            return self.sum
+        return replace(self.failures[min(self.failures)], seconds=self.sum.seconds)
+
+
 class _Case:
-    """A case on workers: the steps up to its next look in spans, and the counts of those that came back."""
+    """A case on workers: the steps up to its next look and ahead of it in spans, and what came back."""
 
     def __init__(self, run: CaseSteps, spans: Spans, chunk: int | None):
         self.run, self._spans, self._chunk = run, spans, chunk
-        self._steps: Steps | None = None
-        self._sum, self._failures = Partial({}), dict[int, Partial]()
-        self._asked = self._back = 0
+        self._segments: deque[_Segment] = deque()
+        self._sent, self._failed = 0, False
 
-    def begin(self) -> Steps | None:
-        """Begin with the steps up to the next look; None at the end."""
-        self._steps, self._sum, self._asked, self._back = self.run.next(), Partial({}), 0, 0
-        if self._steps is not None:
-            first, steps = self._steps.first, self._steps.steps
+    def begin(self) -> None:
+        """Begin with the steps up to the next look, if there are any."""
+        asked = self.run.next()
+        if self._segments and asked == self._segments[0].steps:
+            return
+        self._segments.clear()
+        self._spans.clear()
+        if asked is not None:
+            self._segments.extend(map(_Segment, (asked, *self.run.ahead())))
+            self._sent = asked.first
+        for segment in self._segments:
+            first, steps = segment.steps.first, segment.steps.steps
             whole = [(first, steps)] if self._chunk is None else pieces(first, steps, self._chunk)
             self._spans.extend((start, start + n) for start, n in whole)
-        return self._steps
 
     @property
     def over(self) -> bool:
         """Whether it asks for no more steps."""
-        return self._steps is None
+        return not self._segments
+
+    @property
+    def due(self) -> bool:
+        """Whether a span before its next look is not under way."""
+        return not self.over and not self._failed and self._sent < self._segments[0].end
 
     @property
     def waits(self) -> bool:
-        """Whether it has a span to be counted."""
-        return self._steps is not None and not self._failures and self._asked < self._steps.steps
+        """Whether any span is not under way."""
+        return not self.over and not self._failed and self._sent < self._segments[-1].end
 
     @property
     def advanced(self) -> float:
         """The share of its planned steps that were counted or are under way."""
-        return (self.run.total.steps + self._asked) / self.run.plan.steps
+        return self._sent / self.run.plan.steps
 
     def next(self) -> Steps:
         """The next span."""
-        assert self._steps is not None
         span = self._spans.next()
         assert span is not None
-        self._asked += span[1]
-        return replace(self._steps, first=span[0], steps=span[1])
+        first, steps = span
+        self._sent = first + steps
+        return replace(self._segments[0].steps, first=first, steps=steps)
 
     def add(self, asked: Steps, found: Partial) -> bool:
-        """Add the counts of a span; whether they were the last ones before the look."""
-        assert self._steps is not None
-        self._back += asked.steps
-        if found.failures:
-            self._failures[asked.first] = found
-        else:
-            self._sum += found
-            self._spans.learn(asked.steps, found.seconds)
-        if self._back < (self._asked if self._failures else self._steps.steps):
+        """Add the counts of a span; whether the case has looked."""
+        here = [one for one in self._segments if one.steps.first <= asked.first < one.end]
+        if not here:  # it was ahead of the look at which the case has ended
             return False
-        if self._failures:
-            # spans are begun in their order, so that no earlier one is missing
-            self._sum = replace(self._failures[min(self._failures)], seconds=self._sum.seconds)
-        self.run.add(self._sum)
-        self.begin()
-        return True
+        here[0].add(asked, found)
+        self._failed |= bool(found.failures)
+        if not found.failures:
+            self._spans.learn(asked.steps, found.seconds)
+        looked = False
+        while not self.over and self._complete(self._segments[0]):
+            self.run.add(self._segments.popleft().result())
+            self.begin()
+            looked = True
+        return looked
+
+    def _complete(self, segment: _Segment) -> bool:
+        """Whether all spans of a segment came back, or after a failure those that were begun."""
+        end = min(segment.end, self._sent) if segment.failures else segment.end
+        return segment.back == end - segment.steps.first
 
 
-def _spans_of(subject: Subject, run: CaseSteps) -> tuple[Spans, int | None]:
+def _split(subject: Subject, run: CaseSteps) -> tuple[Spans, int | None]:
     """How a case is split, and the size of intervals that no span crosses, None if there are none.
 
     A run on one process begins a batch at the begin of each chunk. So spans are whole chunks, or, where a

@@ -36,7 +36,9 @@ def audit(
     seconds: Annotated[
         float | None,
         REAL,
-        Parameter(name="--time", help="Time limit in seconds, for a slow verifier; fewer steps."),
+        Parameter(
+            name="--time", help="Time limit in seconds; a slow verifier gets fewer steps, or fewer cases."
+        ),
     ] = None,
     source: Annotated[
         Path | None,
@@ -178,7 +180,7 @@ def merge(
     out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit.")] = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Merge the parts of a run, and print the result of simulate or audit."""
+    """Merge the parts of a run, and print the result of simulate or audit, with the diagnosis of an audit."""
     if out is not None:
         make_folder(out)
     found = specsim.merge(files)

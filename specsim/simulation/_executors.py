@@ -324,6 +324,11 @@ class Spans:
             self._intervals.append((first, end))
             self._left += end - first
 
+    def clear(self) -> None:
+        """Forget the intervals that are left."""
+        self._intervals.clear()
+        self._left = 0
+
     def next(self) -> tuple[int, int] | None:
         """The (first, steps) of the next span; None after the last."""
         if not self._intervals:

@@ -216,8 +216,8 @@ def time_lines(audit: Audit) -> list[str]:
     ran = [case for case in here if case.case not in audit.out_of_time]
     brief = [case.steps for case in here if case.case in audit.out_of_time]
     lines = [
-        f"The time was too short for all cases: {len(audit.out_of_time)} of {audit.planned} were left out for "
-        f"time, after at most {_counted(max(brief, default=0), 'step')}: {', '.join(audit.out_of_time)}."
+        f"The time was too short for all cases: {len(audit.out_of_time)} of {audit.planned} were left out "
+        f"for time, after at most {_counted(max(brief, default=0), 'step')}: {', '.join(audit.out_of_time)}."
     ]
     if held := [case for case in ran if not case.findings]:
         power = (f"{case.case} ({case.first_token.detectable_tv:.3f})" for case in held if case.first_token)
