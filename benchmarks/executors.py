@@ -2,8 +2,8 @@
 started and compiled before. And what a chunk costs beside its steps.
 
 Weak scaling of an audit of a slow verifier: the steps grow with the workers, so that the time should not. It
-is measured with a verifier that sleeps, so that workers need few cores, and computed for up to 1,000 workers by
-the same scheduling in virtual time, in which a row takes a constant time and the parent none."""
+is measured with a verifier that sleeps, so that workers need few cores, and computed for up to 1,000 workers
+by the same scheduling in virtual time, in which a row takes a constant time and the parent none."""
 
 from __future__ import annotations
 

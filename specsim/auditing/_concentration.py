@@ -82,15 +82,15 @@ def steps_needed(plan: Plan, tv: float, level: float) -> int:
     return (1 + found) * prompts
 
 
-def too_slow(candidates: Sequence[Candidate], seconds: float, asked: int) -> bool:
+def too_slow(candidates: Sequence[Candidate], seconds: float, asked: int, ended: int = 0) -> bool:
     """Whether equal shares of `seconds` leave less than the wanted power in more than half of the `asked`
-    cases, some of which could have it with more time."""
+    cases, some of which could have it with more time; `ended` others have it."""
     if not candidates:
         return False
     share = seconds / len(candidates)
     reached = [one.reachable and one.share(share) >= 1.0 for one in candidates]
     some = any(one.reachable and not there for one, there in zip(candidates, reached, strict=True))
-    return some and 2 * sum(reached) < asked
+    return some and 2 * (sum(reached) + ended) < asked
 
 
 def choose(

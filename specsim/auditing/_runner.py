@@ -143,7 +143,9 @@ def audit(
         and not with an executor.
     seconds : float, optional
         Time limit, the diagnosis included, divided equally among the cases; what some leave goes to the case
-        whose evidence is nearest to an alarm. With an executor it is the time of all workers together.
+        whose evidence is nearest to an alarm. If less than half of the cases would have the wanted power,
+        it goes to those that can have it, and the others are left out. With an executor it is the time of
+        all workers together.
     cases : sequence of str, optional
         The names of the cases to run, for a slow verifier; all by default.
     wanted_tv : float
@@ -154,8 +156,7 @@ def audit(
     threads : int, optional
         Threads of a built-in rule; all cores by default.
     executor : Executor or str, optional
-        Counts the steps of a built-in rule or the cases of a verifier given by name, as in
-        `specsim.simulate`.
+        Counts the steps of a built-in rule or of a verifier given by name, as in `specsim.simulate`.
     fail_fast : bool
         Stop after the first case that fails.
     diagnose : bool
@@ -497,7 +498,7 @@ class _Rounds:
     def __init__(self, execution: Execution, runs: Sequence[CaseRun], progress: Progress | None):
         self.execution, self.runs, self._progress = execution, runs, progress
         self._seen: Counter[tuple[str, str]] = Counter()
-        self._needed: dict[CaseRun, int] = {}
+        self._steps_needed: dict[CaseRun, int] = {}
         self._told, self._total = 0, sum(run.plan.steps for run in runs)
 
     @property
@@ -517,15 +518,15 @@ class _Rounds:
     def in_time(self, limit: Limit, wanted_tv: float) -> None:
         """Count until the time is over.
 
-        Each case has a small share of it first, so that its pace is known. If equal shares would then leave
-        less than the wanted power in more than half of the cases, those that `choose` names have all of the
-        time, and the others are left out. What is left in the end goes to the case nearest to an alarm."""
-        share, asked = limit.seconds / len(self.runs), len(self.runs) + len(self.execution.subject.left_out)
-        served = self.runs
+        Each case has a small share of it first, so that its pace is known. If nothing was found then, and
+        equal shares would leave less than the wanted power in more than half of the cases, those that
+        `choose` names have all of the time, and the others are left out. What is left in the end goes to the
+        case nearest to an alarm."""
+        share, served = limit.seconds / len(self.runs), self.runs
         for part in ROUNDS:
             for group in self._groups(self.runs):
                 self._spend(group, limit, [part * share] * len(group))
-            if part == ROUNDS[0] and too_slow(self._candidates(wanted_tv), self._left(limit), asked):
+            if part == ROUNDS[0] and self._too_slow(limit, wanted_tv):
                 served = self._concentrate(limit, wanted_tv)
                 break
         while (still := [run for run in served if not run.ended]) and self._left(limit) > 0:
@@ -533,6 +534,20 @@ class _Rounds:
             nearest.goal = math.inf
             if not self._spend_half([nearest], limit):
                 break
+
+    def _too_slow(self, limit: Limit, wanted_tv: float) -> bool:
+        """Whether equal shares of the time are too short for a verdict, and none is known yet."""
+        if any(run.evidence >= 1.0 for run in self.runs):
+            return False
+        asked = len(self.runs) + len(self.execution.subject.left_out)
+        candidates = self._candidates(wanted_tv)
+        ended = sum(run.ended and run.total.steps >= self._needed(run, wanted_tv) for run in self.runs)
+        return too_slow(candidates, self._left(limit), asked, ended)
+
+    def _needed(self, run: CaseRun, wanted_tv: float) -> int:
+        if run not in self._steps_needed:
+            self._steps_needed[run] = steps_needed(run.plan, wanted_tv, run.alarm)
+        return self._steps_needed[run]
 
     def _concentrate(self, limit: Limit, wanted_tv: float) -> list[CaseRun]:
         """Count the cases that `choose` names up to the wanted power, while there is time; leave out the
@@ -560,27 +575,24 @@ class _Rounds:
 
     def _candidates(self, wanted_tv: float) -> list[Candidate]:
         """The cases that were begun and have not ended."""
-        begun = [run for run in self.runs if run.total.steps and not run.ended]
-        for run in begun:
-            if run not in self._needed:
-                self._needed[run] = steps_needed(run.plan, wanted_tv, run.alarm)
         return [
             Candidate(
                 run.plan.case.name,
                 kind_of(run.plan),
-                self._needed[run],
+                self._needed(run, wanted_tv),
                 run.plan.steps,
                 run.total.steps,
                 run.pace,
             )
-            for run in begun
+            for run in self.runs
+            if run.total.steps and not run.ended
         ]
 
     def _left(self, limit: Limit) -> float:
-        """The seconds that are left, of all workers together."""
+        """The seconds that are left, also of all workers together."""
         if self.execution.elsewhere is None:
             return limit.left()
-        return limit.seconds - sum(run.total.seconds for run in self.runs)
+        return min(limit.left(), limit.seconds - sum(run.total.seconds for run in self.runs))
 
     def _groups(self, runs: Sequence[CaseRun]) -> list[Sequence[CaseRun]]:
         """The cases that are counted at a time."""

@@ -196,10 +196,15 @@ _own = threading.local()
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A verifier that a thread of a worker has loaded, with the subject whose latest source is cached."""
+    """A verifier that a thread of a worker has loaded, with the subject whose latest source is cached.
+
+    Its process ends with the thread."""
 
     child: Child
     subject: VerifierSubject | DecoderSubject
+
+    def __del__(self) -> None:
+        self.child.close()
 
 
 def _count_span(code: str, reference: str, timeout: float, asked: Steps) -> Partial:
@@ -207,9 +212,7 @@ def _count_span(code: str, reference: str, timeout: float, asked: Steps) -> Part
     check_same_code(code)
     loaded: _Loaded | None = getattr(_own, "loaded", None)
     if loaded is None or (loaded.child.reference, loaded.subject.timeout) != (reference, timeout):
-        if loaded is not None:
-            _own.loaded = None
-            loaded.child.close()
+        loaded = _own.loaded = None
         try:
             child = Child(reference)
         except ValueError as error:

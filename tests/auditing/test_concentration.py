@@ -159,6 +159,22 @@ def test_no_case_is_left_out_where_all_have_the_power(slowly, plans):
     assert slowly(verifiers.right, 40.0, wanted_tv=0.001).out_of_time == ()
 
 
+def test_cases_that_have_ended_with_the_power_count(slowly):
+    """Most cases are fast and have all of their steps before the choice; that of 32 tokens is slow."""
+    found = slowly(verifiers.right, 5.0, lambda size: PACE if size == 32 else PACE / 10_000)
+    assert powerful(found) == set(FEW_CASES) - {"irregular"}
+    assert found.verdict is Verdict.CONSISTENT
+    assert found.out_of_time == ()
+
+
+def test_all_cases_are_run_where_one_has_raised_an_alarm(slowly, plans):
+    """The verdict is known, and the diagnosis compares all cases."""
+    limit = 1.5 * seconds_for(plans, ["two-point", "Markov chain"])
+    found = slowly(verifiers.accepts_everything, limit)
+    assert found.verdict is Verdict.BIASED
+    assert found.out_of_time == ()
+
+
 def test_a_case_that_breaks_is_no_case_left_out_for_time(slowly, plans):
     def breaks(draft_tokens, p, q, rng):
         return verifiers.right(draft_tokens, p, q, rng) if p.shape[2] != 32 else None
@@ -208,6 +224,7 @@ def test_the_nearest_cases_are_those_with_most_of_their_steps():
 def test_equal_shares_are_too_short_if_they_leave_half_of_the_cases_without_power():
     cases = [case("a", 1.0), case("b", 1.0), case("c", 10.0), case("d", 10.0)]
     assert not too_slow(cases, 4.0, asked=4)  # two of four
+    assert not too_slow(cases, 3.9, asked=4, ended=2)  # two others have it already
     assert too_slow(cases, 3.9, asked=4)
     assert too_slow(cases, 4.0, asked=5)  # one more was left out for what is declared
     beyond = [case(name, 1.0, needed=20_000) for name in "abcd"]
