@@ -15,12 +15,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from specsim.auditing._cases.battery import LEVELS, case_key
+from specsim.auditing._checks.concentration import Candidate, choose, kind_of, steps_needed, too_slow
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
 from specsim.auditing._checks.findings import evidence, judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
 from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing._checks.tables import LOOKS, Plan, interim_looks
-from specsim.auditing._concentration import Candidate, choose, kind_of, steps_needed, too_slow
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
 from specsim.auditing._diagnosis.posterior import OutOfTime

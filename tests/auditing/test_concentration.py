@@ -8,9 +8,17 @@ import time
 import pytest
 import verifiers
 
-from specsim.auditing import _concentration, _runner, audit
+from specsim.auditing import _runner, audit
+from specsim.auditing._checks import concentration
+from specsim.auditing._checks.concentration import (
+    FIRST_OF_KIND,
+    Candidate,
+    choose,
+    kind_of,
+    steps_needed,
+    too_slow,
+)
 from specsim.auditing._checks.findings import detectable_in_table
-from specsim.auditing._concentration import FIRST_OF_KIND, Candidate, choose, kind_of, steps_needed, too_slow
 from specsim.auditing._execution import open_execution
 from specsim.auditing._report import audit_page, audit_to_json, audit_to_junit
 from specsim.auditing._report import text as words
@@ -262,5 +270,5 @@ def decoder_to_plan():
 
 
 def test_a_table_that_no_steps_fill_is_out_of_reach(plans, monkeypatch):
-    monkeypatch.setattr(_concentration, "first_token_of", lambda _: None)
-    assert steps_needed(plans["two-point"], WANTED, 1e-9) == _concentration.MOST_STEPS
+    monkeypatch.setattr(concentration, "first_token_of", lambda _: None)
+    assert steps_needed(plans["two-point"], WANTED, 1e-9) == concentration.MOST_STEPS
