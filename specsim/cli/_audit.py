@@ -180,7 +180,7 @@ def merge(
     out: Annotated[Path | None, Parameter(help="Folder for the report files of an audit.")] = None,
     form: PictureForm = TEXT_OR_PICTURE,
 ) -> int:
-    """Merge the parts of a run, and print the result of simulate or audit, with the diagnosis of an audit."""
+    """Merge the parts of a run, and print the result of simulate or audit."""
     if out is not None:
         make_folder(out)
     found = specsim.merge(files)
