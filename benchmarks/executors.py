@@ -1,23 +1,41 @@
 """What it costs to count elsewhere: the same run on 2 threads, and on executors of 2 processes that have
-started and compiled before. And what a chunk costs beside its steps."""
+started and compiled before. And what a chunk costs beside its steps.
+
+Weak scaling of an audit of a slow verifier: the steps grow with the workers, so that the time should not. It
+is measured with a verifier that sleeps, so that workers need few cores, and computed for up to 1,000 workers
+by the same scheduling in virtual time, in which a row takes a constant time and the parent none."""
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from multiprocessing import get_context
 
 import numpy as np
 
 import specsim
-from benchmarks._report import Report, in_turn
+from benchmarks._report import Report, in_turn, seconds
+from benchmarks._sleeping import PACE
+from benchmarks._virtual import VirtualExecutor
+from specsim.auditing._checks.subjects import Subject
+from specsim.auditing._execution import Elsewhere, Execution, open_execution
+from specsim.auditing._results.audit import WANTED_TV
+from specsim.auditing._runner import CaseRun, run_in_rounds
 from specsim.core.distributions import synthetic_pair
 from specsim.simulation._counting import run
 from specsim.simulation._engine import StepTally, make_source
+from specsim.simulation._executors import Workers
 
 PAIR, GAMMA, STEPS = synthetic_pair("zipf", 1000, 0.8), 5, 10**9
 CHUNKS = 4000
+#: The sleeping verifier, and the cases and the numbers of workers that it is measured with, each with so many
+#: seconds of work.
+SLEEPS, TIMEOUT, SLEEPING_SECONDS = "benchmarks._sleeping:verify", 60.0, 10.0
+CASES, FEW = ("two-point", "zeros", "own rows", "Markov chain"), (1, 2, 4, 8, 16)
+#: The same in virtual time, with all cases; seconds of a row, and of work for each worker.
+MANY, PACES = (16, 100, 1000), ((5e-5, 60.0), (5e-3, 1200.0))
 
 
 def counted(executor: Executor | None, steps: int, threads: int = 2) -> float:
@@ -52,6 +70,47 @@ def chunk_overhead(report: Report) -> None:
     report.add(name, one / whole, "≤ 0.1", f"{1e3 * one:.2f} of {1e3 * whole:.2f} ms")
 
 
+def audited(subject: Subject, executor: Executor, cases: tuple[str, ...], rows: float) -> None:
+    """Count some cases of an audit on the workers of `executor`, of `rows` steps together."""
+    plans = [plan for plan in subject.plans("smoke") if plan.case.name in cases]
+    steps = int(rows / len(plans)) // 8 * 8
+    execution = Execution(subject, Elsewhere(Workers("workers", executor), SLEEPS, TIMEOUT))
+    runs = run_in_rounds(
+        execution,
+        [replace(plan, steps=steps) for plan in plans],
+        lambda plan: CaseRun(plan, 1, 1e-12, extends=False),
+        None,
+        WANTED_TV,
+        None,
+    )
+    for counted_run in runs:
+        assert counted_run.total.steps == steps, counted_run.total.failures
+
+
+def weak_scaling(report: Report, subject: Subject) -> None:
+    taken = {}
+    for workers in FEW:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            list(pool.map(time.sleep, [2.0] * workers))  # all of them have started
+            audited(subject, pool, CASES, workers * 1.0 / PACE)  # they compile
+            taken[workers] = seconds(lambda: audited(subject, pool, CASES, workers * SLEEPING_SECONDS / PACE))  # noqa: B023
+        name = f"audit of a verifier that sleeps, weak scaling, {workers} workers"
+        report.add(name, taken[1] / taken[workers], "≥ 0.9", f"{taken[workers]:.1f} s")
+
+
+def virtual_scaling(report: Report, subject: Subject) -> None:
+    """The share of the workers' time that is work, and the parent's own time for a span."""
+    cases = tuple(case.name for case in subject.cases)
+    for pace, share in PACES:
+        for workers in MANY:
+            executor = VirtualExecutor(workers, lambda asked: asked.steps * pace)  # noqa: B023
+            with executor.in_its_time():
+                own = seconds(lambda: audited(subject, executor, cases, workers * share / pace))  # noqa: B023
+            name = f"computed: {1e3 * pace:g} ms a row, weak scaling, {workers:,} workers"
+            detail = f"{executor.spans:,} spans, {1e3 * own / executor.spans:.2f} ms of the parent for each"
+            report.add(name, executor.busy / (workers * executor.now), "", detail)
+
+
 def measure(report: Report) -> None:
     chunk_overhead(report)
     one, two = counted(None, STEPS, 1), counted(None, STEPS, 2)
@@ -65,3 +124,6 @@ def measure(report: Report) -> None:
         cluster = stack.enter_context(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None))
         client = stack.enter_context(Client(cluster.scheduler_address))
         against_threads(report, "Dask", client.get_executor(pure=False))
+    with open_execution(SLEEPS, 1, TIMEOUT) as execution:
+        virtual_scaling(report, execution.subject)
+        weak_scaling(report, execution.subject)

@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
 
 @checked
-def merge(paths: Sequence[str | os.PathLike[str]]) -> Simulation | Audit:
+def merge(paths: Sequence[str | os.PathLike[str]], *, diagnose: bool = True) -> Simulation | Audit:
     """Return the result of the run whose parts are in the files `paths`.
 
     Parameters
     ----------
     paths : sequence of path
         Checkpoints of `specsim.simulate`, or files of `specsim.auditing.audit_shard`, in any order.
+    diagnose : bool
+        Open the verifier of an audit that failed, by the name in the files, and draw more of its steps, as
+        `specsim.audit` does; the diagnosis says so if it cannot be opened, or is not the audited one.
 
     Returns
     -------
@@ -49,5 +52,5 @@ def merge(paths: Sequence[str | os.PathLike[str]]) -> Simulation | Audit:
     if "audit of" in total.run:
         from specsim.auditing._shards import merge_audit
 
-        return merge_audit(total)
+        return merge_audit(total, diagnose)
     return merge_simulation(total)

@@ -113,6 +113,7 @@ def _describe(found: Audit) -> str:
         words.proof_line(found),
         words.test_line(found),
         words.wanted_line(found),
+        *words.time_lines(found),
         words.limits_line(found),
         f"again: {words.replay(found)}",
     ]

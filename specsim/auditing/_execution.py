@@ -3,12 +3,11 @@
 A function given by name may hang or crash, so it runs in a child process. Workers have child processes of
 their own."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,29 +31,32 @@ from specsim.auditing._verifier.contract import (
 )
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.origin import Origin, origin_of
-from specsim.core._kernels import sources_digest
 from specsim.core._progress import Progress
 from specsim.core._registry import suggestion
 from specsim.core._streams import Key
 from specsim.models import Pair
 from specsim.rules import Rule
 from specsim.simulation._counting import Failure, Partial, Tally, add_up, count_chunks
-from specsim.simulation._executors import Task, Workers, check_same_code, count_spans
+from specsim.simulation._executors import Workers, count_spans
 from specsim.simulation._sources import Batches
 
-RunEach = Callable[..., Iterator[tuple[int, Any]]]
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The workers that count the cases of a user's verifier, its name there, and the time-out of a call."""
+
+    workers: Workers
+    reference: str
+    timeout: float
 
 
 @dataclass(frozen=True)
 class Execution:
-    """A subject, and how its cases are counted.
-
-    `run_each(work, arguments)` yields (i, work(subject, arguments[i])) in the order of completion, with a
-    separate subject on each worker; it is None where cases are counted one after the other. `origin` is that
-    of a user's function."""
+    """A subject, and what counts its cases: workers `elsewhere`, or this process and the subject's own
+    workers. `origin` is that of a user's function."""
 
     subject: Subject
-    run_each: RunEach | None = None
+    elsewhere: Elsewhere | None = None
     origin: Origin | None = None
 
 
@@ -64,7 +66,7 @@ def open_execution(
 ) -> Iterator[Execution]:
     """Open the execution of `verifier`: a rule or its name, package.module:function, or a function.
 
-    `workers` count a rule's steps, or run whole cases of a verifier given by name. Raises ValueError for an
+    `workers` count the steps of a rule, or of a verifier given by name. Raises ValueError for an
     unknown name and for a function together with workers, TypeError for anything else."""
     if verifier == "":
         raise ValueError("verifier: empty; give a rule's name, or package.module:function")
@@ -72,8 +74,8 @@ def open_execution(
         _check_no_file(verifier)
     if isinstance(verifier, str) and not is_rule(verifier):
         with closing(Child(verifier)) as child:
-            run_each = None if workers is None else partial(_run_each, workers, verifier, timeout)
-            yield Execution(function_subject(child, verifier, timeout), run_each, child.origin)
+            elsewhere = None if workers is None else Elsewhere(workers, verifier, timeout)
+            yield Execution(function_subject(child, verifier, timeout), elsewhere, child.origin)
     elif isinstance(verifier, str | Rule):
         if isinstance(verifier, str):
             check_name(verifier)
@@ -97,7 +99,7 @@ def with_pair(execution: Execution, pair: Any) -> Execution:
     subject = execution.subject
     if isinstance(subject, DecoderSubject):
         raise ValueError("pair: a decoder is audited with models of its own cases; give a verifier")
-    if execution.run_each is not None or (isinstance(subject, RuleSubject) and subject.workers is not None):
+    if execution.elsewhere is not None or (isinstance(subject, RuleSubject) and subject.workers is not None):
         raise ValueError("pair: workers do not have it; audit it without an executor")
     try:
         given = pair if isinstance(pair, Pair) else Pair(*pair)
@@ -233,37 +235,3 @@ def _check_no_file(verifier: str) -> None:
             f"verifier: {verifier!r} names a file; give its module and the function, as "
             f"{Path(path).stem}:{function or 'verify'}, in the folder of the file"
         )
-
-
-def _run_each(
-    workers: Workers,
-    reference: str,
-    timeout: float,
-    work: Callable[[Subject, Any], Any],
-    arguments: Sequence[Any],
-) -> Iterator[tuple[int, Any]]:
-    """See `Execution`. Raises ValueError if a worker cannot load the verifier, and as `Workers.results`."""
-    code = sources_digest()
-    tasks = [Task(_run_in_worker, (code, reference, timeout, work, one)) for one in arguments]
-    number, waiting = {task: i for i, task in enumerate(tasks)}, iter(tasks)
-    # the tasks are few and long: all of them are submitted at once
-    for task, _, result in workers.results(lambda: next(waiting, None), room=len(tasks)):
-        yield number[task], result
-
-
-_own = threading.local()
-
-
-def _run_in_worker(
-    code: str, reference: str, timeout: float, work: Callable[[Subject, Any], Any], argument: Any
-) -> Any:
-    check_same_code(code)
-    child: Child | None = getattr(_own, "child", None)  # kept by this thread for its next task
-    if child is None or child.reference != reference:
-        if child is not None:
-            child.close()
-        try:
-            child = _own.child = Child(reference)
-        except ValueError as error:
-            raise ValueError(f"a worker cannot load the verifier: {error}") from error
-    return work(function_subject(child, reference, timeout), argument)

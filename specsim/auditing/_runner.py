@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from specsim.auditing._cases.battery import LEVELS, case_key
+from specsim.auditing._checks.concentration import Candidate, choose, kind_of, steps_needed, too_slow
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
 from specsim.auditing._checks.findings import evidence, judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
@@ -22,14 +24,7 @@ from specsim.auditing._checks.tables import LOOKS, Plan, interim_looks
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
 from specsim.auditing._diagnosis.posterior import OutOfTime
-from specsim.auditing._execution import (
-    Execution,
-    RunEach,
-    Steps,
-    count_case,
-    open_execution,
-    with_pair,
-)
+from specsim.auditing._execution import Execution, Steps, count_case, open_execution, with_pair
 from specsim.auditing._report.figures import draw_deviation, worst_tables
 from specsim.auditing._report.text import (
     audit_parts,
@@ -37,11 +32,13 @@ from specsim.auditing._report.text import (
     finding_lines,
     headline,
     run_line,
+    time_lines,
     wanted_line,
 )
 from specsim.auditing._results import audit as _results
 from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Finding
 from specsim.auditing._results.diagnosis import Diagnosis
+from specsim.auditing._spans import count_side_by_side
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._checks import check_seconds
@@ -95,6 +92,7 @@ class Audit(_results.Audit):
         yield from diagnosis(self)[:1]
         if self.exit_code != 1:
             yield wanted_line(self)
+            yield from time_lines(self)
         yield run_line(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -145,7 +143,9 @@ def audit(
         and not with an executor.
     seconds : float, optional
         Time limit, the diagnosis included, divided equally among the cases; what some leave goes to the case
-        whose evidence is nearest to an alarm. With an executor it is the time of all workers together.
+        whose evidence is nearest to an alarm. If less than half of the cases would have the wanted power,
+        it goes to those that can have it, and the others are left out. With an executor it is the time of
+        all workers together.
     cases : sequence of str, optional
         The names of the cases to run, for a slow verifier; all by default.
     wanted_tv : float
@@ -156,8 +156,7 @@ def audit(
     threads : int, optional
         Threads of a built-in rule; all cores by default.
     executor : Executor or str, optional
-        Counts the steps of a built-in rule or the cases of a verifier given by name, as in
-        `specsim.simulate`.
+        Counts the steps of a built-in rule or of a verifier given by name, as in `specsim.simulate`.
     fail_fast : bool
         Stop after the first case that fails.
     diagnose : bool
@@ -194,12 +193,11 @@ def audit(
             execution = with_pair(execution, pair)
         plans = chosen_plans(execution.subject, level, cases)
         limit = None if seconds is None else Limit(started, seconds * TESTING if diagnose else seconds)
-        found = _audit(execution, plans, level, root_of(rng), limit, fail_fast, told(progress))
-        found = replace(found, wanted_tv=wanted_tv)
+        found = _audit(execution, plans, level, root_of(rng), limit, wanted_tv, fail_fast, told(progress))
         if diagnose:
             took = time.perf_counter() - started
             left = max(took, DIAGNOSIS) if seconds is None else seconds - took
-            found = replace(found, diagnosis=_diagnosis(execution, found, time.monotonic() + left))
+            found = replace(found, diagnosis=diagnosis_of(execution, found, time.monotonic() + left))
         whole = replace(found.provenance, seconds=time.perf_counter() - started)
         return replace(found, provenance=whole)
 
@@ -248,6 +246,7 @@ def _audit(
     level: str,
     root: int,
     limit: Limit | None,
+    wanted_tv: float,
     fail_fast: bool,
     progress: Progress | None,
 ) -> Audit:
@@ -256,7 +255,7 @@ def _audit(
     share = None if limit is None else limit.seconds / len(plans)
     promises: list[CaseResult] = []
     found: dict[str, CaseResult] = {}
-    interrupted = False
+    interrupted, out_of_time = False, []
 
     def begin(plan: Plan) -> CaseRun:
         # after one call has hung, the time-out of the next cases is shorter
@@ -270,12 +269,14 @@ def _audit(
         if not (fail_fast and any(result.findings for result in promises)):
             runs = (
                 run_cases(execution, plans, begin, progress)
-                if fail_fast or execution.run_each is not None
-                else run_in_rounds(execution.subject, plans, begin, limit, progress)
+                if fail_fast
+                else run_in_rounds(execution, plans, begin, limit, wanted_tv, progress)
             )
             for run in runs:
                 found[run.plan.case.name] = run.result()
                 interrupted |= run.interrupted
+                if run.left_out:
+                    out_of_time.append(run.plan.case.name)
                 if fail_fast and (interrupted or _first_failing(plans, found) is not None):
                     break
     except KeyboardInterrupt:
@@ -294,6 +295,8 @@ def _audit(
         planned=len(plans),
         limits=subject.limits,
         left_out=subject.left_out,
+        out_of_time=tuple(out_of_time),
+        wanted_tv=wanted_tv,
         origin=execution.origin,
     )
 
@@ -321,7 +324,8 @@ class CaseRun:
     rejects. If only the tables together do, it goes on to `SHOWN` times its steps, to show where. If it
     `extends`, it goes on to a ninth look if its evidence is near an alarm. With a limit in
     `seconds`, which may be raised, a few steps are counted first to measure the pace; the first ones may
-    compile, and are not timed."""
+    compile, and are not timed. It does not go on beyond `goal` steps, which may be raised too. `pace` are the
+    seconds of a step, as they were last, and `left_out` says that others got its time."""
 
     def __init__(
         self,
@@ -335,29 +339,42 @@ class CaseRun:
     ):
         self.plan, self.alarm, self.seconds, self.patience = plan, alarm, seconds, patience
         self.total, self.evidence, self._alarmed = plan.nothing, 0.0, math.inf
-        self.ended = self.interrupted = False
+        self.ended = self.interrupted = self.left_out = False
+        self.pace, self.goal = 0.0, math.inf
         self._key = case_key(root, plan.case.name)
         ends = [end for end in interim_looks(plan.steps) if extends or end <= plan.steps]
         self._ends = [*(PACE_STEPS if seconds else ()), *ends]
         self._before_pace = 0.0
 
     def next(self) -> Steps | None:
-        """The steps to be counted next; None at the end, for now if the seconds are over."""
+        """The steps to be counted next; None at the end, for now if the seconds are over or the goal is
+        reached."""
         done = self.total.steps
         planned = done < self.plan.steps or self.evidence >= NEAR
         end = next((end for end in self._ends if end > done), None)
         if self.ended or not planned or end is None:
             self.ended = True
             return None
-        until = min(end, self._affordable(end, done))
+        if self.seconds is not None and self.total.seconds >= self.seconds:
+            return None
+        until = int(min(end, self._affordable(end, done), self.goal))
         if until <= done:
             return None
         return Steps(self.plan.case.name, self._key, done, until - done, self.patience)
+
+    def ahead(self) -> Iterator[Steps]:
+        """The steps up to the looks after the next one, if it has no limits and goes on."""
+        if self.seconds is None and self.goal == math.inf:
+            ends = [end for end in self._ends if self.total.steps < end <= self.plan.steps]
+            for first, end in pairwise(ends):
+                yield Steps(self.plan.case.name, self._key, first, end - first, self.patience)
 
     def add(self, partial: Partial) -> None:
         """Add the counts of these steps, and test them."""
         self.total += partial
         done = self.total.steps
+        if partial.steps:
+            self.pace = partial.seconds / partial.steps
         if self.seconds is not None and done == PACE_STEPS[0]:
             self._before_pace = self.total.seconds
         if partial.failures:
@@ -372,6 +389,16 @@ class CaseRun:
         """End the case as broken: its process has ended."""
         self.total = self.plan.nothing
         self.add(Partial({}, failures=(Failure("contract", str(error), error.details),)))
+
+    @property
+    def done(self) -> int:
+        """The planned steps that were counted, or are not needed any more."""
+        return self.plan.steps if self.ended else min(self.total.steps, self.plan.steps)
+
+    @property
+    def at_goal(self) -> bool:
+        """Whether it has ended, or has the steps of its goal."""
+        return self.ended or self.total.steps >= self.goal
 
     def result(self) -> CaseResult:
         """The result of the steps counted so far."""
@@ -399,99 +426,223 @@ def run_case(subject: Subject, run: CaseRun, progress: Progress | None = None) -
 def run_cases(
     execution: Execution, plans: Sequence[Plan], begin: Callable[[Plan], CaseRun], progress: Progress | None
 ) -> Iterator[CaseRun]:
-    """Count each of `plans`: one after the other, or side by side on workers, in the order of completion."""
+    """Count each of `plans` to its end: one after the other, or side by side on workers, the first ones
+    first, in the order of completion."""
     total, done = sum(plan.steps for plan in plans), 0
-    runs: Iterator[CaseRun]
-    if execution.run_each is None:
-        runs = (run_case(execution.subject, begin(plan), offset(progress, done, total)) for plan in plans)
-    else:
-        runs = _side_by_side(execution.run_each, [begin(plan) for plan in plans])
-    for run in runs:
-        yield run
-        done += run.plan.steps
+    if execution.elsewhere is None:
+        for plan in plans:
+            yield run_case(execution.subject, begin(plan), offset(progress, done, total))
+            done += plan.steps
+            if progress is not None:
+                progress(done, total)
+        return
+    runs = [begin(plan) for plan in plans]
+    for run, over in _side_by_side(execution, runs, runs, progress, in_turn=True):
+        if over:
+            yield run
+
+
+def _side_by_side(
+    execution: Execution,
+    runs: Sequence[CaseRun],
+    audited: Sequence[CaseRun],
+    progress: Progress | None,
+    *,
+    in_turn: bool = False,
+) -> Iterator[tuple[CaseRun, bool]]:
+    """Count `runs`, some of those that are `audited`, on workers.
+
+    Yield (run, whether it is at its end) whenever one has looked."""
+    assert execution.elsewhere is not None
+    total = sum(run.plan.steps for run in audited)
+    for i, over in count_side_by_side(execution.elsewhere, execution.subject, runs, in_turn=in_turn):
+        yield runs[i], over
         if progress is not None:
-            progress(done, total)
+            progress(sum(run.done for run in audited), total)
 
 
 def run_in_rounds(
-    subject: Subject,
+    execution: Execution,
     plans: Sequence[Plan],
     begin: Callable[[Plan], CaseRun],
     limit: Limit | None,
+    wanted_tv: float,
     progress: Progress | None,
 ) -> Iterator[CaseRun]:
-    """Count each of `plans`, all up to one look before any goes on to the next.
+    """Count each of `plans`, all up to one look before any goes on to the next; on workers side by side.
 
-    With a time limit each case has the same time in a round. What is left after the rounds goes to the case
-    that is nearest to an alarm. After one call has hung, later ones have less time; after `ALIKE` cases have
-    broken the contract alike, others are not begun. Ctrl-C is raised after the cases begun were yielded,
-    those that had not ended as interrupted."""
-    runs = [begin(plan) for plan in plans]
-    total, before = sum(plan.steps for plan in plans), 0
-    seen: Counter[tuple[str, str]] = Counter()
-
-    def go_on(run: CaseRun) -> None:
-        nonlocal before
-        if (steps := run.next()) is not None:
-            run.add(count_case(subject, steps, offset(progress, before, total)))
-            before = min(total, before + steps.steps)
-            if any("hung: " in failure.text for failure in run.total.failures):
-                for other in runs:
-                    other.patience = AGAIN
-            seen.update({Finding(*failure).alike for failure in run.total.failures})
-            if max(seen.values(), default=0) >= ALIKE:
-                for other in runs:
-                    other.ended |= not other.total.steps
-
-    def spend(run: CaseRun, seconds: float) -> None:
-        """Count until the case has taken `seconds` in all."""
-        run.seconds = seconds
-        while not run.ended and run.total.seconds < seconds:
-            steps = run.total.steps
-            go_on(run)
-            if run.total.steps == steps:
-                break
-
+    With a time limit each case has the same time in a round, or some have all of it, see `_Rounds`. After one
+    call has hung, later ones have less time; after `ALIKE` cases have broken the contract alike, others are
+    not begun. Ctrl-C is raised after the cases begun were yielded, those that had not ended as
+    interrupted."""
+    rounds = _Rounds(execution, [begin(plan) for plan in plans], progress)
     interrupted = False
     try:
         if limit is None:
-            for _ in LOOKS:
-                for run in runs:
-                    go_on(run)
+            rounds.to_the_end()
         else:
-            share = limit.seconds / len(plans)
-            for part in ROUNDS:
-                for run in runs:
-                    spend(run, min(part * share, run.total.seconds + limit.left()))
-            while limit.left() > 0 and (still := [run for run in runs if not run.ended]):
-                nearest = max(still, key=lambda run: run.evidence)
-                before_it = nearest.total.steps
-                spend(nearest, nearest.total.seconds + max(limit.left() / 2, PIECE * limit.seconds))
-                if nearest.total.steps == before_it:
-                    break
+            rounds.in_time(limit, wanted_tv)
     except KeyboardInterrupt:
         interrupted = True
-        for run in runs:
+        for run in rounds.runs:
             run.interrupted = not run.ended and run.total.steps < run.plan.steps
-    all_run = not interrupted and max(seen.values(), default=0) < ALIKE
-    yield from (run for run in runs if run.total.steps or run.total.failures or all_run)
+    all_run = not interrupted and not rounds.broken_alike
+    yield from (run for run in rounds.runs if run.total.steps or run.total.failures or all_run)
     if interrupted:
         raise KeyboardInterrupt
 
 
-def _side_by_side(run_each: RunEach, runs: Sequence[CaseRun]) -> Iterator[CaseRun]:
-    for i, total in run_each(_count_to_the_end, runs):
-        runs[i].total = total
-        yield runs[i]
+class _Rounds:
+    """The cases of an audit, and whose turn it is."""
+
+    def __init__(self, execution: Execution, runs: Sequence[CaseRun], progress: Progress | None):
+        self.execution, self.runs, self._progress = execution, runs, progress
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self._steps_needed: dict[CaseRun, int] = {}
+        self._told, self._total = 0, sum(run.plan.steps for run in runs)
+
+    @property
+    def broken_alike(self) -> bool:
+        """Whether so many cases have broken the contract alike that no other one is begun."""
+        return max(self._seen.values(), default=0) >= ALIKE
+
+    def to_the_end(self) -> None:
+        """Count all steps of all cases."""
+        if self.execution.elsewhere is not None:
+            self._advance(self.runs)
+            return
+        for _ in LOOKS:
+            for run in self.runs:
+                self._go_on(run)
+
+    def in_time(self, limit: Limit, wanted_tv: float) -> None:
+        """Count until the time is over.
+
+        Each case has a small share of it first, so that its pace is known. If nothing was found then, and
+        equal shares would leave less than the wanted power in more than half of the cases, those that
+        `choose` names have all of the time, and the others are left out. What is left in the end goes to the
+        case nearest to an alarm."""
+        share, served = limit.seconds / len(self.runs), self.runs
+        for part in ROUNDS:
+            for group in self._groups(self.runs):
+                self._spend(group, limit, [part * share] * len(group))
+            if part == ROUNDS[0] and self._too_slow(limit, wanted_tv):
+                served = self._concentrate(limit, wanted_tv)
+                break
+        while (still := [run for run in served if not run.ended]) and self._left(limit) > 0:
+            nearest = max(still, key=lambda run: run.evidence)
+            nearest.goal = math.inf
+            if not self._spend_half([nearest], limit):
+                break
+
+    def _too_slow(self, limit: Limit, wanted_tv: float) -> bool:
+        """Whether equal shares of the time are too short for a verdict, and none is known yet."""
+        if any(run.evidence >= 1.0 for run in self.runs):
+            return False
+        asked = len(self.runs) + len(self.execution.subject.left_out)
+        candidates = self._candidates(wanted_tv)
+        ended = sum(run.ended and run.total.steps >= self._needed(run, wanted_tv) for run in self.runs)
+        return too_slow(candidates, self._left(limit), asked, ended)
+
+    def _needed(self, run: CaseRun, wanted_tv: float) -> int:
+        if run not in self._steps_needed:
+            self._steps_needed[run] = steps_needed(run.plan, wanted_tv, run.alarm)
+        return self._steps_needed[run]
+
+    def _concentrate(self, limit: Limit, wanted_tv: float) -> list[CaseRun]:
+        """Count the cases that `choose` names up to the wanted power, while there is time; leave out the
+        others."""
+        by_name = {run.plan.case.name: run for run in self.runs}
+        served: dict[str, Candidate] = {}
+        while (left := self._left(limit)) > 0:
+            waiting = [one for one in self._candidates(wanted_tv) if one.name not in served]
+            kinds = [one.kind for one in served.values()]
+            chosen = choose(waiting, kinds, left, least=0 if served else 1)
+            if self.execution.elsewhere is None:
+                chosen = chosen[:1]  # then the paces are known better
+            if not chosen:
+                break
+            served |= {one.name: one for one in chosen}
+            group = [by_name[one.name] for one in chosen]
+            for run, one in zip(group, chosen, strict=True):
+                run.goal = one.needed
+            while (still := [run for run in group if not run.at_goal]) and self._left(limit) > 0:
+                if not self._spend_half(still, limit):
+                    break
+        for run in self.runs:
+            run.left_out = bool(served) and not run.ended and run.plan.case.name not in served
+        return [by_name[name] for name in served]
+
+    def _candidates(self, wanted_tv: float) -> list[Candidate]:
+        """The cases that were begun and have not ended."""
+        return [
+            Candidate(
+                run.plan.case.name,
+                kind_of(run.plan),
+                self._needed(run, wanted_tv),
+                run.plan.steps,
+                run.total.steps,
+                run.pace,
+            )
+            for run in self.runs
+            if run.total.steps and not run.ended
+        ]
+
+    def _left(self, limit: Limit) -> float:
+        """The seconds that are left, also of all workers together."""
+        if self.execution.elsewhere is None:
+            return limit.left()
+        return min(limit.left(), limit.seconds - sum(run.total.seconds for run in self.runs))
+
+    def _groups(self, runs: Sequence[CaseRun]) -> list[Sequence[CaseRun]]:
+        """The cases that are counted at a time."""
+        return [[run] for run in runs] if self.execution.elsewhere is None else [runs]
+
+    def _spend_half(self, runs: Sequence[CaseRun], limit: Limit) -> bool:
+        """Count until `runs` have had half of the time left, so that it can be divided again at the pace that
+        was measured; whether anything was counted."""
+        more = max(self._left(limit) / 2, PIECE * limit.seconds) / len(runs)
+        before = sum(run.total.steps for run in runs)
+        for group in self._groups(runs):
+            self._spend(group, limit, [run.total.seconds + more for run in group])
+        return sum(run.total.steps for run in runs) > before
+
+    def _spend(self, runs: Sequence[CaseRun], limit: Limit, seconds: Sequence[float]) -> None:
+        """Count until `runs` have taken so many seconds in all, or the limit is reached."""
+        left = self._left(limit)
+        for run, most in zip(runs, seconds, strict=True):
+            run.seconds = min(most, run.total.seconds + left)
+        self._advance(runs)
+
+    def _advance(self, runs: Sequence[CaseRun]) -> None:
+        """Count each of `runs` until it asks for no more steps."""
+        if self.execution.elsewhere is None:
+            for run in runs:
+                while self._go_on(run):
+                    pass
+            return
+        for _ in _side_by_side(self.execution, runs, self.runs, self._progress):
+            pass
+
+    def _go_on(self, run: CaseRun) -> bool:
+        """Count a case up to its next look; whether it asked for steps."""
+        if (steps := run.next()) is None:
+            return False
+        run.add(count_case(self.execution.subject, steps, offset(self._progress, self._told, self._total)))
+        self._told = min(self._total, self._told + steps.steps)
+        if any("hung: " in failure.text for failure in run.total.failures):
+            for other in self.runs:
+                other.patience = AGAIN
+        self._seen.update({Finding(*failure).alike for failure in run.total.failures})
+        if self.broken_alike:
+            for other in self.runs:
+                other.ended |= not other.total.steps
+        return True
 
 
-def _count_to_the_end(subject: Subject, run: CaseRun) -> Partial:
-    """Run a case on a worker, which looks at the counts instead of the parent, at the planned tables."""
-    return run_case(subject, run).total
-
-
-def _diagnosis(execution: Execution, found: Audit, deadline: float) -> Diagnosis | None:
-    """The diagnosis of what failed; unknown if it is not finished at `deadline`, of `time.monotonic`."""
+def diagnosis_of(execution: Execution, found: Audit, deadline: float) -> Diagnosis | None:
+    """The diagnosis of what failed, None if there is none to make; unknown if it is not finished at
+    `deadline`, of `time.monotonic`."""
     results = [case for case in found.cases if not case.broken and case.case != PROMISES]
     root, subject = found.provenance.root, execution.subject
     if found.interrupted:

@@ -6,8 +6,10 @@ user's verifier are one more case."""
 from __future__ import annotations
 
 import os
+import time
 from concurrent.futures import Executor
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -15,10 +17,19 @@ from specsim import rules
 from specsim.auditing._checks.contract_checks import PROMISES, promises_result
 from specsim.auditing._checks.findings import judge_case
 from specsim.auditing._checks.proof import prove_on_generated_models
-from specsim.auditing._checks.subjects import RuleSubject, VerifierSubject
+from specsim.auditing._checks.subjects import RuleSubject, Subject, VerifierSubject
 from specsim.auditing._execution import Execution, open_execution, planned_subject
 from specsim.auditing._results.audit import BUDGET
-from specsim.auditing._runner import Audit, CaseRun, check_limits, check_promises_at, run_cases
+from specsim.auditing._results.diagnosis import Diagnosis
+from specsim.auditing._runner import (
+    DIAGNOSIS,
+    Audit,
+    CaseRun,
+    check_limits,
+    check_promises_at,
+    diagnosis_of,
+    run_cases,
+)
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.origin import Origin
@@ -48,7 +59,7 @@ def audit_shard(
 ) -> list[str]:
     """Count one shard of the cases of an audit into a file.
 
-    `specsim.merge` judges all shards together, with the result of `specsim.audit`, except for the diagnosis.
+    `specsim.merge` judges and diagnoses all shards together, with the result of `specsim.audit`.
 
     Parameters
     ----------
@@ -61,7 +72,7 @@ def audit_shard(
     level, rng, timeout, threads, executor, progress
         As in `specsim.audit`; all shards need the same `level` and `rng`.
     seconds : float, optional
-        Time limit of this shard.
+        Time limit of this shard, divided equally among its cases.
 
     Returns
     -------
@@ -121,8 +132,9 @@ def audit_shard(
     return names
 
 
-def merge_audit(part: Part) -> Audit:
-    """Judge the audit whose parts add up to `part`. Raises ValueError with the names of missing cases."""
+def merge_audit(part: Part, diagnose: bool = True) -> Audit:
+    """Judge the audit whose parts add up to `part`, and `diagnose` what failed with the verifier that the
+    parts name. Raises ValueError with the names of missing cases."""
     run, found = part.run, part.found
     promise = None if run["declared"] is None else Declared(**run["declared"])
     subject = planned_subject(run["audit of"], promise, part.about["threads"])
@@ -133,7 +145,7 @@ def merge_audit(part: Part) -> Audit:
         raise ValueError(f"of {len(names)} cases {len(lost)} are missing: {', '.join(lost)}")
     tests = sum(plan.tests for plan in plans)
     cases = [judge_case(plan, found[plan.case.name], BUDGET / tests) for plan in plans]
-    return Audit(
+    merged = Audit(
         verifier=subject.name,
         level=run["level"],
         cases=(*(promises_result(found[name]) for name in promises), *cases),
@@ -147,6 +159,27 @@ def merge_audit(part: Part) -> Audit:
         left_out=subject.left_out,
         origin=Origin(digest=run["verifier's code"]) if run["verifier's code"] else None,
     )
+    if not diagnose or promise is None or not any(case.findings for case in merged.cases):
+        return merged
+    return replace(merged, diagnosis=_diagnosis(subject, merged, max(part.seconds, DIAGNOSIS)))
+
+
+def _diagnosis(planned: Subject, merged: Audit, seconds: float) -> Diagnosis | None:
+    """The diagnosis of a merged audit of a user's verifier, or why there is none: more steps are drawn, so
+    it must be here, and the one that was audited."""
+    with ExitStack() as stack:
+        try:
+            execution = stack.enter_context(open_execution(planned.name, 1, TIMEOUT))
+        except (ValueError, TypeError) as error:
+            return Diagnosis(reason=f"There is none, since the verifier cannot be opened here: {error}.")
+        audited = merged.origin and merged.origin.digest
+        if execution.origin is None or (execution.origin.digest or None) != audited:
+            return Diagnosis(
+                reason="There is none, since the verifier's file is not the one that was audited."
+            )
+        if [case.name for case in execution.subject.cases] != [case.name for case in planned.cases]:
+            return Diagnosis(reason="There is none, since the verifier declares something else here.")
+        return diagnosis_of(execution, merged, time.monotonic() + seconds)
 
 
 def _which_run(execution: Execution, level: str, root: int) -> dict[str, Any]:

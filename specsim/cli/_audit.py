@@ -36,7 +36,9 @@ def audit(
     seconds: Annotated[
         float | None,
         REAL,
-        Parameter(name="--time", help="Time limit in seconds, for a slow verifier; fewer steps."),
+        Parameter(
+            name="--time", help="Time limit in seconds; a slow verifier gets fewer steps, or fewer cases."
+        ),
     ] = None,
     source: Annotated[
         Path | None,

@@ -17,7 +17,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from concurrent.futures.process import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -281,7 +281,7 @@ def count_spans(
     Raises TypeError for a job that cannot be pickled, and as `Workers.results`."""
     packed = _pack(job)
     digest = hashlib.sha256(packed).hexdigest()
-    spans = _Spans(intervals, chunk)
+    spans = Spans(intervals, chunk)
     unknown: deque[Interval] = deque()
 
     def next_task() -> Task | None:
@@ -309,24 +309,36 @@ def _pack(job: Job) -> bytes:
         ) from error
 
 
-class _Spans:
+class Spans:
     """Splits intervals into spans of whole chunks of about a second, as measured; shorter at the end."""
 
-    def __init__(self, intervals: Sequence[Interval], chunk: int):
-        self._left = deque(intervals)
+    def __init__(self, intervals: Iterable[Interval], chunk: int):
+        self._intervals, self._left = deque[Interval](), 0
         self._chunk = chunk
         self._chunks = 1
+        self.extend(intervals)
+
+    def extend(self, intervals: Iterable[Interval]) -> None:
+        """Add intervals at the end."""
+        for first, end in intervals:
+            self._intervals.append((first, end))
+            self._left += end - first
+
+    def clear(self) -> None:
+        """Forget the intervals that are left."""
+        self._intervals.clear()
+        self._left = 0
 
     def next(self) -> tuple[int, int] | None:
         """The (first, steps) of the next span; None after the last."""
-        if not self._left:
+        if not self._intervals:
             return None
-        left = sum(end - first for first, end in self._left)
-        first, end = self._left.popleft()
-        chunks = min(self._chunks, max(1, left // (SHARE_LEFT * self._chunk)))
+        first, end = self._intervals.popleft()
+        chunks = min(self._chunks, max(1, self._left // (SHARE_LEFT * self._chunk)))
         steps = min(chunks * self._chunk, end - first)
         if first + steps < end:
-            self._left.appendleft((first + steps, end))
+            self._intervals.appendleft((first + steps, end))
+        self._left -= steps
         return first, steps
 
     def learn(self, steps: int, seconds: float) -> None:

@@ -151,6 +151,38 @@ def wrong_and_dies_of_wide_rows(draft_tokens, p, q, rng):
 wrong_and_dies_of_wide_rows.declared = {"vocab_size": 100}  # one case is wide, so that few processes die
 
 
+def notes_its_calls(draft_tokens, p, q, rng):
+    """Appends what tells this call from others to a file of its process, in the folder $NOTES."""
+    with open(os.path.join(os.environ["NOTES"], str(os.getpid())), "a", encoding="utf-8") as notes:
+        state = rng.bit_generator.state["state"]["state"]
+        print(*draft_tokens.shape, p.shape[2], int(draft_tokens.sum()), state, file=notes)
+    return right(draft_tokens, p, q, rng)
+
+
+def breaks_at_some_steps(draft_tokens, p, q, rng):
+    """In a case of many tokens, in about one of twenty calls."""
+    if p.shape[2] == 1000 and len(p) > 10 and int(draft_tokens.sum()) % 20 == 0:
+        raise ValueError(f"drafted {int(draft_tokens[0, 0])}")
+    return right(draft_tokens, p, q, rng)
+
+
+def naps(draft_tokens, p, q, rng):
+    time.sleep(0.001 * len(p))
+    return right(draft_tokens, p, q, rng)
+
+
+def samples(target, draft, prompt, max_new_tokens, eos, rng):
+    """A decoder that drafts nothing."""
+    text = list(prompt)
+    while len(text) - len(prompt) < max_new_tokens and (len(text) == len(prompt) or text[-1] != eos):
+        row = np.asarray(target.row(tuple(text)), dtype=np.float64)
+        text.append(int(row.cumsum().searchsorted(rng.random() * row.sum(), side="right")))
+    return text[len(prompt) :]
+
+
+samples.declared = {"decoder": True}
+
+
 def sleeps_over_32_tokens(draft_tokens, p, q, rng):
     if p.shape[2] == 32:
         time.sleep(100)

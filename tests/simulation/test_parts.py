@@ -510,7 +510,7 @@ def test_shards_of_an_audit_of_a_users_verifier_are_judged_as_the_whole(tmp_path
     assert any(one.failures and not one.steps for one in found)
     with pytest.raises(ValueError, match=r"0\.part: .* counted twice, there and in a file before it"):
         specsim.merge([*paths, paths[0]])
-    merged = specsim.merge(paths)
+    merged = specsim.merge(paths, diagnose=False)
     assert audited(merged) == audited(whole)
     with pytest.raises(ValueError, match=r"are missing: .*promises"):
         specsim.merge([paths[1]])
@@ -522,6 +522,33 @@ def test_shards_of_an_audit_of_a_users_verifier_are_judged_as_the_whole(tmp_path
         ValueError, match=r"of another run: verifier's code is .* there, and 'of yesterday' in"
     ):
         specsim.merge(paths)
+
+
+def test_a_merged_audit_is_diagnosed_as_the_whole_or_says_why_not(tmp_path, monkeypatch):
+    code = (Path(__file__).parents[1] / "helpers/verifiers.py").read_text(encoding="utf-8")
+    module = tmp_path / "merged_here.py"
+    module.write_text(code.replace("def resamples_from_target(", "def wrong("), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "merged_here:wrong"
+    whole = specsim.audit(name, level="smoke", rng=0, wanted_tv=0.05)
+    assert whole.diagnosis.named[0].name == "resamples_target"
+    paths = [tmp_path / f"{i}.part" for i in range(2)]
+    for i in (0, 1):
+        audit_shard(name, paths[i], (i, 2), "smoke", 0)
+    merged = specsim.merge(paths)
+    assert merged.diagnosis == whole.diagnosis
+    assert audited(merged) == audited(whole)
+    with module.open("a", encoding="utf-8") as more:
+        more.write("\n# changed\n")
+    changed = specsim.merge(paths)
+    assert [case.findings for case in changed.cases] == [case.findings for case in merged.cases]
+    assert changed.diagnosis.reason.endswith("the verifier's file is not the one that was audited.")
+    module.unlink()
+    gone = specsim.merge(paths)
+    assert (gone.verdict, gone.exit_code) == (whole.verdict, 1)
+    assert "the verifier cannot be opened here: " in gone.diagnosis.reason
+    assert "cannot import merged_here" in gone.diagnosis.reason
+    assert specsim.merge(paths, diagnose=False).diagnosis is None
 
 
 def test_examples_and_failures_of_an_audit_survive_the_file(tmp_path):

@@ -101,7 +101,7 @@ def judge_table(
         cells=len(table.law),
         chi_square=_shown_chi_square(observed, table),
         log10_e=log_e / np.log(10.0),
-        detectable_tv=_detectable_tv(table, n, level),
+        detectable_tv=detectable_in_table(table, n, level),
         certified_tv=certified_tv(observed, table.law, level / len(LOOKS)) if small and planned else None,
         rejected=rejected,
         labels=tuple(table.label(cell) for cell in range(len(table.law))) if shown else (),
@@ -110,8 +110,9 @@ def judge_table(
     )
 
 
-def _detectable_tv(table: Table, n: int, level: float) -> float:
-    """As `stats.detectable_tv`; where one outcome is certain, any other is impossible, and one is enough.
+def detectable_in_table(table: Table, n: int, level: float) -> float:
+    """As `stats.detectable_tv` of `n` draws; where one outcome is certain, another one is impossible, and
+    enough.
 
     Of single tokens it is the share of draws that go to the most probable one in addition."""
     if table.kind == "ids":

@@ -42,7 +42,7 @@ def audit_to_junit(audit: Audit) -> str:
     suite.extend(cases)
     output = ElementTree.SubElement(suite, "system-out")
     said = [words.headline(audit), *words.diagnosis(audit), words.test_line(audit), words.wanted_line(audit)]
-    said += [line for line in (words.limits_line(audit), words.replay(audit)) if line]
+    said += [*words.time_lines(audit), *filter(None, (words.limits_line(audit), words.replay(audit)))]
     output.text = "\n".join(said)
     ElementTree.indent(suite)
     for element in suite.iter():
@@ -69,6 +69,8 @@ def _case(audit: Audit, case: CaseResult) -> ElementTree.Element:
         _outcome(element, kind, case.findings[0].text, f"{said}\nagain: {words.replay(audit)}")
     elif case.interrupted:
         _outcome(element, "skipped", f"interrupted after {case.steps:,} of {case.planned:,} steps", None)
+    elif words.left_out_for_time(audit, case):
+        _outcome(element, "skipped", f"left out for time after {case.steps:,} steps", None)
     return element
 
 

@@ -34,6 +34,8 @@ COLUMNS = {
     "draft's most probable tokens, to the most that can be accepted of them; not part of the verdict",
 }
 
+#: In place of the verdict of a case that was left out for time.
+LEFT_OUT = "left out"
 #: The column of the values of an axis, which holds text.
 AXIS = "value: detectable TV"
 #: Kinds of findings of which one step is enough.
@@ -72,7 +74,9 @@ def meaning(audit: Audit) -> str:
         Verdict.LOSSY: "The verifier declares an output distribution other than the target's, and no "
         f"deviation from the declared one was found. Its total variation from the target's is up to "
         f"{audit.declared_tv:.3f}.",
-        Verdict.INCONCLUSIVE: "Nothing was found, and too little could have been. " + wanted_line(audit),
+        Verdict.INCONCLUSIVE: " ".join(
+            ["Nothing was found, and too little could have been.", wanted_line(audit), *time_lines(audit)]
+        ),
         Verdict.BIASED: "The output does not have the distribution that the verifier claims.",
         Verdict.BROKEN: "The verifier violates its contract (see the findings), so its output distribution "
         "could not be tested in full.",
@@ -113,6 +117,7 @@ def progress_lines(audit: Audit) -> list[str]:
     if left and any(case.broken for case in audit.cases) and not audit.interrupted:
         lines.append(f"{_counted(left, 'case')} of {audit.planned} not run, since the contract is broken.")
     slow = [case for case in audit.cases if case.steps < case.planned and not case.findings]
+    slow = [case for case in slow if case.case not in audit.out_of_time]
     if slow:
         done, planned = sum(case.steps for case in slow), sum(case.planned for case in slow)
         why = "interrupted" if audit.interrupted else "time limit"
@@ -204,6 +209,26 @@ def limits_line(audit: Audit) -> str:
     )
 
 
+def time_lines(audit: Audit) -> list[str]:
+    """Which cases were left out for time, and what was found to hold at the others."""
+    if not audit.out_of_time:
+        return []
+    here = [case for case in audit.cases if case.first_token is not None]
+    ran = [case for case in here if case.case not in audit.out_of_time]
+    brief = [case.steps for case in here if case.case in audit.out_of_time]
+    lines = [
+        f"The time was too short for all cases: {len(audit.out_of_time)} of {audit.planned} were left out "
+        f"for time, after at most {_counted(max(brief, default=0), 'step')}: {', '.join(audit.out_of_time)}."
+    ]
+    if held := [case for case in ran if not case.findings]:
+        power = (f"{case.case} ({case.first_token.detectable_tv:.3f})" for case in held if case.first_token)
+        lines.append(
+            "No deviation was found where the time was spent, at cases with this detectable total variation "
+            f"of the first token: {', '.join(power)}."
+        )
+    return lines
+
+
 def power_line(audit: Audit) -> str:
     """The detectable deviation of the first token, in the most and the least sensitive case."""
     found = [case.first_token.detectable_tv for case in audit.cases if case.first_token is not None]
@@ -283,6 +308,7 @@ def audit_parts(audit: Audit) -> Iterator[Piece]:
     yield test_line(audit)
     if audit.exit_code != 1:
         yield wanted_line(audit)
+    yield from time_lines(audit)
     if said := limits_line(audit):
         yield said
     yield run_line(audit)
@@ -330,7 +356,15 @@ def _difference(case: Difference) -> dict[str, str]:
 
 def evidence(audit: Audit) -> list[dict[str, str]]:
     """The first table: is it exact? It fits into 80 columns."""
-    return [_evidence(case) for case in audit.cases]
+    return [
+        _evidence(case) | ({"verdict": LEFT_OUT} if left_out_for_time(audit, case) else {})
+        for case in audit.cases
+    ]
+
+
+def left_out_for_time(audit: Audit, case: CaseResult) -> bool:
+    """Whether a case was left out for time, and nothing was found in its few steps."""
+    return case.case in audit.out_of_time and not case.findings
 
 
 def power_by_axis(audit: Audit) -> list[dict[str, str]]:

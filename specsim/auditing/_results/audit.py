@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -30,7 +31,7 @@ WANTED_TV = 0.05
 LEAST_TV = 1e-9
 #: The version of the JSON of an audit. A key that is added changes the number after the dot, one that is gone
 #: or has another meaning the one before it.
-SCHEMA = "specsim-audit 1.2"
+SCHEMA = "specsim-audit 1.3"
 #: The most characters of a finding.
 LONGEST, LONGEST_DETAILS = 1500, 6000
 
@@ -240,14 +241,30 @@ class CaseResult:
     @property
     def first_token(self) -> TableResult | None:
         """The table of the first position: its full law if there is one, else its PIT bins."""
-        here = [table for table in self.tables if table.position == 0]
-        return next((t for t in here if t.kind == "prefix"), next((t for t in here if t.kind == "PIT"), None))
+        return first_token_of(self.tables)
 
     @property
     def last_position(self) -> TableResult | None:
         """The PIT bins of the last position that is tested; without bins, its first table."""
         pit = [table for table in self.tables if table.kind == "PIT"] or list(self.tables)
         return max(pit, key=lambda table: table.position, default=None)
+
+
+class _Tested(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def position(self) -> int: ...
+
+
+T = TypeVar("T", bound=_Tested)
+
+
+def first_token_of(tables: Iterable[T]) -> T | None:
+    """The table, planned or tested, of the first position: its full law if there is one, else its bins."""
+    here = [table for table in tables if table.position == 0]
+    return next((t for t in here if t.kind == "prefix"), next((t for t in here if t.kind == "PIT"), None))
 
 
 @dataclass(frozen=True)
@@ -271,8 +288,9 @@ class Audit(Shown):
 
     If `interrupted` by Ctrl-C, cases are missing or have fewer steps than planned. `planned` is the number of
     cases with tests, run or not; `limits` are those that the verifier declares, such as "vocab_size=2", and
-    `left_out` the cases that it is not asked for this reason. `wanted_tv` is the total variation that had to
-    be detectable. `origin` is that of a user's function."""
+    `left_out` the cases that it is not asked for this reason. `out_of_time` are the cases that got a few
+    steps only, since a time limit is too short for all of them. `wanted_tv` is the total variation that had
+    to be detectable. `origin` is that of a user's function."""
 
     verifier: str
     level: str
@@ -286,6 +304,7 @@ class Audit(Shown):
     planned: int = 0
     limits: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    out_of_time: tuple[str, ...] = ()
     wanted_tv: float = WANTED_TV
     origin: Origin | None = field(default=None, repr=False)
 

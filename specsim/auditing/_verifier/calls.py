@@ -45,6 +45,11 @@ class VerifierSource:
     def declared(self) -> Declared:
         return self.callee.declared
 
+    @property
+    def batch_steps(self) -> int:
+        """The most steps of a question."""
+        return max(1, BATCH_BYTES // self.case.step_bytes)
+
     @cached_property
     def reader(self) -> RowReader:
         return rows_of(self.case)
@@ -61,7 +66,7 @@ class VerifierSource:
             yield self._batch(*before)
 
     def _questions(self, key: Key, first: int, steps: int) -> Iterator[tuple[RowsAsked, Any]]:
-        for start, n in pieces(first, steps, max(1, BATCH_BYTES // self.case.step_bytes)):
+        for start, n in pieces(first, steps, self.batch_steps):
             rows = self.reader.rows(key, start, n)
             yield self._question(rows, key, start), rows
 
