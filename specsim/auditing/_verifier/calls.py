@@ -123,11 +123,11 @@ class VerifierSource:
 
     def _read(self, asked: RowsAsked, rows: Any) -> tuple[TokenArray, Ints]:
         """The tokens int32 [γ+1, B], checked, and the number of accepted ones [B]."""
-        answers = np.concatenate(list(self.callee.read(asked)))
-        size = rows.vocab_size
+        size, answers = rows.vocab_size, self.callee.read(asked)
         if not self.declared.tree:
             lengths = asked.arrays.get("lengths")
             return read_tokens(answers, rows.draft_tokens, lengths, size, asked.first)
+        answers = np.concatenate(list(answers))
         tokens = np.empty_like(answers)
         for s, answer in enumerate(answers):
             nodes = answer[:-1][answer[:-1] != -1]
