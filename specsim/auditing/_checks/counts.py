@@ -27,7 +27,7 @@ from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._cases.rows import tables_of
 from specsim.auditing._checks.claimed_law import Claim, rows_on_path
 from specsim.auditing._checks.counting import count_by_rows, count_by_table, count_dependence
-from specsim.core._streams import Key, Purpose, uniforms
+from specsim.core._streams import Key, Purpose
 from specsim.core._types import Floats, Ints
 from specsim.simulation._counting import EXAMPLES, Example
 from specsim.simulation._sources import Batch, RowVerifier
@@ -93,9 +93,8 @@ class AuditTally:
         """Count a batch; the first of its impossible tokens."""
         steps, rows = len(batch.accepted), batch.rows
         counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.gamma + 1)
-        v = uniforms(key, int(Purpose.COUNT), batch.first, steps, self.case.gamma + 1)
         first, before = np.empty(steps), counts["impossible"].sum()
-        emitted = batch.tokens, batch.accepted, v
+        emitted = batch.tokens, batch.accepted, (*key, int(Purpose.COUNT), batch.first)
         tables: Any = tuple(tuple(counts[of + name] for name in BY_POSITION) for of in ("", ENDS))
         tables = (table_positions(self.case), *tables, TAIL_EDGES, counts["impossible"], counts["ids"])
         laws, (last, shifts) = None, _last_and_shifts(rows)
