@@ -227,5 +227,5 @@ class PairRows:
                 np.tile(row, (steps, n, 1)) for row, n in zip(self.rows_in_dtype, (gamma + 1, gamma), strict=True)
             )
             self.made[:] = [(p, q, tile_parents(self.tree, steps))]
-        p, q, parents = self.made[0]
-        return p[:steps], q[:steps], parents[:steps]
+        p, q, parents = (whole if len(whole) == steps else whole[:steps] for whole in self.made[0])
+        return p, q, parents

@@ -24,7 +24,7 @@ from specsim.simulation._sources import Batch
 
 #: Seconds after which a call counts as hanging.
 TIMEOUT = 60.0
-#: Steps at the start of a case whose inputs are compared with copies after the call.
+#: Inputs of questions that begin before this step of a case are compared with copies.
 COMPARED_STEPS = 512
 #: Bytes of rows in a batch of two calls: more than for built-in rules, since calls from Python are slow.
 BATCH_BYTES = 2**23
