@@ -10,18 +10,20 @@ from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
 from specsim.core._kernels import kernel
-from specsim.core._streams import Key, Purpose, uniforms
+from specsim.core._streams import Key, Purpose, fill_uniforms, uniforms
 from specsim.core._types import Floats, Ints, dtype_of
 from specsim.drafts import Tree, chain
 from specsim.models import Model
 from specsim.simulation._engine import model_rows
-from specsim.simulation._rows import ModelRows, RowReader, Rows, tile_parents
+from specsim.simulation._rows import ModelRows, RowReader, Rows, sample_starts, tile_parents
 from specsim.theory import acceptance_rate
 
 #: The largest vocabulary of a model that is a table of rows by the last token.
 TABLE_VOCABULARY = 512
 #: Bounds on the parts of [0, 1) for which a search in a cumulative sum has its first guess.
 LEAST_PARTS, MOST_PARTS = 2**8, 2**16
+#: Steps that are drawn with one buffer of uniforms, which stays in the cache.
+BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,10 @@ def tables_of(case: Case) -> tuple[Floats, Floats]:
     return tuple(np.ascontiguousarray(rows) for rows in np.broadcast_arrays(p, q))
 
 
+#: In place of the tokens before each step, where no row depends on them.
+_UNKNOWN = np.empty(0, dtype=np.int32)
+
+
 class InverseCDF:
     """Draws tokens from rows of pmfs [C, V], as `searchsorted` in the cumulative sums does.
 
@@ -79,29 +85,41 @@ class InverseCDF:
             [cdf.searchsorted(edges * cdf[-1], side="right") for cdf in self.cdf], dtype=np.int32
         )
 
-    def chains(self, u: Floats, start: NDArray[np.int32]) -> tuple[Ints, NDArray[np.int32]]:
-        """Drafted tokens [B, γ] and the last token before each place [B, γ+1], `start` [B] the first ones;
-        u[i], of u [γ, B], draws token i from the row of the last token, or from the only row."""
-        gamma, steps = u.shape
-        tokens, last = np.empty((steps, gamma), dtype=np.int64), np.empty((steps, gamma + 1), dtype=np.int32)
-        _draw_chains(self.cdf, self.begin, u, start, tokens, last)
+    def chains(
+        self, stream: tuple[int, ...], steps: int, gamma: int, start: NDArray[np.int32]
+    ) -> tuple[Ints, NDArray[np.int32]]:
+        """Drafted tokens [B, γ] and the last token before each place [B, γ+1], `start` [B] the first ones.
+
+        A token is drawn from the row of the last token, or from the only row, with the uniforms of `stream`,
+        (key, purpose, first step). If `start` is empty, so are the last tokens."""
+        tokens = np.empty((steps, gamma), dtype=np.int64)
+        last = np.empty((len(start), gamma + 1), dtype=np.int32)
+        _draw_chains(self.cdf, self.begin, stream, start, tokens, last)
         return tokens, last
 
 
 @kernel
-def _draw_chains(cdf, begin, u, start, tokens, last):  # type: ignore[no-untyped-def]
-    one_row = cdf.shape[0] == 1
-    for s in range(tokens.shape[0]):
-        x = np.int64(start[s])
-        last[s, 0] = x
-        for i in range(tokens.shape[1]):
-            row = 0 if one_row else x
-            goal = u[i, s] * cdf[row, -1]
-            x = np.int64(begin[row, np.int64(u[i, s] * begin.shape[1])])
-            while cdf[row, x] <= goal:
-                x += 1
-            tokens[s, i] = x
-            last[s, i + 1] = x
+def _draw_chains(cdf, begin, stream, start, tokens, last):  # type: ignore[no-untyped-def]
+    """Fill tokens and last; the uniforms of a block of steps stay in the cache."""
+    one_row, followed, gamma = cdf.shape[0] == 1, last.size > 0, tokens.shape[1]
+    for done in range(0, tokens.shape[0], BLOCK):
+        steps = min(BLOCK, tokens.shape[0] - done)
+        u = np.empty((-(-gamma // 3) * 3, steps))
+        fill_uniforms(stream[0], stream[1], stream[2], stream[3] + done, u)
+        for k in range(steps):
+            s = done + k
+            x = np.int64(start[s] if followed else 0)
+            if followed:
+                last[s, 0] = x
+            for i in range(gamma):
+                row = np.uint64(0 if one_row else x)
+                goal = u[i, k] * cdf[row, -1]
+                x = np.int64(begin[row, np.uint64(u[i, k] * begin.shape[1])])
+                while cdf[row, np.uint64(x)] <= goal:
+                    x += 1
+                tokens[s, i] = x
+                if followed:
+                    last[s, i + 1] = x
 
 
 @kernel
@@ -137,19 +155,19 @@ class TableRows(ModelRows):
         """The parents of the latest number of steps."""
         return {}
 
-    def rows_after(self, start: NDArray[np.int32], u: Floats) -> CaseRows:
-        (p_table, q_table), (steps, order), gamma = self.tables, start.shape, self.tree.size
-        first = start[:, -1] if order else np.zeros(steps, dtype=np.int32)
-        tokens, last = self.inverse.chains(u, first)
-        q = np.empty((steps, gamma, self.vocab_size))
+    def rows(self, key: Key, first: int, steps: int) -> CaseRows:
+        (p_table, q_table), gamma, size = self.tables, self.tree.size, self.vocab_size
+        start = self.contexts[sample_starts(key, first, steps, len(self.contexts))]
+        before = start[:, -1] if start.size else np.zeros(steps, dtype=np.int32)
+        tokens, last = self.inverse.chains((*key, int(Purpose.DRAFT), first), steps, gamma, before)
+        p, q = np.empty((steps, gamma + 1, size)), np.empty((steps, gamma, size))
         _take_rows(q_table, last, q)
-        p = np.empty((steps, gamma + 1, self.vocab_size))
         if p_table is not None:
             _take_rows(p_table, last, p)
         else:
             text = np.concatenate([start, last[:, 1:]], axis=1)
-            histories = np.lib.stride_tricks.sliding_window_view(text, order, axis=1)
-            self.target.rows(histories.reshape(-1, order), out=p.reshape(-1, self.vocab_size))
+            histories = np.lib.stride_tricks.sliding_window_view(text, start.shape[1], axis=1)
+            self.target.rows(histories.reshape(-1, start.shape[1]), out=p.reshape(-1, size))
         if steps not in self.made:
             self.made.clear()
             self.made[steps] = tile_parents(self.tree, steps)
@@ -203,8 +221,7 @@ class PairRows:
 
     def rows(self, key: Key, first: int, steps: int) -> CaseRows:
         case, gamma, size = self.case, self.tree.size, self.vocab_size
-        u = uniforms(key, int(Purpose.DRAFT), first, steps, gamma)
-        tokens, _ = self.inverse.chains(u, np.zeros(steps, dtype=np.int32))
+        tokens, _ = self.inverse.chains((*key, int(Purpose.DRAFT), first), steps, gamma, _UNKNOWN)
         p, q, parents = self._of_all(steps)
         lengths = shifts = None
         if case.rotated or case.uneven:

@@ -101,7 +101,7 @@ class Local:
                 with call_safely(asked.timeout):
                     output = self.function(*inputs, rng, **given)
                     # a copy, since the verifier may reuse its buffer
-                    tokens = as_tokens(output, shape).astype(np.int64, order="C")
+                    tokens = as_tokens(output, shape).astype(np.int64)
             except BrokenVerifier as error:
                 # a later call has a generator that was used
                 if error.details and not part.start:
