@@ -57,13 +57,12 @@ def rows_by_token(model: Model) -> Floats | None:
 
 def tables_of(case: Case) -> tuple[Floats, Floats]:
     """p and q [C, V] of a pair, C = 1, or of a case whose rows are `CaseRows.last`."""
+    models = case.target, case.draft
     if case.is_pair:
-        p, q = (np.asarray(model.row(()), dtype=np.float64)[None] for model in (case.target, case.draft))
-        return p, q
-    p, q = (rows_by_token(model) for model in (case.target, case.draft))
-    assert p is not None
-    assert q is not None
-    return tuple(np.ascontiguousarray(rows) for rows in np.broadcast_arrays(p, q))
+        p, q = (np.asarray(model.row(()), dtype=np.float64)[None] for model in models)
+    else:
+        p, q = np.broadcast_arrays(*(rows_by_token(model) for model in models))
+    return np.ascontiguousarray(p), np.ascontiguousarray(q)
 
 
 #: In place of the tokens before each step, where no row depends on them.
@@ -241,7 +240,8 @@ class PairRows:
         if not self.made or len(self.made[0][0]) < steps:
             gamma = self.tree.size
             p, q = (
-                np.tile(row, (steps, n, 1)) for row, n in zip(self.rows_in_dtype, (gamma + 1, gamma), strict=True)
+                np.tile(row, (steps, n, 1))
+                for row, n in zip(self.rows_in_dtype, (gamma + 1, gamma), strict=True)
             )
             self.made[:] = [(p, q, tile_parents(self.tree, steps))]
         p, q, parents = (whole if len(whole) == steps else whole[:steps] for whole in self.made[0])

@@ -159,7 +159,7 @@ def pairs_of_quarters(one: Floats, other: Floats) -> Ints:
 
 
 def _mass_below(laws: Floats, scores: Floats) -> Floats:
-    """For each token of laws [..., V], the mass of the tokens before it in order of its score, ties by token."""
+    """For each token of laws [..., V], the mass of the tokens before it in order of score, ties by token."""
     order: Ints = np.argsort(scores, kind="stable")
     ranked = np.take_along_axis(laws, order, axis=-1)
     below = np.empty_like(laws)

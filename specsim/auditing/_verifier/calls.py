@@ -24,8 +24,9 @@ from specsim.simulation._sources import Batch
 
 #: Seconds after which a call counts as hanging.
 TIMEOUT = 60.0
-#: Inputs of questions that begin before this step of a case are compared with copies.
-COMPARED_STEPS = 512
+#: Inputs are compared with copies in the batches of a case that begin before this step, and in no more
+#: batches than this: with long rows a comparison takes as long as a verifier.
+COMPARED_STEPS, COMPARED_BATCHES = 512, 16
 #: Bytes of rows in a batch of two calls: more than for built-in rules, since calls from Python are slow.
 BATCH_BYTES = 2**23
 
@@ -60,8 +61,12 @@ class VerifierSource:
         if before is not None:
             yield self._batch(*before)
 
+    @property
+    def _batch_steps(self) -> int:
+        return max(1, BATCH_BYTES // self.case.step_bytes)
+
     def _questions(self, key: Key, first: int, steps: int) -> Iterator[tuple[RowsAsked, Any]]:
-        for start, n in pieces(first, steps, max(1, BATCH_BYTES // self.case.step_bytes)):
+        for start, n in pieces(first, steps, self._batch_steps):
             rows = self.reader.rows(key, start, n)
             yield self._question(rows, key, start), rows
 
@@ -102,7 +107,7 @@ class VerifierSource:
         rows = replace(rows, p=rows.p.astype(dtype, copy=False), q=rows.q.astype(dtype, copy=False))
         extras, size = self.extras(key, first, rows), self.rows_of_a_call(len(rows.draft_tokens))
         asked = self._asked(rows, extras, size, (*map(int, key), int(first)), int(first))
-        return replace(asked, compared=first < COMPARED_STEPS)
+        return replace(asked, compared=first < min(COMPARED_STEPS, COMPARED_BATCHES * self._batch_steps))
 
     def _batch(self, asked: RowsAsked, rows: Any) -> Batch:
         return Batch(asked.first, *self._read(asked, rows), rows)
@@ -123,11 +128,11 @@ class VerifierSource:
 
     def _read(self, asked: RowsAsked, rows: Any) -> tuple[TokenArray, Ints]:
         """The tokens int32 [γ+1, B], checked, and the number of accepted ones [B]."""
-        size, answers = rows.vocab_size, self.callee.read(asked)
+        size, answered = rows.vocab_size, self.callee.read(asked)
         if not self.declared.tree:
             lengths = asked.arrays.get("lengths")
-            return read_tokens(answers, rows.draft_tokens, lengths, size, asked.first)
-        answers = np.concatenate(list(answers))
+            return read_tokens(answered, rows.draft_tokens, lengths, size, asked.first)
+        answers = np.concatenate(list(answered))
         tokens = np.empty_like(answers)
         for s, answer in enumerate(answers):
             nodes = answer[:-1][answer[:-1] != -1]
