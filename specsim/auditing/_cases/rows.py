@@ -61,7 +61,7 @@ def tables_of(case: Case) -> tuple[Floats, Floats]:
     if case.is_pair:
         p, q = (np.asarray(model.row(()), dtype=np.float64)[None] for model in models)
     else:
-        p, q = np.broadcast_arrays(*(rows_by_token(model) for model in models))
+        p, q = np.broadcast_arrays(*(np.asarray(rows_by_token(model)) for model in models))
     return np.ascontiguousarray(p), np.ascontiguousarray(q)
 
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.alternatives import alternatives
-from specsim.auditing._checks.counting import count_prefixes
 from specsim.auditing._checks.counts import (
     QUARTERS,
     TAIL_EDGES,
+    count_prefixes,
     pairs_of_quarters,
     prefix_cells,
     table_positions,

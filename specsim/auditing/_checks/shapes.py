@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtr
 
 from specsim.auditing._cases.shapes import KINDS, KINDS_IF_LARGE, LARGE, ORDERS, Block, ShapedRows, ShapesCase
-from specsim.auditing._checks.counting import pit_bin
-from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, pairs_of_quarters
+from specsim.auditing._checks.counts import PIT_BINS, QUARTERS, TAIL_EDGES, pairs_of_quarters, pit_bin
 from specsim.auditing._checks.tables import Plan, Table
 from specsim.core._kernels import kernel
 from specsim.core._streams import Key, Purpose, uniforms

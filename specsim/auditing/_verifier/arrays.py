@@ -1,6 +1,6 @@
 """Convert arrays for a user's function (on the CPU without a copy), and check the tokens that it returns."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
 
 
 def read_tokens(
-    answers: Iterable[Ints], drafted: Ints, lengths: Ints | None, vocab_size: int, first: int
+    answers: Sequence[Ints], drafted: Ints, lengths: Ints | None, vocab_size: int, first: int
 ) -> tuple[TokenArray, Ints]:
     """Convert `answers`, arrays [n, γ+1] of B rows in all, to the result of a `RowVerifier`: tokens int32
     [γ+1, B], accepted [B].
@@ -74,7 +74,7 @@ def read_tokens(
     laid_out, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
     longest = np.empty(0, dtype=np.int64) if lengths is None else lengths
     done, fault, stray = 0, "", None
-    for tokens in answers:  # to the end: a child process goes on to answer
+    for tokens in answers:
         broken, strayed = _read(tokens, drafted, longest, vocab_size, done, laid_out, accepted)
         if broken >= 0 and not fault:
             most = gamma if lengths is None else int(lengths[done + broken])

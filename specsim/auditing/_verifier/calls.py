@@ -128,13 +128,13 @@ class VerifierSource:
 
     def _read(self, asked: RowsAsked, rows: Any) -> tuple[TokenArray, Ints]:
         """The tokens int32 [γ+1, B], checked, and the number of accepted ones [B]."""
-        size, answered = rows.vocab_size, self.callee.read(asked)
+        size, answers = rows.vocab_size, list(self.callee.read(asked))
         if not self.declared.tree:
             lengths = asked.arrays.get("lengths")
-            return read_tokens(answered, rows.draft_tokens, lengths, size, asked.first)
-        answers = np.concatenate(list(answered))
-        tokens = np.empty_like(answers)
-        for s, answer in enumerate(answers):
+            return read_tokens(answers, rows.draft_tokens, lengths, size, asked.first)
+        together = np.concatenate(answers)
+        tokens = np.empty_like(together)
+        for s, answer in enumerate(together):
             nodes = answer[:-1][answer[:-1] != -1]
             path, token = as_path((nodes, answer[-1]), rows.parents[s], size, asked.first + s)
             emitted = [*(int(rows.draft_tokens[s, node - 1]) for node in path), token]
