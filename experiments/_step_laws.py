@@ -170,7 +170,7 @@ def _impossible(tokens: Tokens, case: DecoderCase) -> bool:
 
 def _expected_bins(tally: AuditTally, emitted: Iterable[Tokens], law: Floats) -> dict[str, Floats]:
     """The expected counts of a pair's PIT and tail bins in one step."""
-    rows, by_ratio, by_p = tally.pair_cdfs
+    rows, by_ratio, by_p = (part[:, 0] for part in tally.cdfs)
     visits = np.zeros_like(rows)
     for tokens, mass in zip(emitted, law, strict=True):
         visits[np.arange(len(tokens)), tokens] += mass

@@ -244,4 +244,4 @@ class _Stored:
     def _stored_tokens(self, rows: Rows, key: Key, first: int) -> tuple[TokenArray, Ints]:
         tokens = self.tokens[first : first + len(rows.draft_tokens)].astype(np.int64)
         lengths = rows.lengths if isinstance(rows, CaseRows) else None
-        return read_tokens(tokens, rows.draft_tokens, lengths, rows.p.shape[2], first)
+        return read_tokens([tokens], rows.draft_tokens, lengths, rows.p.shape[2], first)

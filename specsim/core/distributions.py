@@ -454,8 +454,10 @@ def dyadic(p: ArrayLike, bits: int = 24) -> Floats:
     scaled = rows * 2.0**bits
     floors = np.floor(scaled)
     missing = (2.0**bits - floors.sum(axis=-1)).astype(np.int64)
-    rank = np.argsort(np.argsort(-(scaled - floors), axis=-1, kind="stable"), axis=-1, kind="stable")
-    return (floors + (rank < missing[..., None])) / 2.0**bits
+    order = np.argsort(-(scaled - floors), axis=-1, kind="stable")
+    raised = np.empty(order.shape, dtype=bool)
+    np.put_along_axis(raised, order, np.arange(order.shape[-1]) < missing[..., None], axis=-1)
+    return (floors + raised) / 2.0**bits
 
 
 @checked

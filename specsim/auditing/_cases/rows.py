@@ -1,4 +1,5 @@
-"""The rows that a user's verifier gets, generated fast: those of one pair, or relabelled row by row."""
+"""The rows that a user's verifier gets, generated fast: those of one pair, relabelled row by row, or taken
+from tables of models that read one token."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,39 +9,178 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
-from specsim.core._streams import Key, Purpose, uniforms
+from specsim.core._kernels import kernel
+from specsim.core._streams import Key, Purpose, fill_uniforms, uniforms
 from specsim.core._types import Floats, Ints, dtype_of
-from specsim.drafts import Tree
+from specsim.drafts import Tree, chain
+from specsim.models import Model
 from specsim.simulation._engine import model_rows
-from specsim.simulation._rows import RowReader, Rows, tile_parents
+from specsim.simulation._rows import ModelRows, RowReader, Rows, sample_starts, tile_parents
 from specsim.theory import acceptance_rate
+
+#: The largest vocabulary of a model that is a table of rows by the last token.
+TABLE_VOCABULARY = 512
+#: Bounds on the parts of [0, 1) for which a search in a cumulative sum has its first guess.
+LEAST_PARTS, MOST_PARTS = 2**8, 2**16
+#: Steps that are drawn with one buffer of uniforms, which stays in the cache.
+BLOCK = 1024
 
 
 @dataclass(frozen=True)
 class CaseRows(Rows):
     """Rows of a case.
 
-    `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair; `lengths` int64 [B]."""
+    `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair; `lengths` int64 [B]. `last` int32
+    [B, γ+1]: the last token before each place, where p and q are `tables` at this token."""
 
     shifts: Ints | None = None
     lengths: Ints | None = None
+    last: NDArray[np.int32] | None = None
 
 
 def rows_of(case: Case) -> RowReader:
-    """The reader of `case`: rows of a pair are copies, rows of models are computed."""
+    """The reader of `case`: rows of a pair are copies, rows of models come from tables or are computed."""
     if case.is_pair and case.tree.is_chain:
         return PairRows(case)
+    if case.tree == chain(case.gamma) and rows_by_token(case.draft) is not None:
+        return TableRows(case.target, case.draft, case.tree, case.contexts)
     return model_rows(case.target, case.draft, case.tree)
+
+
+def rows_by_token(model: Model) -> Floats | None:
+    """The rows of `model` after each token, [V, V], or its only row [1, V]; None if it reads more."""
+    if model.order > 1 or model.vocab_size > TABLE_VOCABULARY or getattr(model, "reads_all", False):
+        return None
+    contexts = np.arange(model.vocab_size if model.order else 1, dtype=np.int32)[:, None]
+    return model.rows(contexts)
+
+
+def tables_of(case: Case) -> tuple[Floats, Floats]:
+    """p and q [C, V] of a pair, C = 1, or of a case whose rows are `CaseRows.last`."""
+    models = case.target, case.draft
+    if case.is_pair:
+        p, q = (np.asarray(model.row(()), dtype=np.float64)[None] for model in models)
+    else:
+        p, q = np.broadcast_arrays(*(np.asarray(rows_by_token(model)) for model in models))
+    return np.ascontiguousarray(p), np.ascontiguousarray(q)
+
+
+#: In place of the tokens before each step, where no row depends on them.
+_UNKNOWN = np.empty(0, dtype=np.int32)
+
+
+class InverseCDF:
+    """Draws tokens from rows of pmfs [C, V], as `searchsorted` in the cumulative sums does.
+
+    A search begins at the first token that the part of [0, 1) with the uniform can lead to."""
+
+    def __init__(self, rows: Floats):
+        self.cdf = rows.cumsum(axis=1)
+        parts = LEAST_PARTS
+        while parts < min(2 * rows.shape[1], MOST_PARTS):
+            parts *= 2
+        edges = np.arange(parts) / parts
+        self.begin = np.array(
+            [cdf.searchsorted(edges * cdf[-1], side="right") for cdf in self.cdf], dtype=np.int32
+        )
+
+    def chains(
+        self, stream: tuple[int, ...], steps: int, gamma: int, start: NDArray[np.int32]
+    ) -> tuple[Ints, NDArray[np.int32]]:
+        """Drafted tokens [B, γ] and the last token before each place [B, γ+1], `start` [B] the first ones.
+
+        A token is drawn from the row of the last token, or from the only row, with the uniforms of `stream`,
+        (key, purpose, first step). If `start` is empty, so are the last tokens."""
+        tokens = np.empty((steps, gamma), dtype=np.int64)
+        last = np.empty((len(start), gamma + 1), dtype=np.int32)
+        _draw_chains(self.cdf, self.begin, stream, start, tokens, last)
+        return tokens, last
+
+
+@kernel
+def _draw_chains(cdf, begin, stream, start, tokens, last):  # type: ignore[no-untyped-def]
+    """Fill tokens and last; the uniforms of a block of steps stay in the cache."""
+    one_row, followed, gamma = cdf.shape[0] == 1, last.size > 0, tokens.shape[1]
+    for done in range(0, tokens.shape[0], BLOCK):
+        steps = min(BLOCK, tokens.shape[0] - done)
+        u = np.empty((-(-gamma // 3) * 3, steps))
+        fill_uniforms(stream[0], stream[1], stream[2], stream[3] + done, u)
+        for k in range(steps):
+            s = done + k
+            x = np.int64(start[s] if followed else 0)
+            if followed:
+                last[s, 0] = x
+            for i in range(gamma):
+                row = np.uint64(0 if one_row else x)
+                goal = u[i, k] * cdf[row, -1]
+                x = np.int64(begin[row, np.uint64(u[i, k] * begin.shape[1])])
+                while cdf[row, np.uint64(x)] <= goal:
+                    x += 1
+                tokens[s, i] = x
+                if followed:
+                    last[s, i + 1] = x
+
+
+@kernel
+def _take_rows(table, last, out):  # type: ignore[no-untyped-def]
+    """Fill out[B, n, V] with the rows of table[C, V] at last[B, n], or with the only row."""
+    one_row = table.shape[0] == 1
+    for s in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            row = 0 if one_row else last[s, i]
+            for x in range(out.shape[2]):
+                out[s, i, x] = table[row, x]
+
+
+@dataclass(frozen=True)
+class TableRows(ModelRows):
+    """As `ModelRows`, for chains of a draft that reads at most one token: its rows are those of a table.
+
+    So are those of a target that reads at most one token."""
+
+    @cached_property
+    def tables(self) -> tuple[Floats | None, Floats]:
+        """p and q after each token; None for a target that reads more."""
+        q = rows_by_token(self.draft)
+        assert q is not None
+        return rows_by_token(self.target), q
+
+    @cached_property
+    def inverse(self) -> InverseCDF:
+        return InverseCDF(self.tables[1])
+
+    @cached_property
+    def made(self) -> dict[int, Ints]:
+        """The parents of the latest number of steps."""
+        return {}
+
+    def rows(self, key: Key, first: int, steps: int) -> CaseRows:
+        (p_table, q_table), gamma, size = self.tables, self.tree.size, self.vocab_size
+        start = self.contexts[sample_starts(key, first, steps, len(self.contexts))]
+        before = start[:, -1] if start.size else np.zeros(steps, dtype=np.int32)
+        tokens, last = self.inverse.chains((*key, int(Purpose.DRAFT), first), steps, gamma, before)
+        p, q = np.empty((steps, gamma + 1, size)), np.empty((steps, gamma, size))
+        _take_rows(q_table, last, q)
+        if p_table is not None:
+            _take_rows(p_table, last, p)
+        else:
+            text = np.concatenate([start, last[:, 1:]], axis=1)
+            histories = np.lib.stride_tricks.sliding_window_view(text, start.shape[1], axis=1)
+            self.target.rows(histories.reshape(-1, start.shape[1]), out=p.reshape(-1, size))
+        if steps not in self.made:
+            self.made.clear()
+            self.made[steps] = tile_parents(self.tree, steps)
+        return CaseRows(tokens, p, q, self.made[steps], last=None if p_table is None else last)
 
 
 @dataclass(frozen=True)
 class PairRows:
     """Chains of one pair, in the dtype of the case.
 
-    Without rotation all calls of one size share their arrays."""
+    Without rotation all calls share their arrays: those of fewer steps are the first rows of the longest."""
 
     case: Case
-    made: dict[int, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
+    made: list[tuple[NDArray[Any], NDArray[Any], Ints]] = field(default_factory=list, repr=False)
     kind = "pair"
 
     @property
@@ -70,8 +210,8 @@ class PairRows:
         return p, q
 
     @cached_property
-    def draft_cdf(self) -> Floats:
-        return self.pair[1].cumsum()
+    def inverse(self) -> InverseCDF:
+        return InverseCDF(self.pair[1][None])
 
     def alpha_context(self) -> float:
         """β of the pair; Σ q·p if q is None."""
@@ -80,28 +220,29 @@ class PairRows:
 
     def rows(self, key: Key, first: int, steps: int) -> CaseRows:
         case, gamma, size = self.case, self.tree.size, self.vocab_size
-        u = uniforms(key, int(Purpose.DRAFT), first, steps, gamma) * self.draft_cdf[-1]
-        tokens = self.draft_cdf.searchsorted(u.T, side="right").astype(np.int64)
+        tokens, _ = self.inverse.chains((*key, int(Purpose.DRAFT), first), steps, gamma, _UNKNOWN)
+        p, q, parents = self._of_all(steps)
         lengths = shifts = None
         if case.rotated or case.uneven:
             where = uniforms(key, int(Purpose.CONTEXT), first, steps, gamma + 2)
             lengths = (where[-1] * (gamma + 1)).astype(np.int64) if case.uneven else None
             shifts = np.ascontiguousarray((where[:-1] * size).astype(np.int64).T)
-            tokens = (tokens + shifts[:, :gamma]) % size
+            tokens += shifts[:, :gamma]
+            tokens[tokens >= size] -= size
             p, q = (
                 rows.take(shifts[:, :n], axis=0)
                 for rows, n in zip(self.shifted_rows, (gamma + 1, gamma), strict=True)
             )
-        else:
-            p, q = self._same(steps)
-        return CaseRows(tokens, p, q, tile_parents(self.tree, steps), shifts, lengths)
+        return CaseRows(tokens, p, q, parents, shifts, lengths)
 
-    def _same(self, steps: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        if steps not in self.made:
-            p, q = self.rows_in_dtype
-            self.made.clear()
-            self.made[steps] = (
-                np.tile(p, (steps, self.tree.size + 1, 1)),
-                np.tile(q, (steps, self.tree.size, 1)),
+    def _of_all(self, steps: int) -> tuple[NDArray[Any], NDArray[Any], Ints]:
+        """The p, q and parents of any `steps` steps without rotation."""
+        if not self.made or len(self.made[0][0]) < steps:
+            gamma = self.tree.size
+            p, q = (
+                np.tile(row, (steps, n, 1))
+                for row, n in zip(self.rows_in_dtype, (gamma + 1, gamma), strict=True)
             )
-        return self.made[steps]
+            self.made[:] = [(p, q, tile_parents(self.tree, steps))]
+        p, q, parents = (whole if len(whole) == steps else whole[:steps] for whole in self.made[0])
+        return p, q, parents

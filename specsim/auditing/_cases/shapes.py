@@ -261,14 +261,15 @@ def bank(vocab_size: int, bits: int) -> Bank:
     reversed_bits = np.zeros(vocab_size, dtype=np.int64)
     for bit in range(width):
         reversed_bits |= ((np.arange(vocab_size) >> bit) & 1) << (width - 1 - bit)
-    by_bits = np.argsort(reversed_bits)
+    by_bits, by_id = np.argsort(reversed_bits), np.arange(vocab_size)
     below = np.empty((len(ORDERS), *p.shape))
     for k, (row, other) in enumerate(zip(p, q, strict=True)):
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(row > 0, row / other, 0.0)
-        stable = (np.argsort(score, kind="stable") for score in (ratio, row, np.arange(vocab_size)))
-        for o, order in enumerate((*stable, by_bits)):
-            below[o, k, order] = row[order].cumsum() - row[order]
+        stable = (np.argsort(score, kind="stable") for score in (ratio, row))
+        for o, order in enumerate((*stable, by_id, by_bits)):
+            ranked = row[order]
+            below[o, k, order] = ranked.cumsum() - ranked
     return Bank(p, q, below, q.cumsum(axis=1))
 
 

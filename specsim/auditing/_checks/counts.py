@@ -17,7 +17,6 @@ counted."""
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,12 +24,12 @@ from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
 from specsim.auditing._cases.decoder_battery import DecoderCase
+from specsim.auditing._cases.rows import tables_of
 from specsim.auditing._checks.claimed_law import Claim, rows_on_path
-from specsim.core._kernels import kernel
-from specsim.core._streams import Key, Purpose, uniforms
-from specsim.core._types import Floats, Ints, TokenArray
+from specsim.core._kernels import inner_kernel, kernel
+from specsim.core._streams import Key, Purpose, fill_uniforms
+from specsim.core._types import Floats, Ints
 from specsim.simulation._counting import EXAMPLES, Example
-from specsim.simulation._rows import Rows
 from specsim.simulation._sources import Batch, RowVerifier
 
 MAX_PREFIX_CELLS = 512
@@ -43,6 +42,10 @@ CALLS = NEIGHBOURS.index("successive calls")
 QUARTERS = 4
 #: Begins the name of counts of the tokens that end a step: recovered ones and bonuses.
 ENDS = "ends of "
+#: The names of arrays that are counted a second time of the tokens that end a step.
+BY_POSITION = ("prefixes", "pit", "tail")
+#: Steps that are counted place by place, so that what is known of them stays in the cache.
+BLOCK = 1024
 
 
 def table_positions(case: Case | DecoderCase) -> int:
@@ -90,74 +93,65 @@ class AuditTally:
 
     def count(self, counts: dict[str, NDArray[Any]], batch: Batch, key: Key) -> list[Example]:
         """Count a batch; the first of its impossible tokens."""
-        steps = len(batch.accepted)
-        tokens = _in_labels_of_pair(batch.tokens, batch.rows, self.case.target.vocab_size)
+        steps, rows = len(batch.accepted), batch.rows
         counts["lengths"] += np.bincount(batch.accepted, minlength=self.case.gamma + 1)
-        tables = (counts["prefixes"], counts[ENDS + "prefixes"])
-        count_prefixes(tokens, self.case.target.vocab_size, table_positions(self.case), *tables)
-        v = uniforms(key, int(Purpose.COUNT), batch.first, steps, self.case.gamma + 1)
-        both = (counts["pit"], counts["tail"]), (counts[ENDS + "pit"], counts[ENDS + "tail"])
-        bins = (*both, TAIL_EDGES, counts["impossible"])
-        first, ids = np.empty(steps), counts["ids"]
-        before = counts["impossible"].sum()
-        rows = None
-        if self.case.is_pair:
-            count_pit_of_pair(tokens, v, *self.pair_cdfs, *bins, ids, first)
-        elif batch.rows is not None:
-            p, q = rows_on_path(batch.rows, tokens)
-            rows = self.claim.rows(p, q)
-            count_pit_of_rows(tokens, v, rows, q, *bins, first)
+        first, before = np.empty(steps), counts["impossible"].sum()
+        emitted = batch.tokens, batch.accepted, (*key, int(Purpose.COUNT), batch.first)
+        tables: Any = tuple(tuple(counts[of + name] for name in BY_POSITION) for of in ("", ENDS))
+        tables = (table_positions(self.case), *tables, TAIL_EDGES, counts["impossible"], counts["ids"])
+        laws, (last, shifts) = None, _last_and_shifts(rows)
+        if self.case.is_pair or (self.claim.lossless and last.size):
+            count_by_table(*emitted, shifts, last, *self.cdfs, tables, first)
+        elif rows is not None:
+            p, q = rows_on_path(rows, batch.tokens)
+            laws = self.claim.rows(p, q)
+            count_by_rows(*emitted, laws, q, tables, first)
         if self.claim.rule is None:
-            _count_neighbours(first, counts["neighbours"])
-            _count_calls(first, counts["calls"])
-        if self.reference is not None and batch.rows is not None:
-            _, accepted = self.reference(batch.rows, key, batch.first)
+            count_dependence(first, counts["neighbours"], counts["calls"])
+        if self.reference is not None and rows is not None:
+            _, accepted = self.reference(rows, key, batch.first)
             counts["reference"] += np.bincount(accepted, minlength=self.case.gamma + 1)
-        return self._impossible(batch, tokens, rows) if counts["impossible"].sum() > before else []
+        return self._impossible(batch, laws) if counts["impossible"].sum() > before else []
 
     @cached_property
-    def pair_cdfs(self) -> tuple[Floats, Floats, Floats]:
-        """Of a pair: the claimed law [depth+1, V], and the mass below each token by p/q and by mass."""
-        p, q = (np.asarray(model.row(()), dtype=np.float64) for model in (self.case.target, self.case.draft))
-        laws = np.array([self.claim.row(p, q, position) for position in range(self.case.gamma + 1)])
+    def cdfs(self) -> tuple[Floats, Floats, Floats]:
+        """For each position, and for each token before it unless they are all alike: the claimed law, and the
+        mass below each token by p/q and by mass, each [depth+1, C, V]."""
+        p, q = tables_of(self.case)
+        positions = range(self.case.gamma + 1)
+        laws = np.array([[self.claim.row(*pair, i) for pair in zip(p, q, strict=True)] for i in positions])
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.where(laws > 0, laws / q, 0.0)
-        by_ratio = [_mass_below(law, ratio) for law, ratio in zip(laws, ratios, strict=True)]
-        return laws, np.array(by_ratio), np.array([_mass_below(law, law) for law in laws])
+        if not self.case.is_pair:  # q at the bonus is not known to the verifier
+            ratios[-1] = laws[-1]
+        return laws, _mass_below(laws, ratios), _mass_below(laws, laws)
 
-    def _impossible(self, batch: Batch, tokens: TokenArray, rows: Floats | None) -> list[Example]:
-        found = (
-            Example(batch.first + s, position, int(batch.tokens[position, s]))
-            for s, position in np.argwhere(tokens.T >= 0).tolist()
-            if not (self.pair_cdfs[0][position] if rows is None else rows[s, position])[tokens[position, s]]
-        )
-        return list(islice(found, EXAMPLES))
-
-
-def _in_labels_of_pair(tokens: TokenArray, rows: Rows | None, vocab_size: int) -> TokenArray:
-    shifts = getattr(rows, "shifts", None)
-    if shifts is None:
-        return tokens
-    return np.where(tokens < 0, tokens, (tokens - shifts.T) % vocab_size).astype(np.int32)
-
-
-def _count_calls(first: Floats, table: Ints) -> None:
-    """Add to `table` [2, bins + 1] the counts by bin of the two calls that verify a batch, and their squares;
-    last the number of calls, and the squares of their sizes."""
-    half = (len(first) + 1) // 2
-    for call in (first[:half], first[half:]):
-        if len(call):
-            bins = np.minimum((call * PIT_BINS).astype(np.int64), PIT_BINS - 1)
-            found = np.bincount(bins, minlength=PIT_BINS)
-            table += [[*found, 1], [*found**2, len(call) ** 2]]
+    def _impossible(self, batch: Batch, laws: Floats | None) -> list[Example]:
+        """The first impossible tokens, by the `laws` [B, depth+1, V] of the rows, or those of `cdfs`."""
+        last, shifts = _last_and_shifts(batch.rows)
+        found = []
+        for s, i in np.argwhere(batch.tokens.T >= 0).tolist():
+            x = token = int(batch.tokens[i, s])
+            if shifts.size:
+                x = (token - shifts[s, i]) % self.case.target.vocab_size
+            if laws is not None:
+                mass = laws[s, i, x]
+            else:
+                mass = self.cdfs[0][i, last[s, i] if last.size else 0, x]
+            if mass == 0.0:
+                found.append(Example(batch.first + s, i, token))
+            if len(found) == EXAMPLES:
+                break
+        return found
 
 
-def _count_neighbours(first: Floats, table: Ints) -> None:
-    """Add pairs of quarters to `table` [2, 16]; a batch is verified in two calls, one for each half."""
-    half, even = (len(first) + 1) // 2, len(first) // 2 * 2
-    pairs = ((first[0:even:2], first[1:even:2]), (first[: len(first) - half], first[half:]))
-    for row, (one, other) in zip(table, pairs, strict=True):
-        row += pairs_of_quarters(one, other)
+def _last_and_shifts(rows: Any) -> tuple[NDArray[np.int32], Ints]:
+    """The last tokens and the shifts [B, γ+1] of `CaseRows`, empty where there are none."""
+    last, shifts = getattr(rows, "last", None), getattr(rows, "shifts", None)
+    return (
+        np.empty((0, 0), dtype=np.int32) if last is None else last,
+        np.empty((0, 0), dtype=np.int64) if shifts is None else shifts,
+    )
 
 
 def pairs_of_quarters(one: Floats, other: Floats) -> Ints:
@@ -166,20 +160,22 @@ def pairs_of_quarters(one: Floats, other: Floats) -> Ints:
     return np.bincount(left * QUARTERS + right, minlength=QUARTERS**2)
 
 
-def _mass_below(p: Floats, score: Floats) -> Floats:
-    """For each token, the mass of the tokens before it in order of `score`, ties by token."""
-    order: Ints = np.argsort(score, kind="stable")
-    ranked = p[order]
-    below = np.empty_like(p)
-    below[order] = np.cumsum(ranked) - ranked
+def _mass_below(laws: Floats, scores: Floats) -> Floats:
+    """For each token of laws [..., V], the mass of the tokens before it in order of score, ties by token."""
+    order: Ints = np.argsort(scores, kind="stable")
+    ranked = np.take_along_axis(laws, order, axis=-1)
+    below = np.empty_like(laws)
+    np.put_along_axis(below, order, np.cumsum(ranked, axis=-1) - ranked, axis=-1)
     return below
 
 
-@kernel
-def count_prefixes(tokens, vocab_size, positions, table, ends):  # type: ignore[no-untyped-def]
-    """Count tokens[γ+1, B] into table: for each position i in turn, V^i prefixes of V counts each.
+# `tables` of a kernel are (positions of prefix tables, (prefixes, PIT, tail) of all tokens, the same of those
+# that end a step, edges of the tail bins, impossible, ids)
 
-    The last tokens are counted into `ends` as well."""
+
+@kernel
+def count_prefixes(tokens, vocab_size, positions, table):  # type: ignore[no-untyped-def]
+    """Count tokens[L, B] into table: for each position i in turn, V^i prefixes of V counts each."""
     for s in range(tokens.shape[1]):
         start, prefix, size = 0, 0, vocab_size
         for i in range(positions):
@@ -188,94 +184,211 @@ def count_prefixes(tokens, vocab_size, positions, table, ends):  # type: ignore[
                 break
             prefix = prefix * vocab_size + token
             table[start + prefix] += 1
-            if is_last(tokens, i, s):
-                ends[start + prefix] += 1
             start += size
             size *= vocab_size
 
 
 @kernel
-def count_pit_of_pair(tokens, v, p, below_by_ratio, below_by_p, bins, ends, edges, impossible, ids, first):  # type: ignore[no-untyped-def]
-    """PIT and tail bins of tokens[γ+1, B] for pmfs p[i, V] by position; first[B] is the first token's PIT.
+def count_by_table(tokens, accepted, stream, shifts, last, laws, by_ratio, by_p, tables, first):  # type: ignore[no-untyped-def]
+    """Count tokens[γ+1, B] of laws[γ+1, C, V]: at place i row last[B, γ+1] of laws[i], or the only one.
 
-    `bins` are the arrays of both, `ends` those of the last tokens. Without ids, `ids` is empty."""
-    for i in range(tokens.shape[0]):
-        for s in range(tokens.shape[1]):
-            x = tokens[i, s]
-            if x < 0:
-                continue
-            inside = v[i, s] * p[i, x]
-            rank = below_by_ratio[i, x] + inside
-            if i == 0:
-                first[s] = rank
-            if p[i, x] == 0.0:
-                impossible[i] += 1
-                continue
-            if ids.size > 0:
-                ids[x] += 1
-            add_to_bins(i, rank, below_by_p[i, x] + inside, bins, edges)
-            if is_last(tokens, i, s):
-                add_to_bins(i, rank, below_by_p[i, x] + inside, ends, edges)
-
-
-@kernel
-def count_pit_of_rows(tokens, v, p, q, bins, ends, edges, impossible, first):  # type: ignore[no-untyped-def]
-    """The same for rows p[B, γ+1, V], q[B, γ, V]; at the bonus, ordered by p alone."""
-    vocab_size = p.shape[2]
-    ratio = np.empty(vocab_size)
-    for s in range(tokens.shape[1]):
+    `by_ratio` and `by_p` are the mass below each token; first[B] is filled with the images of first tokens.
+    `stream` is (key, purpose, first step) of the uniforms. Unless `shifts` [B, γ+1] is empty, tokens are read
+    in the labels of the pair."""
+    one_row, size = laws.shape[1] == 1, laws.shape[2]
+    order, labels, texts = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    images, ends = np.empty((3, BLOCK)), np.empty(tokens.shape[0] + 1, np.int64)
+    for begin in range(0, tokens.shape[1], BLOCK):
+        steps = min(BLOCK, tokens.shape[1] - begin)
+        v = np.empty((-(-tokens.shape[0] // 3) * 3, steps))
+        fill_uniforms(stream[0], stream[1], stream[2], stream[3] + begin, v)
+        _sort_by_length(accepted[begin : begin + steps], order, ends)
         for i in range(tokens.shape[0]):
-            x = tokens[i, s]
-            if x < 0:
-                break
-            bonus = i == q.shape[1]
-            for y in range(vocab_size):
-                mass = p[s, i, y]
-                ratio[y] = mass / (1.0 if bonus else q[s, i, y]) if mass > 0.0 else 0.0
-            own, goal, by_ratio, by_p = p[s, i, x], ratio[x], 0.0, 0.0
-            for y in range(x):  # ties: the lower token comes first
-                mass = p[s, i, y]
-                by_ratio += mass if ratio[y] <= goal else 0.0
-                by_p += mass if mass <= own else 0.0
-            for y in range(x + 1, vocab_size):
-                mass = p[s, i, y]
-                by_ratio += mass if ratio[y] < goal else 0.0
-                by_p += mass if mass < own else 0.0
-            inside = v[i, s] * own
+            law, of_ratio, of_p, v_here = laws[i], by_ratio[i], by_p[i], v[i]
+            for k in range(ends[i], steps):
+                labels[k] = tokens[i, begin + order[k]]
+            if shifts.size > 0:
+                for k in range(ends[i], steps):
+                    x = labels[k] - shifts[begin + order[k], i]
+                    labels[k] = x + size if x < 0 else x
+            for k in range(ends[i], steps):
+                row = np.uint64(0 if one_row else last[begin + order[k], i])
+                x = np.uint64(labels[k])
+                mass = law[row, x]
+                inside = v_here[np.uint64(order[k])] * mass
+                images[0, k] = mass
+                images[1, k] = of_ratio[row, x] + inside
+                images[2, k] = of_p[row, x] + inside
             if i == 0:
-                first[s] = by_ratio + inside
-            if own == 0.0:
+                for k in range(steps):
+                    first[begin + order[k]] = images[1, k]
+            _count_place(i, size, order[:steps], ends, labels, images, texts, tables)
+
+
+@kernel
+def count_by_rows(tokens, accepted, stream, p, q, tables, first):  # type: ignore[no-untyped-def]
+    """The same for rows p[B, γ+1, V], q[B, γ, V]; at the bonus tokens are ordered by p alone."""
+    size = p.shape[2]
+    order, labels, texts = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    images, ends = np.empty((3, BLOCK)), np.empty(tokens.shape[0] + 1, np.int64)
+    ratio, some = np.empty(size), np.empty(size)
+    for begin in range(0, tokens.shape[1], BLOCK):
+        steps = min(BLOCK, tokens.shape[1] - begin)
+        v = np.empty((-(-tokens.shape[0] // 3) * 3, steps))
+        fill_uniforms(stream[0], stream[1], stream[2], stream[3] + begin, v)
+        _sort_by_length(accepted[begin : begin + steps], order, ends)
+        for i in range(tokens.shape[0]):
+            for k in range(ends[i], steps):
+                s = begin + order[k]
+                x, row = np.int64(tokens[i, s]), p[s, i]
+                inside = v[i, order[k]] * row[x]
+                by_p = _mass_before(row, row, x, some)
+                by_ratio = by_p
+                if i < q.shape[1]:
+                    for y in range(size):
+                        mass = row[y]
+                        ratio[y] = mass / q[s, i, y] if mass > 0.0 else 0.0
+                    by_ratio = _mass_before(row, ratio, x, some)
+                labels[k] = x
+                images[0, k], images[1, k], images[2, k] = row[x], by_ratio + inside, by_p + inside
+            if i == 0:
+                for k in range(steps):
+                    first[begin + order[k]] = images[1, k]
+            _count_place(i, size, order[:steps], ends, labels, images, texts, tables)
+
+
+@inner_kernel
+def _sort_by_length(accepted, order, ends):  # type: ignore[no-untyped-def]
+    """Fill `order` with the steps by length; order[ends[i] : ends[i+1]] have i accepted tokens."""
+    ends[:] = 0
+    for s in range(accepted.size):
+        ends[accepted[s] + 1] += 1
+    for i in range(1, ends.size):
+        ends[i] += ends[i - 1]
+    for s in range(accepted.size):
+        order[np.uint64(ends[accepted[s]])] = s
+        ends[accepted[s]] += 1
+    for i in range(ends.size - 1, 0, -1):
+        ends[i] = ends[i - 1]
+    ends[0] = 0
+
+
+@inner_kernel
+def _count_place(i, size, order, ends, labels, images, texts, tables):  # type: ignore[no-untyped-def]
+    """Count the tokens at place i of the steps from order[ends[i]] on; those before ends[i+1] end there.
+
+    `labels` are the tokens, `images` their masses and their images by p/q and by p. texts[s] is the number
+    whose digits are the tokens of step s before, and then this one too."""
+    (
+        positions,
+        (prefixes, pit, tail),
+        (prefixes_of_ends, pit_of_ends, tail_of_ends),
+        edges,
+        impossible,
+        ids,
+    ) = tables
+    begin, end, steps, last = ends[i], ends[i + 1], order.size, edges.size - 1
+    bins, edge, here, here_of_ends = pit.shape[1], edges[last - 1], pit[i], pit_of_ends[i]
+    for k in range(begin, steps):
+        b = pit_bin(images[1, k], bins)
+        here[np.uint64(b)] += 1
+        if k < end:
+            here_of_ends[np.uint64(b)] += 1
+    tail[i, last] += steps - begin
+    tail_of_ends[i, last] += end - begin
+    for k in range(begin, steps):
+        if (images[2, k] < edge) | (images[0, k] == 0.0):  # seldom
+            of_end, b = 1 if k < end else 0, pit_bin(images[1, k], bins)
+            tail[i, last] -= 1
+            tail_of_ends[i, last] -= of_end
+            if images[0, k] == 0.0:
                 impossible[i] += 1
-                continue
-            add_to_bins(i, by_ratio + inside, by_p + inside, bins, edges)
-            if is_last(tokens, i, s):
-                add_to_bins(i, by_ratio + inside, by_p + inside, ends, edges)
+                here[b] -= 1
+                here_of_ends[b] -= of_end
+            else:
+                t = _tail_bin(images[2, k], edges)
+                tail[i, t] += 1
+                tail_of_ends[i, t] += of_end
+    if ids.size > 0:
+        for k in range(begin, steps):
+            ids[labels[k]] += 1 if images[0, k] > 0.0 else 0
+    if i < positions:
+        shorter = 0
+        for _ in range(i):
+            shorter = (shorter + 1) * size
+        for k in range(begin, steps):
+            s = np.uint64(order[k])
+            text = (texts[s] * size if i > 0 else 0) + labels[k]
+            texts[s] = text
+            prefixes[np.uint64(shorter + text)] += 1
+            if k < end:
+                prefixes_of_ends[np.uint64(shorter + text)] += 1
 
 
 @kernel
-def is_last(tokens, i, s):  # type: ignore[no-untyped-def]
-    """Whether token i of step s ends it."""
-    return i + 1 == tokens.shape[0] or tokens[i + 1, s] < 0
+def count_dependence(first, neighbours, calls):  # type: ignore[no-untyped-def]
+    """Count the images first[B] of the first tokens of a batch, verified in two calls, one for each half.
+
+    neighbours[2, 16] gets the pairs of quarters of steps side by side, and of steps at the same place of both
+    calls; calls[2, bins + 1] the counts by bin of each call, and their squares, last the number of calls and
+    the squares of their sizes."""
+    steps, bins = first.size, calls.shape[1] - 1
+    half, quarter = (steps + 1) // 2, bins // 4
+    found, quarters = np.zeros((2, bins), np.int64), np.empty(steps, np.int8)
+    for s in range(steps):
+        b = pit_bin(first[s], bins)
+        found[0 if s < half else 1, b] += 1
+        quarters[s] = b // quarter
+        if s % 2:
+            neighbours[0, quarters[s - 1] * 4 + quarters[s]] += 1
+    for s in range(half, steps):
+        neighbours[1, quarters[s - half] * 4 + quarters[s]] += 1
+    for call, size in ((found[0], half), (found[1], steps - half)):
+        if size > 0:
+            calls[0, bins] += 1
+            calls[1, bins] += size**2
+            for b in range(bins):
+                calls[0, b] += call[b]
+                calls[1, b] += call[b] ** 2
 
 
-@kernel
-def add_to_bins(i, by_ratio, by_p, bins, edges):  # type: ignore[no-untyped-def]
-    """Count a token at position i in PIT bins and in tail bins."""
-    pit, tail = bins
-    pit[i, pit_bin(by_ratio, pit.shape[1])] += 1
-    tail[i, tail_bin(by_p, edges)] += 1
+@inner_kernel
+def _mass_before(p, score, x, some):  # type: ignore[no-untyped-def]
+    """The mass of the tokens before x in order of `score`, ties by token; `some` [V] is overwritten.
+
+    It is the sum of eight sums, since the additions of one sum have to wait for each other."""
+    goal, whole = score[x], p.size // 8 * 8
+    for y in range(x):
+        mass = p[y]
+        some[y] = mass if score[y] <= goal else 0.0
+    for y in range(x, p.size):
+        mass = p[y]
+        some[y] = mass if score[y] < goal else 0.0
+    a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for y in range(0, whole, 8):
+        a += some[y]
+        b += some[y + 1]
+        c += some[y + 2]
+        d += some[y + 3]
+        e += some[y + 4]
+        f += some[y + 5]
+        g += some[y + 6]
+        h += some[y + 7]
+    for y in range(whole, p.size):
+        a += some[y]
+    return ((a + b) + (c + d)) + ((e + f) + (g + h))
 
 
-@kernel
+@inner_kernel
 def pit_bin(rank, bins):  # type: ignore[no-untyped-def]
     """The bin of a number in [0, 1], which rounding may lead up to 1."""
     return min(np.int64(rank * bins), bins - 1)
 
 
-@kernel
-def tail_bin(rank, edges):  # type: ignore[no-untyped-def]
-    """The first of the bins with these upper edges that holds `rank`; most are in the last."""
-    b = edges.size - 1
-    while b > 0 and rank < edges[b - 1]:
-        b -= 1
+@inner_kernel
+def _tail_bin(rank, edges):  # type: ignore[no-untyped-def]
+    """The first of the bins with these upper edges that holds `rank`."""
+    b = 0
+    while b < edges.size - 1 and rank >= edges[b]:
+        b += 1
     return b

@@ -130,7 +130,7 @@ class DecoderTally:
         for k, table in enumerate(counts["prefixes"]):
             own = np.flatnonzero((batch.first + np.arange(sequences)) % len(case.prompts) == k)
             tokens = np.ascontiguousarray(batch.tokens[:, own])
-            count_prefixes(tokens, case.vocab_size, table_positions(case), table, np.zeros_like(table))
+            count_prefixes(tokens, case.vocab_size, table_positions(case), table)
             impossible[:, own], first[own] = self._impossible(tokens, case.prompts[k], v[own])
         counts["impossible"] += impossible.sum(axis=1)
         even = sequences // 2 * 2

@@ -63,47 +63,56 @@ def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
 
 
 def read_tokens(
-    tokens: Ints, drafted: Ints, lengths: Ints | None, vocab_size: int, first: int
+    answers: Sequence[Ints], drafted: Ints, lengths: Ints | None, vocab_size: int, first: int
 ) -> tuple[TokenArray, Ints]:
-    """Convert `tokens` [B, γ+1] to the result of a `RowVerifier`: tokens int32 [γ+1, B], accepted [B].
+    """Convert `answers`, arrays [n, γ+1] of B rows in all, to the result of a `RowVerifier`: tokens int32
+    [γ+1, B], accepted [B].
 
     Raises `BrokenVerifier` or `NotADraftPath` if they break the contract; messages count steps from `first`.
     """
     steps, gamma = drafted.shape
     laid_out, accepted = np.empty((gamma + 1, steps), dtype=np.int32), np.empty(steps, dtype=np.int64)
-    longest = np.full(steps, gamma) if lengths is None else lengths
-    broken, strayed = _read(tokens, drafted, longest, vocab_size, laid_out, accepted)
-    if broken >= 0:
-        fault = _what_is_broken(tokens[broken], int(longest[broken]), vocab_size)
-        raise BrokenVerifier(f"step {first + broken}{fault}")
-    if strayed >= 0:
-        position = int((tokens[strayed, :gamma] != drafted[strayed]).argmax())
+    longest = np.empty(0, dtype=np.int64) if lengths is None else lengths
+    done, fault, stray = 0, "", None
+    for tokens in answers:
+        broken, strayed = _read(tokens, drafted, longest, vocab_size, done, laid_out, accepted)
+        if broken >= 0 and not fault:
+            most = gamma if lengths is None else int(lengths[done + broken])
+            fault = f"step {first + done + broken}{_what_is_broken(tokens[broken], most, vocab_size)}"
+        if strayed >= 0 and stray is None:
+            stray = done + strayed
+        done += len(tokens)
+    if fault:
+        raise BrokenVerifier(fault)
+    if stray is not None:
+        position = int((laid_out[:gamma, stray] != drafted[stray]).argmax())
         raise NotADraftPath(
-            f"step {first + strayed}, position {position + 1}: emitted token {tokens[strayed, position]} "
-            f"before the last, where {drafted[strayed, position]} was drafted"
+            f"step {first + stray}, position {position + 1}: emitted token {laid_out[position, stray]} "
+            f"before the last, where {drafted[stray, position]} was drafted"
         )
     return laid_out, accepted
 
 
 @kernel
-def _read(tokens, drafted, longest, vocab_size, laid_out, accepted):  # type: ignore[no-untyped-def]
-    """Fill laid_out[γ+1, B] and accepted[B]; returns the first broken row, the first off the draft, or -1."""
-    broken, strayed = -1, -1
-    for s in range(tokens.shape[0]):
-        emitted, fine = 0, True
-        for i in range(tokens.shape[1]):
-            token = tokens[s, i]
-            laid_out[i, s] = token
-            fine &= -1 <= token < vocab_size
-            if token >= 0:
-                fine &= emitted == i
-                emitted += 1
+def _read(tokens, drafted, longest, vocab_size, start, laid_out, accepted):  # type: ignore[no-untyped-def]
+    """Fill steps `start` to start + n of laid_out[γ+1, B] and accepted[B] with tokens[n, γ+1]; returns the
+    first broken row, the first off the draft, or -1."""
+    broken, strayed, gamma = -1, -1, drafted.shape[1]
+    for row in range(tokens.shape[0]):
+        s, emitted, on_draft = start + row, 0, True
+        while emitted <= gamma and 0 <= tokens[row, emitted] < vocab_size:
+            laid_out[emitted, s] = tokens[row, emitted]
+            on_draft &= emitted == 0 or tokens[row, emitted - 1] == drafted[s, emitted - 1]
+            emitted += 1
+        fine = 1 <= emitted <= (gamma if longest.size == 0 else longest[s]) + 1
+        for i in range(emitted, gamma + 1):
+            fine &= tokens[row, i] == -1
+            laid_out[i, s] = -1
         accepted[s] = emitted - 1
-        if broken < 0 and not (fine and 1 <= emitted <= longest[s] + 1):
-            broken = s
-        for i in range(emitted - 1):
-            if strayed < 0 and tokens[s, i] != drafted[s, i]:
-                strayed = s
+        if broken < 0 and not fine:
+            broken = row
+        if strayed < 0 and not on_draft:
+            strayed = row
     return broken, strayed
 
 

@@ -24,8 +24,9 @@ from specsim.simulation._sources import Batch
 
 #: Seconds after which a call counts as hanging.
 TIMEOUT = 60.0
-#: Steps at the start of a case whose inputs are compared with copies after the call.
-COMPARED_STEPS = 512
+#: Inputs are compared with copies in the batches of a case that begin before this step, and in no more
+#: batches than this: with long rows a comparison takes as long as a verifier.
+COMPARED_STEPS, COMPARED_BATCHES = 512, 16
 #: Bytes of rows in a batch of two calls: more than for built-in rules, since calls from Python are slow.
 BATCH_BYTES = 2**23
 
@@ -107,7 +108,7 @@ class VerifierSource:
         rows = replace(rows, p=rows.p.astype(dtype, copy=False), q=rows.q.astype(dtype, copy=False))
         extras, size = self.extras(key, first, rows), self.rows_of_a_call(len(rows.draft_tokens))
         asked = self._asked(rows, extras, size, (*map(int, key), int(first)), int(first))
-        return replace(asked, compared=first < COMPARED_STEPS)
+        return replace(asked, compared=first < min(COMPARED_STEPS, COMPARED_BATCHES * self.batch_steps))
 
     def _batch(self, asked: RowsAsked, rows: Any) -> Batch:
         return Batch(asked.first, *self._read(asked, rows), rows)
@@ -128,13 +129,13 @@ class VerifierSource:
 
     def _read(self, asked: RowsAsked, rows: Any) -> tuple[TokenArray, Ints]:
         """The tokens int32 [γ+1, B], checked, and the number of accepted ones [B]."""
-        answers = np.concatenate(list(self.callee.read(asked)))
-        size = rows.vocab_size
+        size, answers = rows.vocab_size, list(self.callee.read(asked))
         if not self.declared.tree:
             lengths = asked.arrays.get("lengths")
             return read_tokens(answers, rows.draft_tokens, lengths, size, asked.first)
-        tokens = np.empty_like(answers)
-        for s, answer in enumerate(answers):
+        together = np.concatenate(answers)
+        tokens = np.empty_like(together)
+        for s, answer in enumerate(together):
             nodes = answer[:-1][answer[:-1] != -1]
             path, token = as_path((nodes, answer[-1]), rows.parents[s], size, asked.first + s)
             emitted = [*(int(rows.draft_tokens[s, node - 1]) for node in path), token]

@@ -34,6 +34,8 @@ from specsim.core._types import Ints
 #: NumPy's message for a write to a read-only array; Cython's "buffer source array is read-only" is no write.
 _WRITTEN = re.compile(r"(?<!buffer source )array is read-only|destination is read-only")
 
+#: Rows of a question, at least, that are compared with copies, if it has as many.
+COMPARED_ROWS = 512
 #: Frames of a traceback that are kept.
 FRAMES = 12
 
@@ -46,6 +48,8 @@ class Local:
 
     function: Verifier
     declared: Declared = field(default_factory=Declared)
+    #: The inputs that were compared last, with copies of some rows.
+    copied: dict[str, tuple[Any, int, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def convert(self) -> Callable[[Any], Any]:
@@ -59,16 +63,24 @@ class Local:
         if isinstance(asked, SequencesAsked):
             yield from self._sequences(asked)
             return
-        inputs = {
-            name: array
-            for name in ("draft_tokens", "p", "q")
-            if (array := asked.arrays.get(name)) is not None
-        }
-        before = {name: array.copy() for name, array in inputs.items()} if asked.compared else {}
+        before = self._some_rows(asked) if asked.compared else {}
         yield from self._walks(asked) if self.declared.tree else self._calls(asked)
-        for name, array in before.items():  # tensors that share the memory are not read-only
-            if not np.array_equal(array, inputs[name]):
+        for name, (array, every, rows) in before.items():  # tensors that share the memory are not read-only
+            if not np.array_equal(array[::every], rows):
                 raise BrokenVerifier(f"altered its input {name}")
+
+    def _some_rows(self, asked: RowsAsked) -> dict[str, tuple[Any, int, Any]]:
+        """Each input, and a copy of every n-th of its rows, from all calls; an array that was an input of the
+        question before is not copied again."""
+        found = {}
+        for name in ("draft_tokens", "p", "q"):
+            if (array := asked.arrays.get(name)) is not None:
+                every = max(1, len(array) // COMPARED_ROWS)
+                known = self.copied.get(name)
+                found[name] = known if known and known[0] is array else (array, every, array[::every].copy())
+        self.copied.clear()
+        self.copied.update(found)
+        return found
 
     def _calls(self, asked: RowsAsked) -> Iterator[Ints]:
         rng, rows = np.random.default_rng(asked.rng), asked.rows
@@ -158,7 +170,8 @@ class _Gathered:
         if self._last is None or not np.array_equal(places, self._last):
             assert self._p is not None
             assert self._q is not None
-            self._last, self._rows = places, (self._p[places], self._q[places[:, :-1]])
+            p, q = self._p.take(places, axis=0), self._q.take(places[:, :-1], axis=0)
+            self._last, self._rows = places, (p, q)
         return self._rows
 
 

@@ -3,7 +3,7 @@
 The child answers with frames: the nonce of the question, a kind, and the size of what follows. The parent
 takes nothing else from it: no object of the child is ever unpickled, and a frame that is not expected means
 that the verifier is broken. The parent asks with a header in JSON and the bytes of arrays; an array that the
-child got with the question before is not sent again."""
+child got with the question before, or that is the start of such an array, is not sent again."""
 
 from __future__ import annotations
 
@@ -121,15 +121,29 @@ def send_question(end: socket, nonce: bytes, asked: Asked, sent: Arrays) -> Arra
         _send_header(end, {"nonce": nonce.hex(), "sequences": vars(asked) | {"case": asked.case.name}})
         return {}
     plan = []
+    has = _kept(sent, asked)
     for name, array in asked.arrays.items():
-        new = array is not None and array is not sent.get(name)
+        before = sent.get(name)
+        new = array is not None and not (before is not None and _is_start(array, before))
+        has[name] = array if new or array is None else before
         plan.append((name, None if array is None else (str(array.dtype), array.shape), new))
     fields = {field: value for field, value in vars(asked).items() if field != "arrays"}
     _send_header(end, {"nonce": nonce.hex(), "rows": fields, "arrays": plan})
     for (_, _, new), array in zip(plan, asked.arrays.values(), strict=True):
         if new and array is not None and array.size:
             end.sendall(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return asked.arrays | _kept(sent, asked)
+    return has
+
+
+def _is_start(array: NDArray[Any], whole: NDArray[Any]) -> bool:
+    """Whether `array` is the first rows of `whole`, in the same memory."""
+    return array is whole or (
+        array.base is not None
+        and (array.base is whole or array.base is whole.base)
+        and array.ctypes.data == whole.ctypes.data
+        and (array.dtype, array.shape[1:], array.strides) == (whole.dtype, whole.shape[1:], whole.strides)
+        and len(array) <= len(whole)
+    )
 
 
 def _kept(before: Arrays, asked: RowsAsked) -> Arrays:
@@ -149,11 +163,13 @@ def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked, Arrays]:
         case = next(case for case in decoder_battery() if case.name == sequences["case"])
         return nonce, SequencesAsked(**sequences | {"case": case, "key": tuple(sequences["key"])}), {}
     arrays: Arrays = {}
+    has: Arrays = {}
     for name, form, new in header["arrays"]:
-        arrays[name] = _receive_array(end, *form) if new else kept[name] if form else None
+        has[name] = whole = _receive_array(end, *form) if new else kept[name] if form else None
+        arrays[name] = whole if whole is None or len(whole) == form[1][0] else whole[: form[1][0]]
     fields = header["rows"]
     asked = RowsAsked(arrays, **fields | {"rng": tuple(fields["rng"])})
-    return nonce, asked, arrays | _kept(kept, asked)
+    return nonce, asked, _kept(kept, asked) | has
 
 
 def send_frame(end: socket, nonce: bytes, kind: Kind, content: bytes) -> None:
