@@ -20,6 +20,7 @@ def keep(entries):
         entries.append({"name": function.__name__, "mechanism": text, "shape": "decoder", "tv": None})
         function.declared = {"decoder": True}
         return function
+
     return add
 
 
@@ -27,6 +28,7 @@ wrong, right = keep(ENTRIES), keep(RIGHT)
 
 
 # Shared helpers. These are right.
+
 
 def rows_of(model):
     """text -> float64 row of the model."""
@@ -73,7 +75,7 @@ def step(target, draft, text, k, rng):
 def clip(new, limit, eos):
     """new up to and with eos, at most limit tokens."""
     new = new[:limit]
-    return new[:new.index(eos) + 1] if eos is not None and eos in new else new
+    return new[: new.index(eos) + 1] if eos is not None and eos in new else new
 
 
 def done(new, limit, eos):
@@ -97,8 +99,9 @@ def rejected_token_stays_in_cache(target, draft, prompt, max_new_tokens, eos, rn
     def one_step(text, new):
         tokens, q_rows = propose(draft, text, WIDTH, rng)
         out = judge(tokens, rows_along(target, shadow, tokens), q_rows, rng)
-        shadow.extend(out if len(out) > WIDTH else tokens[:len(out)])
+        shadow.extend(out if len(out) > WIDTH else tokens[: len(out)])
         return out
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -113,6 +116,7 @@ def bonus_token_missing_in_cache(target, draft, prompt, max_new_tokens, eos, rng
         out = judge(tokens, rows_along(target, shadow, tokens), q_rows, rng)
         shadow.extend(out[:WIDTH])
         return out
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -129,11 +133,12 @@ def eos_never_accepted_from_draft(target, draft, prompt, max_new_tokens, eos, rn
             i = tokens.index(eos)
             p_rows[i] = p_rows[i].copy()
             full, p_rows[i][eos] = p_rows[i].copy(), 0
-            out = judge(tokens[:i + 1], p_rows, q_rows, rng)
+            out = judge(tokens[: i + 1], p_rows, q_rows, rng)
             if len(out) == i + 1:
                 out[i] = pick(residual(full, q_rows[i]), rng.random())
             return out
         return judge(tokens, p_rows, q_rows, rng)
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -146,6 +151,7 @@ def last_token_unverified(target, draft, prompt, max_new_tokens, eos, rng):
         if max_new_tokens - len(new) == 1:
             return propose(draft, text, 1, rng)[0]
         return step(target, draft, text, min(WIDTH, max_new_tokens - len(new) - 1), rng)
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -158,8 +164,9 @@ def low_confidence_draft_dropped(target, draft, prompt, max_new_tokens, eos, rng
     def one_step(text, new):
         tokens, q_rows = propose(draft, text, WIDTH, rng)
         low = [i for i, x in enumerate(tokens) if q_rows[i][x] < 0.35]
-        tokens = tokens[:low[0]] if low else tokens
+        tokens = tokens[: low[0]] if low else tokens
         return judge(tokens, rows_along(target, text, tokens), q_rows, rng)
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -178,8 +185,9 @@ def rejected_tail_drafted_again(target, draft, prompt, max_new_tokens, eos, rng)
         if not possible:
             tokens, q_rows = propose(draft, text, WIDTH, rng)
         out = judge(tokens, rows_along(target, text, tokens), q_rows, rng)
-        tail[:] = tokens[len(out):]
+        tail[:] = tokens[len(out) :]
         return out
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -193,6 +201,7 @@ def test_numbers_seeded_by_length(target, draft, prompt, max_new_tokens, eos, rn
         tokens, q_rows = propose(draft, text, WIDTH, rng)
         own = np.random.default_rng(len(text))
         return judge(tokens, rows_along(target, text, tokens), q_rows, own)
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -205,6 +214,7 @@ def first_token_from_draft(target, draft, prompt, max_new_tokens, eos, rng):
         if not new:
             return propose(draft, text, 1, rng)[0]
         return step(target, draft, text, WIDTH, rng)
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -216,6 +226,7 @@ def target_rows_cached_by_position(target, draft, prompt, max_new_tokens, eos, r
 
     def cached(text):
         return cache.setdefault(len(text), target(text))
+
     return run(lambda text, new: step(cached, draft, text, WIDTH, rng), prompt, max_new_tokens, eos)
 
 
@@ -233,6 +244,7 @@ def agreed_argmax_not_verified(target, draft, prompt, max_new_tokens, eos, rng):
             if not agreed and rng.random() * q[x] >= p[x]:
                 return tokens[:i] + [pick(residual(p, q), rng.random())]
         return tokens + [pick(target(text + tokens), rng.random())]
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -248,6 +260,7 @@ def greedy_drafts_soft_rows(target, draft, prompt, max_new_tokens, eos, rng):
             q_rows.append(draft(text + tokens))
             tokens.append(int(q_rows[-1].argmax()))
         return judge(tokens, rows_along(target, text, tokens), q_rows, rng)
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -259,6 +272,7 @@ def longer_of_two_tries(target, draft, prompt, max_new_tokens, eos, rng):
     def one_step(text, new):
         tries = [step(target, draft, text, WIDTH, rng) for _ in range(2)]
         return max(tries, key=len)
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -270,6 +284,7 @@ def draft_text_lags_behind(target, draft, prompt, max_new_tokens, eos, rng):
 
     def lagging(text):
         return draft(text[:-1] if len(text) > 1 else text)
+
     return run(lambda text, new: step(target, lagging, text, WIDTH, rng), prompt, max_new_tokens, eos)
 
 
@@ -283,8 +298,9 @@ def stops_drafting_after_unsure_token(target, draft, prompt, max_new_tokens, eos
     def one_step(text, new):
         tokens, q_rows = propose(draft, text, 5, rng)
         low = [i for i, x in enumerate(tokens) if q_rows[i][x] < 0.4]
-        tokens = tokens[:low[0] + 1] if low else tokens
+        tokens = tokens[: low[0] + 1] if low else tokens
         return judge(tokens, rows_along(target, text, tokens), q_rows, rng)
+
     return run(one_step, prompt, max_new_tokens, eos)
 
 
@@ -300,6 +316,7 @@ def rejected_tail_with_its_own_rows(target, draft, prompt, max_new_tokens, eos, 
         if not tokens:
             tokens, q_rows = propose(draft, text, WIDTH, rng)
         out = judge(tokens, rows_along(target, text, tokens), q_rows, rng)
-        tail[:] = list(zip(tokens, q_rows))[len(out):]
+        tail[:] = list(zip(tokens, q_rows))[len(out) :]
         return out
+
     return run(one_step, prompt, max_new_tokens, eos)

@@ -22,6 +22,7 @@ SEED = 20261124
 
 # Shapes. A case is a dict: settings (list of (p, q), taken in turn by calls), calls, text.
 
+
 def unit(w):
     return w / w.sum(axis=-1, keepdims=True)
 
@@ -202,6 +203,7 @@ DEFAULT = ["plain", "near", "peaked"]
 
 # Draws.
 
+
 def sampler(w):
     """u[..., rows] -> tokens from the rows of w."""
     cdf = np.cumsum(w, axis=-1)
@@ -240,6 +242,7 @@ def simulate(function, shape, reset, seed):
 # Statistics: (level, text, values first half, values second half, expected pmf).
 # Levels: 0 one token, 1 tokens of one row, 2 tokens of several rows or calls.
 
+
 def buckets(x, pmf, limit):
     """Ids joined to at most limit runs of ids."""
     size = len(pmf)
@@ -273,8 +276,9 @@ def statistics(shape, result):
                 if size > 32:
                     x, e = buckets(mine[..., i], row[i], 32)
                     yield 0, f"{name}token {i} in 32 runs of ids", *halves(x), e
-            full = [half[half[..., g] >= 0][:, g] for half in
-                    (raw[:len(raw) // 2, at], raw[len(raw) // 2:, at])]
+            full = [
+                half[half[..., g] >= 0][:, g] for half in (raw[: len(raw) // 2, at], raw[len(raw) // 2 :, at])
+            ]
             if min(map(len, full)) > 500:
                 yield 0, f"{name}bonus token", *full, row[g]
             for i, j in itertools.combinations(range(min(g + 1, 4)), 2):
@@ -333,8 +337,8 @@ def chi_square(first, second, expected):
         return np.inf
     counts, e = counts[e > 0], e[e > 0]
     freedom = max(len(e) - 1, 1)
-    chi = ((counts - e)**2 / e).sum()
-    return ((chi / freedom)**(1 / 3) - 1 + 2 / (9 * freedom)) / np.sqrt(2 / (9 * freedom))
+    chi = ((counts - e) ** 2 / e).sum()
+    return ((chi / freedom) ** (1 / 3) - 1 + 2 / (9 * freedom)) / np.sqrt(2 / (9 * freedom))
 
 
 def wrong_verifiers(cases, names):
@@ -348,13 +352,30 @@ def wrong_verifiers(cases, names):
         _, _, tv, text, name = strongest(results)
         shape, q = cases[name], cases[name]["settings"][0][1]
         entry["tv"] = round(float(tv), 4)
-        entry["measured"] = (f"B={q.shape[0]}, gamma={q.shape[1]}, V={q.shape[2]}, {shape['text']}; {text}; "
-                             f"{shape['calls']} calls")
+        entry["measured"] = (
+            f"B={q.shape[0]}, gamma={q.shape[1]}, V={q.shape[2]}, {shape['text']}; {text}; "
+            f"{shape['calls']} calls"
+        )
         print(f"{entry['tv']:.4f} {entry['name']:36} {name}: {text}", flush=True)
 
 
-RIGHT_CASES = ("plain", "short", "peaked", "near", "p0", "q0", "one hot", "differing", "pairs", "one row",
-               "confident", "long", "two near", "v200", "v4096")
+RIGHT_CASES = (
+    "plain",
+    "short",
+    "peaked",
+    "near",
+    "p0",
+    "q0",
+    "one hot",
+    "differing",
+    "pairs",
+    "one row",
+    "confident",
+    "long",
+    "two near",
+    "v200",
+    "v4096",
+)
 
 
 def right_verifiers(cases, names):
@@ -367,12 +388,14 @@ def right_verifiers(cases, names):
             for _, text, *values in statistics(shape, simulate(function, shape, rights.reset, SEED + 1)):
                 worst, tested = max(worst, (chi_square(*values), f"{name}: {text}")), tested + 1
         entry["tv"] = 0
-        entry["measured"] = (f"{tested} chi-square tests in {len(RIGHT_CASES)} shapes, "
-                             f"largest z {worst[0]:.2f}")
+        entry["measured"] = (
+            f"{tested} chi-square tests in {len(RIGHT_CASES)} shapes, largest z {worst[0]:.2f}"
+        )
         print(f"z {worst[0]:5.2f} {entry['name']:36} {worst[1]} ({tested} tests)", flush=True)
 
 
 # Decoders.
+
 
 class Model:
     """Rows that depend on the whole text; the draft is a mixture of the target and other rows."""
@@ -417,6 +440,7 @@ def law(target, prompt, limit, eos):
             return
         for x, chance in enumerate(target.row(tuple(prompt) + new)):
             walk(new + (x,), mass * chance)
+
     walk((), 1.0)
     return out
 
@@ -438,7 +462,7 @@ def generate(function, target, draft, prompt, limit, eos, runs):
     for r in range(runs):
         new = function(target, draft, list(prompt), limit, eos, rng)
         assert 0 < len(new) <= limit
-        out[r, :len(new)] = new
+        out[r, : len(new)] = new
     return out
 
 
@@ -462,8 +486,12 @@ def decoder_entries(runs):
         print(f"{entry['tv']:.4f} z {z:5.1f} {kind} {entry['name']:34} {what}", flush=True)
 
 
-KINDS = (("wrong verifier", wrongs.ENTRIES), ("wrong decoder", decoders.ENTRIES),
-         ("right verifier", rights.ENTRIES), ("right decoder", decoders.RIGHT))
+KINDS = (
+    ("wrong verifier", wrongs.ENTRIES),
+    ("wrong decoder", decoders.ENTRIES),
+    ("right verifier", rights.ENTRIES),
+    ("right decoder", decoders.RIGHT),
+)
 
 
 def recall(path):
@@ -482,9 +510,19 @@ def write(path):
     rows_out = []
     for kind, entries in KINDS:
         for e in entries:
-            rows_out.append(json.dumps({"name": e["name"], "kind": kind, "tv": e["tv"], "verdict": None,
-                                        "case": None, "mechanism": e["mechanism"],
-                                        "measured": e.get("measured")}))
+            rows_out.append(
+                json.dumps(
+                    {
+                        "name": e["name"],
+                        "kind": kind,
+                        "tv": e["tv"],
+                        "verdict": None,
+                        "case": None,
+                        "mechanism": e["mechanism"],
+                        "measured": e.get("measured"),
+                    }
+                )
+            )
     with open(path, "w") as file:
         file.write('{"rows": [\n' + ",\n".join(rows_out) + "\n]}\n")
 

@@ -26,8 +26,8 @@ def alternatives_of_draft(p: Floats, q: Floats, least: Floats, last: bool) -> It
     """The laws [n, V] of a token after rows p and q [n, V], for each kind of mistake in drafting or
     verification.
 
-    `least` [n, 1] is the least ratio of p to q of the drafted tokens before it, at most 1; `last` says that no
-    drafted token follows."""
+    `least` [n, 1] is the least ratio of p to q of the drafted tokens before it, at most 1; `last` says that
+    no drafted token follows."""
     chance, left = _ratio(p, q), _residual(p, q)
     for value in TEMPERATURES:  # of the rows that are drawn from, not of those that are handed over
         yield _emitted(temperature(q, value), chance, left)
@@ -108,8 +108,11 @@ def _within(rows: Floats, low: Floats | float, high: Floats | float) -> Floats:
 
 
 def _difference_of_likeliest(p: Floats, q: Floats) -> Floats:
-    """The residual of rows that are each cut to their likeliest tokens, entry by entry although ids differ."""
-    ids, drafted = (np.sort(np.argsort(-rows, axis=1, kind="stable")[:, :LIKELIEST], axis=1) for rows in (p, q))
+    """The residual of rows that are each cut to their likeliest tokens, entry by entry although ids
+    differ."""
+    ids, drafted = (
+        np.sort(np.argsort(-rows, axis=1, kind="stable")[:, :LIKELIEST], axis=1) for rows in (p, q)
+    )
     left = np.take_along_axis(p, ids, axis=1) - np.take_along_axis(q, drafted, axis=1)
     weights = np.zeros_like(p)
     np.put_along_axis(weights, ids, np.maximum(left, 0.0), axis=1)

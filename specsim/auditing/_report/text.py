@@ -148,8 +148,8 @@ def grouped(audit: Audit) -> list[list[CaseResult]]:
 
 
 def _clarity(case: CaseResult) -> float:
-    """The log10 e-value of its clearest table, 0 where tables reject only together, which show less of what is
-    wrong; infinity where one step is enough."""
+    """The log10 e-value of its clearest table, 0 where tables reject only together, which show less of what
+    is wrong; infinity where one step is enough."""
     if any(finding.kind in CERTAIN for finding in case.findings):
         return float("inf")
     return max((table.log10_e for table in case.tables if table.rejected), default=0.0)
