@@ -71,7 +71,7 @@ def known_row(model, context, processing):
 
 def decode(
     target, draft, prompt, max_new_tokens, eos, rng, *, gamma=2, greedy=False, bonus="p", stale=False, behind=False,
-    late_end=False, processing=NONE, process=("draft", "test", "recovered", "bonus"),
+    lagging=False, late_end=False, processing=NONE, process=("draft", "test", "recovered", "bonus"),
 ):  # fmt: skip
     """Standard speculative decoding in plain Python, with ways to spoil it."""
     state, new = list(prompt), []
@@ -83,7 +83,7 @@ def decode(
     while len(new) < max_new_tokens:
         text, drafted, q = list(state), [], []
         for _ in range(gamma):
-            q.append(row(draft, text, "draft"))
+            q.append(row(draft, text[:-1] if lagging and len(text) > 1 else text, "draft"))
             drafted.append(int(np.argmax(q[-1])) if greedy else inverse_cdf(q[-1], rng.random()))
             text.append(drafted[-1])
         emitted = []
@@ -139,6 +139,11 @@ def test_our_decoder_passes(name, rule, full):
 @pytest.mark.parametrize("name", CASES)
 def test_the_plain_decoder_passes(name, full):
     assert not rejected(CASES[name], decode, 2048 if full else 512)
+
+
+@pytest.mark.parametrize("name", ["near", "second order"])
+def test_a_draft_that_lags_behind_the_text_passes(name):
+    assert not rejected(CASES[name], partial(decode, lagging=True), 512)
 
 
 WRONG = [

@@ -111,8 +111,7 @@ def judge_table(
 
 
 def detectable_in_table(table: Table, n: int, level: float) -> float:
-    """As `stats.detectable_tv` of `n` draws; where one outcome is certain, another one is impossible, and
-    enough.
+    """As `stats.detectable_tv` of `n` draws; where one outcome is certain, one draw of another rejects.
 
     Of single tokens it is the share of draws that go to the most probable one in addition."""
     if table.kind == "ids":
