@@ -4,7 +4,8 @@
 catalogue that are right for each wrong subject, by readers who had seen no diagnosis. Each of them is audited
 as the code is now, and diagnosed. `diagnosed_first.json` has what was named of 104 of the first set before
 anybody had read these diagnoses; `diagnosed_third.json` the same of the third set, with the diagnosis that
-the first set had led to, and `diagnosed_second.json` of the second one, after the third."""
+the first set had led to, `diagnosed_second.json` of the second one, after the third, and
+`diagnosed_fourth.json` of the fourth."""
 
 from __future__ import annotations
 

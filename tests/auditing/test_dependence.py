@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from specsim.auditing import audit
-from specsim.auditing._checks.counts import PIT_BINS, _count_calls
+from specsim.auditing._checks.counts import PIT_BINS, count_dependence
 from specsim.auditing._checks.findings import calls_differ, design_effect
 from specsim.auditing.mutants import get
 from specsim.core.stats import tv_interval
@@ -20,7 +20,7 @@ def counted(seed, calls, shared):
     table, pit = np.zeros((2, PIT_BINS + 1), dtype=np.int64), np.zeros((1, PIT_BINS), dtype=np.int64)
     for _ in range(calls // 2):
         first = np.repeat(rng.random(2 * ROWS // shared), shared)
-        _count_calls(first, table)
+        count_dependence(first, np.zeros((2, 16), dtype=np.int64), table)
         pit[0] += np.bincount((first * PIT_BINS).astype(int), minlength=PIT_BINS)
     return {"calls": table, "pit": pit}
 
@@ -48,7 +48,7 @@ def test_steps_that_share_random_numbers_make_calls_differ(calls):
 
 def test_one_call_says_nothing_of_thedesign_effect():
     table = np.zeros((2, PIT_BINS + 1), dtype=np.int64)
-    _count_calls(np.full(1, 0.5), table)
+    count_dependence(np.full(1, 0.5), np.zeros((2, 16), dtype=np.int64), table)
     assert calls_differ({"calls": table}) is None
 
 

@@ -52,10 +52,15 @@ class HeldTally(StepTally):
 
 
 class Failing:
+    """A model that fails in every process but its own."""
+
     vocab_size, order, contexts = 2, 0, np.zeros((1, 0), dtype=np.int32)
 
+    def __init__(self):
+        self.process = os.getpid()
+
     def rows(self, histories, out=None):
-        if len(histories) > 1:
+        if os.getpid() != self.process:
             raise ZeroDivisionError("in the model")
         return np.full((len(histories), 2), 0.5)
 

@@ -28,6 +28,7 @@ ratios are clamped otherwise (`reject_sample.py:755`); the model runner V2 uses 
 noise of token 0 (`:297`, `:71`).
 """
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -111,12 +112,12 @@ def block(source: str = "") -> Verifier:
 
 def triton(source: str = "") -> Verifier:
     """The default with Triton's kernels, which are interpreted."""
-    return _own(source, "vllm-ascend:triton", kernels=_kernels())
+    return _own(source, "vllm-ascend:triton", kernels=_kernels)
 
 
 def triton_block(source: str = "") -> Verifier:
     """`block` with Triton's kernels."""
-    return _own(source, "vllm-ascend:triton-block", kernels=_kernels(), enable_block_verify=True)
+    return _own(source, "vllm-ascend:triton-block", kernels=_kernels, enable_block_verify=True)
 
 
 def model_runner_2(source: str = "") -> Verifier:
@@ -141,7 +142,9 @@ def _kernels() -> stubs.Given:
     }
 
 
-def _own(source: str, engine: str, kernels: stubs.Given | None = None, **enabled: bool) -> Verifier:
+def _own(
+    source: str, engine: str, kernels: Callable[[], stubs.Given] | None = None, **enabled: bool
+) -> Verifier:
     module = _module(source, engine, kernels)
     settings = {"enable_block_verify": False, "enable_entropy_verify": False}
     sampler = SimpleNamespace(posterior_threshold=0.95, posterior_alpha=0.4, **(settings | enabled))
@@ -156,7 +159,7 @@ def _own(source: str, engine: str, kernels: stubs.Given | None = None, **enabled
     return vllm.adapt(rejection_sample)
 
 
-def _module(source: str, engine: str, kernels: stubs.Given | None = None) -> Any:
+def _module(source: str, engine: str, kernels: Callable[[], stubs.Given] | None = None) -> Any:
     """The module in a clone, with vLLM's sampler, whose names it imports, from the installed wheel."""
     file = f"{MODULE.replace('.', '/')}.py"
     folder = stubs.clone_folder(source, engine, "vllm-project/vllm-ascend", file)
@@ -166,6 +169,6 @@ def _module(source: str, engine: str, kernels: stubs.Given | None = None) -> Any
     if kernels is None:
         module = stubs.part(folder, MODULE, given={**given, "vllm.triton_utils": {"HAS_TRITON": False}})
     else:
-        module = stubs.part(folder, MODULE, KERNELS, given={**given, **kernels})
+        module = stubs.part(folder, MODULE, KERNELS, given={**given, **kernels()})
     module.torch = stubs.Unpinned()  # type: ignore[attr-defined]
     return module
