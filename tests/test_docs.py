@@ -34,7 +34,7 @@ from laws import Outcomes, generated
 from scipy.stats import qmc
 
 from experiments import independent_names
-from experiments._independent import FOUND, first_verdicts
+from experiments._independent import FOUND, first_verdicts, subjects
 from specsim.core._kernels import _folder, interpreted
 from specsim.drafts import chain
 from specsim.models import TableModel
@@ -437,7 +437,7 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         for low, high in ((0.3, 1.01), (0.1, 0.3), (0.05, 0.1), (0.02, 0.05))
     ]
     assert f"the {large} wrong verifiers" in text
-    newest, of_newest = found_of("third", "wrong verifier", 0.02)
+    newest, of_newest = found_of("fourth", "wrong verifier", 0.02)
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert (
         f"Of {of_newest} wrong verifiers by an author who had seen neither these bugs nor the audit it found {newest} "
@@ -466,6 +466,18 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         )
         assert f"none of the {right} right verifiers and {rest} right decoders" in text
         assert accused == other == 0
+    (caught, large), (decoders, texts) = (
+        found_of("fourth", kind, 0.02) for kind in ("wrong verifier", "wrong decoder")
+    )
+    (accused, right), (other, rest) = (
+        found_of("fourth", kind) for kind in ("right verifier", "right decoder")
+    )
+    said = (
+        f"of its {large} wrong verifiers with a total variation of at least .02 audits at level quick found {caught}, "
+        f"that is {100 * caught / large:.0f} %, and {decoders} of {texts} wrong decoders; none of the {right} right "
+        f"verifiers was accused. Of the {rest} right decoders {other} was called broken"
+    )
+    assert (accused, said in text) == (0, True)
     first, again = (
         json.loads((ROOT / f"tests/independent/{name}.json").read_text())["rows"]
         for name in ("diagnosed_first", "diagnosed")
@@ -487,7 +499,7 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
     ) in text
     assert f"in one shape of calls only, and {after['rightly unknown']} rightly." in text
     given = {}
-    for each in ("third", "second"):
+    for each in ("third", "second", "fourth"):
         rows = json.loads((ROOT / f"tests/independent/diagnosed_{each}.json").read_text())["rows"]
         held_out = {one: sum(row["outcome"] == one for row in rows) for one in outcomes}
         given[each] = [row["outcome"] for row in rows if row["named"]]
@@ -498,8 +510,16 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
             f"{held_out['missing']} were called unknown although a name would have been right, and "
             f"{held_out['rightly unknown']} rightly."
         ) in text
-    together = given["second"] + given["third"]
+    together = [one for names in given.values() for one in names]
     assert f"{together.count('right')} of {len(together)} names were right as they were given" in text
+    for kind, said in (("verifier", "names of verifiers"), ("decoder", "names of decoders")):
+        names = [
+            row["outcome"]
+            for each in ("second", "fourth")
+            for row in json.loads((ROOT / f"tests/independent/diagnosed_{each}.json").read_text())["rows"]
+            if row["named"] and subjects()[f"{each}:{row['name']}"]["kind"] == f"wrong {kind}"
+        ]
+        assert f"{names.count('right')} of {len(names)} {said}" in text
     renamed = json.loads((ROOT / "tests/independent/renamed.json").read_text())["rows"]
     names = [row["outcome"] for row in renamed if row["named"]]
     assert {*names} == {"right"}
