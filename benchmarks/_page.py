@@ -23,7 +23,7 @@ def measured(bench: dict[str, Any]) -> str:
     where = f"on {machine['cores']} cores of a {machine['processor']}"
     lines = [f"Measured on {bench['date']}, {where}, with {', '.join(versions)}.", ""]
     for part, rows in groupby(bench["ratios"], key=lambda row: row["part"]):
-        lines += [f"### {part.replace('_', ' ').capitalize()}", ""]
+        lines += [f"## {part.replace('_', ' ').capitalize()}", ""]
         lines += ["| ratio | median | range | wanted | |", "| --- | ---: | --- | --- | --- |"]
         lines += [_row(row) for row in rows]
         lines.append("")
