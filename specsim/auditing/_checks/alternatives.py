@@ -44,8 +44,8 @@ def alternatives_of_draft(p: Floats, q: Floats, least: Floats, last: bool) -> It
     yield _emitted(q, np.minimum(chance, least) / least, left)  # one uniform tests all tokens of the step
     for dtype in (np.float16, bfloat16):
         yield _emitted(q, _rounded_ratio(p, q, dtype), left)
-    for tested in (chance, np.zeros_like(p)):
-        yield _without_drafted(p, q, tested)
+    for passed in (chance, np.zeros_like(p)):
+        yield _without_drafted(p, q, passed)
     kept = q * (q >= UNLIKELY)
     yield _emitted(kept, chance, left) + (q - kept).sum(axis=1, keepdims=True) * (p - left) if last else p
     accepted = _ratio(p, LENIENCE * q)
