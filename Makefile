@@ -13,6 +13,8 @@ LAB := .venv/.lab
 # so that a folder named specsim, such as the clone's own in its parent, does not hide the package
 IN_PLACE := --config-settings editable_mode=compat
 SIDE_BY_SIDE = --numprocesses logical --maxprocesses 4 --dist worksteal
+# a Python that writes no bytecode would compile every library again in each process that the tests start
+unexport PYTHONDONTWRITEBYTECODE
 ARTICLE = cd paper && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent -outdir=build paper.tex
 
 .PHONY: audit test test-all test-rest test-engines torture lint types bench docs results-pages bundled-data transformers-trace figures figures-fast overview independent paper paper-fast \
