@@ -2,8 +2,8 @@
 
 Device code must compute what kernels compute on the CPU, to the last bit. Compilers for GPUs contract x·y + z
 to one fused multiply-add, which rounds once instead of twice, unless they are told not to. numba-cuda has no
-option for that, so within `exactly()` it is handed on to its compiler, and `check_rounding` reads in what was
-compiled that it was heeded. `fastmath` is never used.
+option for that, so within `exactly()` it is handed on to its compiler, and what is compiled is searched for
+such operations. `fastmath` is never used.
 
 A `Kernel` that is called by device code is compiled for the device too. What it computes there is the same,
 unless it uses what `inexact` looks for.
@@ -14,7 +14,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numba_cuda  # noqa: F401  # without it numba has a target of its own, which is not maintained
@@ -33,7 +33,7 @@ SIMULATED = bool(config.ENABLE_CUDASIM)
 #: Functions whose last bits differ between a GPU and a CPU, or which numba has for the CPU alone.
 INEXACT = {"log": "logarithms", "log1p": "logarithms", "exp": "exponentials", "argsort": "sorting"}
 #: In PTX: what is fused, or may be since it does not name its rounding.
-_FUSED = re.compile(r"\b(?:fma|mad)\.\S*f(?:32|64)|\b(?:mul|add|sub)\.f(?:32|64)\b")
+_FUSED = re.compile(rb"\b(?:fma|mad)\.\S*f(?:32|64)|\b(?:mul|add|sub)\.f(?:32|64)\b")
 
 
 class DeviceError(ValueError):
@@ -79,27 +79,25 @@ def current_device() -> tuple[str, int, float]:
 @contextmanager
 def exactly(allocates: bool = False) -> Iterator[None]:
     """Within this, numba-cuda compiles without contraction; kernels that allocate arrays need `allocates`,
-    with which references to arrays are counted."""
+    with which references to arrays are counted.
+
+    Raises DeviceError for code that may round a product with a sum at once all the same."""
+
+    def compile_exactly(*code: Any, **options: Any) -> bytes:
+        ptx: bytes = compile_ir(*code, **options, fma=False)
+        if _FUSED.search(ptx):
+            raise DeviceError(
+                "device: the installed numba-cuda fuses products with sums, so that counts could differ from "
+                "those of the CPU; install another version, or leave device out, to count on the CPU"
+            )
+        return ptx
+
     compile_ir, counts = nvvm.compile_ir, config.CUDA_ENABLE_NRT
-    nvvm.compile_ir, config.CUDA_ENABLE_NRT = partial(compile_ir, fma=False), allocates
+    nvvm.compile_ir, config.CUDA_ENABLE_NRT = compile_exactly, allocates
     try:
         yield
     finally:
         nvvm.compile_ir, config.CUDA_ENABLE_NRT = compile_ir, counts
-
-
-def check_rounding(kernel: Any) -> None:
-    """Raise DeviceError if a kernel, compiled by its first launch, may round a product with a sum at once."""
-    if not SIMULATED and any(map(fused, kernel.inspect_asm().values())):
-        raise DeviceError(
-            "device: the installed numba-cuda fuses products with sums, so that counts could differ from "
-            "those of the CPU; install another version, or leave device out, to count on the CPU"
-        )
-
-
-def fused(ptx: str) -> bool:
-    """Whether PTX has an operation that is fused, or may be."""
-    return _FUSED.search(ptx) is not None
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from specsim import rules
-from specsim.core._cuda import DeviceError, check_rounding, cuda, current_device, explained
+from specsim.core._cuda import DeviceError, cuda, current_device, explained
 from specsim.core._streams import Key, Purpose, whole_slots
 from specsim.simulation._counting import Interval, Partial
 from specsim.simulation._cuda.steps import STEPS
@@ -98,7 +98,6 @@ class DeviceCounter:
             self._total = cuda.device_array(width, np.int64)
         self._kernel = counting_kernel(step, gamma)
         self._launch((0, 0), 0, 0)  # compiles, so that what is missing is noticed before the run begins
-        check_rounding(self._kernel)
 
     def count(self, key: Key, intervals: Sequence[Interval]) -> Iterator[Partial]:
         """The counts of each launch over the steps in `intervals`. Raises DeviceError if the GPU fails."""

@@ -11,7 +11,6 @@ import numpy as np
 
 from specsim.core._cuda import (
     DeviceError,
-    check_rounding,
     cuda,
     current_device,
     device_function,
@@ -93,7 +92,6 @@ class DeviceRowCounter:
         self._source = RowSource(source.reader, self.verify, int(min(BATCH_BYTES, share)))
         self._depth, self._kernel = tree.depth, verifying_kernel(rule.rows)
         next(iter(self._source.batches((0, 0), 0, 1)))  # what is missing is noticed before the run begins
-        check_rounding(self._kernel)
 
     def count(self, key: Key, intervals: Sequence[Interval]) -> Iterator[Partial]:
         """The counts of each chunk of the steps in `intervals`. Raises DeviceError if the GPU fails."""
