@@ -226,7 +226,7 @@ def _audited(
 ) -> list[_Seen]:
     """The texts of a case of the audit after each of its prompts; none where their law is not enumerated.
 
-    New ones are drawn where the audit has few, and in cases that failed: there it stops when they look wrong."""
+    New ones are drawn where the audit has few, and in cases that failed, where it stops early."""
     case = subject.cases[subject.index(result.case)]
     if not _enumerable(case):
         return []
