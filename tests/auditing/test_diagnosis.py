@@ -15,7 +15,8 @@ from experiments import diagnosis
 from experiments._kept import kept
 from specsim import generate
 from specsim.auditing import audit, declares, mutants
-from specsim.auditing._diagnosis.decoders import _audited, _refuted, diagnose_decoder
+from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder
+from specsim.auditing._diagnosis.decoders import refuted as refuted_by_texts
 from specsim.auditing._diagnosis.dependence import independent, signatures
 from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
 from specsim.auditing._diagnosis.likelihood import (
@@ -616,11 +617,11 @@ def test_texts_refute_a_mistake_that_is_alike_in_short_ones(names, refuted):
     tries; longer texts tell them apart."""
     with open_execution(declares(decoder=True)(better_of_two), 1, 60) as place:
         failed = [SimpleNamespace(case=name, findings=["any"], counts={}, steps=0) for name in names]
-        texts = [one for each in failed for one in _audited(place.subject, each, SEED, lambda *_: None)]
+        texts = [one for each in failed for one in audited_texts(place.subject, each, SEED, lambda *_: None)]
     resamples = in_a_loop(mutants.get("resamples_target"))
-    assert _refuted(resamples, texts, lambda *_: None) is refuted
-    assert not _refuted(mutants.get("longest_of_tries"), texts, lambda *_: None)
-    assert _refuted(Mutant("right", "none", "", decode=Decoder()), texts, lambda *_: None)
+    assert refuted_by_texts(resamples, texts, lambda *_: None) is refuted
+    assert not refuted_by_texts(mutants.get("longest_of_tries"), texts, lambda *_: None)
+    assert refuted_by_texts(Mutant("right", "none", "", decode=Decoder()), texts, lambda *_: None)
 
 
 @pytest.mark.slow

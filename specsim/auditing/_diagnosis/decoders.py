@@ -189,19 +189,20 @@ def diagnose_decoder(
             scored = drop_far([*scored, *_rank(near_best, seen, in_time)[0]])
     if not posterior(scored, exact, number).named:
         return conclude(found, done * len(seen))
-    audited = [one for result in results for one in _audited(subject, result, root, in_time)]
-    found = reproducing(scored, exact, number, lambda one: not _refuted(one.mutant, audited, in_time))
+    audited = [one for result in results for one in audited_texts(subject, result, root, in_time)]
+    found = reproducing(scored, exact, number, lambda one: not refuted(one.mutant, audited, in_time))
     if not found.named:
         return conclude(found, done * len(seen))
     return conclude(found, done * len(seen), evidence=_evidence(found.named[0][0], seen))
 
 
-def _refuted(mutant: Mutant, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
-    """Whether the texts of an audit refute `mutant`, whatever its draft length; its parameters are fitted.
+def refuted(mutant: Mutant, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
+    """Whether the texts of an audit refute `mutant`, whatever its draft length and its parameters.
 
     The level is that of the odds from which on a name is given."""
-    shapes = [mutant, *_of_all_lengths(mutant, audited)]
-    return not any(_reproduces(one, audited, in_time) for one in shapes)
+    if any(_reproduces(one, audited, in_time) for one in [mutant, *_of_all_lengths(mutant, audited)]):
+        return False
+    return not (mutant.parameters and _reproduces(_score(mutant, audited).mutant, audited, in_time))
 
 
 def _reproduces(mutant: Mutant, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
@@ -221,7 +222,7 @@ def _enumerable(case: DecoderCase) -> bool:
     return table_positions(case) == case.max_new_tokens and not case.reads_all
 
 
-def _audited(
+def audited_texts(
     subject: DecoderSubject, result: CaseResult, root: int, in_time: Callable[..., None]
 ) -> list[_Seen]:
     """The texts of a case of the audit after each of its prompts; none where their law is not enumerated.
