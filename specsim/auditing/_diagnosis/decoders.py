@@ -52,8 +52,8 @@ from specsim.rules import get
 
 #: Drafted tokens that a decoder may use.
 LENGTHS = (1, 2, 3, 4, 8)
-#: The most drafts of a step that drafts beyond the end of the text.
-DRAFTS = 512
+#: The most drafts of a step that drafts beyond the end of the text, and where a name is tested.
+DRAFTS, MORE_DRAFTS = 512, 4096
 #: Texts of each case after which the mistakes are ranked.
 SEGMENTS = (2**12, 2**14)
 #: Texts of each case, at least, which a mistake must reproduce to be named.
@@ -200,9 +200,12 @@ def refuted(mutant: Mutant, audited: Sequence[_Seen], in_time: Callable[[], None
     """Whether the texts of an audit refute `mutant`, whatever its draft length and its parameters.
 
     The level is that of the odds from which on a name is given."""
-    if any(_reproduces(one, audited, in_time) for one in [mutant, *_of_all_lengths(mutant, audited)]):
-        return False
-    return not (mutant.parameters and _reproduces(_score(mutant, audited).mutant, audited, in_time))
+
+    def fits(one: Mutant) -> bool:
+        shapes = [one, *_of_all_lengths(one, audited, MORE_DRAFTS)]
+        return any(_reproduces(each, audited, in_time) for each in shapes)
+
+    return not (fits(mutant) or (mutant.parameters and fits(_score(mutant, audited).mutant)))
 
 
 def _reproduces(mutant: Mutant, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
@@ -303,11 +306,11 @@ def _by_shape(mutant: Mutant, seen: Sequence[_Seen]) -> list[tuple[float, Mutant
     return [(sum(_likelihoods(one, seen, None, log_likelihood)), one) for one in shapes]
 
 
-def _of_all_lengths(mutant: Mutant, seen: Sequence[_Seen]) -> list[Mutant]:
+def _of_all_lengths(mutant: Mutant, seen: Sequence[_Seen], drafts: int = DRAFTS) -> list[Mutant]:
     longest = max(max(one.case.max_new_tokens for one in seen) - 1, 1)  # a longer draft is never used
     size = max(one.case.vocab_size for one in seen)
     shapes = [(gamma, False) for gamma in sorted({min(gamma, longest) for gamma in LENGTHS})]
-    shapes += [(gamma, True) for gamma in LENGTHS if size**gamma <= DRAFTS]
+    shapes += [(gamma, True) for gamma in LENGTHS if size**gamma <= drafts]
     decode = _decoder(mutant)
     return [
         replace(mutant, decode=replace(decode, gamma=gamma, overshoots=beyond)) for gamma, beyond in shapes
