@@ -191,7 +191,7 @@ class ModelSource(RowSource):
     ) -> Ints:
         """The same for contexts without a number, given by their codes."""
         passed, tokens, tables = [], given[3], self.tables
-        row_bytes = 8 * self.vocab_size * (2 * self.tree.size + 1)
+        row_bytes = 8 * self.vocab_size * 5  # p, q, the sums of both, and the next contexts
         for start, n in pieces(0, steps.size, max(1, self.batch_bytes // row_bytes)):
             some = steps[start : start + n]
             context[some] = np.arange(1, n + 1)
