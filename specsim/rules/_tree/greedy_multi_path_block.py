@@ -141,27 +141,33 @@ def none_above(
 
 
 @inner_kernel
-def count_children(parents, depths, low, mass, depth, degrees, counts, law):
+def count_children(edges, low, mass, depth, degrees, counts, law):
     """Fill law with c_k, k ≥ 1, after the chosen path's first `depth` tokens, made to sum to 1; gives the
     largest k.
 
-    `depths` are those of the nodes, low and mass are l and q of the chosen tokens; counts[n+1, n+1] is used
-    for the c_k of the subtrees, from the leaves up, and degrees[n+1] for their largest k."""
-    for v in range(parents.size + 1):
+    `edges` has parents, children and the children's depths, from the leaves up; low and mass are l and q of
+    the chosen tokens; counts[n+1, n+1] is used for the c_k of the subtrees, degrees[n+1] for their largest k.
+    """
+    above, below, depths = edges
+    for v in range(degrees.size):
         degrees[v], counts[v, 0] = 0, 1.0
-    for v in range(parents.size, 0, -1):
-        d, u = depths[v], parents[v - 1]
+    for i in range(above.size):
+        u, v, d = above[i], below[i], depths[i]
+        own, more = degrees[u], degrees[v]
         if d == depth + 1:  # one more child after u
-            counts[u, degrees[u]], counts[u, degrees[u] + 1] = 0.0, 1.0
+            counts[u, own], counts[u, own + 1] = 0.0, 1.0
             degrees[u] += 1
         elif d <= depth:  # the branch is below the path, or follows it with k children
-            own, more = degrees[u], degrees[v]
             degrees[u] = own + more
+            if own == 0:
+                first = counts[u, 0]
+                for k in range(more + 1):
+                    counts[u, k] = first * counts[v, k] * mass[d - 1]
+                counts[u, 0] += first * low[d - 1]
+                continue
             for k in range(own + more, -1, -1):
-                total = 0.0
+                total = counts[u, k] * low[d - 1] if k <= own else 0.0
                 for j in range(max(k - more, 0), min(k, own) + 1):
-                    if j == k:
-                        total += counts[u, j] * low[d - 1]
                     total += counts[u, j] * counts[v, k - j] * mass[d - 1]
                 counts[u, k] = total
     most, total = degrees[0], 0.0
@@ -199,11 +205,14 @@ def excess(law, most, order, p, q, b, weights):
 
 
 @inner_kernel
-def depths_of(parents, depths):
-    """Fill depths[n+1]."""
-    depths[0] = 0
-    for j in range(parents.size):
-        depths[j + 1] = depths[parents[j]] + 1
+def fill_edges(parents, edges):
+    """Fill the three arrays of `edges` [n], as `count_children` takes them."""
+    above, below, depths = edges
+    size = parents.size
+    for v in range(1, size + 1):
+        u = parents[v - 1]
+        above[size - v], below[size - v] = u, v
+        depths[size - v] = depths[size - u] + 1 if u > 0 else 1
 
 
 @inner_kernel
@@ -226,7 +235,8 @@ def rows(count: Kernel) -> Kernel:
 
     def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         size, deepest, vocab_size = draft_tokens.shape[1], tokens.shape[0] - 1, p.shape[2]
-        depths, alike = np.empty(size + 1, np.int64), np.empty(size + 1, np.bool_)
+        edges = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+        depths, alike = edges[2], np.empty(size + 1, np.bool_)
         degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, size + 1))
         # along the chosen path: c_k with the largest k, the first node, the one whose row of q is read, the
         # token, its l and q
@@ -236,7 +246,7 @@ def rows(count: Kernel) -> Kernel:
         low, mass, b = np.empty(deepest), np.empty(deepest), np.empty(deepest + 1)
         ratio, weights = np.empty(vocab_size), np.empty(vocab_size)
         for s in range(draft_tokens.shape[0]):
-            depths_of(parents[s], depths)
+            fill_edges(parents[s], edges)
             alike[:] = False
             alike[0] = True
             node[0], b[0], length = 0, 1.0, 0
@@ -244,7 +254,7 @@ def rows(count: Kernel) -> Kernel:
                 x = -1
                 for j in range(size):
                     u, y = parents[s, j], draft_tokens[s, j]
-                    if depths[u] == length and alike[u] and q[s, u, y] > 0.0:
+                    if depths[size - 1 - j] == length + 1 and alike[u] and q[s, u, y] > 0.0:
                         if x < 0:
                             above[length] = u
                             ratios(p[s, u], q[s, u], ratio)
@@ -254,14 +264,15 @@ def rows(count: Kernel) -> Kernel:
                     break
                 for j in range(size):
                     u = parents[s, j]
-                    alike[j + 1] |= depths[u] == length and alike[u] and draft_tokens[s, j] == x
+                    follows = depths[size - 1 - j] == length + 1 and alike[u]
+                    alike[j + 1] |= follows and draft_tokens[s, j] == x
                 draft = q[s, above[length]]
                 low[length] = 0.0
                 for y in range(vocab_size):
                     if ratio[y] < ratio[x] or (ratio[y] == ratio[x] and y < x):
                         low[length] += draft[y]
                 mass[length] = draft[x]
-                most[length] = count(parents[s], depths, low, mass, length, degrees, counts, laws[length])
+                most[length] = count(edges, low, mass, length, degrees, counts, laws[length])
                 r = chance(laws[length], most[length], low[length], mass[length])
                 b[length + 1] = next_scale(b[length], p[s, node[length], x], r)
                 chosen[length] = x
@@ -361,18 +372,28 @@ def search(line, law, most, b, goal, ends, slopes):
     return total, -1
 
 
+def different_edges(tree: Tree) -> tuple[Ints, ...]:
+    """Edges as `count_children` takes them; of the subtrees of one shape at one depth one stands for all."""
+    first: dict[tuple[int, ...], int] = {}
+    same = [0] * (tree.size + 1)
+    for u in range(tree.size, -1, -1):
+        same[u] = first.setdefault((tree.depths[u], *(same[v] for v in tree.children(u))), u)
+    kept = [v for v in range(tree.size, 0, -1) if same[tree.parents[v - 1]] == tree.parents[v - 1]]
+    columns = [[tree.parents[v - 1] for v in kept], [same[v] for v in kept], [tree.depths[v] for v in kept]]
+    return tuple(np.array(column) for column in columns)
+
+
 def fixed_pair(count: Kernel) -> FixedPair:
     """The fixed-pair kernel. Only children of the chosen path are drawn."""
 
-    def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, Line, Ints, Ints, Groups, int]:
-        parents, depths = np.array(tree.parents), np.array(tree.depths)
-        return build_tables(p, q), line_of(p, q), parents, depths, by_parent(tree), CODES[tree.sampling]
+    def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, Line, tuple[Ints, ...], Groups, int]:
+        return build_tables(p, q), line_of(p, q), different_edges(tree), by_parent(tree), CODES[tree.sampling]
 
     def verify_fixed_pair(
-        pair, line, parents, depths, children, sampling, draft_uniforms, verify_uniforms, tokens, accepted
+        pair, line, edges, children, sampling, draft_uniforms, verify_uniforms, tokens, accepted
     ):
-        size, deepest = parents.size, tokens.shape[0] - 1
         nodes, starts = children
+        size, deepest = nodes.size, tokens.shape[0] - 1
         drafted = np.empty(size, np.int64)  # in the order of `nodes`
         # those that have the tokens of the path, at each depth
         alike = np.empty((deepest + 1, size), np.int64)
@@ -400,7 +421,7 @@ def fixed_pair(count: Kernel) -> FixedPair:
                 if x < 0:
                     break
                 low[length], mass[length] = line.q_sums[line.rank[x]], pair.q[x]
-                most[length] = count(parents, depths, low, mass, length, degrees, counts, laws[length])
+                most[length] = count(edges, low, mass, length, degrees, counts, laws[length])
                 r = chance(laws[length], most[length], low[length], pair.q[x])
                 b[length + 1] = next_scale(b[length], pair.p[x], r)
                 tokens[length, s] = x
