@@ -20,7 +20,8 @@ class PairTables(NamedTuple):
     """The tables of p and q [V].
 
     Alias tables of both; sums by token, [V+1], with their guides; `ranked`, tokens by falling q; and by rising
-    q/p, as far as p > 0, the tokens (`order`), their ratios, and sums of p and of q over them, from 0 on."""
+    q/p, as far as p > 0, the tokens (`order`), their ratios, and sums of p, with a guide, and of q over them,
+    from 0 on."""
 
     p: Floats
     q: Floats
@@ -34,6 +35,7 @@ class PairTables(NamedTuple):
     order: Ints
     ratio: Floats
     p_sorted: Floats
+    p_sorted_guide: Ints
     q_sorted: Floats
 
 
@@ -44,7 +46,7 @@ def build_tables(p: Floats, q: Floats) -> PairTables:
         ratio = q[possible] / p[possible]
     rising = np.argsort(ratio, kind="stable")
     order = possible[rising]
-    p_sums, q_sums = _sums(p), _sums(q)
+    p_sums, q_sums, p_sorted = _sums(p), _sums(q), _sums(p[order])
     return PairTables(
         p,
         q,
@@ -57,7 +59,8 @@ def build_tables(p: Floats, q: Floats) -> PairTables:
         np.argsort(-q, kind="stable"),
         order,
         ratio[rising],
-        _sums(p[order]),
+        p_sorted,
+        guide(p_sorted),
         _sums(q[order]),
     )
 
@@ -90,9 +93,7 @@ def by_depth(tree: Tree) -> Groups:
 
 
 def _groups(keys: Ints, count: int) -> Groups:
-    return Groups(
-        np.argsort(keys, kind="stable") + 1, np.searchsorted(np.sort(keys), np.arange(count + 1))
-    )
+    return Groups(np.argsort(keys, kind="stable") + 1, np.searchsorted(np.sort(keys), np.arange(count + 1)))
 
 
 @inner_kernel
@@ -206,8 +207,17 @@ def residual_mass(pair, b, d):
 
 
 @inner_kernel
+def draw_sorted(pair, k, u):
+    """A token from p, of the first k tokens in order of q/p, by inverse CDF in that order."""
+    goal = u * pair.p_sorted[k]
+    return pair.order[min(guided_count_up_to(pair.p_sorted, pair.p_sorted_guide, goal), k) - 1]
+
+
+@inner_kernel
 def draw_residual(pair, b, d, u):
     """A token from (b·p - d·q)₊ by inverse CDF in order of q/p; from p where that has no mass."""
+    if b == 1.0 and d == 0.0:
+        return draw_sorted(pair, pair.order.size, u)
     k = scaled_prefix(pair, b, d)
     mass = b * pair.p_sorted[k] - d * pair.q_sorted[k]
     if not mass > 0.0:

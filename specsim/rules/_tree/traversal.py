@@ -191,13 +191,14 @@ def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
                 else:
                     d -= 1
                     siblings = drafted[starts[node[d]] : starts[node[d]] + tried[d]]
+                    others = starts[node[d] + 1] - starts[node[d]] - siblings.size
                     x = siblings[-1]
                     more, less = w[d] * of_p[d], w[d] * of_q[d] + 1.0 / left[d]
                     mass = residual_mass(pair, more, less)
                     w[d] = update(w[d], mass, pair.q[x] / left[d])
                     if mass > 0.0:
                         of_p[d], of_q[d] = more / mass, less / mass
-                    if not replaced:
+                    if not replaced and others > 0:
                         left[d] = mass_without(pair.q, pair.q_sums, siblings)
             for i in range(d):
                 tokens[i, s] = drafted[starts[node[i]] + tried[i] - 1]
