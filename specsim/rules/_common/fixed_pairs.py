@@ -19,9 +19,9 @@ from specsim.rules._common.base import FixedPair
 class PairTables(NamedTuple):
     """The tables of p and q [V].
 
-    Alias tables of both; sums by token, [V+1], with their guides; `ranked`, tokens by falling q; and by rising
-    q/p, as far as p > 0, the tokens (`order`), their ratios, and sums of p, with a guide, and of q over them,
-    from 0 on."""
+    Alias tables of both; sums by token, [V+1], with their guides; `ranked`, tokens by falling q; and by
+    rising q/p, as far as p > 0, the tokens (`order`), their ratios, and sums of p, with a guide, and of q
+    over them, from 0 on."""
 
     p: Floats
     q: Floats
@@ -276,7 +276,9 @@ def draw_child(pair, sampling, siblings, k, count, u):
 
 @inner_kernel
 def draw_tree(pair, children, sampling, u, siblings, drafted):
-    """Fill drafted[n] with the tokens of all nodes: node j + 1 is drawn with u[j]; `children` as `by_parent`."""
+    """Fill drafted[n] with the tokens of all nodes: node j + 1 is drawn with u[j].
+
+    `children` is as `by_parent` makes it; siblings[n] is used."""
     for node in range(drafted.size):
         first, count = children.starts[node], children.starts[node + 1] - children.starts[node]
         for k in range(count):
