@@ -160,9 +160,12 @@ def two_exponentials(u):
 
 
 @inner_kernel
-def below_two_exponentials(u, x):
-    """Whether the quantile u of the sum of two exponentials is below x."""
-    return x > 50.0 or u < 1.0 - (1.0 + x) * math.exp(-x)  # from there on the quantile is 1 to rounding
+def earlier(u, scale, least):
+    """Whether scale·g < least, g the quantile u of the sum of two exponentials."""
+    if least >= 50.0 * scale:  # beyond 50 there are no quantiles of uniforms below 1
+        return least > 0.0
+    x = least / scale
+    return u < 1.0 - (1.0 + x) * math.exp(-x)
 
 
 @inner_kernel
@@ -177,7 +180,7 @@ def pick(pair, table, children, u, last):
         else:  # of the tokens whose race had begun at `time`, by rising q/p, one in proportion to p
             begun = max(count_up_to(race, noise), 1)
             scale = (1.0 - share + share * pair.q_sorted[begun]) / pair.p_sorted[begun]
-        if k == 0 or below_two_exponentials(u[3 * k + 1], least / scale):
+        if k == 0 or earlier(u[3 * k + 1], scale, least):
             best, count = k, begun
             if k < children.size - 1:  # the sum times `scale` is when
                 least = two_exponentials(u[3 * k + 1]) * scale

@@ -252,7 +252,7 @@ def verify_fixed_pair(pair, place, children, sampling, draft_uniforms, verify_un
             if k < count:
                 if k == 0:
                     mass = mass_without(pair.q, pair.q_sums, given)
-                    scale[d] = 1.0 / mass
+                    scale[d] = 1.0 / mass if pair.q[x] > 0.0 else 0.0
                     draft = pair.q[x] / mass if pair.q[x] > 0.0 else 1.0 / (pair.q.size - given.size)
                     at, chance = count - 1, min(1.0, w[d] * pair.p[x] / draft)
                 else:
