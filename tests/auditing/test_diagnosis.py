@@ -703,6 +703,9 @@ def test_the_right_mistake_is_named_where_it_is_known_and_none_where_it_is_not()
     caught = measured()
     off = [row for row in caught if row["off_catalogue"]]
     assert len(off) > 30
-    assert np.mean([row["right"] for row in off]) >= 0.9
+    for some in (caught, off):
+        assert np.mean([row["right"] for row in some if row["named"]]) >= 0.95
     assert np.mean([row["right"] for row in caught]) >= 0.9
+    # where small cases do not fix a parameter, the audit may refute the value that was chosen: unknown
+    assert np.mean([row["right"] for row in off]) >= 0.85
     assert np.mean([not row["without"] for row in caught]) >= 0.8
