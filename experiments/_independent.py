@@ -44,6 +44,10 @@ SETS = {
         "wrong decoder": "fourth_decoders",
         "right decoder": "fourth_decoders",
     },
+    "fifth": {
+        "wrong decoder": "fifth_decoders",
+        "right decoder": "fifth_decoders",
+    },
 }
 #: Verdicts that find a mistake.
 FOUND = ("biased", "broken")

@@ -478,6 +478,11 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
         f"verifiers was accused. Of the {rest} right decoders {other} was called broken"
     )
     assert (accused, said in text) == (0, True)
+    (found, wrong), (accused, right) = (
+        found_of("fifth", kind, 0.02) for kind in ("wrong decoder", "right decoder")
+    )
+    said = f"found {found} of {wrong} wrong decoders; none of the {right} right decoders was accused"
+    assert (accused, said in text) == (0, True)
     first, again = (
         json.loads((ROOT / f"tests/independent/{name}.json").read_text())["rows"]
         for name in ("diagnosed_first", "diagnosed")
@@ -499,7 +504,7 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
     ) in text
     assert f"in one shape of calls only, and {after['rightly unknown']} rightly." in text
     given = {}
-    for each in ("third", "second", "fourth"):
+    for each in ("third", "second", "fourth", "fifth"):
         rows = json.loads((ROOT / f"tests/independent/diagnosed_{each}.json").read_text())["rows"]
         held_out = {one: sum(row["outcome"] == one for row in rows) for one in outcomes}
         given[each] = [row["outcome"] for row in rows if row["named"]]
@@ -510,7 +515,7 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
             f"{held_out['missing']} were called unknown although a name would have been right, and "
             f"{held_out['rightly unknown']} rightly."
         ) in text
-    together = [one for names in given.values() for one in names]
+    together = [one for each in ("third", "second", "fourth") for one in given[each]]
     assert f"{together.count('right')} of {len(together)} names were right as they were given" in text
     for kind, said in (("verifier", "names of verifiers"), ("decoder", "names of decoders")):
         names = [
