@@ -5,9 +5,9 @@ catalogue that are right for each wrong subject, by readers who had seen no diag
 as the code is now, and diagnosed. `diagnosed_first.json` has what was named of 104 of the first set before
 anybody had read these diagnoses; `diagnosed_third.json` the same of the third set, with the diagnosis that
 the first set had led to, `diagnosed_second.json` of the second one, after the third, and
-`diagnosed_fourth.json` of the fourth; `diagnosed_fifth.json` is of the fifth set, with the rule for decoders that
-these had led to. `fitting.json` has which of the names that these files give to decoders
-fit the texts of an audit, as a name must since; `fitting` computes a row."""
+`diagnosed_fourth.json` of the fourth. `fitting.json` has which of the names that these files give to decoders
+fit the texts of an audit, as a name must since; `fitting` computes a row. `diagnosed_fifth.json` is of the fifth
+set, with this rule."""
 
 from __future__ import annotations
 
