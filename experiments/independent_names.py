@@ -5,20 +5,25 @@ catalogue that are right for each wrong subject, by readers who had seen no diag
 as the code is now, and diagnosed. `diagnosed_first.json` has what was named of 104 of the first set before
 anybody had read these diagnoses; `diagnosed_third.json` the same of the third set, with the diagnosis that
 the first set had led to, `diagnosed_second.json` of the second one, after the third, and
-`diagnosed_fourth.json` of the fourth."""
+`diagnosed_fourth.json` of the fourth. `fitting.json` has which of the names that these files give to decoders
+fit the texts of an audit, as a name must since; `fitting` computes a row."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cache
 
 from experiments import Row
 from experiments._independent import FOLDER, FOUND, SETS, module_of, subjects
-from specsim.auditing import Audit, audit
+from specsim.auditing import Audit, audit, mutants
 from specsim.auditing._checks.contract_checks import PROMISES
+from specsim.auditing._checks.subjects import DecoderSubject
+from specsim.auditing._diagnosis.decoders import audited_texts, refuted
 from specsim.auditing._diagnosis.diagnose import diagnose_failed
 from specsim.auditing._execution import open_execution
 from specsim.auditing._results.diagnosis import Diagnosis
+from specsim.auditing.mutants._decoding import in_a_loop
 
 TITLE = "Names given to mistakes of authors who have not seen the catalogue"
 MINUTES = 400
@@ -91,6 +96,23 @@ def _diagnosed(reference: str, found: Audit, rng: int) -> Diagnosis | None:
         return None
     with open_execution(reference, 1, 60.0) as execution:
         return diagnose_failed(execution.subject, results, LEVEL, rng)
+
+
+def fitting(subject: str, names: Sequence[str], *, rng: int = 0) -> Row:
+    """Which `names`, of mistakes with their parameters, fit all texts of a decoder of the sets."""
+    about = subjects()[subject]
+    reference = f"{module_of(about['set'], about['kind'])}:{about['name']}"
+    found = _audited(reference, False, rng + 1)
+    results = [case for case in found.cases if not case.broken and case.case != PROMISES]
+    with open_execution(reference, 1, 60.0) as execution:
+        assert isinstance(execution.subject, DecoderSubject)
+        texts = [one for case in results for one in audited_texts(execution.subject, case, rng + 1, always)]
+    fit = [name for name in names if not refuted(in_a_loop(mutants.get(name)), texts, always)]
+    return {"subject": subject, "names": list(names), "fit": fit}
+
+
+def always(*_: object) -> None:
+    """No limit of time."""
 
 
 def outcome(name: str, diagnosis: Diagnosis | None) -> str | None:

@@ -520,6 +520,17 @@ def test_the_page_on_statistics_has_the_numbers_of_the_independent_sets():
             if row["named"] and subjects()[f"{each}:{row['name']}"]["kind"] == f"wrong {kind}"
         ]
         assert f"{names.count('right')} of {len(names)} {said}" in text
+    tested = json.loads((ROOT / "tests/independent/fitting.json").read_text())["rows"]
+    kept_names = {True: [], False: []}
+    for row in tested:
+        right = independent_names.allowed_names()[row["subject"]]
+        kept_names[row["names"][0].partition(":")[0] in right].append(bool(row["fit"]))
+    of_right, of_wrong = kept_names[True], kept_names[False]
+    said = (
+        f"Of {len(of_right)} decoders whose name was right, {sum(of_right)} keep it, and of {len(of_wrong)} whose "
+        f"name was wrong {sum(of_wrong) or 'none'} does; the others were not tested again"
+    )
+    assert said in text
     renamed = json.loads((ROOT / "tests/independent/renamed.json").read_text())["rows"]
     names = [row["outcome"] for row in renamed if row["named"]]
     assert {*names} == {"right"}

@@ -74,6 +74,9 @@ NEAR = 0.5
 MOST_FINDINGS = 3
 #: Share of the time-out that the calls of later cases get after one has hung.
 AGAIN = 0.1
+#: A call hangs only if it takes this many times as long as all steps that are asked for would at the measured
+#: pace: the calls of a slow verifier grow like those of others.
+SLOWER = 4.0
 
 
 class Audit(_results.Audit):
@@ -152,7 +155,8 @@ def audit(
         The total variation of the first token, in (0, 1], that must be detectable at half of the cases;
         otherwise the verdict is `inconclusive` unless something is found.
     timeout : float
-        Seconds after which one call of the verifier counts as hanging.
+        Seconds after which one call of the verifier counts as hanging; a slow verifier, as the calls before
+        show, has more for calls of many rows.
     threads : int, optional
         Threads of a built-in rule; all cores by default.
     executor : Executor or str, optional
@@ -261,7 +265,7 @@ def _audit(
         # after one call has hung, the time-out of the next cases is shorter
         texts = (finding.text for one in (*promises, *found.values()) for finding in one.findings)
         patience = AGAIN if any("hung: " in text for text in texts) else 1.0
-        return CaseRun(plan, root, BUDGET / tests, seconds=share, patience=patience)
+        return CaseRun(plan, root, BUDGET / tests, seconds=share, timeout=subject.timeout, patience=patience)
 
     try:
         if isinstance(subject, VerifierSubject):
@@ -324,7 +328,8 @@ class CaseRun:
     rejects. If only the tables together do, it goes on to `SHOWN` times its steps, to show where. If it
     `extends`, it goes on to a ninth look if its evidence is near an alarm. With a limit in
     `seconds`, which may be raised, a few steps are counted first to measure the pace; the first ones may
-    compile, and are not timed. It does not go on beyond `goal` steps, which may be raised too. `pace` are the
+    compile, and are not timed. A call hangs after `timeout` seconds times the `patience`, or later where the
+    pace says so. It does not go on beyond `goal` steps, which may be raised too. `pace` are the
     seconds of a step, as they were last, and `left_out` says that others got its time."""
 
     def __init__(
@@ -334,10 +339,12 @@ class CaseRun:
         alarm: float,
         *,
         seconds: float | None = None,
+        timeout: float = TIMEOUT,
         patience: float = 1.0,
         extends: bool = True,
     ):
-        self.plan, self.alarm, self.seconds, self.patience = plan, alarm, seconds, patience
+        self.plan, self.alarm, self.seconds = plan, alarm, seconds
+        self.timeout, self.patience = timeout, patience
         self.total, self.evidence, self._alarmed = plan.nothing, 0.0, math.inf
         self.ended = self.interrupted = self.left_out = False
         self.pace, self.goal = 0.0, math.inf
@@ -360,14 +367,19 @@ class CaseRun:
         until = int(min(end, self._affordable(end, done), self.goal))
         if until <= done:
             return None
-        return Steps(self.plan.case.name, self._key, done, until - done, self.patience)
+        return self._steps(done, until)
 
     def ahead(self) -> Iterator[Steps]:
         """The steps up to the looks after the next one, if it has no limits and goes on."""
         if self.seconds is None and self.goal == math.inf:
             ends = [end for end in self._ends if self.total.steps < end <= self.plan.steps]
             for first, end in pairwise(ends):
-                yield Steps(self.plan.case.name, self._key, first, end - first, self.patience)
+                yield self._steps(first, end)
+
+    def _steps(self, first: int, end: int) -> Steps:
+        expected = self.pace * (end - first)
+        patience = max(self.patience, SLOWER * expected / self.timeout)
+        return Steps(self.plan.case.name, self._key, first, end - first, patience)
 
     def add(self, partial: Partial) -> None:
         """Add the counts of these steps, and test them."""

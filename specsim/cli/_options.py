@@ -53,7 +53,8 @@ Executor = Annotated[
 Device = Annotated[
     str | None,
     Parameter(
-        help="'cuda': count steps of two pmfs on an NVIDIA GPU; default: cpu. Results do not depend on it."
+        help="'cuda': draw the steps of two pmfs, or verify rows, on an NVIDIA GPU; default: cpu. Results do "
+        "not depend on it."
     ),
 ]
 Checkpoint = Annotated[

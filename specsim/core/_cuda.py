@@ -1,38 +1,39 @@
 """The one place where numba's CUDA target is imported; it needs the extra `cuda`.
 
 Device code must compute what kernels compute on the CPU, to the last bit. Compilers for GPUs contract x·y + z
-to one fused multiply-add, which rounds once instead of twice, and numba-cuda has no option against it. So
-device code writes a product to which something is added, or from which something is subtracted, as
-`product(x, y)`. `fastmath` is never used.
+to one fused multiply-add, which rounds once instead of twice, unless they are told not to. numba-cuda has no
+option for that, so within `exactly()` it is handed on to its compiler, and what is compiled is searched for
+such operations. `fastmath` is never used.
+
+A `Kernel` that is called by device code is compiled for the device too. What it computes there is the same,
+unless it uses what `inexact` looks for.
 """
 
+import dis
+import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from typing import Any
 
 import numba_cuda  # noqa: F401  # without it numba has a target of its own, which is not maintained
 from cuda.pathfinder import DynamicLibNotFoundError
 from numba import cuda
-from numba.cuda import libdevice
 from numba.cuda.core import config
 from numba.cuda.core.errors import NumbaPerformanceWarning
+from numba.cuda.cudadrv import nvvm
 from numba.cuda.cudadrv.driver import CudaAPIError, LinkerError
+
+from specsim.core._kernels import Kernel, interpreted
 
 #: Whether kernels run in numba's simulator, as Python, with NUMBA_ENABLE_CUDASIM=1.
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
-if SIMULATED:
-
-    @cuda.jit(device=True)
-    def product(x, y):
-        return x * y
-
-else:
-
-    @cuda.jit(device=True)
-    def product(x, y):
-        """x·y, rounded: the compiler contracts no multiplication that names its rounding."""
-        return libdevice.dmul_rn(x, y)
+#: Functions whose last bits differ between a GPU and a CPU, or which numba has for the CPU alone.
+INEXACT = {"log": "logarithms", "log1p": "logarithms", "exp": "exponentials", "argsort": "sorting"}
+#: In PTX: what is fused, or may be since it does not name its rounding.
+_FUSED = re.compile(rb"\b(?:fma|mad)\.\S*f(?:32|64)|\b(?:mul|add|sub)\.f(?:32|64)\b")
 
 
 class DeviceError(ValueError):
@@ -40,11 +41,11 @@ class DeviceError(ValueError):
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explained(allocates: bool = False) -> Iterator[None]:
     """Raise DeviceError for what the driver, the compiler and the linker raise within; no warnings of small
-    launches, which are meant."""
+    launches, which are meant. Code is compiled within as in `exactly`."""
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), nullcontext() if SIMULATED else exactly(allocates):
             warnings.simplefilter("ignore", NumbaPerformanceWarning)
             yield
     except DynamicLibNotFoundError as error:
@@ -73,3 +74,76 @@ def current_device() -> tuple[str, int, float]:
         return "simulated GPU", 1, free
     name = context.device.name
     return name.decode() if isinstance(name, bytes) else name, context.device.MULTIPROCESSOR_COUNT, free
+
+
+@contextmanager
+def exactly(allocates: bool = False) -> Iterator[None]:
+    """Within this, numba-cuda compiles without contraction; kernels that allocate arrays need `allocates`,
+    with which references to arrays are counted.
+
+    Raises DeviceError for code that may round a product with a sum at once all the same."""
+
+    def compile_exactly(*code: Any, **options: Any) -> bytes:
+        ptx: bytes = compile_ir(*code, **options, fma=False)
+        if _FUSED.search(ptx):
+            raise DeviceError(
+                "device: the installed numba-cuda fuses products with sums, so that counts could differ from "
+                "those of the CPU; install another version, or leave device out, to count on the CPU"
+            )
+        return ptx
+
+    compile_ir, counts = nvvm.compile_ir, config.CUDA_ENABLE_NRT
+    nvvm.compile_ir, config.CUDA_ENABLE_NRT = compile_exactly, allocates
+    try:
+        yield
+    finally:
+        nvvm.compile_ir, config.CUDA_ENABLE_NRT = compile_ir, counts
+
+
+@cache
+def device_function(kernel: Kernel) -> Any:
+    """The kernel as a function that device code calls, which calls the kernels that it calls."""
+    if SIMULATED:
+
+        def run(*arguments: Any) -> Any:
+            with interpreted():
+                return kernel.plain(*arguments)
+
+        return run
+    _teach_numba_cuda_about_kernels()
+    return cuda.jit(kernel.plain, device=True)
+
+
+@cache
+def _teach_numba_cuda_about_kernels() -> None:
+    """Let device code call a kernel: to numba-cuda, a `Kernel` is its device function."""
+    from numba.cuda import types
+    from numba.cuda.extending import typeof_impl
+
+    @typeof_impl.register(Kernel)
+    def typeof_kernel(value: Kernel, context: Any) -> Any:
+        return types.Dispatcher(device_function(value))
+
+
+def inexact(kernel: Kernel) -> str | None:
+    """What the kernel, or one that it calls, uses that a GPU computes otherwise; None if it is exact."""
+    found = [kernel]
+    for part in found:  # grows while it is read
+        for step in dis.get_instructions(part.plain):
+            if step.opname.startswith("BINARY") and step.argrepr in ("**", "**="):
+                return "powers"
+            if step.argval in INEXACT and step.opname.startswith("LOAD"):
+                return INEXACT[step.argval]
+        found += [called for called in part.calls if called not in found]
+    return None
+
+
+def heap(wanted: int) -> int:
+    """The bytes that kernels can allocate at once: `wanted`, if none of this process has allocated before."""
+    if SIMULATED:
+        return wanted
+    from cuda.bindings import driver
+
+    limit = driver.CUlimit.CU_LIMIT_MALLOC_HEAP_SIZE
+    driver.cuCtxSetLimit(limit, wanted)  # refused later, when it does no harm
+    return int(driver.cuCtxGetLimit(limit)[1])

@@ -107,11 +107,16 @@ class Kernel:
         cells = (cell.cell_contents for cell in function.__closure__ or ())
         return tuple((name, known[name]) for name in names), tuple(cells)
 
+    @property
+    def calls(self) -> list[Kernel]:
+        """The kernels that this one calls."""
+        named, cells = self._frozen
+        return [value for value in (*(value for _, value in named), *cells) if isinstance(value, Kernel)]
+
     def _check_calls(self) -> None:
         """Raise TypeError if this inner kernel calls one that is not: its arrays would never be freed."""
-        named, cells = self._frozen
-        for called in (*(value for _, value in named), *cells):
-            if isinstance(called, Kernel) and not called.inner:
+        for called in self.calls:
+            if not called.inner:
                 raise TypeError(
                     f"{self.plain.__qualname__}: an inner kernel may call inner kernels only, and "
                     f"{called.plain.__qualname__} is none; make one of them as the other is"

@@ -110,8 +110,13 @@ def uniforms(key: Key, purpose: int, first_step: int, steps: int, count: int) ->
 
 
 def uniforms_buffer(count: int, steps: int) -> NDArray[np.float64]:
-    """An array for `fill_uniforms` with room for `count` uniforms a step: whole slots."""
-    return np.empty((-(-count // PER_SLOT) * PER_SLOT, steps))
+    """An array for `fill_uniforms` with room for `count` uniforms a step."""
+    return np.empty((whole_slots(count), steps))
+
+
+def whole_slots(count: int) -> int:
+    """The number of uniforms in the slots that have `count` of them."""
+    return -(-count // PER_SLOT) * PER_SLOT
 
 
 @kernel

@@ -39,6 +39,8 @@ POWER = 0.999
 MOST_CELLS = 10_000_000
 #: Beyond these, numbers of draws and probabilities are too large or too small for a float.
 LEAST_DISTANCE, MOST_TOLERANCE = 1e-300, 700.0
+#: The non-centrality that a test is never said to need less than.
+LEAST_NONCENTRALITY = 1e-9
 #: Total variations ε that the e-value's alternatives cover, by concentration c = k/4ε².
 DEVIATIONS = np.geomspace(1e-3, 1.0, 13)
 #: Shares of the draws that go to one cell.
@@ -702,10 +704,12 @@ def _noncentrality(cells: int, n: float, level: float, power: float) -> float:
     def spare(noncentrality: float) -> float:
         return 1.0 - power - float(scipy.special.chndtr(critical, df, noncentrality))
 
+    if spare(LEAST_NONCENTRALITY) >= 0:  # a power below the level: without any deviation it rejects so often
+        return LEAST_NONCENTRALITY
     highest = critical + 10.0
     while spare(highest) < 0:
         highest *= 2.0
-    return float(scipy.optimize.brentq(spare, 1e-9, highest))
+    return float(scipy.optimize.brentq(spare, LEAST_NONCENTRALITY, highest))
 
 
 @checked

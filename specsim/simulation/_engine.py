@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from specsim.simulation._cuda.counting import DeviceCounter
+    from specsim.simulation._cuda.rows import DeviceRowCounter
 
 #: The name of the counts of a simulation in its checkpoints.
 STEPS = "steps"
@@ -285,9 +286,10 @@ def simulate(
     shard : tuple of int, optional
         (i, n) with 0 ≤ i < n: count only part i of n; `specsim.merge` adds the checkpoints.
     device : str
-        "cuda" draws and counts the steps of two pmfs [V] on an NVIDIA GPU, the first that
-        `CUDA_VISIBLE_DEVICES` names, for the token-wise rules and block verification. The counts are the
-        same as on the CPU.
+        "cuda" takes an NVIDIA GPU, the first that `CUDA_VISIBLE_DEVICES` names. It draws and counts the steps
+        of two pmfs [V], for the token-wise rules and block verification; of rows it verifies those that the
+        CPU makes, for all rules but those that need logarithms, exponentials, powers or sorting. The counts
+        are the same as on the CPU.
     progress : bool or callable, optional
         A bar in terminals and notebooks by default, True anywhere, False nowhere; a function is called as
         progress(steps done, steps in all).
@@ -319,14 +321,12 @@ def simulate(
         drafted, rule, gamma = drafting.pair, system.rule, drafting.shape
     source = make_source(*drafted, rule=rule, gamma=gamma)
     steps, root = check_count("steps", steps), _root(rng, checkpoint, shard)
-    gpu = _gpu_of(device, source, threads, executor)
+    tally = StepTally(source.tree.depth, source.vocab_size)
+    gpu = _gpu_of(device, source, rule, tally, threads, executor)
     threads = available_threads(threads if gpu is None else 1)
     check_between("checkpoint_seconds", checkpoint_seconds, 0.0, MOST_SECONDS, "number of seconds")
     first, end = shard_interval(steps, source.chunk, shard)
-    tally, exact = (
-        StepTally(source.tree.depth, source.vocab_size),
-        (source.alpha_context(), source.acceptance()),
-    )
+    exact = source.alpha_context(), source.acceptance()
     total, kept = no_counts(tally), None
     if checkpoint is not None:
         about = {"threads": threads, "exact": encoded(exact), "pair": encoded(pair)}
@@ -390,7 +390,7 @@ def _count(
     intervals: Sequence[Interval],
     workers: Workers | None,
     threads: int,
-    gpu: DeviceCounter | None,
+    gpu: DeviceCounter | DeviceRowCounter | None,
 ) -> Iterator[Partial]:
     """Count the steps in `intervals` on `gpu`, `workers` or `threads` of this process; yields parts in any
     order."""
@@ -403,29 +403,32 @@ def _count(
 
 
 def _gpu_of(
-    device: str, source: FixedPairSource | RowSource, threads: int | None, executor: Executor | str | None
-) -> DeviceCounter | None:
+    device: str,
+    source: FixedPairSource | RowSource,
+    rule: str | rules.Rule,
+    tally: StepTally,
+    threads: int | None,
+    executor: Executor | str | None,
+) -> DeviceCounter | DeviceRowCounter | None:
     """The counter of `device`, None for the CPU. Raises ValueError if the device cannot count these steps."""
     if device == "cpu":
         return None
     if device != "cuda":
         raise ValueError(f"device: {device!r} is neither 'cpu' nor 'cuda'")
-    if not isinstance(source, FixedPairSource):
-        raise ValueError(
-            f"device: 'cuda' counts steps of two pmfs [V], not of {source.kind}; leave device out, to count "
-            "on the CPU"
-        )
     if executor is not None:
         raise ValueError("executor: one GPU counts all steps; for more, give each a shard=(i, n) of the run")
     if threads is not None:
         raise ValueError("threads: has no effect with device='cuda'; leave it out")
     try:
         from specsim.simulation._cuda.counting import DeviceCounter
+        from specsim.simulation._cuda.rows import DeviceRowCounter
     except ImportError as error:
         raise ValueError(
             "device: 'cuda' needs numba-cuda, which is not installed: pip install 'specsim-decoding[cuda]'"
         ) from error
-    return DeviceCounter(source)
+    if isinstance(source, FixedPairSource):
+        return DeviceCounter(source)
+    return DeviceRowCounter(source, rules.get(rule), tally)
 
 
 def merge_simulation(part: Part) -> Simulation:

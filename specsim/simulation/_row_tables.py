@@ -49,8 +49,8 @@ class GrowingTables:
             recovered=np.empty((size, sums_size(vocab_size))),
             follow=np.zeros((size, vocab_size), dtype=np.int32),
         )
-        self._begin = shared_contexts(target, draft)
-        self._starts = np.zeros(len(self._begin), dtype=np.int32)
+        self._start_codes = self._contexts.codes(shared_contexts(target, draft))
+        self._starts = np.zeros(len(self._start_codes), dtype=np.int32)
         self._lock = Lock()
 
     @property
@@ -59,25 +59,45 @@ class GrowingTables:
         with self._lock:
             return self._contexts.count
 
-    def starts(self, places: Ints) -> TokenArray:
-        """The numbers of the contexts at `places` of those where steps begin; 0 of those that do not fit."""
+    def starts(self, places: Ints) -> tuple[Ints, TokenArray]:
+        """The codes and the numbers of the contexts at `places` of those where steps begin; a number is 0 if
+        there is no room."""
         found = self._starts[places]
         if (new := places[found == 0]).size:
-            self._starts[new] = self._add(self._contexts.codes(self._begin[new]))
+            self._starts[new] = self._add(self._start_codes[new])
             found = self._starts[places]
-        return found
+        return self._start_codes[places], found
 
-    def after(self, contexts: TokenArray, tokens: TokenArray) -> TokenArray:
-        """The numbers of these contexts with one token [B] more, as of `starts`, to be found in `follow`."""
-        found = self._add(self._contexts.codes_after(contexts, tokens))
+    def after(self, contexts: TokenArray, tokens: TokenArray) -> tuple[Ints, TokenArray]:
+        """The same for these contexts with one token [B] more, to be found in `follow` of the tables."""
+        codes, found = self.follow(self._contexts.known_codes[contexts], tokens)
         self.tables.follow[contexts, tokens] = found
+        return codes, found
+
+    def follow(self, codes: Ints, tokens: TokenArray) -> tuple[Ints, TokenArray]:
+        """The same for the contexts of these codes with one token [B] more."""
+        codes = self._contexts.codes_after(codes, tokens)
+        return codes, self._add(codes)
+
+    def alone(self, codes: Ints) -> RowTables:
+        """Tables of the contexts of these codes, numbered from 1 on in this order."""
+        size, texts = len(codes) + 1, self._contexts.tokens(codes)
+        vocab_size, numbers = self.tables.p.shape[1], np.arange(size, dtype=np.int32)
+        sums = np.empty((2, size, sums_size(vocab_size)))
+        p, q = np.empty((2, size, vocab_size))
+        self._p.model.rows(texts, out=p[1:])
+        self._q.model.rows(texts, out=q[1:])
+        follow = np.zeros((size, vocab_size), dtype=np.int32)
+        found = RowTables(p, q, sums[0], numbers, numbers, sums[1], follow)
+        sum_rows(q[1:], found.q_sums[1:])
+        self._positions.recovered(found, 1, size, self._values)
         return found
 
     def _add(self, codes: Ints) -> TokenArray:
         with self._lock:
             found, new = self._contexts.add(codes)
             if new.start < new.stop:
-                tables, tokens = self.tables, self._contexts.tokens(new)
+                tables, tokens = self.tables, self._contexts.tokens(self._contexts.known_codes[new])
                 tables.p_of[new], _ = self._p.add(tokens)
                 tables.q_of[new], drafts = self._q.add(tokens)
                 sum_rows(tables.q[drafts], tables.q_sums[drafts])
@@ -92,7 +112,7 @@ class _Numbers:
 
     def __init__(self, vocab_size: int, order: int, size: int):
         self._vocab_size, self._order, self.count = vocab_size, order, 1
-        self._codes = np.zeros(size, dtype=np.int64)
+        self.known_codes = np.zeros(size, dtype=np.int64)
         self._slots = np.zeros(1 << (2 * size).bit_length(), dtype=np.int32)
 
     def codes(self, tokens: TokenArray) -> Ints:
@@ -102,20 +122,20 @@ class _Numbers:
             codes = codes * self._vocab_size + column
         return codes
 
-    def codes_after(self, numbers: TokenArray, tokens: TokenArray) -> Ints:
+    def codes_after(self, codes: Ints, tokens: TokenArray) -> Ints:
         """The codes of these texts without their first token and with one more."""
-        codes: Ints = (self._codes[numbers] * self._vocab_size + tokens) % self._vocab_size**self._order
-        return codes
+        after: Ints = (codes * self._vocab_size + tokens) % self._vocab_size**self._order
+        return after
 
-    def tokens(self, numbers: slice) -> TokenArray:
+    def tokens(self, codes: Ints) -> TokenArray:
         """The inverse of `codes`, int32 [B, order]."""
         powers = self._vocab_size ** np.arange(self._order - 1, -1, -1)
-        return (self._codes[numbers, None] // powers % self._vocab_size).astype(np.int32)
+        return (codes[:, None] // powers % self._vocab_size).astype(np.int32)
 
     def add(self, codes: Ints) -> tuple[TokenArray, slice]:
         """Their numbers, 0 if there is no room, and which of them are new."""
         first, found = self.count, np.empty(len(codes), dtype=np.int32)
-        self.count = _add_codes(codes, first, self._codes, self._slots, found)
+        self.count = _add_codes(codes, first, self.known_codes, self._slots, found)
         return found, slice(first, self.count)
 
 
@@ -141,12 +161,12 @@ class _ModelRows:
 
     def __init__(self, model: Model, size: int):
         size = min(size, model.vocab_size**model.order + 1)
-        self._model, self._numbers = model, _Numbers(model.vocab_size, model.order, size)
+        self.model, self._numbers = model, _Numbers(model.vocab_size, model.order, size)
         self.rows = np.empty((size, model.vocab_size))
 
     def add(self, tokens: TokenArray) -> tuple[TokenArray, slice]:
         """Where in `rows` those after `tokens` [B, T] are, and which of them are new."""
         found, new = self._numbers.add(self._numbers.codes(tokens))
         if new.start < new.stop:
-            self._model.rows(self._numbers.tokens(new), out=self.rows[new])
+            self.model.rows(self._numbers.tokens(self._numbers.known_codes[new]), out=self.rows[new])
         return found, new

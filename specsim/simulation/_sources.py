@@ -6,7 +6,7 @@ depend on how a run is split."""
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from specsim.core._types import TokenArray
 from specsim.core.distributions import Floats, Ints
 from specsim.drafts import Draft, Tree
 from specsim.rules import Rule
+from specsim.rules._common.positions import RowTables
 from specsim.simulation._closed_form import acceptance_by_position
 from specsim.simulation._row_tables import GrowingTables, fits
 from specsim.simulation._rows import (
@@ -148,7 +149,8 @@ class ModelSource(RowSource):
     """The steps of `RowSource` for chains of two models and a rule that decides token by token.
 
     Rows are kept in tables, and nothing is drawn or verified behind the end of a step; the tokens are the
-    same. What tables that are full do not have is left to `RowSource`."""
+    same. A position of a step whose context the tables have no room for is verified from rows made for it
+    alone."""
 
     rule: Rule = field(kw_only=True)
 
@@ -157,35 +159,46 @@ class ModelSource(RowSource):
         return GrowingTables(self.reader.target, self.reader.draft, self.rule)  # type: ignore[attr-defined]
 
     def batches(self, key: Key, first: int, steps: int) -> Iterator[Batch]:
-        reader, gamma, values = self.reader, self.tree.size, self.rule.array()
+        reader, gamma, tables = self.reader, self.tree.size, self.tables
         assert isinstance(reader, ModelRows)
-        assert self.rule.positions is not None
         for start, n in pieces(first, steps, FIXED_PAIR_BATCH):
             draft = uniforms(key, int(Purpose.DRAFT), start, n, gamma)
             verify = uniforms(key, int(Purpose.VERIFY), start, n, gamma + 1)
-            begin = sample_starts(key, start, n, len(reader.contexts))
-            context = self.tables.starts(begin)
             tokens, accepted = np.full((gamma + 1, n), -1, dtype=np.int32), np.empty(n, dtype=np.int64)
-            going, left = _apart(np.arange(n), context)
+            codes, context = tables.starts(sample_starts(key, start, n, len(reader.contexts)))
+            given = draft, verify, self.rule.array(), tokens, accepted
+            going, lost = _apart(np.arange(n), context)
             for i in range(gamma + 1):
-                known = self.tables.known
-                number = self.rule.positions.verify(
-                    i, going, context, self.tables.tables, known, draft, verify, values, tokens, accepted
-                )
-                going = going[:number]
+                known = tables.known
+                going = self._passed(i, going, context, tables.tables, known, given)
                 new = going[context[going] < 0]
-                context[new] = self.tables.after(-context[new], tokens[i, new])
+                codes[new], context[new] = tables.after(-context[new], tokens[i, new])
+                if lost.size:
+                    lost = self._passed_alone(i, lost, context, codes, given)
+                    going = np.append(going, lost)
                 going, lost = _apart(going, context)
-                left = np.append(left, lost)
-            row_bytes = 8 * self.vocab_size * (2 * gamma + 1)
-            for place, count in pieces(0, left.size, max(1, self.batch_bytes // row_bytes)):
-                some = left[place : place + count]
-                rows = reader.rows_after(reader.contexts[begin[some]], draft[:, some])
-                found, passed = np.empty((gamma + 1, count), dtype=np.int32), np.empty(count, dtype=np.int64)
-                given = rows.parents, rows.draft_tokens, rows.p, rows.q, verify[:, some]
-                self.rule.rows(*given, values, found, passed)
-                tokens[:, some], accepted[some] = found, passed
             yield Batch(start, tokens, accepted)
+
+    def _passed(
+        self, i: int, steps: Ints, context: TokenArray, tables: RowTables, known: int, given: tuple[Any, ...]
+    ) -> Ints:
+        """Those of `steps` that go on after position i."""
+        assert self.rule.positions is not None
+        return steps[: self.rule.positions.verify(i, steps, context, tables, known, *given)]
+
+    def _passed_alone(
+        self, i: int, steps: Ints, context: TokenArray, codes: Ints, given: tuple[Any, ...]
+    ) -> Ints:
+        """The same for contexts without a number, given by their codes."""
+        passed, tokens, tables = [], given[3], self.tables
+        row_bytes = 8 * self.vocab_size * 5  # p, q, the sums of both, and the next contexts
+        for start, n in pieces(0, steps.size, max(1, self.batch_bytes // row_bytes)):
+            some = steps[start : start + n]
+            context[some] = np.arange(1, n + 1)
+            some = self._passed(i, some, context, tables.alone(codes[some]), 0, given)
+            codes[some], context[some] = tables.follow(codes[some], tokens[i, some])
+            passed.append(some)
+        return np.concatenate(passed)
 
 
 def _apart(steps: Ints, context: TokenArray) -> tuple[Ints, Ints]:

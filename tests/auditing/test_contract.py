@@ -33,7 +33,7 @@ def on_case(function, name, level="smoke", timeout=60.0, **limits):
     """The result of one case of the battery that `function` declares."""
     subject = VerifierSubject("verifier", Local(function, declared(function)), timeout)
     plan = subject.plan([case.name for case in subject.cases].index(name), level)
-    return run_case(subject, CaseRun(plan, 1, ALARM, **limits)).result()
+    return run_case(subject, CaseRun(plan, 1, ALARM, timeout=timeout, **limits)).result()
 
 
 def promises(function, timeout=60.0):
@@ -663,6 +663,27 @@ def test_a_call_that_hangs_is_given_up(caught):
     assert time.monotonic() - started < 5
     assert "hung: a call took longer than 0.2 s" in text(result)
     assert "a call of 1 row shows it" in text(result)
+
+
+def test_a_slow_verifier_does_not_hang_where_its_calls_grow():
+    most = 0
+
+    def verify(draft_tokens, p, q, rng):
+        nonlocal most
+        most = max(most, len(p))
+        time.sleep(0.004 * len(p))
+        return verifiers.right(draft_tokens, p, q, rng)
+
+    result = on_case(verify, "asymmetric", timeout=0.2, seconds=3.0)
+    assert not result.findings
+    assert most * 0.004 > 0.2
+
+    def hangs_later(draft_tokens, p, q, rng):
+        if len(p) > 40:
+            time.sleep(60)
+        return verify(draft_tokens, p, q, rng)
+
+    assert "hung: " in text(on_case(hangs_later, "asymmetric", timeout=0.2, seconds=3.0))
 
 
 def test_after_a_failure_the_other_cases_are_still_run(smaller_audits):

@@ -15,12 +15,14 @@ from experiments import diagnosis
 from experiments._kept import kept
 from specsim import generate
 from specsim.auditing import audit, declares, mutants
-from specsim.auditing._diagnosis.decoders import diagnose_decoder
+from specsim.auditing._diagnosis.decoders import audited_texts, diagnose_decoder
+from specsim.auditing._diagnosis.decoders import refuted as refuted_by_texts
 from specsim.auditing._diagnosis.dependence import independent, signatures
 from specsim.auditing._diagnosis.edge_cases import diagnose_edge_case
 from specsim.auditing._diagnosis.likelihood import (
     NEAR,
     Prediction,
+    fit,
     log_likelihood,
     log_near,
 )
@@ -36,6 +38,7 @@ from specsim.auditing._replay import replay_step
 from specsim.auditing._runner import PROMISES, CaseRun, run_case
 from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
+from specsim.auditing.mutants import Mutant
 from specsim.auditing.mutants._decoding import Decoder, in_a_loop
 
 SEED = 3
@@ -110,6 +113,28 @@ def test_noise_of_a_simulation_is_no_evidence():
     exact = log_likelihood(Prediction(LAW), counts)
     assert exact - log_likelihood(plugged_in, counts) > 20.0
     assert exact - log_likelihood(Prediction.simulated(rough), counts) < 20.0
+
+
+def test_p_values_of_fit_are_uniform_under_the_law_and_small_beside_it():
+    law = Prediction(np.array([[0.6, 0.399, 0.001], [0.2, 0.8, 0.0]]))
+
+    def fitted(rows, seed=0):
+        return fit([(law, drawn(rows, 5_000, seed))])
+
+    p_values = np.array([fitted(law.law, seed) for seed in range(300)])
+    assert 0.01 < np.mean(p_values < 0.05) < 0.1
+    assert np.mean(p_values < 0.5) > 0.3
+    assert fitted([[0.57, 0.429, 0.001], [0.2, 0.8, 0.0]]) < 0.005
+    assert fitted([[0.595, 0.4, 0.005], [0.2, 0.8, 0.0]]) < 1e-4
+    assert fit([(law, np.array([[0, 0, 0], [20, 80, 1]]))]) == 0.0
+
+
+def test_the_noise_of_a_simulation_does_not_refute_it():
+    def fitted(rows, seed=0):
+        return fit([(Prediction.simulated(drawn(rows, 2_000, 1_000 + seed)), drawn(LAW, 20_000, seed))])
+
+    assert 0.01 < np.mean([fitted(LAW, seed) < 0.05 for seed in range(300)]) < 0.1
+    assert fitted([[0.42, 0.38, 0.2], [0.1, 0.1, 0.8]]) < 1e-4
 
 
 def test_the_mean_over_a_parameter_is_the_integral():
@@ -577,6 +602,34 @@ def test_a_mistake_that_would_show_where_nothing_was_found_is_not_named():
     assert first(diagnosed_decoder(only_with_an_end, ("end in the draft", "peaked"), known)) == "unknown"
     everywhere = diagnosed_decoder(mistake.function, ("end in the draft", "peaked"), known)
     assert first(everywhere) == "merged_ids"
+
+
+def better_of_two(target, draft, prompt, max_new_tokens, eos, rng):
+    loop = replace(mutants.get("longest_of_tries").decode, gamma=3, overshoots=True)
+    return loop(target, draft, prompt, max_new_tokens, eos, rng, tries=2)
+
+
+@pytest.mark.parametrize(
+    ("names", "refuted"), [(("one token", "two tokens"), False), (("two tokens", "second order"), True)]
+)
+def test_texts_refute_a_mistake_that_is_alike_in_short_ones(names, refuted):
+    """With one drafted token a token from p in place of a rejected one has the first law of the better of two
+    tries; longer texts tell them apart."""
+    with open_execution(declares(decoder=True)(better_of_two), 1, 60) as place:
+        failed = [SimpleNamespace(case=name, findings=["any"], counts={}, steps=0) for name in names]
+        texts = [one for each in failed for one in audited_texts(place.subject, each, SEED, lambda *_: None)]
+    resamples = in_a_loop(mutants.get("resamples_target"))
+    assert refuted_by_texts(resamples, texts, lambda *_: None) is refuted
+    assert not refuted_by_texts(mutants.get("longest_of_tries"), texts, lambda *_: None)
+    assert refuted_by_texts(Mutant("right", "none", "", decode=Decoder()), texts, lambda *_: None)
+
+
+@pytest.mark.slow
+def test_a_mistake_with_the_same_short_texts_is_not_named():
+    known = [mutants.get(name) for name in ("resamples_target", "greedy_draft", "longest_of_tries")]
+    cases = ("one token", "two tokens", "second order")
+    assert first(diagnosed_decoder(better_of_two, cases, known[:-1])) == "unknown"
+    assert first(diagnosed_decoder(better_of_two, cases, known)) == "longest_of_tries"
 
 
 def test_a_loop_is_compared_with_the_mistakes_of_verifiers():

@@ -189,16 +189,17 @@ def rows(steps=4, vocab_size=2, **more):
     return RowsAsked(arrays | more.pop("arrays", {}), None, 2, 2, (0,), 0, 1.0, **more)
 
 
-def test_a_child_has_one_thread_unless_the_user_says_how_many(tmp_path, monkeypatch):
-    """As torch reads it, which uses all cores otherwise."""
-    code = "import os, numpy as np\ndef verify(draft_tokens, p, q, rng):\n    raise KeyError(os.environ['OMP_NUM_THREADS'])\n"
+@pytest.mark.parametrize(("name", "ours"), [("OMP_NUM_THREADS", "'1'"), ("MALLOC_MMAP_MAX_", "'0'")])
+def test_a_child_has_one_thread_and_keeps_memory_unless_the_user_says_how(name, ours, tmp_path, monkeypatch):
+    """As torch reads it, which uses all cores otherwise, and glibc."""
+    code = f"import os\ndef verify(draft_tokens, p, q, rng):\n    raise KeyError(os.environ[{name!r}])\n"
     (tmp_path / "threads.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    for given, seen in ((None, "'1'"), ("3", "'3'")):
+    for given, seen in ((None, ours), ("3", "'3'")):
         if given is None:
-            monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+            monkeypatch.delenv(name, raising=False)
         else:
-            monkeypatch.setenv("OMP_NUM_THREADS", given)
+            monkeypatch.setenv(name, given)
         with (
             closing(Child("threads:verify")) as child,
             pytest.raises(BrokenVerifier, match=f"KeyError: {seen}"),

@@ -1,6 +1,7 @@
 """The catalogue of known-wrong verifiers and decoders: each does what its law says, and each is wrong."""
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby
 
@@ -513,6 +514,21 @@ def test_a_decoder_follows_its_law_and_not_the_targets(name, right_law, full):
     outcomes = sequences_of(mutant.function, enough(law, right_law, full, SEQUENCES))
     assert p_value(outcomes, law) > FALSE_ALARM
     assert name in FAINT or p_value(outcomes, right_law) < FALSE_ALARM
+
+
+def test_the_longest_of_more_tries_is_further_from_the_target(right_law):
+    laws = [mutants.sequence_law(mutants.get(f"longest_of_tries:tries={n}"), *STORY) for n in (1, 2, 5)]
+    once, twice, often = (tv(law, right_law) for law in laws)
+    assert once == 0 < twice < often
+
+
+def test_the_longest_of_two_tries_of_one_token():
+    """Of p = (1/2, 1/2) and q = (3/4, 1/4): 3/4 of tries are accepted, with token 0 in 2/3 of these."""
+    p, q = TableModel([Fraction(1, 2)] * 2), TableModel([Fraction(3, 4), Fraction(1, 4)])
+    one = mutants.get("longest_of_tries")
+    decode = replace(one.decode, gamma=1, overshoots=True)
+    law = mutants.sequence_law(replace(one, decode=decode), p, q, (0,), 1, None)
+    assert law == {(0,): Fraction(15, 16) * Fraction(2, 3), (1,): 1 - Fraction(15, 16) * Fraction(2, 3)}
 
 
 def test_a_draft_in_bfloat16_is_wrong_by_little():

@@ -275,6 +275,9 @@ def test_what_is_detectable_shrinks_with_n_and_grows_with_cells_and_severity():
     assert detectable_tv(80, 10**5, 1e-6) > base
     assert detectable_tv(8, 10**5, 1e-12) > base
     assert detectable_tv(8, 10**5, 1e-6, power=0.5) < base
+    # fewer detections than false alarms: no deviation is needed
+    assert 0 < detectable_tv(8, 10**5, 1e-6, power=5e-324) < base / 1000
+    assert needed_draws(1e-4, 8, 1e-6, power=5e-324) == 1.0
 
 
 def test_nothing_is_detectable_without_cells_or_draws():

@@ -1,5 +1,8 @@
-"""Compile the kernels that count steps, as on a GPU of compute capability 9.0, and print how many instructions
-of double precision their machine code has, by name.
+"""Compile the kernels that count steps and those that verify rows, as on a GPU of compute capability 9.0.
+
+Prints, as JSON, how many instructions of double precision the machine code of the first has, by name, and for
+each rule whether the code of the row kernel has operations that are fused, or may be. Arguments are the rules; all
+that a GPU verifies by default.
 
 Neither a GPU nor a driver is needed, only the compiler and the linker that the extra cuda installs. Ends with
 77 if they are not there.
@@ -16,25 +19,35 @@ from cuda.core import Linker, LinkerOptions, ObjectCode
 from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 from numba import cuda, types
 
-from specsim.simulation._cuda import counting, steps
+from specsim import rules
+from specsim.core import _cuda
+from specsim.simulation._cuda import counting, rows, steps
 
 FLOATS, INTS = types.float64[::1], types.int64[::1]
 TABLES = {
     steps.tokenwise_step: (INTS, INTS, types.float64[:, ::1]),
     steps.block_step: (INTS, FLOATS, FLOATS, INTS, FLOATS, INTS, FLOATS, FLOATS),
 }
+MATRICES = types.float64[:, :, ::1]
+ROWS = (
+    *2 * [types.int64[:, ::1]],
+    MATRICES,
+    MATRICES,
+    types.float64[:, ::1],
+    FLOATS,
+    types.int32[:, ::1],
+    INTS,
+)
+NUMBERS = types.uint32, types.uint32, types.int64, types.int64
 GAMMA, CAPABILITY = 5, (9, 0)
 #: The low nine bits of an instruction, of 128 bits since compute capability 7.0; the others say what it
 #: works on.
 CODES = {0x28: "DMUL", 0x29: "DADD", 0x2A: "DSETP", 0x2B: "DFMA"}
 
 
-def compiled(step):
-    """The PTX of the kernel that counts steps of this kind."""
-    kernel = counting.counting_kernel(step, GAMMA)
-    numbers = types.uint32, types.uint32, types.int64, types.int64, types.int64[:, ::1]
-    signature = types.Tuple(TABLES[step]), *numbers
-    return cuda.compile(kernel.py_func, signature, device=False, cc=CAPABILITY, output="ptx", abi="numba")[0]
+def compiled(kernel, *arguments):
+    """The PTX of a kernel for arguments of these types."""
+    return cuda.compile(kernel.py_func, arguments, device=False, cc=CAPABILITY, output="ptx", abi="numba")[0]
 
 
 def instructions(ptx):
@@ -59,12 +72,20 @@ def main():
     # device functions are compiled for the current device
     numba.cuda.dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=CAPABILITY)
     found = {}
-    for step in TABLES:
-        ptx = compiled(step)
-        found[step.py_func.__name__] = {
-            "as it is": instructions(ptx),
-            "without named roundings": instructions(ptx.replace("mul.rn.f64", "mul.f64")),
-        }
+    for step, tables in TABLES.items():
+        arguments = counting.counting_kernel(step, GAMMA), types.Tuple(tables), *NUMBERS, types.int64[:, ::1]
+        with _cuda.exactly():
+            exact = instructions(compiled(*arguments))
+        found[step.py_func.__name__] = {"as it is": exact, "fused": instructions(compiled(*arguments))}
+    having = [name for name in rules.names() if _cuda.inexact(rules.get(name).rows) is None]
+    for name in sys.argv[1:] or having:
+        arguments = rows.verifying_kernel(rules.get(name).rows), *NUMBERS, *ROWS
+        try:
+            with _cuda.exactly(allocates=True):
+                compiled(*arguments)
+            found[name] = False
+        except _cuda.DeviceError:
+            found[name] = True
     print(json.dumps(found))
 
 

@@ -72,7 +72,7 @@ def test_tokens_already_drawn_are_stepped_over():
         assert mass == pytest.approx(left.sum(), abs=1e-14)
         for u in uniforms:
             token = inverse_cdf(left.tolist(), u) if left.any() else -1
-            assert draw_without(pair.q, pair.q_sums, excluded, u) == token
-            assert draw_without(pair.q, pair.q_sums, np.repeat(excluded, 2), u) == token
+            assert draw_without(pair.q, pair.q_sums, pair.q_guide, excluded, u) == token
+            assert draw_without(pair.q, pair.q_sums, pair.q_guide, np.repeat(excluded, 2), u) == token
             if excluded.size == 1:
-                assert draw_without(pair.q, pair.q_sums, (excluded[0],), u) == token
+                assert draw_without(pair.q, pair.q_sums, pair.q_guide, (excluded[0],), u) == token

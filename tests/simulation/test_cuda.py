@@ -1,8 +1,8 @@
 """Device code: the same numbers as on the CPU, to the last bit.
 
 It runs in numba's simulator, as Python; NUMBA_ENABLE_CUDASIM=0 runs the same tests on a GPU. What the simulator
-cannot tell, whether it compiles and how products are rounded, `test_the_compiled_code_rounds_every_product`
-reads from the machine code, where numba-cuda's compiler is installed.
+cannot tell, whether it compiles and how products are rounded, is read from the machine code, where numba-cuda's
+compiler is installed. `test_cuda_rows.py` has rows.
 """
 
 import json
@@ -152,16 +152,20 @@ def test_a_mistake_in_device_code_changes_the_counts(monkeypatch, simulated, mod
 # --- machine code ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def machine_code(tmp_path_factory):
-    """What `tests/helpers/machine_code.py` counts in the machine code of each step."""
+def compiled(*names):
+    """What `tests/helpers/machine_code.py` prints: of each step, and of the row kernels of these rules."""
     program = Path(__file__).parents[1] / "helpers/machine_code.py"
     variables = os.environ | {"NUMBA_ENABLE_CUDASIM": "0"}
-    ran = subprocess.run([sys.executable, program], env=variables, capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, program, *names], env=variables, capture_output=True, text=True)
     if ran.returncode == 77:
         pytest.skip(ran.stdout)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
+
+
+@pytest.fixture(scope="module")
+def machine_code():
+    return compiled("block", "gumbel", "k_seq")
 
 
 @pytest.mark.parametrize("step", ["tokenwise_step", "block_step"])
@@ -172,8 +176,19 @@ def test_the_compiled_code_rounds_every_product(machine_code, step):
     assert "DFMA" not in counts
 
 
-def test_without_named_roundings_products_are_fused(machine_code):
-    assert machine_code["block_step"]["without named roundings"]["DFMA"] > 0
+def test_without_the_option_products_are_fused(machine_code):
+    assert machine_code["block_step"]["fused"]["DFMA"] > 0
+
+
+def test_row_kernels_are_fused_where_they_are_refused(machine_code):
+    assert [machine_code[name] for name in ("block", "gumbel", "k_seq")] == [False, True, True]
+
+
+@pytest.mark.slow
+def test_no_row_kernel_that_is_taken_is_fused():
+    found = {name: fused for name, fused in compiled().items() if not isinstance(fused, dict)}
+    assert len(found) > 35
+    assert not any(found.values())
 
 
 # --- results, shards and checkpoints ---------------------------------------------------------------------
@@ -248,11 +263,6 @@ def test_the_command_line():
 def test_what_the_device_does_not_do(given, message):
     with pytest.raises(ValueError, match=message):
         simulate(P, Q, steps=10, rng=1, **given)
-
-
-def test_rows_are_for_the_cpu():
-    with pytest.raises(ValueError, match=r"device: 'cuda' counts steps of two pmfs.*leave device out"):
-        simulate(np.tile(P, (9, 1)), np.tile(Q, (9, 1)), steps=10, rng=1, device="cuda")
 
 
 def test_too_little_memory_is_noticed_beforehand(monkeypatch):

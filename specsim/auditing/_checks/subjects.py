@@ -72,6 +72,7 @@ class RuleSubject(_Counted):
     threads: int
     workers: Workers | None = None
     pair: Pair | None = None
+    timeout = TIMEOUT
 
     def __post_init__(self) -> None:
         check_local(self.rule)

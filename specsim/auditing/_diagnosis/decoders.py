@@ -2,7 +2,10 @@
 
 A mistake of a verifier is one of a loop that verifies so. The number of drafted tokens is unknown, so every
 mistake is tried with several draft lengths. If a decoder processes the models' rows, the mistakes use the
-processed rows."""
+processed rows.
+
+A mistake that would be named must reproduce texts that have not chosen it, in each case of the audit and
+after each prompt: longer texts separate mistakes that are alike in short ones."""
 
 import math
 from collections import Counter
@@ -20,20 +23,26 @@ from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._checks.counts import table_positions
 from specsim.auditing._checks.decoder import Processing
 from specsim.auditing._checks.subjects import DecoderSubject
-from specsim.auditing._diagnosis.likelihood import LEAST, Prediction, log_likelihood, log_mean_exp, log_near
+from specsim.auditing._diagnosis.likelihood import (
+    LEAST,
+    Prediction,
+    fit,
+    log_likelihood,
+    log_mean_exp,
+    log_near,
+)
 from specsim.auditing._diagnosis.parameters import Values, few_values, marginalise
 from specsim.auditing._diagnosis.posterior import (
-    FAR,
-    OTHERWISE,
     Scored,
     check_time,
     conclude,
     drop_far,
     posterior,
+    reproducing,
 )
 from specsim.auditing._execution import Steps, count_steps
 from specsim.auditing._results.audit import CaseResult
-from specsim.auditing._results.diagnosis import Diagnosis
+from specsim.auditing._results.diagnosis import ODDS, Diagnosis
 from specsim.auditing._verifier.contract import BrokenVerifier
 from specsim.auditing.mutants import Mutant, catalogue, exact_controls
 from specsim.auditing.mutants._decoding import Decoder, in_a_loop, sequence_law
@@ -43,10 +52,12 @@ from specsim.rules import get
 
 #: Drafted tokens that a decoder may use.
 LENGTHS = (1, 2, 3, 4, 8)
-#: The most drafts of a step that drafts beyond the end of the text.
-DRAFTS = 256
+#: The most drafts of a step that drafts beyond the end of the text, and where a name is tested.
+DRAFTS, MORE_DRAFTS = 512, 4096
 #: Texts of each case after which the mistakes are ranked.
 SEGMENTS = (2**12, 2**14)
+#: Texts of each case, at least, which a mistake must reproduce to be named.
+REPRODUCED = 2**12
 #: Texts of a mistake whose law is not enumerated, and their key.
 SIMULATED, KEY = 2**11, 0x5EED
 #: The most cases that are used.
@@ -136,11 +147,7 @@ def diagnose_decoder(
 
     if subject.declared.repetition_penalty != 1.0:
         return conclude(None, 0, "The laws of the known mistakes are not known with a repetition penalty.")
-    whole = [
-        case.name
-        for case in subject.cases
-        if table_positions(case) == case.max_new_tokens and not case.reads_all and len(case.prompts) == 1
-    ]
+    whole = [case.name for case in subject.cases if _enumerable(case) and len(case.prompts) == 1]
     # the longer the texts, the longer it takes to enumerate them
     failed = [result for result in results if result.findings]
     worst = sorted(failed, key=lambda result: (result.positions, -result.largest_log10_e))
@@ -167,7 +174,10 @@ def diagnose_decoder(
             return None
         prefixes = [a + b for a, b in zip(prefixes, new, strict=True)] if prefixes else new
         done = steps
-        seen = [_read_texts(subject, *one) for one in zip(chosen, prefixes, strict=True)]
+        seen = [
+            _read_texts(subject, subject.cases[subject.index(name)], texts)
+            for name, texts in zip(chosen, prefixes, strict=True)
+        ]
         scored, exact = _rank(mutants, seen, in_time)
         mutants = [one.mutant for one in scored]
         found = posterior(scored, exact, number)
@@ -176,39 +186,64 @@ def diagnose_decoder(
     if not found.named:  # only now those that take longest
         best = max((one.log_likelihood for one in [*scored, *exact]), default=-math.inf)
         if near_best := [one for one in simulated if _is_near(one, seen, best, in_time)]:
-            more, _ = _rank(near_best, seen, in_time)
-            found = posterior(drop_far([*scored, *more]), exact, number)
+            scored = drop_far([*scored, *_rank(near_best, seen, in_time)[0]])
+    if not posterior(scored, exact, number).named:
+        return conclude(found, done * len(seen))
+    audited = [one for result in results for one in audited_texts(subject, result, root, in_time)]
+    found = reproducing(scored, exact, number, lambda one: not refuted(one.mutant, audited, in_time))
     if not found.named:
         return conclude(found, done * len(seen))
-    passed = [
-        _read_texts(subject, result.case, result.counts["prefixes"][0])
-        for result in results
-        if result.case in whole and not result.findings
-    ]
-    if any(_would_show(one.mutant, passed, in_time) for one, _ in found.named):
-        return conclude(None, done * len(seen), OTHERWISE)
     return conclude(found, done * len(seen), evidence=_evidence(found.named[0][0], seen))
 
 
-def _would_show(mutant: Mutant, passed: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
-    """Whether the cases that an audit `passed` are far less likely with `mutant` than with an exact decoder.
+def refuted(mutant: Mutant, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
+    """Whether the texts of an audit refute `mutant`, whatever its draft length and its parameters.
 
-    The mistake is then another one, which does not show there."""
-    if not _decoder(mutant).enumerable:
-        return False
-    behind = 0.0
-    for one in passed:
+    The level is that of the odds from which on a name is given."""
+
+    def fits(one: Mutant) -> bool:
+        shapes = [one, *_of_all_lengths(one, audited, MORE_DRAFTS)]
+        return any(_reproduces(each, audited, in_time) for each in shapes)
+
+    return not (fits(mutant) or (mutant.parameters and fits(_score(mutant, audited).mutant)))
+
+
+def _reproduces(mutant: Mutant, audited: Sequence[_Seen], in_time: Callable[[], None]) -> bool:
+    """Whether the texts fit in each case, and in all together."""
+    tables = []
+    for one in audited:
         in_time()
         length = one.case.max_new_tokens
-        right, wrong = (
-            log_likelihood(one.prediction(each, length), one.observed(length)) for each in (EXACT[0], mutant)
-        )
-        behind += right - wrong
-    return behind > FAR
+        tables.append((one.prediction(mutant, length), one.observed(length)))
+        if fit(tables[-1:]) * 2 * len(audited) * ODDS < 1.0:
+            return False
+    return fit(tables) * 2 * ODDS >= 1.0
 
 
-def _read_texts(subject: DecoderSubject, name: str, prefixes: Ints) -> _Seen:
-    case, processing = subject.cases[subject.index(name)], Processing.of(subject.declared)
+def _enumerable(case: DecoderCase) -> bool:
+    """Whether the law of its texts can be enumerated."""
+    return table_positions(case) == case.max_new_tokens and not case.reads_all
+
+
+def audited_texts(
+    subject: DecoderSubject, result: CaseResult, root: int, in_time: Callable[..., None]
+) -> list[_Seen]:
+    """The texts of a case of the audit after each of its prompts; none where their law is not enumerated.
+
+    New ones are drawn where the audit has few, and in cases that failed, where it stops early."""
+    case = subject.cases[subject.index(result.case)]
+    if not _enumerable(case):
+        return []
+    counts = result.counts
+    if result.findings or result.steps < REPRODUCED:
+        key = case_key(root, f"reproduction, {case.name}")
+        counts = count_steps(subject, Steps(case.name, key, 0, REPRODUCED), in_time).counts
+    prompts = zip(case.prompts, counts["prefixes"], strict=True)
+    return [_read_texts(subject, replace(case, prompts=(prompt,)), texts) for prompt, texts in prompts]
+
+
+def _read_texts(subject: DecoderSubject, case: DecoderCase, prefixes: Ints) -> _Seen:
+    processing = Processing.of(subject.declared)
     models: Any = case.target, case.draft
     target, draft = (_process_model(model, processing) for model in models)
     return _Seen(case, (target, draft), prefixes.reshape(-1, case.vocab_size))
@@ -271,11 +306,11 @@ def _by_shape(mutant: Mutant, seen: Sequence[_Seen]) -> list[tuple[float, Mutant
     return [(sum(_likelihoods(one, seen, None, log_likelihood)), one) for one in shapes]
 
 
-def _of_all_lengths(mutant: Mutant, seen: Sequence[_Seen]) -> list[Mutant]:
+def _of_all_lengths(mutant: Mutant, seen: Sequence[_Seen], drafts: int = DRAFTS) -> list[Mutant]:
     longest = max(max(one.case.max_new_tokens for one in seen) - 1, 1)  # a longer draft is never used
     size = max(one.case.vocab_size for one in seen)
     shapes = [(gamma, False) for gamma in sorted({min(gamma, longest) for gamma in LENGTHS})]
-    shapes += [(gamma, True) for gamma in LENGTHS if size**gamma <= DRAFTS]
+    shapes += [(gamma, True) for gamma in LENGTHS if size**gamma <= drafts]
     decode = _decoder(mutant)
     return [
         replace(mutant, decode=replace(decode, gamma=gamma, overshoots=beyond)) for gamma, beyond in shapes

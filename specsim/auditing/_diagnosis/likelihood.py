@@ -4,7 +4,7 @@ Counts come in groups, each drawn from a law of its own: the outcomes of one dra
 one prefix. Where a law was simulated it is known up to the noise of its draws, and where a hypothesis only
 says that the law is near another one, up to that: both are Dirichlet distributions, with which the counts
 have a closed form, the Dirichlet-multinomial. Multinomial coefficients are left out: they are the same under
-all hypotheses."""
+all hypotheses. Whether counts fit a prediction at all, whatever else there may be, is a test."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +21,8 @@ NEAR = (0.01, 0.03, 0.1, 0.3)
 SPARSE, MANY, OFTEN = 0.1, 20, 100
 #: The share of a law near another one that may be anywhere.
 ANYWHERE = 1e-3
+#: The expected count below which cells of a group are merged before a prediction is tested.
+MERGED = 20.0
 #: The probability that stands for 0, so that rounding, or one count more, does not end everything.
 LEAST = 1e-20
 
@@ -81,6 +83,27 @@ def log_near(prediction: Prediction, counts: Ints, distances: Sequence[float] = 
         each = [np.logaddexp(same, np.log(SPARSE) + other[often]).sum() for other in others]
         found += [float(one + own[~often].sum()) for one in each]
     return log_mean_exp(found)
+
+
+def fit(tables: Sequence[tuple[Prediction, Ints]]) -> float:
+    """The p-value of counts under their predictions: Pearson's test of all groups at once, and how many
+    counts are in cells that expect few."""
+    statistic, freedom, rare, expected_rare = 0.0, 0, 0, 0.0
+    for prediction, counts in tables:
+        n = counts.sum(axis=1)
+        noise = np.ones(len(n)) if prediction.draws is None else 1.0 + n / prediction.draws
+        for observed, expected, scale in zip(counts, n[:, None] * prediction.law, noise, strict=True):
+            often = expected >= MERGED
+            rare += int(observed[~often].sum())
+            expected_rare += float(expected[~often].sum())
+            if often.sum() < 2:
+                continue
+            cells = np.column_stack([observed[often], expected[often]])
+            cells[cells[:, 1].argmin()] += observed[~often].sum(), expected[~often].sum()
+            statistic += float(((cells[:, 0] - cells[:, 1]) ** 2 / cells[:, 1]).sum()) / scale
+            freedom += len(cells) - 1
+    large = float(scipy.stats.chi2.sf(statistic, freedom)) if freedom else 1.0
+    return min(1.0, 2.0 * min(large, float(scipy.stats.poisson.sf(rare - 1, expected_rare))))
 
 
 def log_mean_exp(logarithms: list[float], weights: Floats | None = None) -> float:

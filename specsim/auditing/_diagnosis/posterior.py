@@ -5,8 +5,8 @@ rejected shows elsewhere. A mistake is named only if the odds against both alter
 all mistakes within `ODDS` of the likeliest are named with it."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -25,6 +25,8 @@ STANDARD = Mutant(
 KNOWN, NONE, EXACT = 0.5, 0.4, 0.1
 #: Nats behind the likeliest from which on a mistake is dropped before the evidence is complete.
 FAR = 30.0
+#: How many names are looked for: after so many that do not reproduce the audit there is none.
+TRIED = 3
 #: The most mistakes that are listed in a result.
 LISTED = 5
 #: Why there is no name: the cases of the diagnosis show nothing, or they show what no known mistake does.
@@ -95,6 +97,22 @@ def posterior(known: Sequence[Scored], exact: Sequence[Scored], catalogue: int) 
     *each, of_none, of_exact = np.exp(np.array(logs) - scipy.special.logsumexp(logs)).tolist()
     ordered = sorted(zip(possible, each, strict=True), key=lambda one: -one[1])
     return Posterior(tuple(ordered), of_none, of_exact)
+
+
+def reproducing(
+    scored: Sequence[Scored], exact: Sequence[Scored], number: int, reproduces: Callable[[Scored], bool]
+) -> Posterior:
+    """The posterior in which all named mistakes reproduce the audit; without any after `TRIED` trials."""
+    right: list[Scored] = []
+    for _ in range(TRIED):
+        found = posterior(scored, exact, number)
+        named = [one for one, _ in found.named if one not in right]
+        wrong = [one for one in named if not reproduces(one)]
+        if not wrong:
+            return found
+        right += [one for one in named if one not in wrong]
+        scored = [replace(one, log_likelihood=-np.inf) if one in wrong else one for one in scored]
+    return posterior((), exact, number)
 
 
 def drop_far(known: Sequence[Scored], far: float = FAR) -> list[Scored]:

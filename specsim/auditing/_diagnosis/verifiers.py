@@ -23,12 +23,12 @@ from specsim.auditing._diagnosis.parameters import marginalise
 from specsim.auditing._diagnosis.posterior import (
     FAR,
     STANDARD,
-    Posterior,
     Scored,
     check_time,
     conclude,
     drop_far,
     posterior,
+    reproducing,
 )
 from specsim.auditing._diagnosis.predictions import ROUNDING, flat, predict
 from specsim.auditing._diagnosis.reproduction import comparable, refuted, run_on
@@ -52,8 +52,6 @@ SEGMENTS = [2**13, 2**15, 2**17]
 SEARCHED_STEPS = 2**13
 #: The most steps of a known mistake that is run on a case that failed.
 COMPARED_STEPS = 2**17
-#: How many names are looked for: after so many that do not reproduce the audit there is none.
-TRIED = 3
 #: Nats by which an outcome that is quoted favours the mistake.
 CLEAR = 5.0
 #: Exact verifiers: the two rules in use, and those that accept less.
@@ -121,29 +119,13 @@ def diagnose_chain(
         if between.steps and between.exact * ODDS < 1.0:
             return between
     scored, exact = _with_tables(scored, exact, subject, failed, level, in_time)
-    found = _reproducing(scored, exact, number, reproduces)
+    found = reproducing(scored, exact, number, reproduces)
     if not found.named:
         return conclude(found, done * len(cases))
     if _shown_by_few(found.named[0][0].mutant, cases, outcomes):
         return conclude(None, done * len(cases), TOO_FEW)
     evidence, where = _evidence(found.named[0][0], cases, outcomes, subject, root)
     return conclude(found, done * len(cases), evidence=evidence, place=where)
-
-
-def _reproducing(
-    scored: Sequence[Scored], exact: Sequence[Scored], number: int, reproduces: Callable[[Scored], bool]
-) -> Posterior:
-    """The posterior in which all named mistakes reproduce the audit; without any after `TRIED` trials."""
-    right: list[Scored] = []
-    for _ in range(TRIED):
-        found = posterior(scored, exact, number)
-        named = [one for one, _ in found.named if one not in right]
-        wrong = [one for one in named if not reproduces(one)]
-        if not wrong:
-            return found
-        right += [one for one in named if one not in wrong]
-        scored = [replace(one, log_likelihood=-np.inf) if one in wrong else one for one in scored]
-    return posterior((), exact, number)
 
 
 def _shown_by_few(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> bool:
@@ -304,7 +286,7 @@ def _between_steps(
         known.append(Scored(mutant, likely, anything))
     right = independent(subject.declared)
     exact = Scored(EXACT[0], log_likelihood(right, counts), log_near(right, counts))
-    return conclude(_reproducing(known, [exact], max(len(among), 1), reproduces), steps, DEPENDENT)
+    return conclude(reproducing(known, [exact], max(len(among), 1), reproduces), steps, DEPENDENT)
 
 
 @cache  # the same in every diagnosis

@@ -52,8 +52,13 @@ LOOK_EVERY = 0.5
 #: Seconds of silence after which the child sends the rows answered so far.
 SEND_EVERY = 0.5
 #: Unless the user says otherwise, torch and NumPy use one thread: the arrays of a call are so small that
-#: waking other threads takes most of its time.
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+#: waking other threads takes most of its time. glibc keeps up to 1 GB of freed memory for the arrays of the
+#: next call; otherwise large ones are given back, and each call waits for new pages.
+SETTINGS = {
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**30),
+}
 #: Not multiprocessing's start, which would run the caller's script again. Only the parent handles Ctrl-C.
 CODE = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
@@ -129,7 +134,7 @@ class Child:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", CODE, *given],
                 pass_fds=[other.fileno()],
-                env=ONE_THREAD | os.environ,
+                env=SETTINGS | os.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=2,
                 start_new_session=True,

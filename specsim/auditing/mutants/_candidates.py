@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from specsim.auditing.mutants._decoding import Decoder, decoder_mutant
 from specsim.auditing.mutants._laws import law, likeliest_first, normalise
 from specsim.auditing.mutants._reference import at, mask_drafted, target, verifier_mutant
 from specsim.core._types import Floats, Row
 from specsim.rules._chain.one_hot import recovered as without_drafted
 from specsim.rules._common.base import Parameter
 
-mutant = partial(verifier_mutant, "many candidates")
+FAMILY = "many candidates"
+mutant = partial(verifier_mutant, FAMILY)
 
 
 def nucleus(p: Floats, mass: float) -> Floats:
@@ -61,5 +63,12 @@ MUTANTS = (
         recover=target,
         law=law(lambda p, q, x, mass: nucleus_row(p, mass)[x], lambda p, q, x, mass: p),
         parameters=(Parameter("mass", 0.8, 0.0, 1.0, "of the nucleus", above_low=True),),
+    ),
+    decoder_mutant(
+        FAMILY,
+        "longest_of_tries",
+        "A step is drafted and verified several times, and the try with the most accepted tokens is kept.",
+        Decoder(tries=lambda tries: int(tries)),
+        parameters=(Parameter("tries", 2, 1, np.inf, "of a step; 1 is right", whole=True),),
     ),
 )

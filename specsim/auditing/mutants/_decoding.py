@@ -4,7 +4,7 @@ A step drafts γ tokens (fewer near the end of the text), verifies them with the
 accepted tokens and one more. Draft and target each keep a state: the tokens that they have processed."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -33,6 +33,11 @@ def accepted_and_last(drafted: Tokens, accepted: int, last: int) -> Tokens:
     return (*drafted[:accepted], last)
 
 
+def once(**values: Any) -> int:
+    """A step is run once."""
+    return 1
+
+
 def at_eos(tokens: Tokens, eos: int | None) -> tuple[Tokens, bool]:
     """Of the tokens of a step those up to the first end-of-sequence token, and whether there was one."""
     return (tokens[: tokens.index(eos) + 1], True) if eos in tokens else (tokens, False)
@@ -53,7 +58,9 @@ class Decoder:
     rule's; its rows are those of the models before any processing unless `processed`. With `repeated` every
     step of a text has the random numbers of the first one, with `one_test` one uniform tests all its tokens:
     then steps depend on each other, and the law of a text is not enumerated. A step drafts `gamma` tokens,
-    near the end of a text fewer, unless it `overshoots`: then the text is cut."""
+    near the end of a text fewer, unless it `overshoots`: then the text is cut. A step is drafted and verified
+    `tries` times, a function of the mutant's values, and the first try of those with the most accepted tokens
+    is kept."""
 
     drafting: Callable[..., Row] = unchanged
     verified_q: Callable[..., Row] = unchanged
@@ -70,6 +77,7 @@ class Decoder:
     processed: bool = True
     repeated: bool = False
     one_test: bool = False
+    tries: Callable[..., int] = once
     gamma: int = 2
     overshoots: bool = False
 
@@ -94,15 +102,13 @@ class Decoder:
         coin = rng.random() if self.one_test else None
         while not ended and len(text) < most:
             rng = np.random.default_rng(seed) if self.repeated else rng
-            drafted: Tokens = ()
-            q: list[Row] = []
-            while len(drafted) < self.length(most - len(text)):
-                row = _floats(draft, draft_seen + drafted)
-                given = _floats(draft, text + drafted) if self.rescored else row
-                q.append(self.verified_q(given, **values))
-                drafted += (inverse_cdf(self.drafting(row, **values), rng.random()),)
-            drafted = drafted[: self.cut(drafted, eos)]
-            accepted, last = self._verify(target, target_seen, drafted, q, rng, coin, **values)
+            length = self.length(most - len(text))
+            tries: list[tuple[Tokens, int, int]] = []
+            for _ in range(self.tries(**values)):
+                drafted, q = self._draft(draft, draft_seen, text, length, rng, **values)
+                drafted = drafted[: self.cut(drafted, eos)]
+                tries.append((drafted, *self._verify(target, target_seen, drafted, q, rng, coin, **values)))
+            drafted, accepted, last = max(tries, key=lambda one: one[1])
             tokens, ended = self.ends(self.emits(drafted, accepted, last), eos)
             text += tokens
             draft_seen += self.draft_keeps(drafted, accepted, last)
@@ -112,6 +118,25 @@ class Decoder:
     def length(self, room: int) -> int:
         """How many tokens are drafted where the text has room for so many."""
         return self.gamma if self.overshoots else min(self.gamma, room - 1)
+
+    def _draft(
+        self,
+        draft: Model,
+        seen: Tokens,
+        text: Tokens,
+        length: int,
+        rng: np.random.Generator,
+        **values: float,
+    ) -> tuple[Tokens, list[Row]]:
+        """The drafted tokens, and the rows of q that verification is given."""
+        drafted: Tokens = ()
+        q: list[Row] = []
+        while len(drafted) < length:
+            row = _floats(draft, seen + drafted)
+            given = _floats(draft, text + drafted) if self.rescored else row
+            q.append(self.verified_q(given, **values))
+            drafted += (inverse_cdf(self.drafting(row, **values), rng.random()),)
+        return drafted, q
 
     def _verify(
         self,
@@ -232,7 +257,7 @@ def sequence_law(
         """Yield (probability, drafted, number accepted, last token) of every outcome of a step of γ drafts.
 
         Tokens are drafted after `draft_seen`; verification reads the rows of q after `given`."""
-        found: dict[tuple[Tokens, int, int], Any] = defaultdict(int)
+        found: dict[_Outcome, Any] = defaultdict(int)
         drafts: dict[Tokens, Any] = {(): 1}
         for _ in range(gamma):
             drafts = {
@@ -252,7 +277,8 @@ def sequence_law(
                 for last, weight in enumerate(row):
                     if stopped and weight:
                         found[kept, accepted, last] += mass * stopped * weight
-        for outcome, chance in found.items():
+        tries = decode.tries(**values)
+        for outcome, chance in (found if tries == 1 else _of_longest(found, tries)).items():
             yield chance, *outcome
 
     @cache
@@ -285,10 +311,27 @@ def sequence_law(
     return dict(law)
 
 
+#: The drafted tokens that leave a trace, the number of accepted ones, and the last token.
+_Outcome = tuple[Tokens, int, int]
 #: Tokens of a step, whether the text ends with them, and the contexts of draft and target after it.
 _Move = tuple[Tokens, bool, Tokens, Tokens]
 #: The text, and the contexts of draft and target.
 _State = tuple[Tokens, Tokens, Tokens]
+
+
+def _of_longest(outcomes: Mapping[_Outcome, Any], tries: int) -> dict[_Outcome, Any]:
+    """The law of the outcome with the most accepted tokens, of so many independent ones with law `outcomes`.
+
+    P(n accepted at most) is raised to the power of their number; given n, the outcome has its law."""
+    lengths: dict[int, Any] = defaultdict(int)
+    for (_, accepted, _), chance in outcomes.items():
+        lengths[accepted] += chance
+    weights, below = {}, 0
+    for accepted in sorted(lengths):
+        up_to = below + lengths[accepted]
+        weights[accepted] = (up_to**tries - below**tries) / lengths[accepted]
+        below = up_to
+    return {outcome: chance * weights[outcome[1]] for outcome, chance in outcomes.items()}
 
 
 class _Rows(dict[Tokens, list[Any]]):

@@ -35,7 +35,13 @@ from specsim.core.distributions import alias_buffers, alias_draws, alias_table, 
 from specsim.drafts import Draft, Tree
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import FixedPair, Rule
-from specsim.rules._common.fixed_pairs import PairTables, alias_draw, build_tables, count_up_to
+from specsim.rules._common.fixed_pairs import (
+    PairTables,
+    alias_draw,
+    build_tables,
+    count_up_to,
+    draw_sorted,
+)
 
 
 def uniforms(tree: Draft, vocab_size: int) -> int:
@@ -142,8 +148,7 @@ def verify_fixed_pair(pair, draft, accept, race, draft_uniforms, verify_uniforms
         else:  # of the tokens whose race had begun, by rising q/p, one in proportion to p
             noise = 1.0 / tested[s] - 1.0 if tested[s] > 0.0 else np.inf
             count = max(count_up_to(race, noise), 1)
-            k = count_up_to(pair.p_sorted, last * pair.p_sorted[count]) - 1
-            token = pair.order[min(k, count - 1)]
+            token = draw_sorted(pair, count, last)
         tokens[accepted[s], s] = token
 
 

@@ -51,7 +51,7 @@ def shares(p: Floats, q: Floats) -> tuple[Floats, Floats]:
 @inner_kernel
 def draw(pair, number, x, u):
     """From p without x."""
-    return draw_without(pair.p, pair.p_sums, (x,), u)
+    return draw_without(pair.p, pair.p_sums, pair.p_guide, (x,), u)
 
 
 RULE = Rule(

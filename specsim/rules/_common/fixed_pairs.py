@@ -19,8 +19,9 @@ from specsim.rules._common.base import FixedPair
 class PairTables(NamedTuple):
     """The tables of p and q [V].
 
-    Alias tables of both; sums by token, [V+1]; `ranked`, tokens by falling q; and by rising q/p, as far as p
-    > 0, the tokens (`order`), their ratios, and sums of p and of q over them, from 0 on."""
+    Alias tables of both; sums by token, [V+1], with their guides; `ranked`, tokens by falling q; and by
+    rising q/p, as far as p > 0, the tokens (`order`), their ratios, and sums of p, with a guide, and of q
+    over them, from 0 on."""
 
     p: Floats
     q: Floats
@@ -28,10 +29,13 @@ class PairTables(NamedTuple):
     q_alias: Ints
     p_sums: Floats
     q_sums: Floats
+    p_guide: Ints
+    q_guide: Ints
     ranked: Ints
     order: Ints
     ratio: Floats
     p_sorted: Floats
+    p_sorted_guide: Ints
     q_sorted: Floats
 
 
@@ -42,23 +46,54 @@ def build_tables(p: Floats, q: Floats) -> PairTables:
         ratio = q[possible] / p[possible]
     rising = np.argsort(ratio, kind="stable")
     order = possible[rising]
+    p_sums, q_sums, p_sorted = _sums(p), _sums(q), _sums(p[order])
     return PairTables(
         p,
         q,
         alias_table(p),
         alias_table(q),
-        _sums(p),
-        _sums(q),
+        p_sums,
+        q_sums,
+        guide(p_sums),
+        guide(q_sums),
         np.argsort(-q, kind="stable"),
         order,
         ratio[rising],
-        _sums(p[order]),
+        p_sorted,
+        guide(p_sorted),
         _sums(q[order]),
     )
 
 
 def _sums(weights: Floats) -> Floats:
     return np.concatenate([[0.0], np.cumsum(weights)])
+
+
+def guide(sums: Floats) -> Ints:
+    """For V stretches of [0, 1) and the rest, how many of the sums [V+1] lie in the stretches below."""
+    parts = sums.size - 1
+    return np.searchsorted(np.minimum((sums * parts).astype(np.int64), parts), np.arange(parts + 1))
+
+
+class Groups(NamedTuple):
+    """The nodes of a tree in groups: group k is nodes[starts[k]:starts[k+1]], by rising number."""
+
+    nodes: Ints
+    starts: Ints
+
+
+def by_parent(tree: Tree) -> Groups:
+    """Group u has the children of node u."""
+    return _groups(np.array(tree.parents), tree.size + 1)
+
+
+def by_depth(tree: Tree) -> Groups:
+    """Group d has the nodes of depth d + 1."""
+    return _groups(np.array(tree.depths)[1:] - 1, tree.depth)
+
+
+def _groups(keys: Ints, count: int) -> Groups:
+    return Groups(np.argsort(keys, kind="stable") + 1, np.searchsorted(np.sort(keys), np.arange(count + 1)))
 
 
 @inner_kernel
@@ -95,6 +130,16 @@ def count_below(rising, goal):
     return first + np.int64(rising[first] < goal)
 
 
+@inner_kernel
+def guided_count_up_to(sums, guide, goal):
+    """`count_up_to` of the sums from their guide on: a few steps for a uniform goal, whatever V is."""
+    last = guide.size - 1
+    k = guide[min(np.int64(goal * last), last)]
+    while k < sums.size and sums[k] <= goal:
+        k += 1
+    return k
+
+
 #: Below this share of the total a difference of sums is inaccurate, and the mass is summed again, in O(V).
 ACCURATE = 1e-6
 
@@ -117,8 +162,8 @@ def mass_without(weights, sums, excluded):
 
 
 @inner_kernel
-def draw_without(weights, sums, excluded, u):
-    """A token from the weights that `mass_without` sums, -1 if they are 0; O(k² + log V) for k tokens."""
+def draw_without(weights, sums, guide, excluded, u):
+    """A token from the weights that `mass_without` sums, -1 if they are 0; O(k²) for k tokens."""
     left = mass_without(weights, sums, excluded)
     goal = u * left
     if left <= ACCURATE * sums[sums.size - 1]:
@@ -135,7 +180,7 @@ def draw_without(weights, sums, excluded, u):
         if goal >= sums[x]:
             goal += weights[x]
         x = next_above(excluded, x)
-    token = min(count_up_to(sums, goal) - 1, weights.size - 1)
+    token = min(guided_count_up_to(sums, guide, goal) - 1, weights.size - 1)
     while not admissible(weights, excluded, token):  # where rounding led into an interval of no mass
         token = (token + 1) % weights.size
     return token
@@ -162,8 +207,17 @@ def residual_mass(pair, b, d):
 
 
 @inner_kernel
+def draw_sorted(pair, k, u):
+    """A token from p, of the first k tokens in order of q/p, by inverse CDF in that order."""
+    goal = u * pair.p_sorted[k]
+    return pair.order[min(guided_count_up_to(pair.p_sorted, pair.p_sorted_guide, goal), k) - 1]
+
+
+@inner_kernel
 def draw_residual(pair, b, d, u):
     """A token from (b·p - d·q)₊ by inverse CDF in order of q/p; from p where that has no mass."""
+    if b == 1.0 and d == 0.0:
+        return draw_sorted(pair, pair.order.size, u)
     k = scaled_prefix(pair, b, d)
     mass = b * pair.p_sorted[k] - d * pair.q_sorted[k]
     if not mass > 0.0:
@@ -208,7 +262,7 @@ def draw_child(pair, sampling, siblings, k, count, u):
     if sampling == 2 or (sampling == 3 and k < count - 1):
         return pair.ranked[k]
     drawn = siblings[:k]
-    token = draw_without(pair.q, pair.q_sums, drawn, u)
+    token = draw_without(pair.q, pair.q_sums, pair.q_guide, drawn, u)
     if token >= 0:
         return token
     # q has no mass on other tokens: uniformly, by stepping over those already drawn
@@ -221,17 +275,16 @@ def draw_child(pair, sampling, siblings, k, count, u):
 
 
 @inner_kernel
-def draw_tree(pair, parents, sampling, u, siblings, drafted):
-    """Fill drafted[n] with the tokens of all nodes: node j + 1 is drawn with u[j]."""
-    for j in range(parents.size):
-        count, k = 0, 0
-        for i in range(parents.size):
-            if parents[i] == parents[j]:
-                if i < j:
-                    siblings[k] = drafted[i]
-                    k += 1
-                count += 1
-        drafted[j] = draw_child(pair, sampling, siblings, k, count, u[j])
+def draw_tree(pair, children, sampling, u, siblings, drafted):
+    """Fill drafted[n] with the tokens of all nodes: node j + 1 is drawn with u[j].
+
+    `children` is as `by_parent` makes it; siblings[n] is used."""
+    for node in range(drafted.size):
+        first, count = children.starts[node], children.starts[node + 1] - children.starts[node]
+        for k in range(count):
+            j = children.nodes[first + k] - 1
+            siblings[k] = draw_child(pair, sampling, siblings, k, count, u[j])
+            drafted[j] = siblings[k]
 
 
 def draw_draft(p: Floats, q: Floats, tree: Tree, u: Floats) -> list[int]:
@@ -254,16 +307,16 @@ def fixed_pair_from_rows(rows: Kernel) -> FixedPair:
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         given = [np.tile(row, (1, count, 1)) for row, count in ((p, tree.size + 1), (q, tree.num_rows))]
         parents, numbers = np.array([tree.parents]), np.array(list(values.values()), dtype=np.float64)
-        return build_tables(p, q), parents, CODES[tree.sampling], *given, numbers
+        return build_tables(p, q), by_parent(tree), parents, CODES[tree.sampling], *given, numbers
 
     def verify_fixed_pair(
-        pair, parents, sampling, p, q, values, draft_uniforms, verify_uniforms, tokens, accepted
+        pair, children, parents, sampling, p, q, values, draft_uniforms, verify_uniforms, tokens, accepted
     ):
         drafted, siblings = np.empty(parents.shape, np.int64), np.empty(parents.size, np.int64)
         # contiguous, as in other calls of `rows`: views of the arguments would compile it once more
         u, emitted = np.empty((verify_uniforms.shape[0], 1)), np.empty((tokens.shape[0], 1), np.int32)
         for s in range(accepted.size):
-            draw_tree(pair, parents[0], sampling, draft_uniforms[:, s], siblings, drafted[0])
+            draw_tree(pair, children, sampling, draft_uniforms[:, s], siblings, drafted[0])
             for i in range(u.size):
                 u[i, 0] = verify_uniforms[i, s]
             rows(parents, drafted, p, q, u, values, emitted, accepted[s : s + 1])

@@ -18,7 +18,7 @@ from specsim.core._types import Floats, Row
 from specsim.core.distributions import copy_row, cumulative_draw, is_zero
 from specsim.drafts import Tree
 from specsim.rules._common.base import FixedPair, uniform_per_node
-from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, draw_child
+from specsim.rules._common.fixed_pairs import CODES, alias_draw, build_tables, by_depth, draw_child
 
 
 def law(node_law: Callable[..., tuple[list[Any], Row]]) -> Callable[..., tuple[list[Any], list[Any]]]:
@@ -124,9 +124,12 @@ def fixed_pair(
 
     def tables(p: Floats, q: Floats, tree: Tree, **values: float) -> tuple[Any, ...]:
         widest = max(tree.depths.count(depth) for depth in range(1, tree.depth + 1))
-        return build_tables(p, q), table(p, q, widest, **values), np.array(tree.parents), CODES[tree.sampling]
+        made = table(p, q, widest, **values)
+        return build_tables(p, q), made, np.array(tree.parents), by_depth(tree), CODES[tree.sampling]
 
-    def verify_fixed_pair(pair, table, parents, sampling, draft_uniforms, verify_uniforms, tokens, accepted):
+    def verify_fixed_pair(
+        pair, table, parents, levels, sampling, draft_uniforms, verify_uniforms, tokens, accepted
+    ):
         size = parents.size
         level = np.empty(size + 1, np.int64)
         children, nodes = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -135,15 +138,16 @@ def fixed_pair(
         for s in range(accepted.size):
             level[:] = 0
             level[0] = 1
-            node, depth = 0, 0
+            depth = 0
             while True:
                 count = 0
-                for j in range(node, size):
-                    if level[parents[j]] == depth + 1:
-                        nodes[count] = j + 1
-                        for i in range(width):
-                            u[count * width + i] = verify_uniforms[j * width + i, s]
-                        count += 1
+                if depth + 1 < levels.starts.size:
+                    for node in levels.nodes[levels.starts[depth] : levels.starts[depth + 1]]:
+                        if level[parents[node - 1]] == depth + 1:
+                            nodes[count] = node
+                            for i in range(width):
+                                u[count * width + i] = verify_uniforms[(node - 1) * width + i, s]
+                            count += 1
                 if count == 0:
                     token = alias_draw(pair.p_alias, verify_uniforms[size * width, s])
                     break
@@ -156,11 +160,9 @@ def fixed_pair(
                     break
                 tokens[depth, s] = children[chosen]
                 depth += 1
-                node = nodes[chosen]
                 for k in range(count):
                     if children[k] == children[chosen]:
                         level[nodes[k]] = depth + 1
-                        node = min(node, nodes[k])
             tokens[depth, s] = token
             tokens[depth + 1 :, s] = -1
             accepted[s] = depth

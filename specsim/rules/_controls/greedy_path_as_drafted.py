@@ -31,10 +31,10 @@ def law(
 
 
 @inner_kernel
-def one_child(parents, depths, low, mass, depth, counts, law):
+def one_child(edges, low, mass, depth, degrees, counts, law):
     """One child, whatever was drafted, so that r is q."""
-    law[:] = 0.0
-    law[1] = 1.0
+    law[0], law[1] = 0.0, 1.0
+    return 1
 
 
 RULE = Rule(

@@ -99,7 +99,7 @@ def pick(pair, table, children, u, last):
         summed += pair.p[children[k]]
         if passes(pair.p[children[k]], summed, u[0], table[0, 0], table[0, 1]):
             return k, 0
-    token = draw_without(pair.p, pair.p_sums, children, last)
+    token = draw_without(pair.p, pair.p_sums, pair.p_guide, children, last)
     if token < 0:  # nothing left but rounding
         token = alias_draw(pair.p_alias, last)
     return -1, token

@@ -26,7 +26,7 @@ from specsim.drafts import Tree
 from specsim.drafts._sampling import rank_tokens
 from specsim.rules._chain.greedy_match import argmax
 from specsim.rules._common.base import FixedPair, Rule
-from specsim.rules._common.fixed_pairs import CODES, build_tables, draw_tree
+from specsim.rules._common.fixed_pairs import CODES, build_tables, by_parent, draw_tree
 from specsim.rules._lossy import typical
 from specsim.rules._lossy.typical import threshold
 
@@ -116,16 +116,19 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
 def tables(p: Floats, q: Floats, tree: Tree, epsilon: float, delta: float) -> tuple[Any, ...]:
     """The pair's tables, the tree, which tokens are typical, and the argmax."""
     kept = p > threshold(p, epsilon, delta)
-    return build_tables(p, q), np.array(tree.parents), CODES[tree.sampling], kept, np.int64(p.argmax())
+    best = np.int64(p.argmax())
+    return build_tables(p, q), np.array(tree.parents), by_parent(tree), CODES[tree.sampling], kept, best
 
 
 @kernel
-def verify_fixed_pair(pair, parents, sampling, kept, best, draft_uniforms, verify_uniforms, tokens, accepted):
+def verify_fixed_pair(
+    pair, parents, children, sampling, kept, best, draft_uniforms, verify_uniforms, tokens, accepted
+):
     size = parents.size
     drafted, siblings = np.empty(size, np.int64), np.empty(size, np.int64)
     passed, depths = np.empty(size, np.bool_), np.empty(size + 1, np.int64)
     for s in range(accepted.size):
-        draw_tree(pair, parents, sampling, draft_uniforms[:, s], siblings, drafted)
+        draw_tree(pair, children, sampling, draft_uniforms[:, s], siblings, drafted)
         for j in range(size):
             passed[j] = kept[drafted[j]]
         taken = deepest(parents, passed, depths)

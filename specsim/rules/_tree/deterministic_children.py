@@ -63,7 +63,7 @@ def pick(pair, table, children, u, last):
             if u[k] * left < pair.p[x]:
                 return k, x
             left -= pair.p[x]
-    return -1, draw_without(pair.p, pair.p_sums, children, last)
+    return -1, draw_without(pair.p, pair.p_sums, pair.p_guide, children, last)
 
 
 RULE = Rule(

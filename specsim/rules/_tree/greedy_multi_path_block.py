@@ -47,7 +47,15 @@ from specsim.core.distributions import copy_row, cumulative_draw
 from specsim.drafts import Draft, Tree
 from specsim.rules._chain import block
 from specsim.rules._common.base import FixedPair, Rule
-from specsim.rules._common.fixed_pairs import CODES, PairTables, alias_draw, build_tables, draw_tree
+from specsim.rules._common.fixed_pairs import (
+    CODES,
+    Groups,
+    PairTables,
+    alias_draw,
+    build_tables,
+    by_parent,
+    draw_child,
+)
 
 
 def uniforms(tree: Draft, vocab_size: int = 0) -> int:
@@ -133,36 +141,36 @@ def none_above(
 
 
 @inner_kernel
-def count_children(parents, depths, low, mass, depth, counts, law):
-    """Fill law[n+1] with c_k, k ≥ 1, after the chosen path's first `depth` tokens, made to sum to 1.
+def count_children(edges, low, mass, depth, degrees, counts, law):
+    """Fill law with c_k, k ≥ 1, after the chosen path's first `depth` tokens, made to sum to 1; gives the
+    largest k.
 
-    `depths` are those of the nodes, low and mass are l and q of the chosen tokens; counts[n+1, n+1] is used
-    for the c_k of the subtrees, from the leaves up."""
-    size, most = parents.size, 0
-    for v in range(1, size + 1):
-        most += depths[v] == depth + 1
-    for v in range(size + 1):
-        counts[v, 0] = 1.0
-        for k in range(1, most + 1):
-            counts[v, k] = 0.0
-    law[:] = 0.0
-    for v in range(size, 0, -1):
-        d, u = depths[v], parents[v - 1]
+    `edges` has parents, children and the children's depths, from the leaves up; low and mass are l and q of
+    the chosen tokens; counts[n+1, n+1] is used for the c_k of the subtrees, degrees[n+1] for their largest k.
+    """
+    above, below, depths = edges
+    for v in range(degrees.size):
+        degrees[v], counts[v, 0] = 0, 1.0
+    for i in range(above.size):
+        u, v, d = above[i], below[i], depths[i]
+        own, more = degrees[u], degrees[v]
         if d == depth + 1:  # one more child after u
-            for k in range(most, 0, -1):
-                counts[u, k] = counts[u, k - 1]
-            counts[u, 0] = 0.0
+            counts[u, own], counts[u, own + 1] = 0.0, 1.0
+            degrees[u] += 1
         elif d <= depth:  # the branch is below the path, or follows it with k children
-            for j in range(most + 1):
-                law[j] = 0.0
-            for j in range(most + 1):
-                if counts[u, j] > 0.0:
-                    law[j] += counts[u, j] * low[d - 1]
-                    for k in range(most + 1 - j):
-                        law[j + k] += counts[u, j] * counts[v, k] * mass[d - 1]
-            for j in range(most + 1):
-                counts[u, j] = law[j]
-    total = 0.0
+            degrees[u] = own + more
+            if own == 0:
+                first = counts[u, 0]
+                for k in range(more + 1):
+                    counts[u, k] = first * counts[v, k] * mass[d - 1]
+                counts[u, 0] += first * low[d - 1]
+                continue
+            for k in range(own + more, -1, -1):
+                total = counts[u, k] * low[d - 1] if k <= own else 0.0
+                for j in range(max(k - more, 0), min(k, own) + 1):
+                    total += counts[u, j] * counts[v, k - j] * mass[d - 1]
+                counts[u, k] = total
+    most, total = degrees[0], 0.0
     for k in range(1, most + 1):
         total += counts[0, k]
     law[0] = 0.0
@@ -170,6 +178,7 @@ def count_children(parents, depths, low, mass, depth, counts, law):
         law[k] = counts[0, k] / total if total > 0.0 else 0.0
     if total == 0.0:  # only by underflow
         law[1] = 1.0
+    return most
 
 
 @inner_kernel
@@ -184,19 +193,9 @@ def chance(law, most, low, mass):
 
 
 @inner_kernel
-def degree(law):
-    """The largest k with c_k > 0."""
-    most = 0
-    for k in range(law.size):
-        if law[k] > 0.0:
-            most = k
-    return most
-
-
-@inner_kernel
-def excess(law, order, p, q, b, weights):
+def excess(law, most, order, p, q, b, weights):
     """Fill weights[V] with (b·p - r)₊, and give their sum."""
-    most, low, mass = degree(law), 0.0, 0.0
+    low, mass = 0.0, 0.0
     for place in range(order.size):
         y = order[place]
         weights[y] = max(b * p[y] - chance(law, most, low, q[y]), 0.0)
@@ -206,11 +205,14 @@ def excess(law, order, p, q, b, weights):
 
 
 @inner_kernel
-def depths_of(parents, depths):
-    """Fill depths[n+1]."""
-    depths[0] = 0
-    for j in range(parents.size):
-        depths[j + 1] = depths[parents[j]] + 1
+def fill_edges(parents, edges):
+    """Fill the three arrays of `edges` [n], as `count_children` takes them."""
+    above, below, depths = edges
+    size = parents.size
+    for v in range(1, size + 1):
+        u = parents[v - 1]
+        above[size - v], below[size - v] = u, v
+        depths[size - v] = depths[size - u] + 1 if u > 0 else 1
 
 
 @inner_kernel
@@ -233,15 +235,18 @@ def rows(count: Kernel) -> Kernel:
 
     def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted):
         size, deepest, vocab_size = draft_tokens.shape[1], tokens.shape[0] - 1, p.shape[2]
-        depths, alike = np.empty(size + 1, np.int64), np.empty(size + 1, np.bool_)
-        counts, laws = np.empty((size + 1, size + 1)), np.empty((deepest, size + 1))
-        # along the chosen path: the first node, the one whose row of q is read, the token, its l and q
+        edges = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+        depths, alike = edges[2], np.empty(size + 1, np.bool_)
+        degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, size + 1))
+        # along the chosen path: c_k with the largest k, the first node, the one whose row of q is read, the
+        # token, its l and q
+        laws, most = np.empty((deepest, size + 1)), np.empty(deepest, np.int64)
         node, above = np.empty(deepest + 1, np.int64), np.empty(deepest, np.int64)
         chosen = np.empty(deepest, np.int64)
         low, mass, b = np.empty(deepest), np.empty(deepest), np.empty(deepest + 1)
         ratio, weights = np.empty(vocab_size), np.empty(vocab_size)
         for s in range(draft_tokens.shape[0]):
-            depths_of(parents[s], depths)
+            fill_edges(parents[s], edges)
             alike[:] = False
             alike[0] = True
             node[0], b[0], length = 0, 1.0, 0
@@ -249,7 +254,7 @@ def rows(count: Kernel) -> Kernel:
                 x = -1
                 for j in range(size):
                     u, y = parents[s, j], draft_tokens[s, j]
-                    if depths[u] == length and alike[u] and q[s, u, y] > 0.0:
+                    if depths[size - 1 - j] == length + 1 and alike[u] and q[s, u, y] > 0.0:
                         if x < 0:
                             above[length] = u
                             ratios(p[s, u], q[s, u], ratio)
@@ -259,15 +264,16 @@ def rows(count: Kernel) -> Kernel:
                     break
                 for j in range(size):
                     u = parents[s, j]
-                    alike[j + 1] |= depths[u] == length and alike[u] and draft_tokens[s, j] == x
+                    follows = depths[size - 1 - j] == length + 1 and alike[u]
+                    alike[j + 1] |= follows and draft_tokens[s, j] == x
                 draft = q[s, above[length]]
                 low[length] = 0.0
                 for y in range(vocab_size):
                     if ratio[y] < ratio[x] or (ratio[y] == ratio[x] and y < x):
                         low[length] += draft[y]
                 mass[length] = draft[x]
-                count(parents[s], depths, low, mass, length, counts, laws[length])
-                r = chance(laws[length], degree(laws[length]), low[length], mass[length])
+                most[length] = count(edges, low, mass, length, degrees, counts, laws[length])
+                r = chance(laws[length], most[length], low[length], mass[length])
                 b[length + 1] = next_scale(b[length], p[s, node[length], x], r)
                 chosen[length] = x
                 length += 1
@@ -279,7 +285,7 @@ def rows(count: Kernel) -> Kernel:
                         target, draft = p[s, node[n]], q[s, above[n]]
                         ratios(target, draft, ratio)
                         order = np.argsort(ratio, kind="mergesort")
-                        left = excess(laws[n], order, target, draft, b[n], weights)
+                        left = excess(laws[n], most[n], order, target, draft, b[n], weights)
                         if n == 0 or uniforms[n - 1, s] * (left + 1.0 - b[n]) < left or b[n] == 1.0:
                             break
             if left == 0.0:
@@ -333,88 +339,103 @@ def slope(law, most, t):
 
 
 @inner_kernel
-def piece(line, law, most, b, first, last):
-    """Σ (b·p - r)₊ over the places from `first` to before `last`; -1 if they must be parted.
-
-    p/q rises along the order, and r/q is between the slopes at both ends."""
-    if b * line.ratio[last - 1] <= slope(law, most, line.q_sums[first]):
-        return 0.0
-    if first == last - 1 or b * line.ratio[first] >= slope(law, most, line.q_sums[last]):
-        r = cumulative(law, most, line.q_sums[last]) - cumulative(law, most, line.q_sums[first])
-        return max(b * (line.p_sums[last] - line.p_sums[first]) - r, 0.0)
-    return -1.0
-
-
-@inner_kernel
-def search(line, law, b, goal, ends):
+def search(line, law, most, b, goal, ends, slopes):
     """(Σ (b·p - r)₊, -1); or, if it exceeds `goal`, (any number, the place of the token where it first does).
 
-    Halves intervals until `piece` knows them. ends[65] has where those begun end."""
+    Halves intervals until the sign of b·p - r is known in them: p/q rises along the order, and r/q is between
+    the slopes at both ends. ends[65] has where those begun end, slopes[65] the slopes there."""
     if b == 0.0:
         return 0.0, -1
-    most, total, first, depth = degree(law), 0.0, 0, 0
-    ends[0] = line.tokens.size
+    total, first, depth = 0.0, 0, 0
+    ends[0], low = line.tokens.size, law[1]
+    slopes[0] = slope(law, most, line.q_sums[ends[0]])
     while depth >= 0:
         last = ends[depth]
-        mass = piece(line, law, most, b, first, last)
-        if mass < 0.0 or (total + mass > goal and first < last - 1):
-            depth += 1
-            ends[depth] = (first + last) // 2
-        elif total + mass > goal:
-            return total, first
-        else:
-            total += mass
-            first = last
-            depth -= 1
+        if b * line.ratio[last - 1] > low:  # else there is nothing in it
+            if first < last - 1 and b * line.ratio[first] < slopes[depth]:
+                depth += 1
+                ends[depth] = (first + last) // 2
+                slopes[depth] = slope(law, most, line.q_sums[ends[depth]])
+                continue
+            before, r = line.p_sums[first], cumulative(law, most, line.q_sums[first])
+            excess = b * (line.p_sums[last] - before) - (cumulative(law, most, line.q_sums[last]) - r)
+            if total + excess > goal:
+                while first < last - 1:
+                    middle = (first + last) // 2
+                    r_sum = cumulative(law, most, line.q_sums[middle])
+                    above = total + (b * (line.p_sums[middle] - before) - (r_sum - r)) > goal
+                    first, last = (first, middle) if above else (middle, last)
+                return total, first
+            total += max(excess, 0.0)
+        low, first = slopes[depth], last
+        depth -= 1
     return total, -1
 
 
+def different_edges(tree: Tree) -> tuple[Ints, ...]:
+    """Edges as `count_children` takes them; of the subtrees of one shape at one depth one stands for all."""
+    first: dict[tuple[int, ...], int] = {}
+    same = [0] * (tree.size + 1)
+    for u in range(tree.size, -1, -1):
+        same[u] = first.setdefault((tree.depths[u], *(same[v] for v in tree.children(u))), u)
+    kept = [v for v in range(tree.size, 0, -1) if same[tree.parents[v - 1]] == tree.parents[v - 1]]
+    columns = [[tree.parents[v - 1] for v in kept], [same[v] for v in kept], [tree.depths[v] for v in kept]]
+    return tuple(np.array(column) for column in columns)
+
+
 def fixed_pair(count: Kernel) -> FixedPair:
-    """The fixed-pair kernel. Every node of the tree is drawn."""
+    """The fixed-pair kernel. Only children of the chosen path are drawn."""
 
-    def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, Line, Ints, int]:
-        return build_tables(p, q), line_of(p, q), np.array(tree.parents), CODES[tree.sampling]
+    def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, Line, tuple[Ints, ...], Groups, int]:
+        return build_tables(p, q), line_of(p, q), different_edges(tree), by_parent(tree), CODES[tree.sampling]
 
-    def verify_fixed_pair(pair, line, parents, sampling, draft_uniforms, verify_uniforms, tokens, accepted):
-        size, deepest = parents.size, tokens.shape[0] - 1
-        drafted, siblings = np.empty(size, np.int64), np.empty(size, np.int64)
-        depths, alike = np.empty(size + 1, np.int64), np.empty(size + 1, np.bool_)
-        counts, laws = np.empty((size + 1, size + 1)), np.empty((deepest, size + 1))
+    def verify_fixed_pair(
+        pair, line, edges, children, sampling, draft_uniforms, verify_uniforms, tokens, accepted
+    ):
+        nodes, starts = children
+        size, deepest = nodes.size, tokens.shape[0] - 1
+        drafted = np.empty(size, np.int64)  # in the order of `nodes`
+        # those that have the tokens of the path, at each depth
+        alike = np.empty((deepest + 1, size), np.int64)
+        degrees, counts = np.empty(size + 1, np.int64), np.empty((size + 1, size + 1))
+        laws, most = np.empty((deepest, size + 1)), np.empty(deepest, np.int64)
         low, mass, b = np.empty(deepest), np.empty(deepest), np.empty(deepest + 1)
-        ends = np.empty(65, np.int64)
-        depths_of(parents, depths)
-        b[0] = 1.0
+        ends, slopes = np.empty(65, np.int64), np.empty(65)
+        alike[0, 0], b[0] = 0, 1.0
         for s in range(accepted.size):
-            draw_tree(pair, parents, sampling, draft_uniforms[:, s], siblings, drafted)
-            alike[:] = False
-            alike[0] = True
-            length = 0
+            length, same = 0, 1
             while length < deepest:
-                x = -1
-                for j in range(size):
-                    y = drafted[j]
-                    admitted = depths[j + 1] == length + 1 and alike[parents[j]] and pair.q[y] > 0.0
-                    if admitted and (x < 0 or line.rank[y] > line.rank[x]):
-                        x = y
+                x, found = -1, 0
+                for i in range(same):
+                    first, end = starts[alike[length, i]], starts[alike[length, i] + 1]
+                    drawn = drafted[first:end]
+                    for k in range(drawn.size):
+                        node = nodes[first + k]
+                        y = draw_child(pair, sampling, drawn, k, drawn.size, draft_uniforms[node - 1, s])
+                        drawn[k] = y
+                        if pair.q[y] > 0.0 and (x < 0 or line.rank[y] >= line.rank[x]):
+                            if y != x:
+                                x, found = y, 0
+                            alike[length + 1, found] = node
+                            found += 1
                 if x < 0:
                     break
-                for j in range(size):
-                    alike[j + 1] |= depths[j + 1] == length + 1 and alike[parents[j]] and drafted[j] == x
                 low[length], mass[length] = line.q_sums[line.rank[x]], pair.q[x]
-                count(parents, depths, low, mass, length, counts, laws[length])
-                r = chance(laws[length], degree(laws[length]), low[length], pair.q[x])
+                most[length] = count(edges, low, mass, length, degrees, counts, laws[length])
+                r = chance(laws[length], most[length], low[length], pair.q[x])
                 b[length + 1] = next_scale(b[length], pair.p[x], r)
                 tokens[length, s] = x
-                length += 1
-                n, left = length, 0.0
+                length, same = length + 1, found
+            n, left = length, 0.0
             if length > 0 and not verify_uniforms[length - 1, s] < b[length]:
                 for n in range(length - 1, -1, -1):
                     if n == 0 or verify_uniforms[n - 1, s] < b[n]:
-                        left, _ = search(line, laws[n], b[n], np.inf, ends)
+                        left, _ = search(line, laws[n], most[n], b[n], np.inf, ends, slopes)
                         if n == 0 or verify_uniforms[n - 1, s] * (left + 1.0 - b[n]) < left or b[n] == 1.0:
                             break
-            u = verify_uniforms[deepest, s]
-            place = search(line, laws[n], b[n], u * left, ends)[1] if left > 0.0 else -1
+            u, place = verify_uniforms[deepest, s], -1
+            if left > 0.0:
+                place = search(line, laws[n], most[n], b[n], u * left, ends, slopes)[1]
             tokens[n, s] = line.tokens[place] if place >= 0 else alias_draw(pair.p_alias, u)
             tokens[n + 1 :, s] = -1
             accepted[s] = n

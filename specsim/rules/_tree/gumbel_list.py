@@ -50,7 +50,7 @@ from specsim.drafts import Draft
 from specsim.rules._chain.gumbel import race_table, target_token, uniforms
 from specsim.rules._common import nodewise
 from specsim.rules._common.base import Rule
-from specsim.rules._common.fixed_pairs import build_tables, count_up_to, index_of
+from specsim.rules._common.fixed_pairs import build_tables, count_up_to, draw_sorted, index_of
 
 #: Σ c·exp(-h·t) as {h: c}.
 Exponentials = Mapping[Any, Any]
@@ -160,24 +160,33 @@ def two_exponentials(u):
 
 
 @inner_kernel
+def earlier(u, scale, least):
+    """Whether scale·g < least, g the quantile u of the sum of two exponentials."""
+    if least >= 50.0 * scale:  # beyond 50 there are no quantiles of uniforms below 1
+        return least > 0.0
+    x = least / scale
+    return u < 1.0 - (1.0 + x) * math.exp(-x)
+
+
+@inner_kernel
 def pick(pair, table, children, u, last):
     best, least, count = 0, np.inf, 0
     race = table[0, : pair.order.size]
     for k in range(children.size):
         x, share = children[k], u[3 * k]  # m = share·g, and e the rest
-        g = two_exponentials(u[3 * k + 1]) if children.size > 1 else 1.0
         noise = 1.0 / share - 1.0 if share > 0.0 else np.inf
         if table[1, x] <= noise and table[1, x] < np.inf:  # before it no other token had its turn
-            begun, time = 0, share * g * table[2, x]
+            begun, scale = 0, share * table[2, x]
         else:  # of the tokens whose race had begun at `time`, by rising q/p, one in proportion to p
             begun = max(count_up_to(race, noise), 1)
-            time = g * (1.0 - share + share * pair.q_sorted[begun]) / pair.p_sorted[begun]
-        if time < least or k == 0:
-            best, least, count = k, time, begun
+            scale = (1.0 - share + share * pair.q_sorted[begun]) / pair.p_sorted[begun]
+        if k == 0 or earlier(u[3 * k + 1], scale, least):
+            best, count = k, begun
+            if k < children.size - 1:  # the sum times `scale` is when
+                least = two_exponentials(u[3 * k + 1]) * scale
     if count == 0:
         return index_of(children, children[best]), children[best]
-    goal = u[2] * pair.p_sorted[count]
-    y = pair.order[min(count_up_to(pair.p_sorted, goal) - 1, count - 1)]
+    y = draw_sorted(pair, count, u[2])
     return index_of(children, y), y
 
 

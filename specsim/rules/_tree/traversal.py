@@ -40,8 +40,9 @@ from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (
     CODES,
     build_tables,
+    by_parent,
+    draw_child,
     draw_residual,
-    draw_tree,
     mass_without,
     residual_mass,
 )
@@ -154,55 +155,53 @@ def rows(replaced: bool, update: Kernel) -> Kernel:
 
 
 def fixed_pair(replaced: bool, update: Kernel) -> FixedPair:
-    """The fixed-pair kernel. Every node of the tree is drawn."""
+    """The fixed-pair kernel. Nodes that the verification does not reach are not drawn."""
 
     def tables(p: Floats, q: Floats, tree: Tree) -> tuple[Any, ...]:
-        return build_tables(p, q), np.array(tree.parents), CODES[tree.sampling], tree.depth
+        return build_tables(p, q), by_parent(tree), CODES[tree.sampling]
 
-    def verify_fixed_pair(
-        pair, parents, sampling, deepest, draft_uniforms, verify_uniforms, tokens, accepted
-    ):
-        size = parents.size
-        drafted, siblings = np.empty(size, np.int64), np.empty(size, np.int64)
-        # for the nodes on the path to the current one: number, weight, the child last tried; b and d of the
-        # target (b·p - d·q)₊, normalised; the mass of q that is left
-        node, child = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
+    def verify_fixed_pair(pair, children, sampling, draft_uniforms, verify_uniforms, tokens, accepted):
+        nodes, starts = children
+        size, deepest = nodes.size, tokens.shape[0] - 1
+        drafted = np.empty(size, np.int64)  # in the order of `nodes`
+        # for the nodes on the path to the current one: number, children tried, weight; b and d of the target
+        # (b·p - d·q)₊, normalised; the mass of q that is left
+        node, tried = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
         w, left = np.empty(deepest + 1), np.empty(deepest + 1)
         of_p, of_q = np.empty(deepest + 1), np.empty(deepest + 1)
         for s in range(accepted.size):
-            draw_tree(pair, parents, sampling, draft_uniforms[:, s], siblings, drafted)
             d = 0
-            node[0], w[0], child[0], left[0], of_p[0], of_q[0] = 0, 1.0, 0, 1.0, 1.0, 0.0
+            node[0], w[0], tried[0], left[0], of_p[0], of_q[0] = 0, 1.0, 0, 1.0, 1.0, 0.0
             while True:
-                c = max(child[d], node[d]) + 1
-                while c <= size and (parents[c - 1] != node[d] or pair.q[drafted[c - 1]] == 0.0):
-                    c += 1
-                if c <= size:
-                    x = drafted[c - 1]
-                    child[d] = c
+                siblings = drafted[starts[node[d]] : starts[node[d] + 1]]
+                k = tried[d]
+                if k < siblings.size:
+                    c = nodes[starts[node[d]] + k]
+                    x = draw_child(pair, sampling, siblings, k, siblings.size, draft_uniforms[c - 1, s])
+                    siblings[k] = x
+                    tried[d] += 1
+                    if pair.q[x] == 0.0:
+                        continue
                     target = max(of_p[d] * pair.p[x] - of_q[d] * pair.q[x], 0.0)
                     chance = min(1.0, w[d] * target * left[d] / pair.q[x])
                     d += 1
-                    node[d], w[d], child[d], left[d], of_p[d], of_q[d] = c, chance, 0, 1.0, 1.0, 0.0
+                    node[d], w[d], tried[d], left[d], of_p[d], of_q[d] = c, chance, 0, 1.0, 1.0, 0.0
                 elif d == 0 or verify_uniforms[node[d] - 1, s] < w[d]:
                     break
                 else:
                     d -= 1
-                    x = drafted[child[d] - 1]
+                    siblings = drafted[starts[node[d]] : starts[node[d]] + tried[d]]
+                    others = starts[node[d] + 1] - starts[node[d]] - siblings.size
+                    x = siblings[-1]
                     more, less = w[d] * of_p[d], w[d] * of_q[d] + 1.0 / left[d]
                     mass = residual_mass(pair, more, less)
                     w[d] = update(w[d], mass, pair.q[x] / left[d])
                     if mass > 0.0:
                         of_p[d], of_q[d] = more / mass, less / mass
-                    if not replaced:
-                        tried = 0
-                        for j in range(node[d], child[d]):
-                            if parents[j] == node[d] and pair.q[drafted[j]] > 0.0:
-                                siblings[tried] = drafted[j]
-                                tried += 1
-                        left[d] = mass_without(pair.q, pair.q_sums, siblings[:tried])
+                    if not replaced and others > 0:
+                        left[d] = mass_without(pair.q, pair.q_sums, siblings)
             for i in range(d):
-                tokens[i, s] = drafted[node[i + 1] - 1]
+                tokens[i, s] = drafted[starts[node[i]] + tried[i] - 1]
             tokens[d, s] = draw_residual(pair, of_p[d], of_q[d], verify_uniforms[size, s])
             tokens[d + 1 :, s] = -1
             accepted[s] = d

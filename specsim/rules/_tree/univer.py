@@ -47,11 +47,13 @@ from specsim.rules._common.base import FixedPair, Rule
 from specsim.rules._common.fixed_pairs import (
     ACCURATE,
     CODES,
+    Groups,
     PairTables,
     alias_draw,
     build_tables,
+    by_parent,
+    draw_child,
     draw_residual,
-    draw_tree,
     mass_without,
     residual_mass,
 )
@@ -170,12 +172,12 @@ def verify_rows(parents, draft_tokens, p, q, uniforms, values, tokens, accepted)
         accepted[s] = d
 
 
-def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, Ints, Ints, int, int]:
+def tables(p: Floats, q: Floats, tree: Tree) -> tuple[PairTables, Ints, Groups, int]:
     """The pair's tables, the place of each token in the order of q/p, and the tree."""
     pair = build_tables(p, q)
     place = np.full(p.size, pair.order.size)
     place[pair.order] = np.arange(pair.order.size)
-    return pair, place, np.array(tree.parents), CODES[tree.sampling], tree.depth
+    return pair, place, by_parent(tree), CODES[tree.sampling]
 
 
 @inner_kernel
@@ -188,10 +190,10 @@ def masses(pair, given, w, scale):
 
 
 @inner_kernel
-def mass_left(pair, given, x, w, weights):
-    """R, in O(K + log V); in O(V) where that would be inaccurate, or q is exhausted and q' uniform."""
+def mass_left(pair, given, x, w, scale, weights):
+    """R, where q' is scale·q without `given`, in O(K + log V); in O(V) where that would be inaccurate, or q
+    is exhausted and q' uniform."""
     if pair.q[x] > 0.0:
-        scale = 1.0 / mass_without(pair.q, pair.q_sums, given)
         mass, inside = masses(pair, given, w, scale)
         if mass - inside > ACCURATE * mass or mass == 0.0:
             return mass - inside if mass > 0.0 else 0.0
@@ -199,10 +201,9 @@ def mass_left(pair, given, x, w, weights):
 
 
 @inner_kernel
-def draw_left(pair, place, given, x, w, u, weights):
+def draw_left(pair, place, given, x, w, scale, u, weights):
     """A token from (w·p - q')₊ without `given`; from p where that is 0. At the cost of `mass_left`."""
     if pair.q[x] > 0.0:
-        scale = 1.0 / mass_without(pair.q, pair.q_sums, given)
         mass, inside = masses(pair, given, w, scale)
         if mass - inside > ACCURATE * mass:
             goal, last = u * (mass - inside), -1
@@ -223,53 +224,54 @@ def draw_left(pair, place, given, x, w, u, weights):
 
 
 @kernel
-def verify_fixed_pair(
-    pair, place, parents, sampling, deepest, draft_uniforms, verify_uniforms, tokens, accepted
-):
-    size = parents.size
-    nodes, siblings = np.empty(size, np.int64), np.empty(size, np.int64)
+def verify_fixed_pair(pair, place, children, sampling, draft_uniforms, verify_uniforms, tokens, accepted):
+    """Nodes that the verification does not reach are not drawn."""
+    nodes, starts = children
+    size, deepest = nodes.size, tokens.shape[0] - 1
     weights = np.empty(pair.p.size)
-    node, visited = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
-    w, left = np.empty(deepest + 1), np.empty(deepest + 1)
-    children, drafted = np.empty(size, np.int64), np.empty(size, np.int64)
+    drafted = np.empty(size, np.int64)  # in the order of `nodes`
+    # for the nodes on the path to the current one: number, its index in `nodes`, children visited, weight, R,
+    # q'/q
+    node, index = np.empty(deepest + 1, np.int64), np.empty(deepest + 1, np.int64)
+    visited, w = np.empty(deepest + 1, np.int64), np.empty(deepest + 1)
+    left, scale = np.empty(deepest + 1), np.empty(deepest + 1)
     for s in range(accepted.size):
-        draw_tree(pair, parents, sampling, draft_uniforms[:, s], siblings, nodes)
         d = 0
         node[0], w[0], visited[0] = 0, 1.0, 0
         while True:
-            u, count = node[d], 0
-            for j in range(u, size):
-                if parents[j] == u:
-                    children[count], drafted[count] = j + 1, nodes[j]
-                    count += 1
-            given, x = drafted[: max(count - 1, 0)], drafted[max(count - 1, 0)]
-            k = visited[d]
+            first, k = starts[node[d]], visited[d]
+            count = starts[node[d] + 1] - first
+            drawn = drafted[first : first + count]
+            if k == 0:
+                for i in range(count):
+                    v = draft_uniforms[nodes[first + i] - 1, s]
+                    drawn[i] = draw_child(pair, sampling, drawn, i, count, v)
+            given, x = drawn[: max(count - 1, 0)], drawn[count - 1] if count > 0 else 0
             if k == 1:
-                left[d] = mass_left(pair, given, x, w[d], weights)
+                left[d] = mass_left(pair, given, x, w[d], scale[d], weights)
             if k < count:
                 if k == 0:
-                    c, mass = children[count - 1], mass_without(pair.q, pair.q_sums, given)
+                    mass = mass_without(pair.q, pair.q_sums, given)
+                    scale[d] = 1.0 / mass if pair.q[x] > 0.0 else 0.0
                     draft = pair.q[x] / mass if pair.q[x] > 0.0 else 1.0 / (pair.q.size - given.size)
-                    chance = min(1.0, w[d] * pair.p[x] / draft)
+                    at, chance = count - 1, min(1.0, w[d] * pair.p[x] / draft)
                 else:
-                    c, chance = children[k - 1], chance_of_given(pair.p, given[k - 1 :], left[d], w[d])
+                    at, chance = k - 1, chance_of_given(pair.p, given[k - 1 :], left[d], w[d])
                 visited[d] += 1
                 d += 1
-                node[d], w[d], visited[d] = c, chance, 0
+                index[d] = first + at
+                node[d], w[d], visited[d] = nodes[index[d]], chance, 0
             else:
-                if d == 0:
-                    break
-                if verify_uniforms[u - 1, s] < chance_of_node(left[d], w[d], count):
+                if d == 0 or verify_uniforms[node[d] - 1, s] < chance_of_node(left[d], w[d], count):
                     break
                 d -= 1
         last = verify_uniforms[size, s]
-        tokens[d, s] = (
-            alias_draw(pair.p_alias, last)
-            if count == 0
-            else draw_left(pair, place, given, x, w[d], last, weights)
-        )
+        if count == 0:
+            tokens[d, s] = alias_draw(pair.p_alias, last)
+        else:
+            tokens[d, s] = draw_left(pair, place, given, x, w[d], scale[d], last, weights)
         for i in range(d):
-            tokens[i, s] = nodes[node[i + 1] - 1]
+            tokens[i, s] = drafted[index[i + 1]]
         tokens[d + 1 :, s] = -1
         accepted[s] = d
 

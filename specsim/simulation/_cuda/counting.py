@@ -12,7 +12,7 @@ import numpy as np
 
 from specsim import rules
 from specsim.core._cuda import DeviceError, cuda, current_device, explained
-from specsim.core._streams import PER_SLOT, Key, Purpose
+from specsim.core._streams import Key, Purpose, whole_slots
 from specsim.simulation._counting import Interval, Partial
 from specsim.simulation._cuda.steps import STEPS
 from specsim.simulation._cuda.streams import fill_uniforms
@@ -33,7 +33,7 @@ DRAFT, VERIFY = int(Purpose.DRAFT), int(Purpose.VERIFY)
 @cache
 def counting_kernel(step: Any, gamma: int) -> Any:
     """The kernel that counts steps: counts[copies, width] += lengths [γ+1] and tokens [2, V+1], in a row."""
-    drafted, verified, most = _whole_slots(gamma), _whole_slots(gamma + 1), gamma + 1
+    drafted, verified, most = whole_slots(gamma), whole_slots(gamma + 1), gamma + 1
 
     @cuda.jit
     def count(tables, k0, k1, first, steps, counts):
@@ -83,7 +83,7 @@ class DeviceCounter:
         self._lengths, self._blocks = gamma + 1, BLOCKS * multiprocessors
         width = gamma + 1 + 2 * (vocab_size + 1)
         copies = min(self._blocks, max(1, COPIES_BYTES // (8 * width)))
-        local = 8 * (_whole_slots(gamma) + _whole_slots(gamma + 1)) + 4 * (gamma + 1)
+        local = 8 * (whole_slots(gamma) + whole_slots(gamma + 1)) + 4 * (gamma + 1)
         needed = sum(table.nbytes for table in tables) + 8 * width * (copies + 1)
         needed += local * THREADS * self._blocks
         if needed > free:
@@ -124,8 +124,3 @@ class DeviceCounter:
         shorter = np.cumsum(lengths) - lengths  # [i]: steps that emit no token at i
         tokens[0, 0], tokens[1, 0] = shorter[::2].sum(), shorter[1::2].sum()
         return {"lengths": lengths, "tokens": tokens}
-
-
-def _whole_slots(count: int) -> int:
-    """The size of an array for so many uniforms."""
-    return -(-count // PER_SLOT) * PER_SLOT

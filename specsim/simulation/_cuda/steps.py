@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core._cuda import cuda, product
+from specsim.core._cuda import cuda
 from specsim.core._kernels import Kernel
 from specsim.rules._chain import block
 from specsim.rules._common import tokenwise
@@ -20,7 +20,7 @@ from specsim.rules._common.fixed_pairs import residual_mass
 @cuda.jit(device=True)
 def alias_draw(table, start, size, u):
     """A token from the alias table of `size` words that begins at `start`."""
-    scaled = product(u, np.float64(size))
+    scaled = u * np.float64(size)
     column = np.int32(scaled)
     coin = np.int32((scaled - column) * 2147483648.0)
     word = table[start + column]
@@ -91,7 +91,7 @@ def block_step(tables, draft_uniforms, verify_uniforms, tokens):
 @cuda.jit(device=True)
 def difference(b, p_sorted, q_sorted, k):
     """Σ b·p - q over the first k tokens in order of q/p."""
-    return product(b, p_sorted[k]) - q_sorted[k]
+    return b * p_sorted[k] - q_sorted[k]
 
 
 @cuda.jit(device=True)
