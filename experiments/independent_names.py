@@ -6,8 +6,8 @@ as the code is now, and diagnosed. `diagnosed_first.json` has what was named of 
 anybody had read these diagnoses; `diagnosed_third.json` the same of the third set, with the diagnosis that
 the first set had led to, `diagnosed_second.json` of the second one, after the third, and
 `diagnosed_fourth.json` of the fourth. `fitting.json` has which of the names that these files give to decoders
-fit the texts of an audit, as a name must since; `fitting` computes a row. `diagnosed_fifth.json` is of the fifth
-set, with this rule."""
+fit the texts of an audit, as a name must since; `fitting` computes a row. `diagnosed_fifth.json` is of the
+fifth set, with this rule."""
 
 from __future__ import annotations
 
