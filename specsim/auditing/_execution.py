@@ -6,7 +6,7 @@ their own."""
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -114,13 +114,13 @@ def with_pair(execution: Execution, pair: Any) -> Execution:
 class Steps:
     """Steps [first, first + steps) of a case to count.
 
-    `patience` is a factor of the time-out of each call."""
+    `patience` is a factor of the time-out of each call, and no part of what is counted."""
 
     case: str
     key: Key
     first: int
     steps: int
-    patience: float = 1.0
+    patience: float = field(default=1.0, compare=False)
 
 
 def count_steps(subject: Subject, asked: Steps, progress: Progress | None = None) -> Partial:
