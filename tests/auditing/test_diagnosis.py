@@ -568,11 +568,11 @@ def test_a_mistake_is_named_in_a_verifier_of_trees():
 # --- decoders --------------------------------------------------------------------------------------------
 
 
-def diagnosed_decoder(function, names=("second order", "peaked"), known=None):
+def diagnosed_decoder(function, names=("second order", "peaked"), known=None, seed=SEED):
     decoder = declares(decoder=True)(function)
     results = audited(decoder, names, "smoke")
     with open_execution(decoder, 1, 60) as place:
-        return diagnose_decoder(place.subject, results, SEED, known)
+        return diagnose_decoder(place.subject, results, seed, known)
 
 
 #: Mistakes of loops and of verifiers, none with a parameter: its fit takes longest.
@@ -658,7 +658,13 @@ def test_random_numbers_used_again_are_recognised_in_texts():
 def test_a_decoder_that_drafts_more_tokens_is_recognised():
     greedy = replace(mutants.get("greedy_draft").decode, gamma=3)
     known = [one for one in mutants.catalogue() if not one.parameters]
-    assert first(diagnosed_decoder(lambda *given: greedy(*given), ("second order",), known)) == "greedy_draft"
+    named = [
+        first(diagnosed_decoder(lambda *given: greedy(*given), ("second order",), known, seed))
+        for seed in range(SEED, SEED + 4)
+    ]
+    # its texts refute a right name once in twenty times: then it is unknown
+    assert {*named} <= {"greedy_draft", "unknown"}
+    assert named.count("greedy_draft") >= 3
 
 
 def test_a_right_decoder_does_not_fail_at_all():
