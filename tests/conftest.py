@@ -256,3 +256,12 @@ def small_trace(tmp_path_factory):
             p, q = rng.dirichlet(np.ones(4), 3), rng.dirichlet(np.ones(4), 3)
             sink.append(context=step, tokens=rng.integers(4, size=2), accepted=1, p=p, q=q)
     return open_trace(folder)
+
+
+@pytest.fixture
+def simulated():
+    """For tests that change device code at run time, which compiled code does not see."""
+    from specsim.core import _cuda
+
+    if not _cuda.SIMULATED:
+        pytest.skip("compiled device code does not change")

@@ -4,13 +4,10 @@ For each decoder and each pair of random second-order models it runs two prompts
 decoder keeps between calls stays), and compares the joint law of the whole answer, three new tokens at most, with the
 target's. Cells with too many hits are chosen on one half of the runs and their excess is taken on the other half, and
 the other way round; the mean of both is not biased upwards. An answer that the target can not give is a cell of chance
-zero. Rows are written to fifth_measured.json one by one; with --resume the decoders that it already has are left out. With
---write the tv figures in fifth_decoders.py are replaced by the measured ones.
+zero. Rows are written to fifth_measured.json one by one.
 """
 
 import json
-import re
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -113,31 +110,16 @@ def row_of(entry, kind, settings):
     }
 
 
-def write_tv(rows):
-    """Puts the measured figures of the wrong decoders into fifth_decoders.py."""
-    path = HERE / "fifth_decoders.py"
-    text = path.read_text()
-    for row in rows:
-        text = re.sub(
-            rf"@wrong\(tv=[\d.]+\)\ndef {row['name']}\(", f"@wrong(tv={row['tv']})\ndef {row['name']}(", text
-        )
-    path.write_text(text)
-
-
 def main():
     start = time.process_time()
     assert len(decoders.ENTRIES) == 28 and len(decoders.RIGHT) == 6
     path = HERE / "fifth_measured.json"
-    rows = json.loads(path.read_text())["rows"] if "--resume" in sys.argv else []
+    rows = []
     tasks = [(entry, "wrong decoder", SETTINGS) for entry in decoders.ENTRIES]
     tasks += [(entry, "right decoder", {**SETTINGS, **LONG}) for entry in decoders.RIGHT]
-    known = {row["name"] for row in rows}
     for task in tasks:
-        if task[0]["name"] not in known:
-            rows.append(row_of(*task))
-            path.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
-    if "--write" in sys.argv:
-        write_tv(rows)
+        rows.append(row_of(*task))
+        path.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
     print(f"{time.process_time() - start:.0f} seconds of CPU")
 
 

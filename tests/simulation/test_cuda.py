@@ -45,13 +45,6 @@ def small_launches(monkeypatch):
     monkeypatch.setattr(counting, "THREADS", 8)
 
 
-@pytest.fixture
-def simulated():
-    """For tests that change device code at run time."""
-    if not SIMULATED:
-        pytest.skip("compiled device code does not change")
-
-
 def both(rule, kind, vocab_size, gamma, first, steps):
     """The counts of steps [first, first + steps) on the CPU and on the device."""
     source = make_source(*synthetic_pair(kind, vocab_size, 0.6), rule=rule, gamma=gamma)

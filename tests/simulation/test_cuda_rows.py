@@ -33,12 +33,6 @@ def few_threads(monkeypatch):
     monkeypatch.setattr(rows, "BLOCK", 3)
 
 
-@pytest.fixture
-def simulated():
-    if not _cuda.SIMULATED:
-        pytest.skip("compiled device code does not change")
-
-
 def both(pair, rule="standard", gamma=3, steps=50):
     return [simulate(*pair, rule=rule, gamma=gamma, steps=steps, rng=5, device=on) for on in ("cpu", "cuda")]
 

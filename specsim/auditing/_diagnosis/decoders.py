@@ -187,7 +187,8 @@ def diagnose_decoder(
         best = max((one.log_likelihood for one in [*scored, *exact]), default=-math.inf)
         if near_best := [one for one in simulated if _is_near(one, seen, best, in_time)]:
             scored = drop_far([*scored, *_rank(near_best, seen, in_time)[0]])
-    if not posterior(scored, exact, number).named:
+            found = posterior(scored, exact, number)
+    if not found.named:
         return conclude(found, done * len(seen))
     audited = [one for result in results for one in audited_texts(subject, result, root, in_time)]
     found = reproducing(scored, exact, number, lambda one: not refuted(one.mutant, audited, in_time))
