@@ -132,7 +132,8 @@ def inexact(kernel: Kernel) -> str | None:
         for step in dis.get_instructions(part.plain):
             if step.opname.startswith("BINARY") and step.argrepr in ("**", "**="):
                 return "powers"
-            if step.argval in INEXACT and step.opname.startswith("LOAD"):
+            own = step.opname == "LOAD_GLOBAL" and isinstance(part.plain.__globals__.get(step.argval), Kernel)
+            if step.argval in INEXACT and step.opname.startswith("LOAD") and not own:
                 return INEXACT[step.argval]
         found += [called for called in part.calls if called not in found]
     return None

@@ -2,6 +2,9 @@
 
 The simulator runs each thread as one of Python, so that runs are small."""
 
+import dataclasses
+import math
+
 import numpy as np
 import pytest
 
@@ -12,7 +15,7 @@ from specsim.models import NGramModel, TableModel
 
 pytest.importorskip("numba_cuda", reason="needs the extra cuda")
 
-from specsim.core import _cuda
+from specsim.core import _cuda, _elementary
 from specsim.core._kernels import kernel
 from specsim.core._streams import key_of
 from specsim.simulation._cuda import rows
@@ -63,10 +66,6 @@ def test_the_counts_of_all_kinds_of_rows_are_those_of_the_cpu(small_trace, kind)
     assert_same(*both(pair, **how))
 
 
-def exact():
-    return [name for name in rules.names() if _cuda.inexact(rules.get(name).rows) is None]
-
-
 def tokens_of(rule, gamma=3, steps=24, first=2**32 - 9):
     """The tokens and lengths of a batch, on the CPU and on the device; the high word of the step changes."""
     source = make_source(*POSITIONS, rule=rule, gamma=gamma)
@@ -85,12 +84,25 @@ def test_the_tokens_of_rules(rule):
     assert_same_tokens(*tokens_of(rule))
 
 
+def test_no_rule_computes_what_a_gpu_rounds_otherwise():
+    assert {name for name in rules.names() if _cuda.inexact(rules.get(name).rows) is not None} == set()
+
+
 @pytest.mark.slow
 def test_the_tokens_of_every_rule_for_chains():
-    of_chains = [name for name in exact() if not rules.get(name).many_drafts]
-    assert len(of_chains) > 30
+    of_chains = [name for name in rules.names() if not rules.get(name).many_drafts]
+    assert len(of_chains) > 40
     for name in of_chains:
         assert_same_tokens(*tokens_of(name))
+
+
+@pytest.mark.slow
+def test_the_tokens_of_every_rule_for_trees():
+    of_trees = [rules.get(name) for name in rules.names() if rules.get(name).on_trees]
+    assert len(of_trees) > 15
+    for rule in of_trees:
+        sampling = rule.draft_sampling[0] if rule.draft_sampling else "sampled"
+        assert_same(*both(MARKOV, rule.name, branching(2, 2, sampling=sampling), steps=40))
 
 
 def test_a_run_of_both(tmp_path):
@@ -137,13 +149,20 @@ def test_what_differs_is_found_in_called_kernels_too():
     assert _cuda.inexact(only_products) is None
 
 
-@pytest.mark.parametrize(
-    ("rule", "reason"), [("typical", "logarithms"), ("k_seq", "powers"), ("mentored", "logarithms")]
-)
-def test_rules_that_a_gpu_rounds_otherwise_are_refused(rule, reason):
-    gamma = branching(2, 2) if rule == "k_seq" else 2
-    with pytest.raises(ValueError, match=f"the rule {rule} needs {reason}.*leave device out"):
-        simulate(*MARKOV, rule=rule, gamma=gamma, steps=10, rng=1, device="cuda")
+@kernel
+def calls_logarithms(x):
+    return _elementary.log(x) + math.log(x)
+
+
+def test_the_kernel_of_logarithms_is_exact():
+    assert _cuda.inexact(_elementary.log) is None
+    assert _cuda.inexact(calls_logarithms) == "logarithms"
+
+
+def test_a_rule_that_a_gpu_rounds_otherwise_is_refused(monkeypatch):
+    wrong = dataclasses.replace(rules.get("standard"), rows=calls_logarithms)
+    with pytest.raises(ValueError, match=r"the rule standard needs logarithms.*leave device out"):
+        simulate(*MARKOV, rule=wrong, gamma=2, steps=10, rng=1, device="cuda")
 
 
 def test_too_little_memory_is_noticed_beforehand(monkeypatch):

@@ -23,12 +23,12 @@ Cost: from rows V uniforms a position and O(V); for a fixed pair γ + 1 uniforms
 accept test's uniform u says how much noise there was, Λ = 1/u - 1, and so which tokens were in the race.
 """
 
-import math
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_buffers, alias_draws, alias_table, cumulative_draw
@@ -82,11 +82,11 @@ def target_token(p, q, x, uniforms):
     """The token with the least E/p, and that number, given that x has the least E/q.
 
     uniforms[V] are the noise, that of x gives m."""
-    m = -math.log(1.0 - uniforms[x])
+    m = -log(1.0 - uniforms[x])
     best, least = x, np.inf
     for y in range(p.size):
         if p[y] > 0.0:
-            noise = m * q[y] if y == x else m * q[y] - math.log(1.0 - uniforms[y])
+            noise = m * q[y] if y == x else m * q[y] - log(1.0 - uniforms[y])
             if noise / p[y] < least:
                 best, least = y, noise / p[y]
     return best, least

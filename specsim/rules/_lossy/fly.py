@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row, Tokens
 from specsim.core.distributions import alias_table
@@ -101,8 +102,8 @@ def uncertain(p, threshold):
     entropy = 0.0
     for y in range(p.size):
         if p[y] > 0.0:
-            entropy -= p[y] * math.log(p[y])
-    return entropy >= threshold * math.log(p.size)
+            entropy -= p[y] * log(p[y])
+    return entropy >= threshold * log(p.size)
 
 
 @kernel

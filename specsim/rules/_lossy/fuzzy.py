@@ -18,6 +18,7 @@ standard rule.
 import math
 from typing import Any
 
+from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel
 from specsim.core._types import Row
 from specsim.rules._common import deferral
@@ -50,9 +51,9 @@ def defers(p, q, threshold):
     divergence = 0.0
     for y in range(p.size):
         if p[y] > 0.0:
-            divergence += p[y] * math.log(2.0 * p[y] / (p[y] + q[y])) / 2.0
+            divergence += p[y] * log(2.0 * p[y] / (p[y] + q[y])) / 2.0
         if q[y] > 0.0:
-            divergence += q[y] * math.log(2.0 * q[y] / (p[y] + q[y])) / 2.0
+            divergence += q[y] * log(2.0 * q[y] / (p[y] + q[y])) / 2.0
     return not max(divergence, 0.0) < threshold
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._elementary import log
 from specsim.core._kernels import kernel
 from specsim.core._types import Floats, Row
 from specsim.drafts._sampling import rank_tokens
@@ -62,8 +63,8 @@ def runner_up(p, theta, log_partition):
             second = y
     if second < 0 or p[second] == 0.0:
         return -1
-    z = math.log(p[first]) + log_partition
-    return second if z > 0.0 and math.log(p[second]) + log_partition > theta * z else -1
+    z = log(p[first]) + log_partition
+    return second if z > 0.0 and log(p[second]) + log_partition > theta * z else -1
 
 
 @kernel

@@ -26,18 +26,19 @@ and q the target. The notebook bisects at most 10 times, to a tolerance of .2; w
 Cost: a sort of the vocabulary a position from rows; as the standard rule for a fixed pair.
 """
 
-import math
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from specsim.core._elementary import log
 from specsim.core._kernels import inner_kernel, kernel
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import capped_ratio
 from specsim.rules._common import tokenwise
 from specsim.rules._common.base import Parameter, Rule
 from specsim.rules._common.positions import positions
+from specsim.rules._common.sorting import stable_order
 from specsim.rules._common.tokenwise import positive_part
 
 
@@ -87,24 +88,28 @@ def sorted_sums(p, q):
 
     Tokens with q = 0, which come first, add nothing to the third. The sums of p and q from the end are not
     differences of the others, which would leave no digit of an improbable tail."""
-    possible = np.flatnonzero(p > 0.0)
-    ratio = q[possible] / p[possible]
-    order = np.argsort(ratio, kind="mergesort")
-    sums = np.zeros((order.size + 1, 3))
-    for k in range(order.size):
+    possible, unsorted, count = np.empty(p.size, np.int64), np.empty(p.size), 0
+    for x in range(p.size):
+        if p[x] > 0.0:
+            possible[count], unsorted[count] = x, q[x] / p[x]
+            count += 1
+    order = stable_order(unsorted[:count])
+    ratio, sums = np.empty(count), np.zeros((count + 1, 3))
+    for k in range(count):
         x = possible[order[k]]
+        ratio[k] = unsorted[order[k]]
         for column in range(3):
             sums[k + 1, column] = sums[k, column]
         sums[k + 1, 0] += p[x]
         sums[k + 1, 1] += q[x]
         if q[x] > 0.0:
-            sums[k + 1, 2] += p[x] * (math.log(p[x]) - math.log(q[x]))
-    beyond = np.zeros((order.size + 1, 2))
-    for k in range(order.size - 1, -1, -1):
+            sums[k + 1, 2] += p[x] * (log(p[x]) - log(q[x]))
+    beyond = np.zeros((count + 1, 2))
+    for k in range(count - 1, -1, -1):
         x = possible[order[k]]
         beyond[k, 0] = beyond[k + 1, 0] + p[x]
         beyond[k, 1] = beyond[k + 1, 1] + q[x]
-    return ratio[order], sums, beyond
+    return ratio, sums, beyond
 
 
 @inner_kernel
@@ -130,9 +135,9 @@ def divergence_at(ratio, sums, beyond, stray, alpha):
     covered, certain, rejected = zones(ratio, sums, beyond, stray, alpha)
     if covered == 0 and ratio[0] == 0.0:
         return np.inf
-    total = sums[certain, 2] - sums[covered, 2] + beyond[certain, 0] * math.log(alpha)
+    total = sums[certain, 2] - sums[covered, 2] + beyond[certain, 0] * log(alpha)
     if covered > 0:
-        total += sums[covered, 0] * math.log(sums[covered, 0] / (rejected + sums[covered, 1]))
+        total += sums[covered, 0] * log(sums[covered, 0] / (rejected + sums[covered, 1]))
     return total
 
 
@@ -190,5 +195,5 @@ RULE = Rule(
     rows=tokenwise.rows(accept, recover),
     positions=positions(accept, recover),
     fixed_pair=tokenwise.fixed_pair(shares),
-    parameters=(Parameter("divergence", 0.1, 0.0, math.inf, "D, the most that KL(p‖π) may be, in nats"),),
+    parameters=(Parameter("divergence", 0.1, 0.0, np.inf, "D, the most that KL(p‖π) may be, in nats"),),
 )

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._elementary import exp, log
 from specsim.core._kernels import inner_kernel
 from specsim.core._types import Floats, Row
 from specsim.rules._chain.greedy_match import bonus, follow, recover, recovered
@@ -50,8 +51,8 @@ def threshold(p, epsilon, delta):
     """t = min(ε, δ·exp(-H))."""
     entropy = 0.0
     for y in range(p.size):
-        entropy -= p[y] * math.log(p[y] + 1e-5)
-    return min(epsilon, delta * math.exp(-entropy))
+        entropy -= p[y] * log(p[y] + 1e-5)
+    return min(epsilon, delta * exp(-entropy))
 
 
 @inner_kernel

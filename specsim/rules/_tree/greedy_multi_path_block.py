@@ -56,6 +56,7 @@ from specsim.rules._common.fixed_pairs import (
     by_parent,
     draw_child,
 )
+from specsim.rules._common.sorting import stable_order
 
 
 def uniforms(tree: Draft, vocab_size: int = 0) -> int:
@@ -284,7 +285,7 @@ def rows(count: Kernel) -> Kernel:
                     if n == 0 or uniforms[n - 1, s] < b[n]:
                         target, draft = p[s, node[n]], q[s, above[n]]
                         ratios(target, draft, ratio)
-                        order = np.argsort(ratio, kind="mergesort")
+                        order = stable_order(ratio)
                         left = excess(laws[n], most[n], order, target, draft, b[n], weights)
                         if n == 0 or uniforms[n - 1, s] * (left + 1.0 - b[n]) < left or b[n] == 1.0:
                             break

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from specsim.core._elementary import power
 from specsim.core._kernels import inner_kernel, interpreted
 from specsim.core._types import Floats, Row
 from specsim.core.distributions import alias_table
@@ -83,7 +84,7 @@ def overlap(p, q, rho):
 def excess(p, q, drafts, rho):
     """1 - (1 - b)^K - ρ·b, which is not positive where K-SEQ is valid."""
     b = overlap(p, q, rho)
-    return 1.0 - (1.0 - b) ** drafts - rho * b
+    return 1.0 - power(1.0 - b, drafts) - rho * b
 
 
 @inner_kernel
@@ -129,7 +130,7 @@ def sequential(p, q, children, u, rho, drafts, weights):
         if u[k] * rho * q[x] < p[x]:
             return k
     b = overlap(p, q, rho)
-    factor = (1.0 - (1.0 - b) ** drafts) / b if b > 0.0 else float(drafts)
+    factor = (1.0 - power(1.0 - b, drafts)) / b if b > 0.0 else float(drafts)
     for y in range(weights.size):
         weights[y] = max(p[y] - factor * min(q[y], p[y] / rho), 0.0)
     return -1
@@ -146,7 +147,7 @@ def tables_with(p: Floats, q: Floats, drafts: int, rho_for: Any) -> Floats:
         rho = rho_for(count)
         kept = np.minimum(q, p / rho)
         b = kept.sum()
-        factor = (1.0 - (1.0 - b) ** count) / b if b > 0.0 else float(count)
+        factor = (1.0 - power(1.0 - b, count)) / b if b > 0.0 else float(count)
         excess = np.maximum(p - factor * kept, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             rows[2 * count] = np.where(q > 0.0, kept / q, 0.0)
