@@ -533,7 +533,7 @@ class _Rounds:
         Each case has a small share of it first, so that its pace is known. If nothing was found then, and
         equal shares would leave less than the wanted power in more than half of the cases, those that
         `choose` names have all of the time, and the others are left out. What is left in the end goes to the
-        case nearest to an alarm."""
+        case nearest to an alarm, and once these have ended, to the others."""
         share, served = limit.seconds / len(self.runs), self.runs
         for part in ROUNDS:
             for group in self._groups(self.runs):
@@ -546,6 +546,7 @@ class _Rounds:
             nearest.goal = math.inf
             if not self._spend_half([nearest], limit):
                 break
+        self._spend_rest(limit, wanted_tv)
 
     def _too_slow(self, limit: Limit, wanted_tv: float) -> bool:
         """Whether equal shares of the time are too short for a verdict, and none is known yet."""
@@ -584,6 +585,17 @@ class _Rounds:
         for run in self.runs:
             run.left_out = bool(served) and not run.ended and run.plan.case.name not in served
         return [by_name[name] for name in served]
+
+    def _spend_rest(self, limit: Limit, wanted_tv: float) -> None:
+        """Divide what is left among the cases left out.
+
+        They may be faster than they looked, as where the first call of a shape is compiled."""
+        groups = self._groups([run for run in self.runs if run.left_out])
+        for i, group in enumerate(groups):
+            more = self._left(limit) / sum(map(len, groups[i:]))
+            self._spend(group, limit, [run.total.seconds + more for run in group])
+            for run in group:
+                run.left_out = not run.ended and run.total.steps < self._needed(run, wanted_tv)
 
     def _candidates(self, wanted_tv: float) -> list[Candidate]:
         """The cases that were begun and have not ended."""

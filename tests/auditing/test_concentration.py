@@ -38,6 +38,8 @@ KINDS = {
 WANTED = 0.2
 #: Seconds of a row, and of an audit that a tenth of the time suffices for.
 PACE, LONG = 0.01, 1000.0
+#: Seconds that a call of a new shape takes besides.
+COMPILING = 10.0
 
 
 @pytest.fixture(autouse=True)
@@ -146,6 +148,22 @@ def test_the_choice_is_that_of_the_paces(slowly, plans):
     # rows of eight tokens are fast: their cases go first
     fast = slowly(verifiers.right, limit, lambda size: PACE / 20 if size == 8 else PACE)
     assert {"asymmetric", "own rows"} <= powerful(fast)
+
+
+def test_what_is_left_goes_to_cases_that_looked_slower(slowly, plans):
+    """A verifier that compiles the first call of each shape."""
+    seen = set()
+
+    def compiles(draft_tokens, p, q, rng):
+        if p.shape not in seen:
+            seen.add(p.shape)
+            time.perf_counter.now += COMPILING
+        return verifiers.right(draft_tokens, p, q, rng)
+
+    found = slowly(compiles, 10.0 * COMPILING * len(plans), COMPILING / 10_000)
+    assert found.verdict is Verdict.CONSISTENT
+    assert powerful(found) == set(FEW_CASES)
+    assert not found.out_of_time
 
 
 def test_if_no_case_can_have_the_power_one_has_all_of_the_time(slowly, plans):
