@@ -40,6 +40,20 @@ SLOW_EXAMPLES = {
 }
 
 
+#: Seconds for a diagnosis, so that none is stopped where other work keeps the machine busy.
+PATIENCE = 600.0
+
+
+@pytest.fixture(autouse=True, scope="session")
+def patient_diagnosis():
+    from specsim.auditing import _runner, _shards
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (_runner, _shards):
+            patch.setattr(module, "DIAGNOSIS", PATIENCE)
+        yield
+
+
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="slow tests too, and all tests at full scale")
 
