@@ -20,6 +20,8 @@ PathLike = str | os.PathLike[str]
 
 #: Temporary files that are older are of no process that still writes, on whatever machine.
 ABANDONED = 24 * 3600
+#: Bytes that a reader asks the system for at a time.
+BUFFER = 2**17
 
 
 def check_file(path: PathLike) -> Path:
@@ -49,7 +51,7 @@ class _Named(FileIO):
 
 def open_file(path: PathLike) -> BufferedReader:
     """The regular file `path`, open for reading; raises as `check_file`."""
-    return BufferedReader(_Named(check_file(path)))
+    return BufferedReader(_Named(check_file(path)), BUFFER)
 
 
 def read_text(path: PathLike) -> str:

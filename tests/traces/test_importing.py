@@ -795,3 +795,11 @@ def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, capsys, servers):
     before = [([*text["prompt_token_ids"], *text["token_ids"]])[-65:-1] for text in texts]
     truth = np.mean([np.minimum(tables[0][x], tables[1][x]).sum() for x in np.concatenate(before)])
     assert low <= truth <= high
+
+
+def test_a_token_with_an_id_is_the_same_whatever_its_string():
+    tokens = jsonl.Tokens(strings=False)
+    assert tokens.number((5, "a")) == tokens.number((5, "b"))
+    assert tokens.met == [(5, None)]
+    tokens = jsonl.Tokens(strings=True)
+    assert tokens.number((5, "a")) != tokens.number((5, "b"))

@@ -138,8 +138,10 @@ class Tokens:
         self.entries = _Parsed(self, _entry)
 
     def number(self, token: Token) -> int:
-        if token[0] is None and not self.strings:
-            raise WithoutIdError
+        if not self.strings:
+            if token[0] is None:
+                raise WithoutIdError
+            token = token[0], None
         number = self.numbers.setdefault(token, len(self.met))
         if number == len(self.met):
             self.met.append(token)
