@@ -20,6 +20,7 @@ from specsim.auditing._checks.subjects import (
     VerifierSubject,
     function_subject,
 )
+from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.child import Child
 from specsim.auditing._verifier.contract import (
     BrokenVerifier,
@@ -28,9 +29,11 @@ from specsim.auditing._verifier.contract import (
     NotADraftPath,
     Verifier,
     declared,
+    on_device,
 )
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.origin import Origin, origin_of
+from specsim.auditing._verifier.requests import Callee
 from specsim.core._progress import Progress
 from specsim.core._registry import suggestion
 from specsim.core._streams import Key
@@ -53,32 +56,49 @@ class Elsewhere:
 @dataclass(frozen=True)
 class Execution:
     """A subject, and what counts its cases: workers `elsewhere`, or this process and the subject's own
-    workers. `origin` is that of a user's function."""
+    workers. `origin` is that of a user's function, `device` where its arrays are, if that is not the CPU."""
 
     subject: Subject
     elsewhere: Elsewhere | None = None
     origin: Origin | None = None
+    device: Device | None = None
 
 
 @contextmanager
 def open_execution(
-    verifier: str | Rule | Verifier, threads: int, timeout: float, workers: Workers | None = None
+    verifier: str | Rule | Verifier,
+    threads: int,
+    timeout: float,
+    workers: Workers | None = None,
+    device: str | None = None,
 ) -> Iterator[Execution]:
     """Open the execution of `verifier`: a rule or its name, package.module:function, or a function.
 
-    `workers` count the steps of a rule, or of a verifier given by name. Raises ValueError for an
-    unknown name and for a function together with workers, TypeError for anything else."""
+    `workers` count the steps of a rule, or of a verifier given by name. The arrays of a verifier are on
+    `device`, or where it declares. Raises ValueError for an unknown name, for a function together with
+    workers, and for a device that is not there, TypeError for anything else."""
     if verifier == "":
         raise ValueError("verifier: empty; give a rule's name, or package.module:function")
     if isinstance(verifier, str):
         _check_no_file(verifier)
+    if device is not None and workers is not None:
+        raise ValueError(
+            "device: workers put arrays where the verifier declares; declare device=… there, or leave "
+            "executor out"
+        )
     if isinstance(verifier, str) and not is_rule(verifier):
-        with closing(Child(verifier)) as child:
+        with closing(Child(verifier, device)) as child:
             elsewhere = None if workers is None else Elsewhere(workers, verifier, timeout)
-            yield Execution(function_subject(child, verifier, timeout), elsewhere, child.origin)
+            subject = function_subject(child, verifier, timeout)
+            yield Execution(subject, elsewhere, child.origin, _not_the_cpu(child))
     elif isinstance(verifier, str | Rule):
         if isinstance(verifier, str):
             check_name(verifier)
+        if device not in (None, "cpu"):
+            raise ValueError(
+                f"device: {device!r} for a built-in rule, which is counted on the CPU here; specsim.simulate "
+                "counts its steps on a GPU"
+            )
         yield Execution(RuleSubject(rules.get(verifier), threads, workers))
     elif not callable(verifier):
         raise TypeError(f"verifier: expected a rule's name or a function, got {type(verifier).__name__}")
@@ -88,8 +108,13 @@ def open_execution(
         )
     else:
         name = f"{getattr(verifier, '__module__', '?')}:{getattr(verifier, '__qualname__', repr(verifier))}"
-        subject = function_subject(Local(verifier, declared(verifier)), name, timeout)
-        yield Execution(subject, origin=origin_of(verifier))
+        local = Local(verifier, on_device(declared(verifier), device))
+        subject = function_subject(local, name, timeout)
+        yield Execution(subject, origin=origin_of(verifier), device=_not_the_cpu(local))
+
+
+def _not_the_cpu(callee: Callee) -> Device | None:
+    return None if callee.declared.device == "cpu" else callee.device
 
 
 def with_pair(execution: Execution, pair: Any) -> Execution:

@@ -18,6 +18,7 @@ from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, V
 from specsim.core._arguments import checked
 from specsim.core._checks import check_count
 from specsim.core._streams import Key
+from specsim.simulation._rows import Rows
 from specsim.simulation._sources import Batch
 
 
@@ -30,6 +31,7 @@ def replay_step(
     level: str = "quick",
     *,
     timeout: float = TIMEOUT,
+    device: str | None = None,
 ) -> str:
     """Describe one step of an audit: its rows, and the tokens that the verifier emitted.
 
@@ -49,6 +51,8 @@ def replay_step(
         That of the audit, a key of `LEVELS`.
     timeout : float
         Seconds that a call of the verifier may take.
+    device : str, optional
+        That of the audit.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def replay_step(
     """
     check_limits(level, timeout=timeout)
     check_count("seed", seed, 0)
-    with open_execution(verifier, 1, timeout) as execution:
+    with open_execution(verifier, 1, timeout, device=device) as execution:
         if isinstance(execution.subject, RuleSubject):
             raise ValueError(f"{verifier}: the steps of a built-in rule are shown by specsim replay")
         found, ends = _case(execution.subject, case, level)
@@ -113,7 +117,7 @@ def _batch_of(subject: Subject, case: str, key: Key, ends: list[int], step: int)
     batch = next(one for one in batches if step < one.first + len(one.accepted))
     one = slice(step - batch.first, step - batch.first + 1)
     rows: Any = batch.rows
-    if rows is not None:
+    if isinstance(rows, Rows):
         arrays = {field.name: getattr(rows, field.name) for field in fields(rows)}
         rows = replace(rows, **{name: array[one] for name, array in arrays.items() if array is not None})
     return Batch(step, batch.tokens[:, one], batch.accepted[one], rows)

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from specsim.auditing._cases.battery import LEVELS, case_key
+from specsim.auditing._cases.shapes import ShapesCase
 from specsim.auditing._checks.concentration import Candidate, choose, kind_of, steps_needed, too_slow
 from specsim.auditing._checks.contract_checks import PROMISES, check_promises, promises_result
 from specsim.auditing._checks.findings import evidence, judge_case
@@ -39,6 +40,7 @@ from specsim.auditing._results import audit as _results
 from specsim.auditing._results.audit import BUDGET, WANTED_TV, CaseResult, Finding
 from specsim.auditing._results.diagnosis import Diagnosis
 from specsim.auditing._spans import count_side_by_side
+from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.calls import TIMEOUT
 from specsim.auditing._verifier.contract import BrokenVerifier, NotADraftPath, Verifier
 from specsim.core._checks import check_seconds
@@ -72,6 +74,8 @@ DIAGNOSIS = 20.0
 NEAR = 0.5
 #: Findings that `print` shows.
 MOST_FINDINGS = 3
+#: Share of a device's free memory that the rows of a call may take; verifiers make copies of them.
+FOR_ROWS = 0.25
 #: Share of the time-out that the calls of later cases get after one has hung.
 AGAIN = 0.1
 #: A call hangs only if it takes this many times as long as all steps that are asked for would at the measured
@@ -121,6 +125,7 @@ def audit(
     timeout: float = TIMEOUT,
     threads: int | None = None,
     executor: Executor | str | None = None,
+    device: str | None = None,
     fail_fast: bool = False,
     diagnose: bool = True,
     progress: ShowProgress = None,
@@ -161,6 +166,11 @@ def audit(
         Threads of a built-in rule; all cores by default.
     executor : Executor or str, optional
         Counts the steps of a built-in rule or of a verifier given by name, as in `specsim.simulate`.
+    device : str, optional
+        Where the rows of a verifier of torch, JAX or CuPy arrays are, in place of what it declares: "cuda",
+        "cuda:1", "cpu", or another name that its library knows. On another device than the CPU there is a
+        case of calls of 4,096 rows over 131,072 tokens too; all others have the calls and the random numbers
+        that they have on the CPU. Not with an executor.
     fail_fast : bool
         Stop after the first case that fails.
     diagnose : bool
@@ -178,8 +188,9 @@ def audit(
     Raises
     ------
     ValueError
-        If the rule, level, module, case or executor is unknown, a function is combined with an executor, or
-        the pair is none that the verifier takes.
+        If the rule, level, module, case or executor is unknown, a function is combined with an executor, the
+        pair is none that the verifier takes, or the device is not there, has no arrays of the library that
+        the verifier declares, or has no room for the rows of a call.
 
     Examples
     --------
@@ -191,11 +202,13 @@ def audit(
     threads, started = available_threads(threads), time.perf_counter()
     with (
         workers_of(executor, threads) as workers,
-        open_execution(verifier, threads, timeout, workers) as execution,
+        open_execution(verifier, threads, timeout, workers, device) as execution,
     ):
         if pair is not None:
             execution = with_pair(execution, pair)
         plans = chosen_plans(execution.subject, level, cases)
+        if execution.device is not None:
+            check_room(execution.device, [plan.case for plan in plans])
         limit = None if seconds is None else Limit(started, seconds * TESTING if diagnose else seconds)
         found = _audit(execution, plans, level, root_of(rng), limit, wanted_tv, fail_fast, told(progress))
         if diagnose:
@@ -218,6 +231,22 @@ def chosen_plans(subject: Subject, level: str, cases: Sequence[str] | None) -> l
         said = f"{unknown[0]!r} is none of the audit's cases" if unknown else "name some of the audit's cases"
         raise ValueError(f"cases (--case): {said}: {', '.join(names)}")
     return [subject.plan(index, level) for index, name in enumerate(names) if name in cases]
+
+
+def check_room(device: Device, cases: Sequence[Any]) -> None:
+    """Raise ValueError if a part of the free memory of `device` is too small for the rows of a call."""
+    shaped = [case for case in cases if isinstance(case, ShapesCase)]
+    if device.free is None or not shaped:
+        return
+    largest = max(shaped, key=lambda case: case.largest_call)
+    if largest.largest_call > device.free * FOR_ROWS:
+        rows, free = (size / 2**30 for size in (largest.largest_call, device.free))
+        raise ValueError(
+            f"device: a call of the case {largest.name!r} has {rows:.1f} GiB of rows, and the {device.name} "
+            f"has {free:.1f} GiB free, of which a quarter is for rows and the rest for what the verifier "
+            "makes of them; declare a smaller batch, name other cases (--case), or leave device out, to "
+            "audit on the CPU"
+        )
 
 
 @dataclass(frozen=True)
@@ -295,13 +324,16 @@ def _audit(
         budget=BUDGET,
         tests=tests,
         interrupted=interrupted,
-        provenance=Provenance.record(root, subject.threads, time.perf_counter() - started),
+        provenance=Provenance.record(
+            root, subject.threads, time.perf_counter() - started, getattr(execution.device, "name", None)
+        ),
         planned=len(plans),
         limits=subject.limits,
         left_out=subject.left_out,
         out_of_time=tuple(out_of_time),
         wanted_tv=wanted_tv,
         origin=execution.origin,
+        device=subject.device,
     )
 
 

@@ -158,6 +158,7 @@ def merge_audit(part: Part, diagnose: bool = True) -> Audit:
         limits=subject.limits,
         left_out=subject.left_out,
         origin=Origin(digest=run["verifier's code"]) if run["verifier's code"] else None,
+        device=subject.device,
     )
     if not diagnose or promise is None or not any(case.findings for case in merged.cases):
         return merged

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from specsim.auditing import Audit
 
 
+AuditDevice = Annotated[
+    str | None,
+    Parameter(
+        help="Where the rows of a verifier of torch, JAX or CuPy arrays are, such as cuda; default: as it "
+        "declares."
+    ),
+]
+
+
 @audit_app.default
 def audit(
     verifier: Annotated[
@@ -63,6 +72,7 @@ def audit(
     seed: Seed = None,
     threads: Threads = None,
     executor: Executor = None,
+    device: AuditDevice = None,
     shard: Shard = None,
     out: Annotated[
         Path | None,
@@ -85,6 +95,8 @@ def audit(
     limits |= {"threads": threads, "executor": executor}
     wanted: dict[str, Any] = {} if wanted_tv is None else {"wanted_tv": wanted_tv}
     if shard is not None:
+        if device is not None:
+            raise ValueError(f"--device: with --shard the verifier has to declare it, as device={device!r}")
         if out is None or against is not None or fail_fast or wanted or case or pair or not form.is_text:
             raise ValueError(
                 "--shard counts a part of an audit into the file --out, without --against, --fail-fast, "
@@ -101,6 +113,8 @@ def audit(
             "--against takes no --time, --fail-fast, --case, --pair and --executor: both verifiers run all "
             "cases to the end, here"
         )
+    if against is not None and device is not None:
+        raise ValueError(f"--device: with --against the verifiers have to declare it, as device={device!r}")
     if against is not None:
         form.check_no_picture("a comparison of two verifiers")
     if out is not None:
@@ -109,7 +123,7 @@ def audit(
         return _audit_against(verifier, against, level, seed, out, form, timeout=timeout, **wanted)
     own = None if pair is None else small_pair_of(pair, "specsim audit --pair")
     result = auditing.audit(
-        verifier, level, seed, pair=own, cases=case, fail_fast=fail_fast, **limits, **wanted
+        verifier, level, seed, pair=own, cases=case, fail_fast=fail_fast, device=device, **limits, **wanted
     )
     return report(result, out, form)
 
@@ -165,11 +179,12 @@ def audit_replay(
     step: Annotated[int, Parameter(converter=whole, help="Number of the step, from 0.")],
     seed: Annotated[int, Parameter(converter=whole, help="Seed of the audit, as in its report.")],
     level: Level = "quick",
+    device: AuditDevice = None,
 ) -> None:
     """Print one step of an audit: the draft with p and q, and the tokens of the verifier."""
     from specsim.auditing._replay import replay_step
 
-    print(replay_step(verifier, case, step, seed, level))
+    print(replay_step(verifier, case, step, seed, level, device=device))
 
 
 @app.command(help_epilogue=ending("merge one.part two.part", codes=VERDICT))

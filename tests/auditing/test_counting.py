@@ -122,20 +122,20 @@ def asked(rows, p):
     return RowsAsked(arrays, None, rows, 2, (0,), 0, 1.0)
 
 
-def test_the_start_of_an_array_that_the_child_has_is_not_sent_again():
+def test_an_array_that_the_child_has_is_not_sent_again():
     p = np.arange(24.0).reshape(4, 2, 3)
     parent, child = socket.socketpair()
     with parent, child:
         sent, kept = {}, {}
-        for rows in (4, 2, 3, 4):
-            sent = send_question(parent, b"0" * 16, asked(rows, p[:rows]), sent)
+        for _ in range(3):
+            before = kept.get("p")
+            sent = send_question(parent, b"0" * 16, asked(4, p), sent)
             _, found, kept = receive_question(child, kept)
-            assert np.array_equal(found.arrays["p"], p[:rows])
-            assert np.shares_memory(found.arrays["p"], kept["p"])
-            assert len(kept["p"]) == 4
+            assert np.array_equal(found.arrays["p"], p)
+            assert before is None or found.arrays["p"] is before
         other = p + 1.0  # of another array nothing is known
-        send_question(parent, b"0" * 16, asked(2, other[:2]), sent)
-        assert np.array_equal(receive_question(child, kept)[1].arrays["p"], other[:2])
+        send_question(parent, b"0" * 16, asked(4, other), sent)
+        assert np.array_equal(receive_question(child, kept)[1].arrays["p"], other)
 
 
 def test_rows_that_are_altered_in_the_second_call_are_noticed():

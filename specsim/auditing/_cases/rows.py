@@ -31,11 +31,13 @@ class CaseRows(Rows):
     """Rows of a case.
 
     `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair; `lengths` int64 [B]. `last` int32
-    [B, γ+1]: the last token before each place, where p and q are `tables` at this token."""
+    [B, γ+1]: the last token before each place, where p and q are `tables` at this token. `places` [B, γ+1]:
+    the number of the row at each place in the `bank` of the reader, where that has one."""
 
     shifts: Ints | None = None
     lengths: Ints | None = None
     last: NDArray[np.int32] | None = None
+    places: Ints | NDArray[np.int32] | None = None
 
 
 def rows_of(case: Case) -> RowReader:
@@ -145,6 +147,14 @@ class TableRows(ModelRows):
         assert q is not None
         return rows_by_token(self.target), q
 
+    @property
+    def bank(self) -> tuple[Floats, Floats]:
+        """p and q [C, V], if those of the target are rows of a table too."""
+        p_table, q_table = self.tables
+        assert p_table is not None
+        p, q = np.broadcast_arrays(p_table, q_table)
+        return np.ascontiguousarray(p), np.ascontiguousarray(q)
+
     @cached_property
     def inverse(self) -> InverseCDF:
         return InverseCDF(self.tables[1])
@@ -170,7 +180,8 @@ class TableRows(ModelRows):
         if steps not in self.made:
             self.made.clear()
             self.made[steps] = tile_parents(self.tree, steps)
-        return CaseRows(tokens, p, q, self.made[steps], last=None if p_table is None else last)
+        last_known = None if p_table is None else last
+        return CaseRows(tokens, p, q, self.made[steps], last=last_known, places=last_known)
 
 
 @dataclass(frozen=True)
@@ -180,7 +191,7 @@ class PairRows:
     Without rotation all calls share their arrays: those of fewer steps are the first rows of the longest."""
 
     case: Case
-    made: list[tuple[NDArray[Any], NDArray[Any], Ints]] = field(default_factory=list, repr=False)
+    made: list[tuple[NDArray[Any], ...]] = field(default_factory=list, repr=False)
     kind = "pair"
 
     @property
@@ -209,6 +220,18 @@ class PairRows:
         p, q = (np.stack([np.roll(row, r) for r in range(row.size)]) for row in self.rows_in_dtype)
         return p, q
 
+    @property
+    def bank(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """p and q [K, V]: the only row, or one for each shift."""
+        if self._shifted:
+            return self.shifted_rows
+        p, q = self.rows_in_dtype
+        return p[None], q[None]
+
+    @property
+    def _shifted(self) -> bool:
+        return self.case.rotated or self.case.uneven
+
     @cached_property
     def inverse(self) -> InverseCDF:
         return InverseCDF(self.pair[1][None])
@@ -221,28 +244,28 @@ class PairRows:
     def rows(self, key: Key, first: int, steps: int) -> CaseRows:
         case, gamma, size = self.case, self.tree.size, self.vocab_size
         tokens, _ = self.inverse.chains((*key, int(Purpose.DRAFT), first), steps, gamma, _UNKNOWN)
-        p, q, parents = self._of_all(steps)
+        p, q, parents, places = self._of_all(steps)
         lengths = shifts = None
-        if case.rotated or case.uneven:
+        if self._shifted:
             where = uniforms(key, int(Purpose.CONTEXT), first, steps, gamma + 2)
             lengths = (where[-1] * (gamma + 1)).astype(np.int64) if case.uneven else None
-            shifts = np.ascontiguousarray((where[:-1] * size).astype(np.int64).T)
+            shifts = places = np.ascontiguousarray((where[:-1] * size).astype(np.int64).T)
             tokens += shifts[:, :gamma]
             tokens[tokens >= size] -= size
             p, q = (
                 rows.take(shifts[:, :n], axis=0)
                 for rows, n in zip(self.shifted_rows, (gamma + 1, gamma), strict=True)
             )
-        return CaseRows(tokens, p, q, parents, shifts, lengths)
+        return CaseRows(tokens, p, q, parents, shifts, lengths, places=places)
 
-    def _of_all(self, steps: int) -> tuple[NDArray[Any], NDArray[Any], Ints]:
-        """The p, q and parents of any `steps` steps without rotation."""
+    def _of_all(self, steps: int) -> tuple[NDArray[Any], ...]:
+        """The p, q, parents and places of any `steps` steps without rotation."""
         if not self.made or len(self.made[0][0]) < steps:
             gamma = self.tree.size
             p, q = (
                 np.tile(row, (steps, n, 1))
                 for row, n in zip(self.rows_in_dtype, (gamma + 1, gamma), strict=True)
             )
-            self.made[:] = [(p, q, tile_parents(self.tree, steps))]
-        p, q, parents = (whole if len(whole) == steps else whole[:steps] for whole in self.made[0])
-        return p, q, parents
+            places = np.zeros((steps, gamma + 1), dtype=np.int32)
+            self.made[:] = [(p, q, tile_parents(self.tree, steps), places)]
+        return tuple(whole if len(whole) == steps else whole[:steps] for whole in self.made[0])

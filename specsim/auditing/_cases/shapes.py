@@ -22,8 +22,10 @@ from specsim.core._streams import Key, Purpose, uniforms
 from specsim.core._types import Floats, Ints, dtype_of
 from specsim.core.distributions import dyadic, normalise
 
-#: Most bytes of p and q in one call.
-CALL_BYTES = 2**25
+#: Most bytes of p and q in one call, as float64; on another device than the CPU a case has more.
+CALL_BYTES, CALL_BYTES_ON_DEVICE = 2**25, 2**34
+#: How many times as many bytes in all that case has: GPUs read about so many times as fast as one core.
+WEIGHT_ON_DEVICE = 128
 #: Steps of a block whose calls would have more rows than a verifier takes.
 STEPS_INSTEAD = 512
 #: The orders in which the tokens of a row are mapped to [0, 1): errors of verification move mass along p/q,
@@ -90,6 +92,7 @@ class ShapesCase:
     same_rows: bool = False
     uneven: bool = False
     weight: int = 1
+    call_bytes: int = CALL_BYTES
     tree = None
     is_pair = False
     certain = False
@@ -119,6 +122,13 @@ class ShapesCase:
         total = sum(8 * block.steps * block.vocab_size * (2 * block.gamma + 1) for block in blocks)
         return total // sum(block.steps for block in blocks)
 
+    @cached_property
+    def largest_call(self) -> int:
+        """Bytes of p and q in the largest call, in the dtype of the case."""
+        blocks = [block for number in range(4) for block in self.round((0, 0), number)]
+        most = max(block.rows * block.vocab_size * (2 * block.gamma + 1) for block in blocks)
+        return most * np.dtype(dtype_of(self.dtype)).itemsize
+
     def bank(self, vocab_size: int) -> Bank:
         return bank(vocab_size, self.bits)
 
@@ -138,8 +148,8 @@ class ShapesCase:
         return found
 
     def _fitting(self, rows: int, vocab_size: int, gamma: int) -> tuple[int, int]:
-        """The vocabulary and γ, or smaller ones so that a call is no larger than CALL_BYTES."""
-        most = CALL_BYTES // (8 * rows)
+        """The vocabulary and γ, or smaller ones so that a call is no larger than `call_bytes`."""
+        most = self.call_bytes // (8 * rows)
         sizes = [size for size in self.vocab_sizes if size <= vocab_size and size * 3 <= most]
         vocab_size = max(sizes, default=min(self.vocab_sizes))
         gammas = [one for one in self.gammas if one <= gamma and vocab_size * (2 * one + 1) <= most]
@@ -219,7 +229,8 @@ def shape_cases(declared: Declared) -> list[ShapesCase]:
     most_rows, most_gamma = declared.batch or 2**30, declared.gamma or 2**30
     most_ids = declared.vocab_size or 2**30
     cases = []
-    for name, purpose, vocab_sizes, gammas, sizes in _DESIGNS:
+    on_device = declared.device != "cpu"
+    for name, purpose, vocab_sizes, gammas, sizes in (*_DESIGNS, *([_ON_DEVICE] if on_device else [])):
         vocab_sizes = tuple(size for size in vocab_sizes if size <= most_ids)
         if not vocab_sizes:
             continue
@@ -233,7 +244,8 @@ def shape_cases(declared: Declared) -> list[ShapesCase]:
                 tuple(_at_most(sizes, most_rows)),
                 bits=BITS[dtype],
                 dtype=dtype,
-                weight=2 if min(vocab_sizes) >= 2**15 else 1,
+                weight=WEIGHT_ON_DEVICE if name == _ON_DEVICE[0] else 2 if min(vocab_sizes) >= 2**15 else 1,
+                call_bytes=CALL_BYTES_ON_DEVICE if name == _ON_DEVICE[0] else CALL_BYTES,
                 same_rows=min(vocab_sizes) >= LARGE,
                 uneven=declared.lengths,
             )
@@ -365,7 +377,8 @@ _ABOVE = ((4097, 1), (4104, 1))
 _EVERY_GAMMA = tuple(range(1, 17))
 
 #: Name, purpose, vocabularies, numbers of drafted tokens, and the (rows, calls) of a round.
-_DESIGNS: tuple[tuple[str, str, tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]], ...] = (
+Design = tuple[str, str, tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]
+_DESIGNS: tuple[Design, ...] = (
     (
         "shapes, few ids",
         "calls of 1 to 4,104 rows and 1 to 16 drafted tokens, in changing order",
@@ -394,4 +407,12 @@ _DESIGNS: tuple[tuple[str, str, tuple[int, ...], tuple[int, ...], tuple[tuple[in
         (1, 2, 3, 4),
         ((1, 16), (2, 8), (3, 4), (4, 4), (5, 4)),
     ),
+)
+#: Calls that take too long on a CPU: an array of p has more than 2^30 entries.
+_ON_DEVICE: Design = (
+    "shapes, 4 096 rows",
+    "calls of 4,095 to 4,097 rows over 131,072 ids",
+    (131_072,),
+    (1,),
+    ((4096, 2), (4095, 1), (4097, 1)),
 )

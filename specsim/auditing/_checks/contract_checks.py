@@ -118,7 +118,8 @@ def _tokens(calls: VerifierSource, rows: Rows, extras: dict[str, object], order:
         name: [value[s] for s in order] if isinstance(value, list) else value[order]  # type: ignore[index]
         for name, value in extras.items()
     }
-    arrays = {name: getattr(rows, name)[order] for name in ("draft_tokens", "p", "q", "parents")}
+    names = ("draft_tokens", "p", "q", "parents", "places")
+    arrays = {name: array[order] for name in names if (array := getattr(rows, name, None)) is not None}
     return calls.once(replace(rows, **arrays), chosen)
 
 

@@ -72,7 +72,7 @@ class RuleSubject(_Counted):
     threads: int
     workers: Workers | None = None
     pair: Pair | None = None
-    timeout = TIMEOUT
+    timeout, device = TIMEOUT, "cpu"
 
     def __post_init__(self) -> None:
         check_local(self.rule)
@@ -114,6 +114,11 @@ class _FunctionSubject(_Counted):
     @property
     def declared(self) -> Declared:
         return self.callee.declared
+
+    @property
+    def device(self) -> str:
+        """Where the function's arrays are."""
+        return self.declared.device
 
 
 def verifier_steps(case: Case | ShapesCase, level: str) -> int:

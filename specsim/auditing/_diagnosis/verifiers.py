@@ -323,6 +323,8 @@ def _evidence(
     if step is None:
         return text, ""
     replay = f"specsim audit replay {subject.name} --case {case.name!r} --step {step} --seed {root}"
+    if subject.device != "cpu":
+        replay += f" --device {subject.device}"
     return text, f"One such step: {replay}"
 
 

@@ -255,8 +255,9 @@ def replay(audit: Audit) -> str:
     importable = bool(function) and "<" not in function and module != "__main__"
     own = next((case.case for case in audit.cases if case.case.startswith(PREFIX)), "").split(" ", 1)
     if (audit.proof is not None or is_engine(audit.verifier) or importable) and own != [PREFIX]:
-        pair = f" --pair {shlex.quote(own[1])}" if own[1:] else ""
-        return f"specsim audit {audit.verifier}{pair} --level {audit.level} --seed {root}"
+        more = f" --pair {shlex.quote(own[1])}" if own[1:] else ""
+        more += f" --device {audit.device}" if audit.device != "cpu" else ""
+        return f"specsim audit {audit.verifier}{more} --level {audit.level} --seed {root}"
     return f'the same function or tokens, with level "{audit.level}" and rng={root}'
 
 

@@ -290,7 +290,7 @@ class Audit(Shown):
     cases with tests, run or not; `limits` are those that the verifier declares, such as "vocab_size=2", and
     `left_out` the cases that it is not asked for this reason. `out_of_time` are the cases that got a few
     steps only, since a time limit is too short for all of them. `wanted_tv` is the total variation that had
-    to be detectable. `origin` is that of a user's function."""
+    to be detectable. `origin` is that of a user's function, and `device` where its arrays were."""
 
     verifier: str
     level: str
@@ -307,6 +307,7 @@ class Audit(Shown):
     out_of_time: tuple[str, ...] = ()
     wanted_tv: float = WANTED_TV
     origin: Origin | None = field(default=None, repr=False)
+    device: str = "cpu"
 
     @property
     def verdict(self) -> Verdict:

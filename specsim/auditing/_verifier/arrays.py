@@ -1,52 +1,208 @@
-"""Convert arrays for a user's function (on the CPU without a copy), and check the tokens that it returns."""
+"""Arrays of the library that a user's function declares, on its device, and the check of what it returns.
+
+Whole arrays are converted, on the CPU without a copy. Rows of a bank are gathered by the library itself,
+where the bank is, so that a device is sent the places of rows instead of rows."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.decoder_battery import DecoderCase
 from specsim.auditing._verifier.contract import BrokenVerifier, Declared, NotADraftPath
+from specsim.auditing._verifier.origin import LONGEST
 from specsim.core._kernels import kernel
 from specsim.core._types import Ints, TokenArray
 
+#: Bytes up to which rows of JAX are gathered by NumPy: XLA compiles a gather for each shape, which takes
+#: longer than to copy these.
+GATHERED_BY_NUMPY = 2**25
 
-def converter(declared: Declared) -> Callable[[Any], Any]:
-    """A function that converts one array. Raises ValueError if the library is not installed.
 
-    NumPy arrays are made read-only, so that a verifier that writes to them raises at that line."""
-    if declared.arrays == "numpy":
-        return _read_only
+@dataclass(frozen=True)
+class Device:
+    """A device as a library describes it: its name, and its free bytes, None if they are not known."""
+
+    name: str
+    free: int | None = None
+
+    @classmethod
+    def told(cls, said: Any) -> Device:
+        """From what a child process says. Raises TypeError or KeyError if that is not one."""
+        name, free = said["name"], said["free"]
+        if not isinstance(name, str) or not isinstance(free, int | None):
+            raise TypeError("the device of the verifier is none")
+        return cls(name[:LONGEST], free)
+
+
+class Library(Protocol):
+    """Arrays of one library on one device.
+
+    `writable` says whether a verifier can write to them. What a verifier is handed is never a bank itself."""
+
+    writable: bool
+
+    def convert(self, array: NDArray[Any]) -> Any:
+        """An array of the library; on the CPU it may share the memory."""
+
+    def bank(self, array: NDArray[Any]) -> Any:
+        """Rows [K, V] on the device, for `take`."""
+
+    def take(self, bank: Any, places: Ints) -> Any:
+        """The rows of a bank at `places`, in memory of their own."""
+
+    def copy(self, array: Any) -> Any:
+        """A copy of an array of the library."""
+
+    def device(self) -> Device: ...
+
+
+def library_of(declared: Declared) -> Library:
+    """The declared library on the declared device.
+
+    Raises ValueError if it is not installed, and if it has no such device here."""
     try:
-        if declared.arrays == "torch":
-            return _to_torch(declared.device)
-        import jax.numpy as jnp
-
-        return jnp.asarray
+        return _LIBRARIES[declared.arrays](declared.device)
     except ImportError as error:
         raise ValueError(f"the verifier asks for {declared.arrays} arrays: {error}; install it") from error
+    except Exception as error:  # of any type: torch raises AssertionError without CUDA
+        said = " ".join(described(error).split())
+        raise ValueError(
+            f"device: {declared.arrays} cannot use {declared.device!r} here ({said}); install a build of it "
+            "for this device, or leave device out, to audit on the CPU"
+        ) from error
 
 
-def _read_only(array: Any) -> Any:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+class _NumPy:
+    """Read-only arrays, so that a verifier that writes to them raises at that line."""
+
+    writable = True  # behind NumPy's back
+
+    def __init__(self, device: str):
+        pass
+
+    def convert(self, array: NDArray[Any]) -> Any:
+        view = array.view()
+        view.flags.writeable = False
+        return view
+
+    def bank(self, array: NDArray[Any]) -> Any:
+        return array
+
+    def take(self, bank: Any, places: Ints) -> Any:
+        return self.convert(bank.take(places, axis=0))
+
+    def copy(self, array: Any) -> Any:
+        return array.copy()
+
+    def device(self) -> Device:
+        return Device("cpu")
 
 
-def _to_torch(device: str) -> Callable[[Any], Any]:
-    import torch
+class _Torch:
+    writable = True
 
-    def convert(array: Any) -> Any:
+    def __init__(self, device: str):
+        import torch
+
+        self._torch, self._device = torch, torch.empty(0, device=device).device
+
+    def convert(self, array: NDArray[Any]) -> Any:
+        torch = self._torch
         if not array.flags.writeable:  # torch has no read-only tensors
             array = array.copy()
         if array.dtype.name == "bfloat16":  # NumPy has no such type of its own
             tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         else:
             tensor = torch.from_numpy(array)
-        return tensor.to(device)
+        return tensor.to(self._device)
 
-    return convert
+    def bank(self, array: NDArray[Any]) -> Any:
+        return self.convert(array)
+
+    def take(self, bank: Any, places: Ints) -> Any:
+        rows = bank.index_select(0, self.convert(places.reshape(-1)))
+        return rows.view(*places.shape, bank.shape[1])
+
+    def copy(self, array: Any) -> Any:
+        return array.clone()
+
+    def device(self) -> Device:
+        if self._device.type != "cuda":
+            return Device(str(self._device))
+        cuda = self._torch.cuda
+        return Device(cuda.get_device_name(self._device), cuda.mem_get_info(self._device)[0])
+
+
+class _JAX:
+    writable = False
+
+    def __init__(self, device: str):
+        import jax
+
+        platform, _, number = device.partition(":")
+        self._jax, self._device = jax, jax.devices(platform)[int(number or 0)]
+
+    def convert(self, array: NDArray[Any]) -> Any:
+        return self._jax.device_put(array, self._device)
+
+    def bank(self, array: NDArray[Any]) -> Any:
+        return array, self.convert(array)
+
+    def take(self, bank: Any, places: Ints) -> Any:
+        here, there = bank
+        if places.size * here.shape[1] * here.itemsize <= GATHERED_BY_NUMPY:
+            return self.convert(here.take(places, axis=0))
+        return self._jax.numpy.take(there, places, axis=0, mode="clip")
+
+    def copy(self, array: Any) -> Any:
+        return array
+
+    def device(self) -> Device:
+        memory = self._device.memory_stats() or {}
+        free = memory["bytes_limit"] - memory["bytes_in_use"] if "bytes_limit" in memory else None
+        return Device(self._device.device_kind, free)
+
+
+class _CuPy:
+    writable = True
+
+    def __init__(self, device: str):
+        import cupy
+
+        self._cupy = cupy
+        self._number = int(device.partition(":")[2] or 0)
+        cupy.cuda.Device(self._number).use()
+        cupy.empty(1)  # raises where there is no GPU
+
+    def convert(self, array: NDArray[Any]) -> Any:
+        return self._cupy.asarray(array)
+
+    def bank(self, array: NDArray[Any]) -> Any:
+        return self.convert(array)
+
+    def take(self, bank: Any, places: Ints) -> Any:
+        return bank.take(self.convert(places), axis=0)
+
+    def copy(self, array: Any) -> Any:
+        return array.copy()
+
+    def device(self) -> Device:
+        runtime = self._cupy.cuda.runtime
+        name = runtime.getDeviceProperties(self._number)["name"]
+        return Device(name.decode(), runtime.memGetInfo()[0])
+
+
+_LIBRARIES: dict[str, Callable[[str], Library]] = {
+    "numpy": _NumPy,
+    "torch": _Torch,
+    "jax": _JAX,
+    "cupy": _CuPy,
+}
 
 
 def as_tokens(output: Any, shape: tuple[int, int]) -> NDArray[Any]:
@@ -217,7 +373,9 @@ def described(error: BaseException) -> str:
 
 
 def _to_numpy(value: Any) -> Any:
-    """A tensor of torch or JAX as a NumPy array; anything else as `numpy.asarray` takes it."""
+    """An array of torch, JAX or CuPy as a NumPy array; anything else as `numpy.asarray` takes it."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
+    elif hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):  # of CuPy
+        value = value.get()
     return np.asarray(value)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.battery import Case
-from specsim.auditing._cases.rows import CaseRows, rows_of
+from specsim.auditing._cases.rows import CaseRows, PairRows, TableRows, rows_of
 from specsim.auditing._cases.shapes import ShapedRows, ShapesCase
 from specsim.auditing._verifier.arrays import as_path, padded, read_tokens
 from specsim.auditing._verifier.contract import Declared
@@ -40,6 +40,8 @@ class VerifierSource:
     callee: Callee
     case: Case
     timeout: float = TIMEOUT
+    #: The p and q of banks in the dtype of the case: the same arrays in every question.
+    banks: dict[str, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
     chunk = 2**14
 
     @property
@@ -104,8 +106,6 @@ class VerifierSource:
         return extras
 
     def _question(self, rows: Rows, key: Key, first: int) -> RowsAsked:
-        dtype = dtype_of(self.case.dtype)
-        rows = replace(rows, p=rows.p.astype(dtype, copy=False), q=rows.q.astype(dtype, copy=False))
         extras, size = self.extras(key, first, rows), self.rows_of_a_call(len(rows.draft_tokens))
         asked = self._asked(rows, extras, size, (*map(int, key), int(first)), int(first))
         return replace(asked, compared=first < min(COMPARED_STEPS, COMPARED_BATCHES * self.batch_steps))
@@ -116,12 +116,29 @@ class VerifierSource:
     def _asked(
         self, rows: Rows, extras: dict[str, Any], size: int, rng: tuple[int, ...], first: int
     ) -> RowsAsked:
-        seeds = extras.get("seeds")
-        arrays = {"draft_tokens": rows.draft_tokens, "p": rows.p, "q": None if self.case.certain else rows.q}
-        arrays |= {name: extras[name] for name in ("lengths", "uniforms") if name in extras}
+        arrays: dict[str, Any] = {"draft_tokens": rows.draft_tokens}
+        bank = ""
+        if isinstance(rows, CaseRows) and rows.places is not None and not self.declared.tree:
+            bank, reader = str(rows.vocab_size), self.reader
+            assert isinstance(reader, PairRows | TableRows)
+            arrays |= {"places": rows.places} | self._bank(bank, *reader.bank)
+        else:
+            dtype = dtype_of(self.case.dtype)
+            arrays |= {"p": rows.p.astype(dtype, copy=False), "q": rows.q.astype(dtype, copy=False)}
+        if self.case.certain:
+            arrays |= {name: None for name in arrays if name[0] == "q"}
         if self.declared.tree:
             arrays["parents"] = rows.parents
-        return RowsAsked(arrays, seeds, size, self.case.gamma + 1, rng, first, self.timeout)
+        arrays |= {name: extras[name] for name in ("lengths", "uniforms") if name in extras}
+        asked = RowsAsked(arrays, extras.get("seeds"), size, self.case.gamma + 1, rng, first, self.timeout)
+        return replace(asked, bank=bank)
+
+    def _bank(self, name: str, p: NDArray[Any], q: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The arrays of a question with the bank p and q."""
+        if name not in self.banks:
+            dtype = dtype_of(self.case.dtype)
+            self.banks[name] = p.astype(dtype, copy=False), q.astype(dtype, copy=False)
+        return dict(zip((f"p {name}", f"q {name}"), self.banks[name], strict=True))
 
     def _answer(self, asked: RowsAsked, rows: Rows) -> tuple[TokenArray, Ints]:
         self.callee.ask(asked)
@@ -147,10 +164,9 @@ class VerifierSource:
 class ShapesSource(VerifierSource):
     """The steps of a case of changing shape: a question for each block, in calls of the block's rows.
 
-    The rows are sent once, as a bank, with the number of the row at each place."""
+    A bank for each vocabulary is sent once."""
 
     case: Any  # a ShapesCase
-    sent: dict[str, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
 
     @property
     def chunk(self) -> int:  # type: ignore[override]
@@ -162,7 +178,7 @@ class ShapesSource(VerifierSource):
             rows = case.rows(key, block, start, n)
             name = str(block.vocab_size)
             arrays: dict[str, Any] = {"draft_tokens": rows.draft_tokens, "places": rows.places}
-            arrays |= zip((f"p {name}", f"q {name}"), self._bank(rows), strict=True)
+            arrays |= self._bank(name, rows.bank.p, rows.bank.q)
             extras = self.extras(key, start, rows)
             arrays |= {name: extras[name] for name in ("lengths", "uniforms") if name in extras}
             rng = (*map(int, key), int(start))
@@ -170,11 +186,3 @@ class ShapesSource(VerifierSource):
                 arrays, extras.get("seeds"), block.rows, block.gamma + 1, rng, int(start), self.timeout
             )
             yield replace(asked, bank=name), rows
-
-    def _bank(self, rows: ShapedRows) -> tuple[NDArray[Any], NDArray[Any]]:
-        """p and q of the bank in the dtype of the case: the same arrays in every question."""
-        name = str(rows.vocab_size)
-        if name not in self.sent:
-            dtype = dtype_of(self.case.dtype)
-            self.sent[name] = rows.bank.p.astype(dtype, copy=False), rows.bank.q.astype(dtype, copy=False)
-        return self.sent[name]

@@ -20,6 +20,7 @@ from dataclasses import asdict
 import numpy as np
 
 from specsim.auditing import adapters
+from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.contract import (
     BrokenVerifier,
     Declared,
@@ -27,6 +28,7 @@ from specsim.auditing._verifier.contract import (
     NotADraftPath,
     Verifier,
     declared,
+    on_device,
 )
 from specsim.auditing._verifier.local import Local
 from specsim.auditing._verifier.origin import Origin, origin_of
@@ -70,12 +72,14 @@ CODE = (
 class Child:
     """The function `reference` in a child process, as a `Callee`; ValueError if it cannot be loaded.
 
-    `declared` is what the child says that the function declares, `origin` where it says that this comes
-    from."""
+    `declared` is what the child says that the function declares, but for the `device` if one is given;
+    `origin` is where it says that the function comes from, `device` what it says of the device."""
 
-    def __init__(self, reference: str):
+    def __init__(self, reference: str, device: str | None = None):
         self.reference = reference
         self.origin = Origin()
+        self.device = Device("")
+        self._wanted = device
         self._grace = GRACE
         self._process: subprocess.Popen[bytes] | None = None
         self._end: socket.socket | None = None
@@ -128,7 +132,7 @@ class Child:
     def _start(self) -> Declared:
         self._end, other = socket.socketpair()
         self._sent, nonce = {}, os.urandom(16)
-        given = [json.dumps(sys.path), str(other.fileno()), nonce.hex(), self.reference]
+        given = [json.dumps(sys.path), str(other.fileno()), nonce.hex(), self.reference, self._wanted or ""]
         try:
             # what the function prints goes to standard error: standard output has the result of the command
             self._process = subprocess.Popen(
@@ -154,7 +158,7 @@ class Child:
             raise ValueError(content.decode(errors="replace"))
         try:
             said = json.loads(content)
-            self.origin = Origin.told(said["origin"])
+            self.origin, self.device = Origin.told(said["origin"]), Device.told(said["device"])
             fields = said["declared"]
             return Declared(**fields | {"dtypes": tuple(fields["dtypes"])})
         except (ValueError, TypeError, KeyError) as error:
@@ -261,8 +265,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             process.kill()
 
 
-def serve(handle: int, nonce: str, reference: str) -> None:
-    """Load `reference`, and answer question after question over the socket `handle`."""
+def serve(handle: int, nonce: str, reference: str, device: str) -> None:
+    """Load `reference`, and answer question after question over the socket `handle`. Its arrays are on
+    `device`, or where it declares if that is empty."""
     end, own = socket.socket(fileno=handle), bytes.fromhex(nonce)
     try:
         function = load(reference)
@@ -270,12 +275,13 @@ def serve(handle: int, nonce: str, reference: str) -> None:
         send_frame(end, own, Kind.REFUSED, _text(error))
         return
     try:
-        local = Local(function, declared(function))
-        _ = local.convert  # is the library installed?
+        local = Local(function, on_device(declared(function), device or None))
+        about = local.device  # is the library installed, and has it the device?
     except (ValueError, TypeError) as error:
         send_frame(end, own, Kind.REFUSED, f"verifier {reference!r}: {error}".encode(errors="replace"))
         return
     ready = {"declared": asdict(local.declared), "origin": asdict(_origin(reference, function))}
+    ready["device"] = asdict(about)
     send_frame(end, own, Kind.READY, json.dumps(ready).encode())
     kept: Arrays = {}
     while True:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from specsim import rules
@@ -34,7 +34,7 @@ from specsim.rules import Rule
 Verifier = Callable[..., Any]
 F = TypeVar("F", bound=Verifier)
 
-ARRAYS = ("numpy", "torch", "jax")
+ARRAYS = ("numpy", "torch", "jax", "cupy")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 _OF_CHAINS = ("lengths", "seeds", "uniforms", "one_hot")
 
@@ -68,10 +68,10 @@ class Declared:
 
     Parameters
     ----------
-    arrays : {"numpy", "torch", "jax"}
+    arrays : {"numpy", "torch", "jax", "cupy"}
         Library of the arrays; NumPy arrays are read-only.
     device : str
-        Device of torch tensors.
+        Where the arrays are: "cpu", "cuda", "cuda:1", or what else the library knows. CuPy has "cuda" alone.
     dtypes : tuple of str
         dtypes of the rows: the first in most cases, each other one in some.
     batch, gamma, vocab_size : int, optional
@@ -120,6 +120,17 @@ class Declared:
         object.__setattr__(self, "dtypes", dtypes)
         if self.arrays not in ARRAYS:
             raise ValueError(f"arrays: {self.arrays!r} is not one of {', '.join(ARRAYS)}")
+        if self.arrays == "cupy" and "bfloat16" in dtypes:
+            raise ValueError("dtypes: CuPy has no bfloat16")
+        if self.arrays == "cupy" and self.device == "cpu":
+            object.__setattr__(self, "device", "cuda")
+        if self.device != "cpu" and self.decoder:
+            raise ValueError(f"device: {self.device!r} for a decoder, which is given models and no arrays")
+        if self.device != "cpu" and self.arrays == "numpy":
+            raise ValueError(
+                f"device: {self.device!r} for a verifier of NumPy arrays, which are on the CPU; declare "
+                "arrays='torch', 'jax' or 'cupy', or leave device out"
+            )
         if not dtypes:
             raise ValueError(f"dtypes: there is none; give some of {', '.join(DTYPES)}")
         for name, least in (("batch", 1), ("gamma", 1), ("vocab_size", 2)):
@@ -155,6 +166,17 @@ class Declared:
                 f"{self.top_k}, top_p {self.top_p}: expected a positive penalty, a temperature ≥ 0, "
                 "top_k ≥ 0 and top_p in (0, 1]"
             )
+
+
+def on_device(promise: Declared, device: str | None) -> Declared:
+    """`promise`, with arrays on `device` if that is given. Raises ValueError for a device without arrays of
+    the declared library."""
+    if device is None:
+        return promise
+    found = replace(promise, device=device)
+    if found.device != device:
+        raise ValueError(f"device: {device!r} has no arrays of CuPy; leave device out")
+    return found
 
 
 def check_local(rule: Rule) -> None:

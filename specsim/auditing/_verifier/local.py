@@ -1,5 +1,7 @@
 """Call a user's function, in the process that has it."""
 
+from __future__ import annotations
+
 import contextlib
 import linecache
 import os
@@ -8,7 +10,7 @@ import signal
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,16 +20,18 @@ from typing import Any
 import numpy as np
 
 from specsim.auditing._verifier.arrays import (
+    Device,
+    Library,
     as_path,
     as_sequence,
     as_texts,
     as_tokens,
-    converter,
     described,
+    library_of,
     padded,
 )
 from specsim.auditing._verifier.contract import SHOWN_BY, BrokenVerifier, Declared, NotADraftPath, Verifier
-from specsim.auditing._verifier.pasting import call_as_code
+from specsim.auditing._verifier.pasting import MOST_NUMBERS, call_as_code
 from specsim.auditing._verifier.requests import Asked, RowsAsked, SequencesAsked
 from specsim.core._types import Ints
 
@@ -48,13 +52,19 @@ class Local:
 
     function: Verifier
     declared: Declared = field(default_factory=Declared)
-    #: The inputs that were compared last, with copies of some rows.
-    copied: dict[str, tuple[Any, int, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
-    def convert(self) -> Callable[[Any], Any]:
-        """Convert one array. Raises ValueError if the declared library is not installed."""
-        return converter(self.declared)
+    def library(self) -> Library:
+        """The declared library, on the declared device. Raises ValueError if it is not there."""
+        return library_of(self.declared)
+
+    @cached_property
+    def device(self) -> Device:
+        return self.library.device()
+
+    @cached_property
+    def _banks(self) -> _Banks:
+        return _Banks(self.library)
 
     def ask(self, asked: Asked) -> None:
         """Nothing is done before the answer is read."""
@@ -63,62 +73,78 @@ class Local:
         if isinstance(asked, SequencesAsked):
             yield from self._sequences(asked)
             return
-        before = self._some_rows(asked) if asked.compared else {}
-        yield from self._walks(asked) if self.declared.tree else self._calls(asked)
-        for name, (array, every, rows) in before.items():  # tensors that share the memory are not read-only
-            if not np.array_equal(array[::every], rows):
-                raise BrokenVerifier(f"altered its input {name}")
-
-    def _some_rows(self, asked: RowsAsked) -> dict[str, tuple[Any, int, Any]]:
-        """Each input, and a copy of every n-th of its rows, from all calls; an array that was an input of the
-        question before is not copied again."""
-        found = {}
-        for name in ("draft_tokens", "p", "q"):
-            if (array := asked.arrays.get(name)) is not None:
-                every = max(1, len(array) // COMPARED_ROWS)
-                known = self.copied.get(name)
-                found[name] = known if known and known[0] is array else (array, every, array[::every].copy())
-        self.copied.clear()
-        self.copied.update(found)
-        return found
-
-    def _calls(self, asked: RowsAsked) -> Iterator[Ints]:
+        if self.declared.tree:
+            yield from self._walks(asked)
+            return
         rng, rows = np.random.default_rng(asked.rng), asked.rows
+        for start in range(0, rows, asked.size):
+            yield self._call(asked, slice(start, min(start + asked.size, rows)), rng)
+
+    def _call(self, asked: RowsAsked, part: slice, rng: np.random.Generator) -> Ints:
+        """The tokens of one call."""
         extras = {name: asked.arrays[name] for name in ("lengths", "uniforms") if name in asked.arrays}
-        rows_of = _Gathered(asked) if asked.bank else _sliced(asked)
-        for part in (slice(start, min(start + asked.size, rows)) for start in range(0, rows, asked.size)):
-            drafted: Any = asked.arrays["draft_tokens"]
-            arrays = (drafted[part], *rows_of(part))
-            inputs = [None if array is None else self.convert(array) for array in arrays]
-            handed: dict[str, Any] = {
-                name: array[part] for name, array in extras.items() if array is not None
-            }
-            given: dict[str, Any] = {name: self.convert(array) for name, array in handed.items()}
-            if asked.seeds is not None:
-                given["seeds"] = handed["seeds"] = asked.seeds[part]
-            shape = part.stop - part.start, asked.width
-            try:
-                with call_safely(asked.timeout):
-                    output = self.function(*inputs, rng, **given)
-                    # a copy, since the verifier may reuse its buffer
-                    tokens = as_tokens(output, shape).astype(np.int64)
-            except BrokenVerifier as error:
-                # a later call has a generator that was used
-                if error.details and not part.start:
-                    code = call_as_code(self.function, self.declared, asked.rng, [*arrays], handed)
-                    error.details = "\n".join([error.details, *[SHOWN_BY] * bool(code), *code])
-                raise
-            yield tokens
+        handed: dict[str, Any] = {name: array[part] for name, array in extras.items() if array is not None}
+        shape = part.stop - part.start, asked.width
+        with _handing(shape[0]):
+            inputs = self._inputs(asked, part)
+            given: dict[str, Any] = {name: self.library.convert(array) for name, array in handed.items()}
+        if asked.seeds is not None:
+            given["seeds"] = handed["seeds"] = asked.seeds[part]
+        every = max(1, asked.rows // COMPARED_ROWS) if asked.compared else None
+        try:
+            with self._unaltered(inputs, every), call_safely(asked.timeout):
+                output = self.function(*inputs.values(), rng, **given)
+                # a copy, since the verifier may reuse its buffer
+                tokens = as_tokens(output, shape).astype(np.int64)
+        except BrokenVerifier as error:
+            # a later call has a generator that was used
+            if error.details and not part.start:
+                arrays = _arrays_of(asked, part)
+                code = call_as_code(self.function, self.declared, asked.rng, arrays, handed) if arrays else []
+                error.details = "\n".join([error.details, *[SHOWN_BY] * bool(code), *code])
+            raise
+        return tokens
+
+    def _inputs(self, asked: RowsAsked, part: slice) -> dict[str, Any]:
+        """The draft_tokens, p and q of a call, as arrays of the library."""
+        drafted: Any = asked.arrays["draft_tokens"]
+        inputs = {"draft_tokens": self.library.convert(drafted[part])}
+        if asked.bank:
+            p, q = self._banks.rows(asked, part)
+            return inputs | {"p": p, "q": q}
+        rows = {name: asked.arrays[name] for name in ("p", "q")}
+        return inputs | {
+            name: None if array is None else self.library.convert(array[part]) for name, array in rows.items()
+        }
+
+    @contextmanager
+    def _unaltered(self, inputs: dict[str, Any], every: int | None) -> Iterator[None]:
+        """Raise `BrokenVerifier` if a call alters its inputs, of which every n-th row is compared."""
+        copies = {}
+        if every is not None and self.library.writable:
+            with _handing(1):
+                copies = {
+                    name: self.library.copy(array[::every])
+                    for name, array in inputs.items()
+                    if array is not None
+                }
+        yield
+        for name, before in copies.items():
+            if not _equal(inputs[name], every, before):
+                raise BrokenVerifier(f"altered its input {name}")
 
     def _walks(self, asked: RowsAsked) -> Iterator[Ints]:
         """One step over a tree after the other."""
         rng, p = np.random.default_rng(asked.rng), asked.arrays["p"]
-        arrays = [asked.arrays[name] for name in ("parents", "draft_tokens", "p", "q")]
+        arrays: Any = {name: asked.arrays[name] for name in ("parents", "draft_tokens", "p", "q")}
+        every = max(1, asked.rows // COMPARED_ROWS)
         for s in range(asked.rows):
-            inputs = (self.convert(array[s]) for array in arrays)  # type: ignore[index]
-            with call_safely(asked.timeout):
-                output = self.function(*inputs, rng)
-                path, token = as_path(output, arrays[0][s], p.shape[2], asked.first + s)  # type: ignore[index, union-attr]
+            with _handing(1):
+                inputs = {name: self.library.convert(array[s]) for name, array in arrays.items()}
+            compared = asked.compared and s % every == 0
+            with self._unaltered(inputs, 1 if compared else None), call_safely(asked.timeout):
+                output = self.function(*inputs.values(), rng)
+                path, token = as_path(output, arrays["parents"][s], p.shape[2], asked.first + s)  # type: ignore[union-attr]
             yield np.array([[*padded(path, asked.width - 1), token]])
 
     def _sequences(self, asked: SequencesAsked) -> Iterator[Ints]:
@@ -146,33 +172,71 @@ def _requests_of_calls(asked: SequencesAsked, batch: int | None) -> Iterator[ran
         first += size
 
 
-def _sliced(asked: RowsAsked) -> Callable[[slice], tuple[Any, Any]]:
-    """A function that gives the p and q of some rows of `asked`."""
+class _Banks:
+    """Rows of banks; calls in succession that have the same rows are given the same arrays."""
 
-    def rows(part: slice) -> tuple[Any, Any]:
-        p, q = (asked.arrays[name] for name in ("p", "q"))
-        return (None if p is None else p[part]), (None if q is None else q[part])
-
-    return rows
-
-
-class _Gathered:
-    """The same for rows of a bank; calls in succession that have the same rows are given the same arrays."""
-
-    def __init__(self, asked: RowsAsked):
-        self._places: Any = asked.arrays["places"]
-        self._p, self._q = (asked.arrays[f"{name} {asked.bank}"] for name in ("p", "q"))
-        self._last: Any = None
+    def __init__(self, library: Library):
+        self._library = library
+        self._there: dict[str, tuple[Any, Any]] = {}
+        self._last: tuple[Any, Any, Any] = (None, None, None)
         self._rows: tuple[Any, Any] = (None, None)
 
-    def __call__(self, part: slice) -> tuple[Any, Any]:
-        places = self._places[part]
-        if self._last is None or not np.array_equal(places, self._last):
-            assert self._p is not None
-            assert self._q is not None
-            p, q = self._p.take(places, axis=0), self._q.take(places[:, :-1], axis=0)
-            self._last, self._rows = places, (p, q)
+    def rows(self, asked: RowsAsked, part: slice) -> tuple[Any, Any]:
+        """The p and q of some rows of `asked`."""
+        places: Any = asked.arrays["places"]
+        places = places[part]
+        names = [f"{name} {asked.bank}" for name in ("p", "q")]
+        p, q = (asked.arrays[name] for name in names)
+        if not (self._last[0] is p and self._last[1] is q and np.array_equal(self._last[2], places)):
+            self._last, self._rows = (None, None, None), (None, None)  # of large calls only one has room
+            p_there, q_there = (self._bank(name, array) for name, array in zip(names, (p, q), strict=True))
+            rows = self._library.take(p_there, places)
+            self._rows = rows, None if q is None else self._library.take(q_there, places[:, :-1])
+            self._last = p, q, places
         return self._rows
+
+    def _bank(self, name: str, array: Any) -> Any:
+        """A bank on the device, which has it since the question before if it is the same array."""
+        here, there = self._there.get(name, (None, None))
+        if here is not array:
+            there = self._library.bank(array)
+            self._there[name] = array, there
+        return there
+
+
+def _arrays_of(asked: RowsAsked, part: slice) -> list[Any]:
+    """The draft_tokens, p and q of some rows of `asked`, as NumPy arrays; none of them if they are too large
+    to be shown."""
+    drafted: Any = asked.arrays["draft_tokens"]
+    p, q = (asked.arrays[f"{name} {asked.bank}".rstrip()] for name in ("p", "q"))
+    if p is None or len(drafted[part]) * asked.width * p.shape[-1] > MOST_NUMBERS:
+        return []
+    if asked.bank:
+        places: Any = asked.arrays["places"]
+        places = places[part]
+        return [drafted[part], p.take(places, axis=0), None if q is None else q.take(places[:, :-1], axis=0)]
+    return [None if array is None else array[part] for array in (drafted, p, q)]
+
+
+def _equal(array: Any, every: int | None, before: Any) -> bool:
+    """Whether the rows of an array of any library are those of a copy, by a comparison where they are."""
+    try:
+        return bool((array[::every] == before).all())
+    except Exception:  # it has another shape
+        return False
+
+
+@contextmanager
+def _handing(rows: int) -> Iterator[None]:
+    """Raise `BrokenVerifier` if the library has no room for the rows of a call."""
+    try:
+        yield
+    except Exception as error:  # each library has one of its own
+        said = " ".join(described(error).split())
+        raise BrokenVerifier(
+            f"could not be handed a call of {rows:,} rows ({said}); declare a smaller batch, or "
+            "another device"
+        ) from error
 
 
 @contextmanager
@@ -230,7 +294,7 @@ def _form(value: object) -> str:
     """dtype and shape of an array, the value of a number; empty for anything else."""
     if type(value) in (bool, int, float):
         return repr(value)
-    if type(value).__module__.partition(".")[0] in ("numpy", "torch", "jax", "jaxlib"):
+    if type(value).__module__.partition(".")[0] in ("numpy", "torch", "jax", "jaxlib", "cupy"):
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         return f"{dtype}{list(shape)}" if shape is not None and dtype is not None else ""
     return ""

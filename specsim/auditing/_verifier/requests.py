@@ -3,7 +3,7 @@
 The child answers with frames: the nonce of the question, a kind, and the size of what follows. The parent
 takes nothing else from it: no object of the child is ever unpickled, and a frame that is not expected means
 that the verifier is broken. The parent asks with a header in JSON and the bytes of arrays; an array that the
-child got with the question before, or that is the start of such an array, is not sent again."""
+child got with the question before is not sent again."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specsim.auditing._cases.decoder_battery import DecoderCase, decoder_battery
+from specsim.auditing._verifier.arrays import Device
 from specsim.auditing._verifier.contract import Declared
 from specsim.core._streams import Key
 from specsim.core._types import Ints, dtype_of
@@ -46,8 +47,8 @@ class RowsAsked:
     """Verify rows, in calls of `size` rows each, with one generator seeded with `rng`.
 
     `arrays` are draft_tokens, p, q (None if it is withheld), `parents` for a verifier of trees, and the
-    declared `lengths` and `uniforms`. With a `bank`, arrays p and q of that name are [K, V], and `places`
-    [rows, γ+1] has the number of the row at each place.
+    declared `lengths` and `uniforms`. With a `bank`, arrays "p NAME" and "q NAME" of its
+    name are [K, V], in place of p and q, and `places` [rows, γ+1] has the number of the row at each place.
 
     `seeds` are the rows' own. An answer has `width` integers for each row: the tokens, padded with -1; for a
     tree the accepted nodes, padded with -1, and the token after them. `first` is the number of the first
@@ -99,6 +100,9 @@ class Callee(Protocol):
     @property
     def declared(self) -> Declared: ...
 
+    @property
+    def device(self) -> Device: ...
+
     def ask(self, asked: Asked) -> None:
         """Begin with a question; a child process then works on it."""
 
@@ -121,29 +125,15 @@ def send_question(end: socket, nonce: bytes, asked: Asked, sent: Arrays) -> Arra
         _send_header(end, {"nonce": nonce.hex(), "sequences": vars(asked) | {"case": asked.case.name}})
         return {}
     plan = []
-    has = _kept(sent, asked)
     for name, array in asked.arrays.items():
-        before = sent.get(name)
-        new = array is not None and not (before is not None and _is_start(array, before))
-        has[name] = array if new or array is None else before
+        new = array is not None and array is not sent.get(name)
         plan.append((name, None if array is None else (str(array.dtype), array.shape), new))
     fields = {field: value for field, value in vars(asked).items() if field != "arrays"}
     _send_header(end, {"nonce": nonce.hex(), "rows": fields, "arrays": plan})
     for (_, _, new), array in zip(plan, asked.arrays.values(), strict=True):
         if new and array is not None and array.size:
             end.sendall(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return has
-
-
-def _is_start(array: NDArray[Any], whole: NDArray[Any]) -> bool:
-    """Whether `array` is the first rows of `whole`, in the same memory."""
-    return array is whole or (
-        array.base is not None
-        and (array.base is whole or array.base is whole.base)
-        and array.ctypes.data == whole.ctypes.data
-        and (array.dtype, array.shape[1:], array.strides) == (whole.dtype, whole.shape[1:], whole.strides)
-        and len(array) <= len(whole)
-    )
+    return _kept(sent, asked) | asked.arrays
 
 
 def _kept(before: Arrays, asked: RowsAsked) -> Arrays:
@@ -163,13 +153,11 @@ def receive_question(end: socket, kept: Arrays) -> tuple[bytes, Asked, Arrays]:
         case = next(case for case in decoder_battery() if case.name == sequences["case"])
         return nonce, SequencesAsked(**sequences | {"case": case, "key": tuple(sequences["key"])}), {}
     arrays: Arrays = {}
-    has: Arrays = {}
     for name, form, new in header["arrays"]:
-        has[name] = whole = _receive_array(end, *form) if new else kept[name] if form else None
-        arrays[name] = whole if whole is None or len(whole) == form[1][0] else whole[: form[1][0]]
+        arrays[name] = _receive_array(end, *form) if new else kept[name] if form else None
     fields = header["rows"]
     asked = RowsAsked(arrays, **fields | {"rng": tuple(fields["rng"])})
-    return nonce, asked, _kept(kept, asked) | has
+    return nonce, asked, _kept(kept, asked) | arrays
 
 
 def send_frame(end: socket, nonce: bytes, kind: Kind, content: bytes) -> None:
