@@ -1,4 +1,7 @@
-"""The likelihood of a mistake whose parameters are unknown: the mean over their values, and the likeliest."""
+"""The likelihood of a mistake whose parameters are unknown: the mean over their values, and the likeliest.
+
+Where the usual values are about as likely as any, they are taken: of a threshold, all values between two
+probabilities have one law in small cases, and another one where there are more tokens."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,7 +12,7 @@ from specsim.rules._common.base import Parameter
 
 #: Values of a single parameter on the grid, of each of several, and the rounds of refinement at most.
 GRID, GRID_OF_SEVERAL, ROUNDS = 40, 13, 9
-#: Nats by which a peak may fall to the neighbours of its best value.
+#: Nats by which a peak may fall to the neighbours of its best value, and to the default that is taken for it.
 SMOOTH = 1.0
 #: A default below which a parameter may have any magnitude: half of its grid is geometric, over so many
 #: powers of ten.
@@ -23,12 +26,15 @@ Values = dict[str, float]
 def marginalise(
     parameters: Sequence[Parameter], log_likelihood: Callable[[Values], float], points: int | None = None
 ) -> tuple[float, Values]:
-    """(logarithm of the mean likelihood, the likeliest values).
+    """(logarithm of the mean likelihood, the likeliest values, or the defaults if these are about as likely).
 
     The prior is uniform over the intervals of a grid; the mean is the integral by trapezoids, refined round
     the likeliest value (the law of a threshold has steps, which a grid finds and a search does not)."""
     most = GRID if len(parameters) < 2 else GRID_OF_SEVERAL
-    return _marginalise(parameters, log_likelihood, min(points or most, most))
+    mean, values = _marginalise(parameters, log_likelihood, min(points or most, most))
+    usual = {one.name: one.default for one in parameters}
+    as_likely = usual != values and log_likelihood(usual) >= log_likelihood(values) - SMOOTH
+    return mean, usual if as_likely else values
 
 
 def _marginalise(
