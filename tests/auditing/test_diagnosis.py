@@ -27,7 +27,7 @@ from specsim.auditing._diagnosis.likelihood import (
     log_near,
 )
 from specsim.auditing._diagnosis.outcomes import diagnostic_cases
-from specsim.auditing._diagnosis.parameters import marginalise
+from specsim.auditing._diagnosis.parameters import as_likely, marginalise
 from specsim.auditing._diagnosis.posterior import Scored, posterior
 from specsim.auditing._diagnosis.predictions import predict
 from specsim.auditing._diagnosis.reproduction import _same_rate, p_value, refuted
@@ -40,6 +40,7 @@ from specsim.auditing._verifier.contract import Declared
 from specsim.auditing._verifier.local import Local
 from specsim.auditing.mutants import Mutant
 from specsim.auditing.mutants._decoding import Decoder, in_a_loop
+from specsim.rules import Parameter
 
 SEED = 3
 #: An audit's alarm level for one test, roughly.
@@ -676,6 +677,32 @@ def test_a_right_decoder_does_not_fail_at_all():
     with open_execution(ours, 1, 60) as place:
         result = run_case(place.subject, CaseRun(place.subject.plan(0, "smoke"), SEED, ALARM)).result()
     assert not result.findings
+
+
+def test_other_values_are_those_about_as_likely():
+    def plateau(values):
+        return 0.0 if 0.3 < values["t"] < 0.7 and values["other"] == 2.0 else -5.0
+
+    parameters = Parameter("t", 0.9, 0.0, 1.0, ""), Parameter("other", 1.0, 0.0, 4.0, "")
+    found = as_likely(parameters, plateau, {"t": 0.31, "other": 2.0}, 4)
+    assert 1 < len(found) <= 4
+    assert all(0.3 < values["t"] < 0.7 and values["other"] == 2.0 for values in found)
+    assert not as_likely((), lambda values: 0.0, {}, 4)
+
+
+def test_a_default_is_taken_where_it_is_about_as_likely():
+    parameter = Parameter("t", 0.5, 0.0, 1.0, "")
+    assert marginalise((parameter,), lambda values: 0.0 if values["t"] > 0.2 else -5.0)[1] == {"t": 0.5}
+    assert marginalise((parameter,), lambda values: 0.0 if values["t"] < 0.2 else -5.0)[1]["t"] < 0.2
+
+
+@pytest.mark.slow
+def test_a_threshold_that_small_cases_leave_open_is_one_that_reproduces_the_audit():
+    wrong = mutants.get("two_thresholds:single=0.57")
+    known = [mutants.get(name) for name in ("two_thresholds", "scaled_lenience", "greedy_acceptance")]
+    named = diagnosed(wrong.function, ("asymmetric", "identical"), known).named
+    assert [one.name.partition("=")[0] for one in named] == ["two_thresholds:single"]
+    assert 0.52 < mutants.get(named[0].name).values["single"] < 0.62
 
 
 # --- measured --------------------------------------------------------------------------------------------

@@ -191,7 +191,11 @@ def diagnose_decoder(
     if not found.named:
         return conclude(found, done * len(seen))
     audited = [one for result in results for one in audited_texts(subject, result, root, in_time)]
-    found = reproducing(scored, exact, number, lambda one: not refuted(one.mutant, audited, in_time))
+
+    def reproduced(one: Scored) -> Mutant | None:
+        return None if refuted(one.mutant, audited, in_time) else one.mutant
+
+    found = reproducing(scored, exact, number, reproduced)
     if not found.named:
         return conclude(found, done * len(seen))
     return conclude(found, done * len(seen), evidence=_evidence(found.named[0][0], seen))

@@ -61,6 +61,18 @@ def _marginalise(
     return mean, {first.name: best} | known[best][1]
 
 
+def as_likely(
+    parameters: Sequence[Parameter], log_likelihood: Callable[[Values], float], values: Values, points: int
+) -> list[Values]:
+    """At most `points` others that are about as likely as `values`: of the first parameter."""
+    if not parameters:
+        return []
+    first, least = parameters[0], log_likelihood(values) - SMOOTH
+    tried = (values | {first.name: value} for value in _grid(first, GRID))
+    found = [one for one in tried if one != values and log_likelihood(one) >= least]
+    return found[:: max(1, -(-len(found) // points))]
+
+
 def few_values(parameters: Sequence[Parameter], points: int) -> Iterator[Values]:
     """Values over the range of the first parameter, the others at their defaults; one entry without any."""
     if not parameters:

@@ -100,18 +100,27 @@ def posterior(known: Sequence[Scored], exact: Sequence[Scored], catalogue: int) 
 
 
 def reproducing(
-    scored: Sequence[Scored], exact: Sequence[Scored], number: int, reproduces: Callable[[Scored], bool]
+    scored: Sequence[Scored],
+    exact: Sequence[Scored],
+    number: int,
+    reproduced: Callable[[Scored], Mutant | None],
 ) -> Posterior:
-    """The posterior in which all named mistakes reproduce the audit; without any after `TRIED` trials."""
+    """The posterior in which all named mistakes reproduce the audit; without any after `TRIED` trials.
+
+    `reproduced` gives the mistake, perhaps with other parameters, or None."""
     right: list[Scored] = []
     for _ in range(TRIED):
         found = posterior(scored, exact, number)
         named = [one for one, _ in found.named if one not in right]
-        wrong = [one for one in named if not reproduces(one)]
-        if not wrong:
-            return found
-        right += [one for one in named if one not in wrong]
-        scored = [replace(one, log_likelihood=-np.inf) if one in wrong else one for one in scored]
+        tried = [reproduced(one) for one in named]
+        better = [
+            replace(one, log_likelihood=-np.inf) if mutant is None else replace(one, mutant=mutant)
+            for one, mutant in zip(named, tried, strict=True)
+        ]
+        right += [one for one, mutant in zip(better, tried, strict=True) if mutant is not None]
+        scored = [better[named.index(one)] if one in named else one for one in scored]
+        if None not in tried:
+            return posterior(scored, exact, number)
     return posterior((), exact, number)
 
 

@@ -6,7 +6,7 @@ of a call, are separated by the rejected tables of the audit: each mistake is ru
 that does not reproduce all cases of the audit is not named."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -19,7 +19,7 @@ from specsim.auditing._checks.tables import Table
 from specsim.auditing._diagnosis.dependence import VERSIONS, Signature, independent, signatures
 from specsim.auditing._diagnosis.likelihood import Prediction, log_likelihood, log_mean_exp, log_near
 from specsim.auditing._diagnosis.outcomes import OutcomeTally, diagnostic_cases, path_of
-from specsim.auditing._diagnosis.parameters import marginalise
+from specsim.auditing._diagnosis.parameters import Values, as_likely, marginalise
 from specsim.auditing._diagnosis.posterior import (
     FAR,
     STANDARD,
@@ -43,7 +43,7 @@ from specsim.auditing.mutants import _acceptance as acceptance
 from specsim.auditing.mutants import _randomness as randomness
 from specsim.core._streams import Key
 from specsim.core._types import Ints
-from specsim.rules import get
+from specsim.rules import Parameter, get
 from specsim.simulation._counting import Counts
 
 #: Steps of each diagnostic case after which the mistakes are ranked.
@@ -64,6 +64,8 @@ EXACT_NAMES = [one.name for one in EXACT]
 #: Diagnostic cases that are looked at first, and the nats behind the likeliest from which on a mistake is
 #: then dropped: more than later, since its parameter may fall between two values.
 FIRST, FAR_AT_FIRST = 2, 150.0
+#: Other values of a parameter, at most, with which a mistake may reproduce the audit.
+OTHERS = 8
 #: Why there is no name.
 OFF_THE_PATH = "Tokens are emitted that were not drafted."
 DEPENDENT = "The steps depend on each other, in a pattern of no known mistake."
@@ -91,16 +93,19 @@ def diagnose_chain(
     cases = diagnostic_cases(subject.declared)
     mutants = [one for one in known or catalogue() if one.verify is not None]
 
-    def reproduces(one: Scored) -> bool:
-        return not refuted(one.mutant, subject, results, level, in_time)
+    outcomes: list[Ints] = []
+
+    def reproduced(one: Scored) -> Mutant | None:
+        seen = list(zip(cases, outcomes, strict=True)) if outcomes else []
+        tried = _as_likely(one.mutant, seen)
+        return next((each for each in tried if not refuted(each, subject, results, level, in_time)), None)
 
     if any(dependent(result.tables) or calls_differ(result.counts) for result in failed):
-        return _between_steps(mutants, subject, sum(result.steps for result in failed), reproduces)
+        return _between_steps(mutants, subject, sum(result.steps for result in failed), reproduced)
     # where the mistake is between steps alone, steps are not independent
     between_steps = mutants
     mutants = [one for one in mutants if one.law is not None or one.family != randomness.FAMILY]
     number, done = len(mutants), 0
-    outcomes: list[Ints] = []
     for steps in SEGMENTS:
         asked = [Steps(case.name, case_key(root, case.name), done, steps - done) for case in cases]
         try:
@@ -115,11 +120,11 @@ def diagnose_chain(
         if found.settled or (found.named and _same_law([one.mutant for one, _ in found.named], cases)):
             break
     if posterior(scored, exact, number).exact > 0.5:
-        between = _between_steps(between_steps, subject, done * len(cases), reproduces)
+        between = _between_steps(between_steps, subject, done * len(cases), reproduced)
         if between.steps and between.exact * ODDS < 1.0:
             return between
     scored, exact = _with_tables(scored, exact, subject, failed, level, in_time)
-    found = reproducing(scored, exact, number, reproduces)
+    found = reproducing(scored, exact, number, reproduced)
     if not found.named:
         return conclude(found, done * len(cases))
     if _shown_by_few(found.named[0][0].mutant, cases, outcomes):
@@ -188,20 +193,34 @@ def _or_equal(exact: Scored) -> Scored:
 
 def _score(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> Scored | None:
     """`mutant` with its likeliest parameters; None if it breaks the contract."""
-
-    def likelihood(values: dict[str, float]) -> float:
-        one = mutant.with_parameters(**values)
-        predictions = [(predict(one, case), counts) for case, counts in seen]
-        return sum(log_likelihood(p, counts) for p, counts in predictions if p is not None)
-
-    parameters = mutant.parameters if mutant.law is not None else ()
-    mean, values = marginalise(parameters, likelihood)
+    mean, values = marginalise(_fitted(mutant), _likelihood_of(mutant, seen))
     best = mutant.with_parameters(**values)
     more = _log_likelihoods(best, seen)
     if more is None:
         return None
     likeliest, near = more  # what is unknown of the parameters is so for the laws near by too
     return Scored(best, mean, near + mean - likeliest)
+
+
+def _as_likely(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> Iterator[Mutant]:
+    """`mutant`, and with other values of a parameter that are about as likely in the diagnostic cases."""
+    yield mutant
+    values = {name: float(value) for name, value in mutant.values.items()}
+    for others in as_likely(_fitted(mutant), _likelihood_of(mutant, seen), values, OTHERS) if seen else ():
+        yield mutant.with_parameters(**others)
+
+
+def _fitted(mutant: Mutant) -> tuple[Parameter, ...]:
+    return mutant.parameters if mutant.law is not None else ()
+
+
+def _likelihood_of(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> Callable[[Values], float]:
+    def likelihood(values: Values) -> float:
+        one = mutant.with_parameters(**values)
+        predictions = [(predict(one, case), counts) for case, counts in seen]
+        return sum(log_likelihood(p, counts) for p, counts in predictions if p is not None)
+
+    return likelihood
 
 
 def _log_likelihoods(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> tuple[float, float] | None:
@@ -268,7 +287,10 @@ def _log_likelihood_of_tables(
 
 
 def _between_steps(
-    mutants: Sequence[Mutant], subject: VerifierSubject, steps: int, reproduces: Callable[[Scored], bool]
+    mutants: Sequence[Mutant],
+    subject: VerifierSubject,
+    steps: int,
+    reproduced: Callable[[Scored], Mutant | None],
 ) -> Diagnosis:
     """Rank the mistakes without a law of a step by which steps depend on each other.
 
@@ -286,7 +308,7 @@ def _between_steps(
         known.append(Scored(mutant, likely, anything))
     right = independent(subject.declared)
     exact = Scored(EXACT[0], log_likelihood(right, counts), log_near(right, counts))
-    return conclude(reproducing(known, [exact], max(len(among), 1), reproduces), steps, DEPENDENT)
+    return conclude(reproducing(known, [exact], max(len(among), 1), reproduced), steps, DEPENDENT)
 
 
 @cache  # the same in every diagnosis
