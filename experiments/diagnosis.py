@@ -83,7 +83,9 @@ def run_cell(cell: tuple[str, str], *, fast: bool, rng: int) -> Row:
     return row | {
         "named": BETWEEN.join(one.name for one in found.named),
         "right": bool(found.named) and _is_same(mutant, mutants.get(found.named[0].name)),
-        "without": BETWEEN.join(_kind(one.name) for one in left.named),
+        "without": BETWEEN.join(
+            _kind(one.name) for one in left.named if not _is_same(mutant, mutants.get(one.name))
+        ),
         "none": found.none,
     }
 

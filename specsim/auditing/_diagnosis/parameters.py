@@ -64,11 +64,14 @@ def _marginalise(
 def as_likely(
     parameters: Sequence[Parameter], log_likelihood: Callable[[Values], float], values: Values, points: int
 ) -> list[Values]:
-    """At most `points` others that are about as likely as `values`: of the first parameter."""
+    """At most `points` others that are about as likely as `values`: of the first parameter, with the defaults
+    of those after it or with theirs in `values`."""
     if not parameters:
         return []
-    first, least = parameters[0], log_likelihood(values) - SMOOTH
-    tried = (values | {first.name: value} for value in _grid(first, GRID))
+    (first, *others), least = parameters, log_likelihood(values) - SMOOTH
+    usual = values | {one.name: one.default for one in others}
+    bases = [usual, values] if usual != values else [values]
+    tried = (base | {first.name: value} for base in bases for value in _grid(first, GRID))
     found = [one for one in tried if one != values and log_likelihood(one) >= least]
     return found[:: max(1, -(-len(found) // points))]
 

@@ -8,7 +8,8 @@ that does not reproduce all cases of the audit is not named."""
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from itertools import chain
 
 import numpy as np
 
@@ -64,8 +65,9 @@ EXACT_NAMES = [one.name for one in EXACT]
 #: Diagnostic cases that are looked at first, and the nats behind the likeliest from which on a mistake is
 #: then dropped: more than later, since its parameter may fall between two values.
 FIRST, FAR_AT_FIRST = 2, 150.0
-#: Other values of a parameter, at most, with which a mistake may reproduce the audit.
+#: Other values of a parameter, at most, with which a mistake may reproduce the audit where none does.
 OTHERS = 8
+Others = Callable[[Mutant], Iterator[Mutant]]
 #: Why there is no name.
 OFF_THE_PATH = "Tokens are emitted that were not drafted."
 DEPENDENT = "The steps depend on each other, in a pattern of no known mistake."
@@ -95,9 +97,8 @@ def diagnose_chain(
 
     outcomes: list[Ints] = []
 
-    def reproduced(one: Scored) -> Mutant | None:
-        seen = list(zip(cases, outcomes, strict=True)) if outcomes else []
-        tried = _as_likely(one.mutant, seen)
+    def reproduced(one: Scored, others: Others = _no_others) -> Mutant | None:
+        tried = chain([one.mutant], others(one.mutant))
         return next((each for each in tried if not refuted(each, subject, results, level, in_time)), None)
 
     if any(dependent(result.tables) or calls_differ(result.counts) for result in failed):
@@ -123,8 +124,12 @@ def diagnose_chain(
         between = _between_steps(between_steps, subject, done * len(cases), reproduced)
         if between.steps and between.exact * ODDS < 1.0:
             return between
-    scored, exact = _with_tables(scored, exact, subject, failed, level, in_time)
-    found = reproducing(scored, exact, number, reproduced)
+
+    for others in (_no_others, partial(_as_likely, cases=cases, outcomes=outcomes)):
+        compared = _with_tables(scored, exact, subject, failed, level, others, in_time)
+        found = reproducing(*compared, number, partial(reproduced, others=others))
+        if found.named:
+            break
     if not found.named:
         return conclude(found, done * len(cases))
     if _shown_by_few(found.named[0][0].mutant, cases, outcomes):
@@ -202,12 +207,16 @@ def _score(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> Scored | None:
     return Scored(best, mean, near + mean - likeliest)
 
 
-def _as_likely(mutant: Mutant, seen: Sequence[tuple[Case, Ints]]) -> Iterator[Mutant]:
-    """`mutant`, and with other values of a parameter that are about as likely in the diagnostic cases."""
-    yield mutant
-    values = {name: float(value) for name, value in mutant.values.items()}
-    for others in as_likely(_fitted(mutant), _likelihood_of(mutant, seen), values, OTHERS) if seen else ():
-        yield mutant.with_parameters(**others)
+def _no_others(mutant: Mutant) -> Iterator[Mutant]:
+    return iter(())
+
+
+def _as_likely(mutant: Mutant, cases: Sequence[Case], outcomes: Sequence[Ints]) -> Iterator[Mutant]:
+    """`mutant` with other values of a parameter that are about as likely in the diagnostic cases."""
+    if outcomes:
+        likelihood = _likelihood_of(mutant, list(zip(cases, outcomes, strict=True)))
+        for values in as_likely(_fitted(mutant), likelihood, dict(mutant.values), OTHERS):
+            yield mutant.with_parameters(**values)
 
 
 def _fitted(mutant: Mutant) -> tuple[Parameter, ...]:
@@ -241,9 +250,12 @@ def _with_tables(
     subject: VerifierSubject,
     failed: Sequence[CaseResult],
     level: str,
+    others: Others,
     in_time: Callable[[], None],
 ) -> tuple[list[Scored], list[Scored]]:
-    """The same with the rejected tables of the two worst cases: each mistake is run on them."""
+    """The same with the rejected tables of the two worst cases: each mistake is run on them.
+
+    Where laws near by are likelier, `others` are tried."""
     compared = [result for result in failed if comparable(subject, result)]
     for result in sorted(compared, key=lambda result: -result.largest_log10_e)[:2]:
         tables = _rejected(subject, result, level)
@@ -253,10 +265,18 @@ def _with_tables(
         exact = [one.plus(*right) for one in exact]
         again = []
         for one in known:
-            in_time()
-            counts = run_on(one.mutant, subject, result, min(2 * result.steps, COMPARED_STEPS))
-            if counts is not None:
-                again.append(one.plus(*_log_likelihood_of_tables(result, tables, counts)))
+            best: Scored | None = None
+            for mutant in chain([one.mutant], others(one.mutant)):
+                in_time()
+                counts = run_on(mutant, subject, result, min(2 * result.steps, COMPARED_STEPS))
+                if counts is None:
+                    break
+                likely, near = _log_likelihood_of_tables(result, tables, counts)
+                found = replace(one, mutant=mutant).plus(likely, near)
+                best = found if best is None or found.log_likelihood > best.log_likelihood else best
+                if likely >= near:
+                    break
+            again += [best] if best is not None else []
         known = again
     return list(known), list(exact)
 
