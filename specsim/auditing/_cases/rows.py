@@ -63,7 +63,13 @@ def tables_of(case: Case) -> tuple[Floats, Floats]:
     if case.is_pair:
         p, q = (np.asarray(model.row(()), dtype=np.float64)[None] for model in models)
     else:
-        p, q = np.broadcast_arrays(*(np.asarray(rows_by_token(model)) for model in models))
+        p, q = (np.asarray(rows_by_token(model)) for model in models)
+    return _of_one_shape(p, q)
+
+
+def _of_one_shape(p: Floats, q: Floats) -> tuple[Floats, Floats]:
+    """Tables with a row for each token, or with the only row [1, V], as two with as many rows."""
+    p, q = np.broadcast_arrays(p, q)
     return np.ascontiguousarray(p), np.ascontiguousarray(q)
 
 
@@ -147,13 +153,12 @@ class TableRows(ModelRows):
         assert q is not None
         return rows_by_token(self.target), q
 
-    @property
+    @cached_property
     def bank(self) -> tuple[Floats, Floats]:
         """p and q [C, V], if those of the target are rows of a table too."""
-        p_table, q_table = self.tables
-        assert p_table is not None
-        p, q = np.broadcast_arrays(p_table, q_table)
-        return np.ascontiguousarray(p), np.ascontiguousarray(q)
+        p, q = self.tables
+        assert p is not None
+        return _of_one_shape(p, q)
 
     @cached_property
     def inverse(self) -> InverseCDF:
