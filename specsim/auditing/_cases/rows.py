@@ -32,7 +32,7 @@ class CaseRows(Rows):
 
     `shifts` int64 [B, γ+1]: token x is (x - shift) mod V of the pair; `lengths` int64 [B]. `last` int32
     [B, γ+1]: the last token before each place, where p and q are `tables` at this token. `places` [B, γ+1]:
-    the number of the row at each place in the `bank` of the reader, where that has one."""
+    the number of the row at each place in the `bank` of the reader, where that has one for p, q or both."""
 
     shifts: Ints | None = None
     lengths: Ints | None = None
@@ -154,11 +154,10 @@ class TableRows(ModelRows):
         return rows_by_token(self.target), q
 
     @cached_property
-    def bank(self) -> tuple[Floats, Floats]:
-        """p and q [C, V], if those of the target are rows of a table too."""
+    def bank(self) -> tuple[Floats | None, Floats]:
+        """p and q [C, V]; None for p if it is no table."""
         p, q = self.tables
-        assert p is not None
-        return _of_one_shape(p, q)
+        return (None, q) if p is None else _of_one_shape(p, q)
 
     @cached_property
     def inverse(self) -> InverseCDF:
@@ -185,8 +184,8 @@ class TableRows(ModelRows):
         if steps not in self.made:
             self.made.clear()
             self.made[steps] = tile_parents(self.tree, steps)
-        last_known = None if p_table is None else last
-        return CaseRows(tokens, p, q, self.made[steps], last=last_known, places=last_known)
+        both = None if p_table is None else last
+        return CaseRows(tokens, p, q, self.made[steps], last=both, places=last)
 
 
 @dataclass(frozen=True)

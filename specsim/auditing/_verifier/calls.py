@@ -41,7 +41,7 @@ class VerifierSource:
     case: Case
     timeout: float = TIMEOUT
     #: The p and q of banks in the dtype of the case: the same arrays in every question.
-    banks: dict[str, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict, repr=False)
+    banks: dict[str, dict[str, NDArray[Any]]] = field(default_factory=dict, repr=False)
     chunk = 2**14
 
     @property
@@ -122,9 +122,10 @@ class VerifierSource:
             bank, reader = str(rows.vocab_size), self.reader
             assert isinstance(reader, PairRows | TableRows)
             arrays |= {"places": rows.places} | self._bank(bank, *reader.bank)
-        else:
-            dtype = dtype_of(self.case.dtype)
-            arrays |= {"p": rows.p.astype(dtype, copy=False), "q": rows.q.astype(dtype, copy=False)}
+        dtype = dtype_of(self.case.dtype)
+        for name, of_steps in (("p", rows.p), ("q", rows.q)):
+            if f"{name} {bank}" not in arrays:
+                arrays[name] = of_steps.astype(dtype, copy=False)
         if self.case.certain:
             arrays |= {name: None for name in arrays if name[0] == "q"}
         if self.declared.tree:
@@ -133,12 +134,14 @@ class VerifierSource:
         asked = RowsAsked(arrays, extras.get("seeds"), size, self.case.gamma + 1, rng, first, self.timeout)
         return replace(asked, bank=bank)
 
-    def _bank(self, name: str, p: NDArray[Any], q: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """The arrays of a question with the bank p and q."""
+    def _bank(self, name: str, p: NDArray[Any] | None, q: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The arrays of a question with the bank p and q, or q alone."""
         if name not in self.banks:
-            dtype = dtype_of(self.case.dtype)
-            self.banks[name] = p.astype(dtype, copy=False), q.astype(dtype, copy=False)
-        return dict(zip((f"p {name}", f"q {name}"), self.banks[name], strict=True))
+            dtype, given = dtype_of(self.case.dtype), {f"p {name}": p, f"q {name}": q}
+            self.banks[name] = {
+                of: array.astype(dtype, copy=False) for of, array in given.items() if array is not None
+            }
+        return self.banks[name]
 
     def _answer(self, asked: RowsAsked, rows: Rows) -> tuple[TokenArray, Ints]:
         self.callee.ask(asked)

@@ -109,14 +109,15 @@ class Local:
     def _inputs(self, asked: RowsAsked, part: slice) -> dict[str, Any]:
         """The draft_tokens, p and q of a call, as arrays of the library."""
         drafted: Any = asked.arrays["draft_tokens"]
-        inputs = {"draft_tokens": self.library.convert(drafted[part])}
-        if asked.bank:
-            p, q = self._banks.rows(asked, part)
-            return inputs | {"p": p, "q": q}
-        rows = {name: asked.arrays[name] for name in ("p", "q")}
-        return inputs | {
-            name: None if array is None else self.library.convert(array[part]) for name, array in rows.items()
-        }
+        rows = {name: self._rows(asked, name, part) for name in ("p", "q")}
+        return {"draft_tokens": self.library.convert(drafted[part]), **rows}
+
+    def _rows(self, asked: RowsAsked, name: str, part: slice) -> Any:
+        """The p or q of a call, as an array of the library; None if it is withheld."""
+        name, index = _where_rows_are(asked, name, part)
+        if (array := asked.arrays[name]) is None:
+            return None
+        return self.library.convert(array[part]) if index is part else self._banks.rows(name, array, index)
 
     @contextmanager
     def _unaltered(self, inputs: dict[str, Any], every: int | None) -> Iterator[None]:
@@ -179,22 +180,16 @@ class _Banks:
     def __init__(self, library: Library):
         self._library = library
         self._there: dict[str, tuple[Any, Any]] = {}
-        self._last: tuple[Any, Any, Any] = (None, None, None)
-        self._rows: tuple[Any, Any] = (None, None)
+        self._latest: dict[str, tuple[Any, Ints, Any]] = {}
 
-    def rows(self, asked: RowsAsked, part: slice) -> tuple[Any, Any]:
-        """The p and q of some rows of `asked`."""
-        places: Any = asked.arrays["places"]
-        places = places[part]
-        names = [f"{name} {asked.bank}" for name in ("p", "q")]
-        p, q = (asked.arrays[name] for name in names)
-        if not (self._last[0] is p and self._last[1] is q and np.array_equal(self._last[2], places)):
-            self._last, self._rows = (None, None, None), (None, None)  # of large calls only one has room
-            p_there, q_there = (self._bank(name, array) for name, array in zip(names, (p, q), strict=True))
-            rows = self._library.take(p_there, places)
-            self._rows = rows, None if q is None else self._library.take(q_there, places[:, :-1])
-            self._last = p, q, places
-        return self._rows
+    def rows(self, name: str, array: Any, places: Ints) -> Any:
+        """The rows at `places` of the bank `name`, [K, V]."""
+        found = self._latest.pop(name[0], None)  # of large calls only one has room
+        if found is None or found[0] is not array or not np.array_equal(found[1], places):
+            found = None
+            found = array, places, self._library.take(self._bank(name, array), places)
+        self._latest[name[0]] = found
+        return found[2]
 
     def _bank(self, name: str, array: Any) -> Any:
         """A bank on the device, which has it since the question before if it is the same array."""
@@ -205,18 +200,23 @@ class _Banks:
         return there
 
 
+def _where_rows_are(asked: RowsAsked, name: str, part: slice) -> tuple[str, Any]:
+    """Where some rows of p or q are: the name of an array, and `part`, or, of a bank, the places in it."""
+    if (bank := f"{name} {asked.bank}") not in asked.arrays:
+        return name, part
+    places: Any = asked.arrays["places"]
+    return bank, places[part] if name == "p" else places[part, :-1]
+
+
 def _arrays_of(asked: RowsAsked, part: slice) -> list[Any]:
     """The draft_tokens, p and q of some rows of `asked`, as NumPy arrays; none of them if they are too large
     to be shown."""
     drafted: Any = asked.arrays["draft_tokens"]
-    p, q = (asked.arrays[f"{name} {asked.bank}".rstrip()] for name in ("p", "q"))
+    rows = [(asked.arrays[name], index) for name, index in (_where_rows_are(asked, x, part) for x in "pq")]
+    p = rows[0][0]
     if p is None or len(drafted[part]) * asked.width * p.shape[-1] > MOST_NUMBERS:
         return []
-    if asked.bank:
-        places: Any = asked.arrays["places"]
-        places = places[part]
-        return [drafted[part], p.take(places, axis=0), None if q is None else q.take(places[:, :-1], axis=0)]
-    return [None if array is None else array[part] for array in (drafted, p, q)]
+    return [drafted[part], *(None if array is None else array[index] for array, index in rows)]
 
 
 def _equal(array: Any, every: int | None, before: Any) -> bool:

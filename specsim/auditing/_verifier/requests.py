@@ -48,7 +48,8 @@ class RowsAsked:
 
     `arrays` are draft_tokens, p, q (None if it is withheld), `parents` for a verifier of trees, and the
     declared `lengths` and `uniforms`. With a `bank`, arrays "p NAME" and "q NAME" of its
-    name are [K, V], in place of p and q, and `places` [rows, γ+1] has the number of the row at each place.
+    name are [K, V], in place of p and q, or one of them is, and `places` [rows, γ+1] has the number of the
+    row at each place.
 
     `seeds` are the rows' own. An answer has `width` integers for each row: the tokens, padded with -1; for a
     tree the accepted nodes, padded with -1, and the token after them. `first` is the number of the first
