@@ -50,7 +50,7 @@ test-rest: $(STAMP)
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --all -m "slow or scaled"
 
 test-engines: $(ENGINES)
-	TRITON_INTERPRET=1 $(BIN)/pytest -q tests/engines tests/auditing/test_adapters.py
+	TRITON_INTERPRET=1 $(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 tests/engines tests/auditing/test_adapters.py
 
 torture: $(STAMP)
 	$(BIN)/python tests/torture
