@@ -76,7 +76,8 @@ def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
                 _MEASURE_PAIRS[layout.dtype](*pairs, outside | outside << 16, *measured)
             else:
                 _MEASURE_DENSE[layout.dtype](*bits, outside, *measured)
-            _checksum_bad(*bits, found.fault, found.checksum)
+            if found.fault.any():
+                _checksum_bad(*bits, found.fault, found.checksum)
             found.beta[1] = found.beta[0]
         else:
             _measure_truncated(columns, layout, found)
