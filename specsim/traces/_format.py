@@ -132,5 +132,5 @@ def sum_tolerance(layout: Layout) -> float:
 def digest(header: bytes, checksums: NDArray[np.uint64]) -> str:
     """The SHA-256 of a shard: of its header and its rows' checksums, which cover the rest."""
     found = hashlib.sha256(header)
-    found.update(np.ascontiguousarray(checksums))
+    found.update(np.ascontiguousarray(checksums).data)
     return found.hexdigest()
