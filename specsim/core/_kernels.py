@@ -194,6 +194,11 @@ def summary_kernel(function: Callable[..., Any]) -> Kernel:
     return Kernel(function, fastmath=True)
 
 
+def inner_summary_kernel(function: Callable[..., Any]) -> Kernel:
+    """An inner kernel, see `inner_kernel`, whose sums the compiler may reorder."""
+    return Kernel(function, fastmath=True, inner=True)
+
+
 def available_threads(threads: int | None = None) -> int:
     """`threads`, or the number of cores of this process. Raises ValueError and TypeError as `check_count`."""
     if threads is None:

@@ -1,8 +1,7 @@
 """One pass over rows: β, the row's checksum, and whether its numbers are probabilities.
 
-The loops over a row have no branch and 32-bit lanes, so that the compiler vectorises them. Float32 rows are
-measured at about the speed of memory; 16-bit rows, with twice as many numbers per byte, are bound by
-arithmetic, and are read two numbers at a time where their length is even.
+A row is measured piece by piece (`_pieces`), float32 at about the speed of memory; 16-bit rows, with twice as
+many numbers per byte, are bound by arithmetic, and are read two numbers at a time where their length is even.
 
 The checksum of a row of p, in words x_i of 32 bits (or 16), and of q, in words y_i, is the sum mod 2^32 of
 f(x_i)·(2i + 1) + f(y_i)·(2i + 1 + `Q_OFFSET`), f(x) = x ⊕ (x >> 15), taken in blocks that Horner's rule
@@ -17,9 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.core._kernels import Kernel, kernel, summary_kernel
+from specsim.core._kernels import Kernel, inner_summary_kernel, kernel, summary_kernel
 from specsim.core._types import Floats, Ints
 from specsim.traces._format import LABELS, AnyColumns, Columns, Layout, TruncatedColumns, sum_tolerance
+from specsim.traces._pieces import (
+    MEASURE_PAIRS,
+    MEASURE_SINGLE,
+    PIECE,
+    as_bfloat16,
+    as_float16,
+    fold,
+    keeps_subnormals,
+)
 from specsim.traces._truncated import NO_TOKEN, bound_rows
 
 #: The faults of a row.
@@ -31,15 +39,14 @@ FAULTS = {
     BAD_LIST: "the listed tokens are not in rising order within the vocabulary, or have more mass than 1",
 }
 
-#: Numbers of a block of the checksum, and words that the loops take at a time, which divide it.
-BLOCK, PIECE = 2048, 512
+#: Numbers of a block of the checksum.
+BLOCK = 2048
 HORNER = np.uint64(0x9E3779B97F4A7C15)
 Q_OFFSET = np.uint32(0x85EBCA76)
 STEP_FACTOR = np.uint64(0x165667B19E3779F9)
 CONTEXT_FACTOR = np.uint64(0x85EBCA77C2B2AE63)
 PLACE_FACTOR = np.uint64(0x27D4EB2F165667C5)
 HALF = np.uint64(32)
-LOW_HALF, HIGH_HALF = np.uint32(0xFFFF), np.uint32(0xFFFF0000)
 NOT_TESTED = np.uint8(0xFF)
 
 
@@ -62,13 +69,15 @@ def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
     with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(columns, Columns):
             bits, outside = (_bits(columns.p), _bits(columns.q)), _outside(columns.p)
-            measured = sum_tolerance(layout), found.beta[0], *found[1:]
-            if layout.dtype in _MEASURE_PAIRS and layout.vocab_size % 2 == 0:
+            room = np.empty(PIECE, np.uint32)
+            measured = sum_tolerance(layout), room, found.beta[0], *found[1:]
+            if _in_pairs(layout):
                 pairs = (word.view(np.uint32) for word in bits)
                 _MEASURE_PAIRS[layout.dtype](*pairs, outside | outside << 16, *measured)
             else:
                 _MEASURE_DENSE[layout.dtype](*bits, outside, *measured)
-            _checksum_bad(*bits, found.fault, found.checksum)
+            if found.fault.any():
+                _checksum_bad(*bits, found.fault, found.checksum)
             found.beta[1] = found.beta[0]
         else:
             _measure_truncated(columns, layout, found)
@@ -78,6 +87,12 @@ def measure(columns: AnyColumns, step_ids: Ints, layout: Layout) -> Measured:
     if not layout.bonus and isinstance(columns, Columns):
         found.beta[:, layout.gamma :: layout.rows_per_step] = [[0.0], [1.0]]
     return found
+
+
+def _in_pairs(layout: Layout) -> bool:
+    """Whether the numbers of a row are read two at a time."""
+    even = layout.dtype in _MEASURE_PAIRS and layout.vocab_size % 2 == 0
+    return even and (layout.dtype != "float16" or keeps_subnormals())
 
 
 def _measure_truncated(columns: TruncatedColumns, layout: Layout, found: Measured) -> None:
@@ -121,149 +136,12 @@ def _bits(rows: NDArray[Any]) -> NDArray[Any]:
     return rows.view(np.uint32 if rows.itemsize == 4 else np.uint16)
 
 
-@kernel
-def _as_float32(word):  # type: ignore[no-untyped-def]
-    return np.uint32(word).view(np.float32)
-
-
-@kernel
-def _as_bfloat16(word):  # type: ignore[no-untyped-def]
-    """bfloat16 has float32's exponent: it is the upper half of one."""
-    return np.uint32(np.uint32(word) << np.uint32(16)).view(np.float32)
-
-
-@summary_kernel
-def _as_float16(word):  # type: ignore[no-untyped-def]
-    """float16's exponent is biased by 15, float32's by 127.
-
-    A subnormal number, below 2^-14, has no implied 1, but counts in the steps of the next exponent: from x,
-    with the 1 and the smaller steps, to 2x - 2^-14, which is below x just where x is below 2^-14. In whatever
-    order it is computed, the lesser of the two is exact; no word gives infinity or NaN."""
-    moved = np.uint32(np.uint32(word) << np.uint32(13))
-    normal = np.uint32(moved + np.uint32(112 << 23)).view(np.float32)
-    return min(normal, normal + normal - np.float32(2.0**-14))
-
-
-@kernel
-def _high_bfloat16(word):  # type: ignore[no-untyped-def]
-    return np.uint32(word & HIGH_HALF).view(np.float32)
-
-
-@summary_kernel
-def _low_float16(word):  # type: ignore[no-untyped-def]
-    return _as_float16(np.uint32(word & LOW_HALF))
-
-
-@summary_kernel
-def _high_float16(word):  # type: ignore[no-untyped-def]
-    return _as_float16(np.uint32(word >> np.uint32(16)))
-
-
-@kernel
-def _fold(word):  # type: ignore[no-untyped-def]
-    """The checksum's f."""
-    return np.uint32(word ^ np.uint32(word >> np.uint32(15)))
-
-
-@kernel
-def _keep(word):  # type: ignore[no-untyped-def]
-    """f of a word of 16 bits without the sign, which no probability has."""
-    return word
-
-
-def _make_check(fold: Kernel) -> Kernel:
-    def check_words(p_words, q_words, weight):  # type: ignore[no-untyped-def]
-        """The sums of which a block's checksum is made, from the word of `weight` on, and the words' bits."""
-        part = np.uint32(0)
-        q_part = np.uint32(0)
-        bits = np.uint32(0)
-        for i in range(p_words.size):
-            x = np.uint32(p_words[i])
-            y = np.uint32(q_words[i])
-            bits = np.uint32(bits | np.uint32(x | y))
-            x = fold(x)
-            y = fold(y)
-            part = np.uint32(part + np.uint32(np.uint32(x + y) * weight))
-            q_part = np.uint32(q_part + y)
-            weight = np.uint32(weight + np.uint32(2))
-        return part, q_part, bits
-
-    return summary_kernel(check_words)
-
-
-@summary_kernel
-def _check_pairs(p_words, q_words, weight):  # type: ignore[no-untyped-def]
-    """The same of words that hold two numbers of 16 bits without a sign, whose weights are w and w + 2."""
-    part = np.uint32(0)
-    upper = np.uint32(0)
-    q_part = np.uint32(0)
-    bits = np.uint32(0)
-    for i in range(p_words.size):
-        x = np.uint32(p_words[i])
-        y = np.uint32(q_words[i])
-        bits = np.uint32(bits | np.uint32(x | y))
-        y_low = np.uint32(y & LOW_HALF)
-        y_high = np.uint32(y >> np.uint32(16))
-        low = np.uint32(np.uint32(x & LOW_HALF) + y_low)
-        high = np.uint32(np.uint32(x >> np.uint32(16)) + y_high)
-        part = np.uint32(part + np.uint32(np.uint32(low + high) * weight))
-        upper = np.uint32(upper + high)
-        q_part = np.uint32(q_part + np.uint32(y_low + y_high))
-        weight = np.uint32(weight + np.uint32(4))
-    return np.uint32(part + np.uint32(upper + upper)), q_part, bits
-
-
-def _make_overlap(low: Kernel, high: Kernel | None = None) -> Kernel:
-    def overlap_of_words(p_words, q_words):  # type: ignore[no-untyped-def]
-        overlap = 0.0
-        for i in range(p_words.size):
-            overlap += np.float64(min(low(p_words[i]), low(q_words[i])))
-            if high is not None:
-                overlap += np.float64(min(high(p_words[i]), high(q_words[i])))
-        return overlap
-
-    return summary_kernel(overlap_of_words)
-
-
-def _make_totals(low: Kernel, high: Kernel | None, single: bool) -> Kernel:
-    def total_words(p_words, q_words):  # type: ignore[no-untyped-def]
-        """Σ p and Σ q in float32, and, if `single`, Σ min(p, q)."""
-        p_sum = np.float32(0)
-        q_sum = np.float32(0)
-        least = np.float32(0)
-        for i in range(p_words.size):
-            x = np.uint32(p_words[i])
-            y = np.uint32(q_words[i])
-            mass = low(x)
-            drafted = low(y)
-            p_sum += mass
-            q_sum += drafted
-            if single:
-                least += min(mass, drafted)
-            if high is not None:
-                mass = high(x)
-                drafted = high(y)
-                p_sum += mass
-                q_sum += drafted
-                if single:
-                    least += min(mass, drafted)
-        return p_sum, q_sum, least
-
-    return summary_kernel(total_words)
-
-
-def _make_measure(check: Kernel, low: Kernel, high: Kernel | None = None, single: bool = True) -> Kernel:
-    """The pass over rows of words, each of one number, low(word), or of two.
-
-    β is summed in float64; if `single`, within a piece, in float32. Of multiples of 2^-24, as float16 has
-    them, every sum up to 1 is a float32 number, so what comes out below 1 is exact. A piece of more is summed
-    again."""
-    overlap_of_words, total_words = _make_overlap(low, high), _make_totals(low, high, single)
-    numbers = 1 if high is None else 2  #: of a word
+def _make_measure(measure_piece: Kernel, numbers: int) -> Kernel:
+    """The pass over rows of words that hold one or two `numbers` each."""
     block = BLOCK // numbers
 
     def measure_dense(  # type: ignore[no-untyped-def]
-        p_bits, q_bits, outside, tolerance, beta, checksum, fault
+        p_bits, q_bits, outside, tolerance, least, beta, checksum, fault
     ):
         """Fill beta, the checksum of p and q alone, and the fault of their values, for each row.
 
@@ -278,25 +156,21 @@ def _make_measure(check: Kernel, low: Kernel, high: Kernel | None = None, single
             for start in range(0, words, block):
                 part = np.uint32(0)
                 q_part = np.uint32(0)
-                # the loops over a piece find it in the first cache, while the next one is being fetched
                 for first in range(start, min(start + block, words), PIECE):
-                    # slices from 0 on, and a loop for each width of numbers: else the compiler would not make
-                    # tight vector loops of full width
+                    # slices from 0 on: else the compiler would not make tight vector loops
                     end = min(first + PIECE, start + block)
                     p_words = p_bits[row, first:end]
                     q_words = q_bits[row, first:end]
                     weight = np.uint32(1 + 2 * numbers * (first - start))
-                    more, q_more, bits = check(p_words, q_words, weight)
+                    more, q_more, bits, p_sum, q_sum, least_sum = measure_piece(
+                        p_words, q_words, weight, least
+                    )
                     part = np.uint32(part + more)
                     q_part = np.uint32(q_part + q_more)
                     union = np.uint32(union | bits)
-                    p_sum, q_sum, least = total_words(p_words, q_words)
-                    p_total += np.float64(p_sum)
-                    q_total += np.float64(q_sum)
-                    if single and least < 1:
-                        overlap += np.float64(least)
-                    else:
-                        overlap += overlap_of_words(p_words, q_words)
+                    p_total += p_sum
+                    q_total += q_sum
+                    overlap += least_sum
                 total = total * HORNER + np.uint64(np.uint32(part + np.uint32(q_part * Q_OFFSET)))
             beta[row] = overlap
             checksum[row] = total
@@ -307,7 +181,7 @@ def _make_measure(check: Kernel, low: Kernel, high: Kernel | None = None, single
             else:
                 fault[row] = SOUND
 
-    return summary_kernel(measure_dense)
+    return inner_summary_kernel(measure_dense)
 
 
 @kernel
@@ -326,8 +200,8 @@ def _checksum(p_words, q_words):  # type: ignore[no-untyped-def]
         part = np.uint32(0)
         weight = np.uint32(1)
         for i in range(low, min(low + BLOCK, p_words.size)):
-            x = np.uint32(_fold(np.uint32(p_words[i])) * weight)
-            y = np.uint32(_fold(np.uint32(q_words[i])) * np.uint32(weight + Q_OFFSET))
+            x = np.uint32(fold(np.uint32(p_words[i])) * weight)
+            y = np.uint32(fold(np.uint32(q_words[i])) * np.uint32(weight + Q_OFFSET))
             part = np.uint32(part + np.uint32(x + y))
             weight = np.uint32(weight + np.uint32(2))
         total = total * HORNER + np.uint64(part)
@@ -342,17 +216,10 @@ def _make_decoder(value: Kernel) -> Kernel:
     return kernel(decode_words)
 
 
-_DECODE = {"float16": _make_decoder(_as_float16), "bfloat16": _make_decoder(_as_bfloat16)}
-_MEASURE_DENSE = {
-    "float32": _make_measure(_make_check(_fold), _as_float32, single=False),
-    "float16": _make_measure(_make_check(_keep), _as_float16),
-    "bfloat16": _make_measure(_make_check(_keep), _as_bfloat16, single=False),
-}
-#: Of rows with an even number of 16-bit numbers, read two at a time.
-_MEASURE_PAIRS = {
-    "float16": _make_measure(_check_pairs, _low_float16, _high_float16),
-    "bfloat16": _make_measure(_check_pairs, _as_bfloat16, _high_bfloat16, single=False),
-}
+_DECODE = {"float16": _make_decoder(as_float16), "bfloat16": _make_decoder(as_bfloat16)}
+_MEASURE_DENSE = {dtype: _make_measure(piece, numbers=1) for dtype, piece in MEASURE_SINGLE.items()}
+#: Of rows with an even number of 16-bit numbers.
+_MEASURE_PAIRS = {dtype: _make_measure(piece, numbers=2) for dtype, piece in MEASURE_PAIRS.items()}
 
 
 @kernel
@@ -362,7 +229,7 @@ def _add_words(words, checksum):  # type: ignore[no-untyped-def]
         part = np.uint32(0)
         weight = np.uint32(1)
         for i in range(words.shape[1]):
-            part = np.uint32(part + np.uint32(_fold(np.uint32(words[row, i])) * weight))
+            part = np.uint32(part + np.uint32(fold(np.uint32(words[row, i])) * weight))
             weight = np.uint32(weight + np.uint32(2))
         checksum[row] = (checksum[row] + np.uint64(1)) * HORNER + np.uint64(part)
 

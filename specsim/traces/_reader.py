@@ -26,9 +26,11 @@ BUNDLED = {
     "ngram": Path(__file__).parents[1] / "data" / "ngram-trace",
     "transformers": Path(__file__).parents[1] / "data" / "transformers-trace",
 }
-#: Read at a time: large enough that the cost of a call is negligible, and small enough that what is read
-#: again, as for entropies, is still in the cache of two threads.
+#: Read at a time: so little that what is read again, as for entropies, is still in the cache of two threads.
 CHUNK_BYTES = 8 * 2**20
+#: The same of rows that are read once. Then fewer calls are better, as the rows drive the interpreter's own
+#: data out of the cache; but the results of so many rows should fit into memory that was used before.
+ONCE_BYTES, ONCE_ROWS = 64 * 2**20, 2**15
 
 
 class ShardStatus(NamedTuple):
@@ -71,14 +73,15 @@ class Shard:
         altered."""
         return self._mapped[1]
 
-    def scan(self) -> Iterator[tuple[AnyColumns, Floats]]:
+    def scan(self, *, once: bool = False) -> Iterator[tuple[AnyColumns, Floats]]:
         """Chunks of whole steps in order, each with bounds [2, R] on β = Σ min(p, q) of its rows, equal for
-        dense rows.
+        dense rows. They are larger if their rows are read but `once`.
 
         Raises ValueError at the first damaged row, naming the file, the row and the damage."""
         header, columns = self._mapped
         stride = self.layout.rows_per_step
-        steps = max(1, CHUNK_BYTES // (self.layout.row_bytes * stride))
+        rows = (ONCE_BYTES if once else CHUNK_BYTES) // self.layout.row_bytes
+        steps = max(1, (min(rows, ONCE_ROWS) if once else rows) // stride)
         for first in range(0, self.num_steps, steps):
             local = np.arange(first, min(first + steps, self.num_steps))
             chosen = take(columns, slice(first * stride, (first + local.size) * stride))
@@ -305,7 +308,7 @@ class Trace:
         for shard in self.shards:
             damage = None
             try:
-                for columns, _ in shard.scan():
+                for columns, _ in shard.scan(once=True):
                     if tell:
                         tell(done + int(columns.position.size), self.num_rows)
             except ValueError as error:

@@ -418,7 +418,7 @@ def _tally_shard(shard: Shard, of_chunk: OfChunk | None) -> tuple[_Tally, list[A
     """The sums over one shard; a damaged one raises ValueError and so adds nothing to the total."""
     layout, found = shard.layout, []
     _, lengths, beta_sums, moments, token_sums = _Tally.empty(layout.gamma)
-    for columns, beta in shard.scan():
+    for columns, beta in shard.scan(once=of_chunk is None and is_whole(layout)):
         if layout.flags:
             _add_steps(columns.accepted, beta[0], lengths, beta_sums[0], moments)
         if not is_whole(layout):

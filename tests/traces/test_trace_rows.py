@@ -1,11 +1,17 @@
 """The pass over a trace's rows, number by number: β, the checksum and the faults of words of every kind."""
 
+import ctypes
 import math
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from specsim.traces import _checksums
 from specsim.traces._checksums import (
     BAD_SUM,
     BAD_VALUE,
@@ -19,6 +25,7 @@ from specsim.traces._checksums import (
     measure,
 )
 from specsim.traces._format import Columns, Layout
+from specsim.traces._pieces import PIECE, keeps_subnormals
 
 STORED = {
     "float32": np.dtype(np.float32),
@@ -26,7 +33,7 @@ STORED = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
 }
 DTYPES = list(STORED)
-SIZES = [1, 2, 7, 2047, 2048, 2049, 5001]
+SIZES = [1, 2, 7, 2 * PIECE + 2, 2047, 2048, 2049, 5001, 5002]
 
 
 def words_of(dtype: str) -> np.dtype:
@@ -109,6 +116,42 @@ def test_sums_above_one_of_float16_are_exact() -> None:
     exact = 1.0 + 2048 * 2.0**-24
     assert measured("float16", row, row).beta[0, 0] == exact
     assert np.cumsum(row[0], dtype=np.float32)[-1] != exact
+
+
+@contextmanager
+def subnormals_are_zero() -> Iterator[None]:
+    """As in a process with a library compiled with -ffast-math, on x86-64 with glibc."""
+    library, found = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()
+    assert library.fegetenv(found) == 0
+    changed = type(found)(*found)
+    changed[7] |= 1 << 15 | 1 << 6  # of the register MXCSR: flush to zero, and denormals are zero
+    assert library.fesetenv(changed) == 0
+    try:
+        yield
+    finally:
+        assert library.fesetenv(found) == 0
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc",
+    reason="the processor's register is set as glibc does on x86-64",
+)
+def test_float16_is_read_where_the_processor_takes_subnormal_numbers_for_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    p, q = (np.exp(np.random.default_rng(seed).normal(size=(4, 32_000))) for seed in (0, 1))
+    p, q = ((rows / rows.sum(axis=1, keepdims=True)).astype(np.float16) for rows in (p, q))
+    expected = measured("float16", p, q)
+    assert keeps_subnormals()
+    with subnormals_are_zero():
+        assert not keeps_subnormals()
+        found = measured("float16", p, q)
+        monkeypatch.setattr(_checksums, "keeps_subnormals", lambda: True)
+        wrong = measured("float16", p, q)
+    assert (expected.fault == SOUND).all()
+    for part, same in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(part, same)
+    assert (wrong.fault == BAD_SUM).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -690,6 +690,18 @@ def test_a_damaged_trace_is_not_upgraded(folder: Path) -> None:
         upgrade_trace(folder)
 
 
+def test_larger_chunks_are_of_the_same_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = open_trace(folder)
+    whole = summarise(trace)
+    monkeypatch.setattr("specsim.traces._reader.ONCE_ROWS", 2 * (GAMMA + 1))
+    parts = list(trace.shards[0].scan(once=True))
+    assert [beta.shape[1] for _, beta in parts] == [2 * (GAMMA + 1)] * 3 + [GAMMA + 1]
+    ((columns, beta),) = trace.shards[0].scan()
+    np.testing.assert_array_equal(np.concatenate([part.p for part, _ in parts]), columns.p)
+    np.testing.assert_array_equal(np.concatenate([part for _, part in parts], axis=1), beta)
+    assert summarise(trace).to_dict() == whole.to_dict()
+
+
 @pytest.mark.parametrize("make", [pytest.param(dense_trace, marks=pytest.mark.slow), truncated_trace])
 def test_every_single_bit_of_a_shards_header_counts(
     tmp_path: Path, make: Callable[[Path], Path], full: bool
