@@ -21,6 +21,7 @@ from safetensors.numpy import save_file
 from specsim.core._files import open_file
 from specsim.traces import beta_bounds, open_trace, summarise, truncate
 from specsim.traces._importing import formats, import_trace, jsonl, npz
+from specsim.traces._jsonl.rows import Tokens, loads, parse_line
 
 N, GAMMA, V, K = 40, 2, 12, 5
 
@@ -302,9 +303,9 @@ def test_every_format_is_listed_and_has_what_it_needs():
 def parser(request, monkeypatch):
     """With orjson, and with the standard library alone."""
     if request.param == "json":
-        monkeypatch.setattr(jsonl, "loads", None)
+        monkeypatch.setattr("specsim.traces._jsonl.rows.loads", None)
     else:
-        assert jsonl.loads is not None
+        assert loads is not None
 
 
 def log_rows(seed=2, positions=12):
@@ -628,9 +629,9 @@ STRANGE = [
 @pytest.mark.parametrize("line", STRANGE, ids=range(len(STRANGE)))
 def test_both_parsers_say_the_same_of_a_line(line, monkeypatch):
     def said():
-        tokens = jsonl.Tokens(strings=True)
+        tokens = Tokens(strings=True)
         try:
-            texts = jsonl._parse_line(line, "log, line 1", tokens)
+            texts = parse_line(line, "log, line 1", tokens)
         except ValueError as error:
             return str(error)
         return [
@@ -639,7 +640,7 @@ def test_both_parsers_say_the_same_of_a_line(line, monkeypatch):
         ]  # fmt: skip
 
     fast = said()
-    monkeypatch.setattr(jsonl, "loads", None)
+    monkeypatch.setattr("specsim.traces._jsonl.rows.loads", None)
     assert fast == said()
 
 
@@ -648,7 +649,7 @@ def test_what_is_strange_is_told_and_what_is_not_is_read(monkeypatch):
     read = []
     for number, line in enumerate(STRANGE):
         try:
-            jsonl._parse_line(line, "log, line 1", jsonl.Tokens(strings=True))
+            parse_line(line, "log, line 1", Tokens(strings=True))
         except ValueError:
             continue
         read.append(number)
@@ -685,7 +686,8 @@ def test_lines_are_read_once_and_told_of(tmp_path, monkeypatch, how):
     target, draft = many_lines(tmp_path, 9, **how)
     monkeypatch.setattr(jsonl, "TOLD_AT", 1000)
     opened, told = [], []
-    monkeypatch.setattr(jsonl, "open_file", lambda path: opened.append(path) or open_file(path))
+    where = "specsim.traces._jsonl.texts.open_file"
+    monkeypatch.setattr(where, lambda path: opened.append(path) or open_file(path))
     trace = import_trace(target, tmp_path / "a", draft=draft, progress=lambda *two: told.append(two))
     assert opened == [target, draft] * (2 if how else 1)
     size = target.stat().st_size + draft.stat().st_size
@@ -798,8 +800,8 @@ def test_the_example_in_the_docs_runs(tmp_path, monkeypatch, capsys, servers):
 
 
 def test_a_token_with_an_id_is_the_same_whatever_its_string():
-    tokens = jsonl.Tokens(strings=False)
+    tokens = Tokens(strings=False)
     assert tokens.number((5, "a")) == tokens.number((5, "b"))
     assert tokens.met == [(5, None)]
-    tokens = jsonl.Tokens(strings=True)
+    tokens = Tokens(strings=True)
     assert tokens.number((5, "a")) != tokens.number((5, "b"))

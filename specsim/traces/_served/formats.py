@@ -19,7 +19,7 @@ import reprlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from specsim.traces._importing.jsonl import ID, MOST_DIGITS
+from specsim.traces._jsonl.rows import ID, MOST_DIGITS
 
 #: The id of a token, its bytes, or its string.
 Token = int | bytes | str

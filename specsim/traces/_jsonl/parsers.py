@@ -1,0 +1,156 @@
+"""Processes that parse blocks of lines, while this one pairs and keeps the rows of the blocks before.
+
+They only save time. A block is parsed in this process if none has begun with it when its rows are needed, as
+where they still start, and if one has died, or finds something wrong: so errors are raised where and as they
+would be without other processes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+
+import numpy as np
+
+from specsim.core._types import Ints
+from specsim.traces._jsonl.rows import Block, Text, Token, Tokens, parse_block
+
+#: Not multiprocessing's start, which would run the caller's script again.
+CODE = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from specsim.traces._jsonl.parsers import serve; serve(bool(int(sys.argv[2])))"
+)
+#: Bytes that are read of a reply at a time.
+BUFFER = 2**20
+
+
+class Parsers:
+    """Processes, each with a thread that hands it a block and waits for its reply."""
+
+    def __init__(self, processes: list[_Process], threads: ThreadPoolExecutor):
+        self.number = len(processes)
+        self._threads = threads
+        self._free: SimpleQueue[_Process] = SimpleQueue()
+        for process in processes:
+            self._free.put(process)
+            self.submit(Block("", 1, []))  # until it has started, blocks wait, and can be cancelled
+
+    def submit(self, block: Block) -> Future[_Parsed | None]:
+        return self._threads.submit(self._parse, block)
+
+    def _parse(self, block: Block) -> _Parsed | None:
+        process = self._free.get()
+        try:
+            return process.parse(block)
+        finally:
+            self._free.put(process)
+
+
+@contextmanager
+def open_parsers(number: int, strings: bool) -> Iterator[Parsers | None]:
+    """Start `number` processes, with `Tokens` of their own, that are killed at the end.
+
+    None for less than two, and where the system starts none."""
+    if number < 2:
+        yield None
+        return
+    processes: list[_Process] = []
+    threads = ThreadPoolExecutor(number)
+    try:
+        with suppress(OSError):
+            for _ in range(number):
+                processes.append(_Process(strings))
+        yield Parsers(processes, threads) if processes else None
+    finally:
+        for process in processes:
+            process.kill()
+        threads.shutdown(cancel_futures=True)  # they read the end of what their processes wrote
+        for process in processes:
+            process.close()
+
+
+def texts_of(block: Block, parsed: Future[_Parsed | None] | None, tokens: Tokens) -> Iterable[Text]:
+    """The texts of `block`, which was submitted for `parsed`. Raises as `parse_block`."""
+    if parsed is None or parsed.cancel() or (found := parsed.result()) is None:
+        return parse_block(block, tokens)
+    return found.numbered(tokens)
+
+
+class _Parsed:
+    """The texts of a block, in which tokens have the numbers of a process."""
+
+    def __init__(self, process: _Process, texts: list[Text]):
+        self._process, self._texts = process, texts
+
+    def numbered(self, tokens: Tokens) -> Iterator[Text]:
+        """The texts in the numbers of `tokens`."""
+        table = self._process.table(tokens)
+        for text in self._texts:
+            rows = text.rows
+            yield text._replace(rows=rows._replace(own=table[rows.own], numbers=table[rows.numbers]))
+
+
+class _Process:
+    def __init__(self, strings: bool):
+        self._popen = subprocess.Popen(
+            [sys.executable, "-c", CODE, json.dumps(sys.path), str(int(strings))],
+            bufsize=BUFFER,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the parent
+        )
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        self._requests, self._replies = self._popen.stdin, self._popen.stdout
+        self._met: list[Token] = []
+        self._numbers = np.zeros(0, np.int64)
+
+    def parse(self, block: Block) -> _Parsed | None:
+        """None if something is wrong with the block, or the process."""
+        try:
+            self._requests.write(pickle.dumps(block, protocol=5))
+            self._requests.flush()
+            met, texts = pickle.load(self._replies)
+        except Exception:  # whatever it is, the block can be parsed in this process
+            self.kill()
+            return None
+        self._met += met
+        return None if texts is None else _Parsed(self, texts)
+
+    def table(self, tokens: Tokens) -> Ints:
+        """The numbers in `tokens` of the tokens that the process has met."""
+        fresh = self._met[len(self._numbers) :]
+        if fresh:
+            self._numbers = np.append(self._numbers, [tokens.number(token) for token in fresh])
+        return self._numbers
+
+    def kill(self) -> None:
+        self._popen.kill()
+
+    def close(self) -> None:
+        """Wait for the end of the process that was killed."""
+        self._popen.wait()
+        self._replies.close()
+        with suppress(OSError):  # of what it has not read
+            self._requests.close()
+
+
+def serve(strings: bool) -> None:
+    """Reply to blocks with the tokens that are new, and the texts, or None where something is wrong."""
+    requests, replies = sys.stdin.buffer, sys.stdout.buffer
+    tokens, told = Tokens(strings), 0
+    with suppress(EOFError, BrokenPipeError):  # the parent has ended
+        while True:
+            block = pickle.load(requests)
+            try:
+                texts = list(parse_block(block, tokens))
+            except Exception:
+                texts = None
+            replies.write(pickle.dumps((tokens.met[told:], texts), protocol=5))
+            replies.flush()
+            told = len(tokens.met)

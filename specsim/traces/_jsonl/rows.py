@@ -1,0 +1,350 @@
+"""From lines of JSON to rows: log-probabilities as `specsim.traces._importing.jsonl` describes them.
+
+Lines are parsed by orjson where it is installed; where it fails, or what it reads is refused, the standard
+library's parser has the last word, so that result and messages are the same without it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import reprlib
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specsim.core._json import parse_json
+from specsim.core._types import Floats, Ints
+
+try:
+    from orjson import loads
+except ImportError:
+    loads = None  # type: ignore[assignment]
+
+ID = "token_id:"
+REMEDY = "log with return_tokens_as_token_ids"
+UNKNOWN = "not log-probabilities as OpenAI or vLLM write them"
+MOST_DIGITS = 18
+#: The largest log-probability, which rounding may have put above 0.
+MOST = 0.01
+TOKEN, LOGPROB = itemgetter("token"), itemgetter("logprob")
+GZIP = b"\x1f\x8b"
+#: What a line may raise that is valid JSON, but nothing that is known.
+STRANGE = (KeyError, TypeError, AttributeError, IndexError)
+
+#: A token as it is logged: its id, or None; its string, or None.
+Token = tuple[int | None, str | None]
+
+
+class Rows(NamedTuple):
+    """Logged rows of one line; row i lists numbers[ends[i]:ends[i + 1]], numbers of `Tokens`."""
+
+    position: Ints  #: [n] in the line
+    own: Ints  #: [n] the token that followed
+    ends: Ints  #: [n + 1]
+    numbers: Ints
+    logprobs: Floats
+
+    def part(self, first: int, end: int) -> Rows:
+        chosen, listed = slice(first, end), slice(self.ends[first], self.ends[end])
+        ends = self.ends[first : end + 1] - self.ends[first]
+        return Rows(
+            self.position[chosen], self.own[chosen], ends, self.numbers[listed], self.logprobs[listed]
+        )
+
+    def last(self, length: int) -> Rows:
+        return self.part(len(self.own) - length, len(self.own))
+
+    def listed(self, row: int) -> Ints:
+        return self.numbers[self.ends[row] : self.ends[row + 1]]
+
+
+class Text(NamedTuple):
+    """Consecutive positions; `scored` if they are a prompt's, else they were generated."""
+
+    place: str
+    document: int | None
+    scored: bool
+    rows: Rows
+    alone: bool = False  #: a line with a single position, of document 0 by default
+
+
+class Block(NamedTuple):
+    """Consecutive lines of a file, of which `first` is the number of the first one, from 1."""
+
+    path: str
+    first: int
+    lines: list[bytes]
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(len, self.lines))
+
+
+class WithoutIdError(Exception):
+    """A token is logged without its id, so strings are needed."""
+
+
+class Tokens:
+    """The tokens met, numbered as they come; each distinct way to log one is parsed once.
+
+    The strings of tokens that have ids are left out, unless `strings`; without, a token that has no id raises
+    `WithoutIdError`."""
+
+    def __init__(self, strings: bool) -> None:
+        self.strings = strings
+        self.met: list[Token] = []
+        self.numbers: dict[Token, int] = {}
+        self.texts = _Parsed(self, _token)
+        self.ids = _Parsed(self, lambda key: (_id(key), None))
+        self.named_ids = _Parsed(self, lambda logged: (_id(logged[0]), logged[1]))
+        self.entries = _Parsed(self, _entry)
+
+    def number(self, token: Token) -> int:
+        if not self.strings:
+            if token[0] is None:
+                raise WithoutIdError
+            token = token[0], None
+        number = self.numbers.setdefault(token, len(self.met))
+        if number == len(self.met):
+            self.met.append(token)
+        return number
+
+
+class _Parsed(dict[Any, int]):
+    """The numbers of tokens, by how they are logged; `parse` raises ValueError for what is no token."""
+
+    def __init__(self, tokens: Tokens, parse: Callable[[Any], Token]):
+        super().__init__()
+        self.tokens, self.parse = tokens, parse
+
+    def __missing__(self, logged: Any) -> int:
+        number = self[logged] = self.tokens.number(self.parse(logged))
+        return number
+
+
+def parse_block(block: Block, tokens: Tokens) -> Iterator[Text]:
+    """The texts of the lines that are not empty. Raises ValueError naming the file and the line."""
+    for number, line in enumerate(block.lines, block.first):
+        if line.strip():
+            yield from parse_line(line, f"{block.path}, line {number}", tokens)
+
+
+def parse_line(line: bytes, place: str, tokens: Tokens) -> list[Text]:
+    if loads is not None:
+        try:
+            return list(_parse_texts(loads(line), place, tokens))
+        except (ValueError, *STRANGE):
+            pass  # it reads no NaN, and integers above 2^64 as floats
+    record = _record(line, place)
+    try:
+        return list(_parse_texts(record, place, tokens))
+    except STRANGE as error:
+        raise ValueError(f"{place}: {UNKNOWN} ({error!r})") from None
+
+
+def _record(line: bytes, place: str) -> Any:
+    try:
+        return parse_json(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        remedy = "unpack it, it is gzipped" if line.startswith(GZIP) else "convert it to UTF-8"
+        raise ValueError(f"{place}: not text in UTF-8 ({error}); {remedy}") from None
+    except ValueError as error:
+        raise ValueError(f"{place}: {UNKNOWN} ({error!r})") from None
+
+
+def _parse_texts(record: dict[str, Any], place: str, tokens: Tokens) -> Iterator[Text]:
+    document = record.get("document")
+    if document is not None and type(document) is not int:
+        raise ValueError(f"{place}: document is {document!r}, not an integer")
+    for choice in record.get("choices", [record]):
+        prompt = choice.get("prompt_logprobs") or record.get("prompt_logprobs")
+        logprobs = choice.get("logprobs")
+        if prompt:
+            ids = choice.get("prompt_token_ids") or record.get("prompt_token_ids") or [None] * len(prompt)
+            yield Text(place, document, True, _read_prompt(prompt, ids, place, tokens))
+        elif isinstance(logprobs, dict) and logprobs.get("content") is not None:
+            yield Text(place, document, False, _read_content(logprobs["content"], place, tokens))
+        elif isinstance(logprobs, dict):
+            yield Text(place, document, False, _read_completion(logprobs, place, tokens))
+        elif "token" in record:
+            yield Text(place, document, False, _read_content([record], place, tokens), alone=True)
+        else:
+            raise ValueError(
+                f"{place}: neither prompt_logprobs, nor logprobs with tokens or content, nor a "
+                "token; ask the server for them"
+            )
+
+
+def _read_prompt(
+    prompt: list[dict[str, Any] | None], ids: list[int | None], place: str, tokens: Tokens
+) -> Rows:
+    if len(prompt) != len(ids):
+        raise ValueError(f"{place}: {len(prompt)} prompt_logprobs and {len(ids)} prompt_token_ids")
+    first = int(prompt[0] is None)
+    if None in prompt[first:]:
+        i = prompt.index(None, first)
+        raise ValueError(f"{place}, position {i}: null, which only the first token's may be")
+    return _rows(_of_prompt, place, range(first, len(prompt)), tokens, prompt[first:], ids[first:])
+
+
+def _read_completion(logprobs: dict[str, Any], place: str, tokens: Tokens) -> Rows:
+    columns = logprobs["tokens"], logprobs["token_logprobs"]
+    tops = logprobs.get("top_logprobs") or [None] * len(columns[0])
+    sizes = [*map(len, columns), len(tops)]
+    if len(set(sizes)) > 1:
+        raise ValueError(f"{place}: {sizes[0]} tokens, {sizes[1]} token_logprobs, {sizes[2]} top_logprobs")
+    first = int(columns[1][:1] == [None])  # the first token of an echoed prompt
+    parts = (column[first:] for column in (*columns, tops))
+    return _rows(_of_completion, place, range(first, sizes[0]), tokens, *parts)
+
+
+def _read_content(content: list[dict[str, Any]], place: str, tokens: Tokens) -> Rows:
+    return _rows(_of_content, place, range(len(content)), tokens, content)
+
+
+def _rows(
+    read: Callable[..., Rows], place: str, positions: range, tokens: Tokens, *columns: list[Any]
+) -> Rows:
+    """`read`(positions, tokens, *columns); the first position that it refuses is named."""
+    try:
+        return read(positions, tokens, *columns)
+    except ValueError as error:
+        if len(positions) == 1:
+            raise ValueError(f"{place}, position {positions[0]}: {error}") from None
+        for i in range(len(positions)):
+            _rows(read, place, positions[i : i + 1], tokens, *(column[i : i + 1] for column in columns))
+        raise
+
+
+# what follows reads all rows of a line at once: a loop over their entries would take most of the time
+
+
+def _of_prompt(positions: range, tokens: Tokens, rows: list[dict[str, Any]], ids: list[int | None]) -> Rows:
+    entries = [*itertools.chain.from_iterable(map(dict.values, rows))]
+    keys: Iterable[Any] = itertools.chain.from_iterable(rows)
+    if tokens.strings:
+        decoded = (entry.get("decoded_token") for entry in entries)
+        numbers = _numbers(tokens.named_ids, zip(keys, decoded, strict=True), len(entries))
+    else:
+        numbers = _numbers(tokens.ids, keys, len(entries))
+    ends = np.cumsum([0, *map(len, rows)])
+    own = numbers[np.minimum(ends[:-1], len(entries) - 1)]
+    for row in range(len(rows)) if set(ids) != {None} or not all(rows) else ():
+        listed = numbers[ends[row] : ends[row + 1]].tolist()
+        token = next((n for n in listed if ids[row] is None or tokens.met[n][0] == ids[row]), None)
+        if token is None:
+            raise ValueError(f"the prompt's own token {ids[row]} is not listed")
+        own[row] = token
+    logprobs = _logprobs([*map(LOGPROB, entries)], numbers, tokens)
+    return Rows(np.array(positions), own, ends, numbers, logprobs)
+
+
+def _of_completion(
+    positions: range, tokens: Tokens, texts: list[str], logprobs: list[Any], tops: list[dict[str, Any] | None]
+) -> Rows:
+    listed = [top or {} for top in tops]
+    lengths = [*map(len, listed)]
+    numbers = _numbers(tokens.texts, itertools.chain.from_iterable(listed), sum(lengths))
+    own = _numbers(tokens.texts, texts, len(texts))
+    values = [*itertools.chain.from_iterable(map(dict.values, listed))]
+    return _with_own(positions, tokens, own, logprobs, lengths, numbers, values)
+
+
+def _of_content(positions: range, tokens: Tokens, content: list[dict[str, Any]]) -> Rows:
+    listed: list[Any] = [element.get("top_logprobs") or [] for element in content]
+    lengths = [*map(len, listed)]
+    if any(type(top) is dict for top in listed):
+        listed = [[{"token": t, "logprob": v} for t, v in top.items()] for top in listed]
+    entries = [*itertools.chain.from_iterable(listed)]
+    numbers, own = (_numbers_of(tokens, some) for some in (entries, content))
+    values = [*map(LOGPROB, entries)]
+    return _with_own(positions, tokens, own, [*map(LOGPROB, content)], lengths, numbers, values)
+
+
+def _numbers_of(tokens: Tokens, entries: list[dict[str, Any]]) -> Ints:
+    names, ids = map(TOKEN, entries), [entry.get("id") for entry in entries]
+    if ids.count(None) == len(ids):
+        return _numbers(tokens.texts, names, len(ids))
+    return _numbers(tokens.entries, zip(names, ids, map(type, ids), strict=True), len(ids))
+
+
+def _numbers(parsed: _Parsed, logged: Iterable[Any], size: int) -> Ints:
+    return np.fromiter(map(parsed.__getitem__, logged), np.int64, size)
+
+
+def _with_own(
+    positions: range,
+    tokens: Tokens,
+    own: Ints,
+    logprobs: list[Any],
+    lengths: list[int],
+    numbers: Ints,
+    values: list[Any],
+) -> Rows:
+    """Rows of their most probable tokens, of which their own token may be one."""
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    keys = np.sort(row << 32 | numbers)
+    if (keys[1:] == keys[:-1]).any():
+        raise ValueError(f"two tokens of one row read alike; {REMEDY}")
+    ends = np.cumsum([0, *lengths])
+    found, given = _logprobs(values, numbers, tokens), _logprobs(logprobs, own, tokens)
+    (here,) = np.nonzero(numbers == own[row])
+    found[here] = given[row[here]]
+    missing = np.ones(len(lengths), bool)
+    missing[row[here]] = False
+    if missing.any():
+        numbers = np.insert(numbers, ends[1:][missing], own[missing])
+        found = np.insert(found, ends[1:][missing], given[missing])
+        ends[1:] += np.cumsum(missing)
+    return Rows(np.array(positions), own, ends, numbers, found)
+
+
+def _logprobs(values: list[Any], numbers: Ints, tokens: Tokens) -> Floats:
+    """The log-probabilities of tokens. Raises ValueError for a number that is none."""
+    try:
+        if set(map(type, values)) <= {int, float}:
+            logprobs = np.array(values, np.float64)
+            if (logprobs <= MOST).all():
+                return logprobs
+    except OverflowError:  # an integer that no float can hold
+        pass
+    for value, number in zip(values, numbers, strict=True):
+        try:
+            sound = type(value) in (int, float) and not math.isnan(value)
+        except OverflowError:
+            sound = False
+        told = f"the log-probability of {describe(tokens.met[number])} is"
+        if not sound:
+            raise ValueError(f"{told} {reprlib.repr(value)}")
+        if value > MOST:
+            raise ValueError(f"{told} {value}, a probability above 1")
+    raise AssertionError("one of them is not sound")
+
+
+def _token(text: str) -> Token:
+    return (_id(text[len(ID) :]), None) if text.startswith(ID) else (None, text)
+
+
+def _entry(logged: tuple[str, Any, type]) -> Token:
+    """The token of an element, which may have its `id` beside its string."""
+    (number, string), own = _token(logged[0]), logged[1]
+    if number is None and logged[2] is int:
+        return own, string
+    if logged[2] is float and abs(own) >= 2**63:
+        raise ValueError(f"{own} is too large for the id of a token")
+    return number, string
+
+
+def _id(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is not the id of a token")
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{text[:MOST_DIGITS]}… is too large for the id of a token")
+    return int(text)
+
+
+def describe(token: Token) -> str:
+    return repr(token[1]) if token[0] is None else f"token {token[0]}"

@@ -1,0 +1,199 @@
+"""JSON Lines that other processes parse: the traces and the errors are those of one process."""
+
+import json
+import signal
+from concurrent.futures import Future
+
+import numpy as np
+import psutil
+import pytest
+
+from specsim.traces import import_trace
+from specsim.traces._jsonl import parsers
+
+#: Lines of a file, and positions in a line.
+TEXTS, PLACES = 60, 5
+
+
+def place(rng, name, token):
+    """A position of a chat: its token, and four others."""
+    others = rng.choice(np.arange(100, 300), 4, replace=False).tolist()
+    values = np.log(rng.dirichlet(np.ones(5))).tolist()
+    own, *top = ({"token": name(x), "logprob": v} for x, v in zip([token, *others], values, strict=True))
+    return own | {"top_logprobs": top}
+
+
+def write_logs(folder, name="token_id:{}".format, **lines):
+    """The logs of a target and of a draft, with other `lines` in the draft's, by their numbers."""
+    text, rng = np.random.default_rng(1).integers(100, size=(TEXTS, PLACES)), np.random.default_rng(2)
+    files = folder / "target.jsonl", folder / "draft.jsonl"
+    for file in files:
+        records = ([place(rng, name, token) for token in tokens] for tokens in text.tolist())
+        written = [json.dumps({"choices": [{"logprobs": {"content": content}}]}) for content in records]
+        if file is files[1]:
+            for number, line in lines.items():
+                written[int(number[1:]) - 1] = line
+        file.write_text("\n".join(written) + "\n", encoding="utf-8")
+    return files
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Two processes parse small files too, in many blocks; a list of those that were started."""
+    monkeypatch.setattr("specsim.traces._importing.jsonl.LARGE", 1)
+    monkeypatch.setattr("specsim.traces._importing.jsonl.available_threads", lambda: 2)
+    monkeypatch.setattr("specsim.traces._jsonl.texts.BLOCK", 5000)
+    started = []
+
+    class Popen(parsers.subprocess.Popen):
+        def __init__(self, *arguments, **named):
+            super().__init__(*arguments, **named)
+            started.append(self)
+
+    monkeypatch.setattr(parsers.subprocess, "Popen", Popen)
+    yield started
+    assert all(process.returncode is not None for process in started)  # none is left, alive or as a zombie
+
+
+@pytest.fixture
+def waiting(monkeypatch):
+    """Blocks are never parsed here because no process has begun with them; how many were parsed there."""
+    monkeypatch.setattr(Future, "cancel", lambda _: False)
+    counted = []
+    numbered = parsers._Parsed.numbered
+    monkeypatch.setattr(parsers._Parsed, "numbered", lambda *a: counted.append(a) or numbered(*a))
+    return counted
+
+
+def files_of(trace):
+    return {path.name: path.read_bytes() for path in trace.path.iterdir()}
+
+
+def alone(files, out, **how):
+    """The trace of one process."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("specsim.traces._importing.jsonl.available_threads", lambda: 1)
+        return import_trace(files[0], out, draft=files[1], **how)
+
+
+@pytest.mark.parametrize("name", ["token_id:{}".format, "word {}".format], ids=["ids", "strings"])
+def test_processes_write_the_same_trace(tmp_path, started, waiting, name):
+    target, draft = write_logs(tmp_path, name)
+    told = []
+    trace = import_trace(target, tmp_path / "a", draft=draft, progress=lambda *two: told.append(two))
+    assert files_of(trace) == files_of(alone((target, draft), tmp_path / "b"))
+    assert trace.num_steps == TEXTS * PLACES
+    size = target.stat().st_size + draft.stat().st_size
+    assert len(waiting) > size / 10_000
+    assert (size, size) in told
+    assert told[-1] == (trace.num_steps, trace.num_steps)
+    assert len(started) == (4 if "vocabulary" in trace.provenance else 2)  # started again without ids
+
+
+def test_blocks_that_no_process_has_begun_are_parsed_here(tmp_path, started):
+    """Which ones they are is a matter of time; the trace is the same."""
+    files = write_logs(tmp_path)
+    trace = import_trace(files[0], tmp_path / "a", draft=files[1])
+    assert files_of(trace) == files_of(alone(files, tmp_path / "b"))
+    assert len(started) == 2
+
+
+NO_TOKEN = '{"choices": [{"logprobs": {"content": [{"logprob": -1}]}}]}'
+WRONG = [
+    {"_40": "{"},
+    {"_40": '{"choices": []}', "_41": "[1]"},
+    {"_33": NO_TOKEN},
+    {"_60": json.dumps({"choices": [{"logprobs": {"content": [{"token": "token_id:1", "logprob": 2}]}}]})},
+    {"_58": json.dumps({"token": "token_id:3000000000", "logprob": -1})},
+    {"_17": "", "_44": "{"},
+    {"_20": '{"token": "word", "logprob": -1}', "_50": "{"},
+    {"_20": '{"token": "token_id:5", "logprob": NaN}', "_21": NO_TOKEN},
+]
+
+
+@pytest.mark.parametrize("lines", WRONG, ids=range(len(WRONG)))
+@pytest.mark.usefixtures("started", "waiting")
+def test_an_error_is_that_of_one_process(tmp_path, lines):
+    files = write_logs(tmp_path, **lines)
+    with pytest.raises(ValueError, match=r"\.jsonl") as here:
+        alone(files, tmp_path / "a")
+    with pytest.raises(ValueError, match=r"line \d\d|ends after") as there:
+        import_trace(files[0], tmp_path / "b", draft=files[1])
+    assert str(there.value) == str(here.value)
+    assert type(there.value) is type(here.value)
+    assert not (tmp_path / "b").exists()
+
+
+def test_the_line_of_an_error_in_a_later_block(tmp_path, started, waiting):
+    files = write_logs(tmp_path, _55="{")
+    with pytest.raises(ValueError, match=r"draft\.jsonl, line 55: not log-probabilities"):
+        import_trace(files[0], tmp_path / "a", draft=files[1])
+    assert waiting
+    assert started
+
+
+@pytest.mark.parametrize("code", ["import os; os._exit(3)", "print('hello')", "import time; time.sleep(600)"])
+def test_processes_that_cannot_parse(tmp_path, started, monkeypatch, code):
+    files = write_logs(tmp_path)
+    monkeypatch.setattr(parsers, "CODE", code)
+    trace = import_trace(files[0], tmp_path / "a", draft=files[1])
+    assert files_of(trace) == files_of(alone(files, tmp_path / "b"))
+    assert len(started) == 2
+
+
+def test_processes_that_die_while_they_parse(tmp_path, started, waiting):
+    files = write_logs(tmp_path)
+
+    def kill(done, total):
+        for process in started:
+            process.send_signal(signal.SIGKILL)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("specsim.traces._importing.jsonl.TOLD_AT", 20_000)
+        trace = import_trace(files[0], tmp_path / "a", draft=files[1], progress=kill)
+    assert files_of(trace) == files_of(alone(files, tmp_path / "b"))
+    assert waiting
+
+
+def test_processes_end_with_an_interrupt(tmp_path, started, waiting):
+    """The fixture looks at the processes; the trace is not begun."""
+    files = write_logs(tmp_path)
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("specsim.traces._importing.jsonl.TOLD_AT", 20_000)
+        with pytest.raises(KeyboardInterrupt):
+            import_trace(files[0], tmp_path / "a", draft=files[1], progress=interrupt)
+    assert len(started) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"target.jsonl", "draft.jsonl"}
+
+
+def test_a_system_that_starts_no_process(tmp_path, started, monkeypatch):
+    def refuse(*_, **__):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    files = write_logs(tmp_path)
+    monkeypatch.setattr(parsers.subprocess, "Popen", refuse)
+    trace = import_trace(files[0], tmp_path / "a", draft=files[1])
+    assert files_of(trace) == files_of(alone(files, tmp_path / "b"))
+    assert not started
+
+
+def test_small_files_start_no_process(tmp_path, monkeypatch):
+    files = write_logs(tmp_path)
+    monkeypatch.setattr("specsim.traces._importing.jsonl.available_threads", lambda: 2)
+    monkeypatch.setattr(parsers.subprocess, "Popen", None)
+    assert import_trace(files[0], tmp_path / "a", draft=files[1]).num_steps == TEXTS * PLACES
+
+
+def test_a_process_ends_when_nobody_asks_any_more():
+    process = parsers._Process(strings=False)
+    try:
+        assert process.parse(parsers.Block("log", 1, [])) is not None
+        process._requests.close()
+        assert psutil.Process(process._popen.pid).wait(timeout=10) == 0
+    finally:
+        process.kill()
+        process.close()
